@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve test setup setup-dev lint types architecture unit engine bench bench-scores lock demo-judge clean
+.PHONY: serve test setup setup-dev lint types architecture unit engine fuzz bench bench-scores faults soak lock demo-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
 
-test: setup-dev lint types  ## Everything that CI runs
-	$(BIN)/python -m pytest
+test: setup-dev lint types  ## Everything that CI runs; what needs vLLM beside the rest, told after it
+	@log=$$(mktemp); $(BIN)/python -m pytest -m vllm -p no:cacheprovider > $$log 2>&1 & vllm=$$!; \
+	trap "kill $$vllm 2>/dev/null" INT TERM; \
+	$(BIN)/python -m pytest -m "not vllm"; rest=$$?; \
+	wait $$vllm; engine=$$?; cat $$log; rm -f $$log; exit $$((rest | engine))
 
 lint: setup-dev  ## Style and format
 	$(BIN)/ruff check
@@ -27,15 +30,23 @@ unit: setup-dev  ## All tests without vLLM
 engine: setup-dev  ## The tests on real vLLM
 	$(BIN)/python -m pytest -m vllm
 
+fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed N --requests N"
+	$(BIN)/python -m tests.fuzzing $(ARGS)
+
 bench: setup-dev  ## Speed and memory against what people do today; ARGS="--quick --only NAME"
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 bench-scores: setup-dev  ## What 16-bit label scores cost: ties and coverage (ten minutes)
 	$(BIN)/python -m tests.benchmarks.exact_scores $(ARGS)
 
+faults: setup-dev  ## Break the store, the engine, the network and the service under load; ARGS="--only NAME --seconds N"
+	$(BIN)/python -m tests.faults $(ARGS)
+
+soak: setup-dev  ## Twice the capacity with a fault every minute; ARGS="--minutes 30 --write"
+	$(BIN)/python -m tests.faults.soak $(ARGS)
+
 lock: setup-dev  ## Pin what CI installs, anew
-	$(BIN)/pip install -q uv
-	$(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
+	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
 	  --extra cpu --extra dev --overrides requirements/overrides.txt \
 	  -o requirements/cpu.lock pyproject.toml

@@ -1,11 +1,17 @@
 """The application for an ASGI server: `uvicorn --factory app.main:create`."""
 
 import logging
+import signal
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 from fastapi import FastAPI
 
 from app.api.application import create_application
-from app.settings import read_settings
+from app.api.keys import Keys, open_keys
+from app.api.middleware import GateLimits
+from app.service.services import Services
+from app.settings import Settings, read_settings
 from app.wiring import open_services
 
 logger = logging.getLogger("app")
@@ -27,12 +33,55 @@ class LoggingObserver:
         logger.info("%d of %d pairs judged", done, total)
 
 
+def build(
+    settings: Settings,
+    open_services: Callable[[], AbstractAsyncContextManager[Services]],
+    *,
+    keys: Keys | None,
+) -> FastAPI:
+    """Builds the application as the settings have it, over services that are yet to be opened."""
+    limits = GateLimits(
+        max_body_bytes=settings.max_body_bytes,
+        max_pending_bytes=settings.max_pending_bytes,
+        timeout_s=settings.timeout_s,
+    )
+    return create_application(open_services, limits=limits, keys=keys, metrics=settings.metrics)
+
+
+def log_as(level: str) -> None:
+    """Sets how much is logged; of the access log, paths without what was asked behind them."""
+    logging.basicConfig(format="%(levelname)s:     %(message)s")
+    logger.setLevel(level.upper())
+    logging.getLogger("uvicorn.access").addFilter(_without_query)
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    # Uvicorn's arguments: client, method, path with query, version, status. A query is no part of
+    # this interface, so it may be anything, a text too.
+    if isinstance(record.args, tuple) and len(record.args) == 5:
+        client, method, path, *rest = record.args
+        record.args = (client, method, str(path).partition("?")[0], *rest)
+    return True
+
+
+def _end_process(reason: str) -> None:
+    """Lets the server finish what it can, and a supervisor start it again."""
+    logger.critical("%s; the service ends, to be started again", reason)
+    signal.raise_signal(signal.SIGTERM)
+
+
 def create() -> FastAPI:
     """Builds the application from the environment; one worker, since each loads its own judge."""
     settings = read_settings()
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    logger.setLevel(settings.log_level.upper())
-    return create_application(
-        lambda: open_services(settings, LoggingObserver()),
-        max_body_bytes=settings.max_body_bytes,
+    log_as(settings.log_level)
+    observer = LoggingObserver()
+    keys = open_keys(settings.api_keys_file, observer.warning)
+    if keys is None:
+        observer.warning(
+            "no file of keys is set (SCOPE_API_KEYS_FILE): only this machine is served"
+        )
+    return build(
+        settings,
+        lambda: open_services(settings, observer, on_engine_lost=_end_process),
+        keys=keys,
     )

@@ -66,6 +66,7 @@ class EngineIdentity(NamedTuple):
 class Engine(Protocol):
     """A judge's model.
 
+    Calls take turns: one with many prompts does not hold up one with few for its whole length.
     Adapters translate their vendor's exceptions: `EngineUnavailableError` when the engine does not
     answer, `OverloadedError` when its queue is full, `StartupError` when it cannot serve at all.
     """
@@ -95,6 +96,17 @@ class Engine(Protocol):
 
         Raises:
             UnavailableError: No prompt was scored.
+        """
+
+
+@runtime_checkable
+class Mortal(Protocol):
+    """An engine that may be gone for good while its process lives; others come back."""
+
+    async def lost(self) -> str:
+        """Waits until it can never answer again in this process, and says why.
+
+        Called between `start` and `stop`.
         """
 
 
@@ -146,6 +158,32 @@ class Version(NamedTuple):
     number: int
 
 
+class Revision(NamedTuple):
+    """One change of a set, for the trail; strings whose meaning `service.revisions` knows.
+
+    Args:
+        number: The version that the change makes; of a deletion, the next number.
+        record: Who changed what and when: small, for people.
+        undo: What takes the set back to what it was before; as large as the change.
+    """
+
+    number: int
+    record: str
+    undo: str
+
+
+class Undo(NamedTuple):
+    """How to take one change back.
+
+    Args:
+        number: Of the change.
+        text: As it was written; empty where the store has lost it.
+    """
+
+    number: int
+    text: str
+
+
 class StoredCalibration(NamedTuple):
     """One calibration set as a store keeps it: strings whose meaning `service.codec` knows.
 
@@ -163,7 +201,11 @@ class StoredCalibration(NamedTuple):
 
 
 class CalibrationStore(Protocol):
-    """Keeps calibration sets; every write is one atomic step.
+    """Keeps calibration sets and the trail of their changes; every change is one atomic step.
+
+    A trail only grows, outlives its set, and goes on with the set that takes the name next: its
+    numbers grow with every change and none comes twice. A set from before there were trails has
+    none until it changes.
 
     Adapters raise `StoreUnavailableError` when the store does not answer or refuses to write, and
     nothing has changed then, or everything has, or will have in a moment: whoever goes on reads
@@ -188,7 +230,7 @@ class CalibrationStore(Protocol):
         """
 
     async def names(self) -> list[str]:
-        """The names of all sets, sorted."""
+        """The names of all sets, sorted; a deleted one's trail names none."""
 
     async def version(self, name: str) -> Version | None:
         """The version of a set, cheaply; None if there is none."""
@@ -201,10 +243,11 @@ class CalibrationStore(Protocol):
         name: str,
         state: StoredCalibration,
         *,
+        revision: Revision,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
-        """Replaces meta and thresholds, adds, updates and removes examples, in one step.
+        """Replaces meta and thresholds, changes examples and extends the trail, in one step.
 
         Examples that the set has and neither `state.examples` nor `removed` names are kept.
         Durable on return.
@@ -212,12 +255,38 @@ class CalibrationStore(Protocol):
         Args:
             name: Of the set.
             state: The new version; `examples` holds only those that are new or changed.
+            revision: For the trail; its number is the state's, and at least 1.
             expected: The version that must be in place; None if there must be no set.
             removed: Digests of examples to remove; those that are not there do not matter.
 
         Returns:
-            False if another version is in place: nothing was written.
+            False if another version is in place, or the trail has this number or a later one:
+            nothing was written.
         """
 
-    async def delete(self, name: str) -> bool:
-        """Removes a set in one step; False if there was none."""
+    async def delete(self, name: str, *, revision: Revision) -> bool:
+        """Removes a set, readable or not, and extends the trail, in one step.
+
+        Args:
+            name: Of the set.
+            revision: For the trail, with a number after `last_number`: whoever takes that before
+                reading the set deletes what they have read.
+
+        Returns:
+            False if there is no set, or another change has come between: nothing was removed.
+        """
+
+    async def last_number(self, name: str) -> int:
+        """The highest number of any change, or of the set that is there, cheaply; 0 if none."""
+
+    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Records of the trail, newest first.
+
+        Args:
+            name: Of the set, which may have been deleted.
+            before: Only changes with a lower number, at least 1; None for all.
+            limit: At most so many, at least 1.
+        """
+
+    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        """How to take changes back, newest first; arguments as of `revisions`."""

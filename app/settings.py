@@ -69,16 +69,74 @@ class Settings(BaseSettings):
         "marginal", description="`marginal` (SCOPE's) or `pac` (holds with probability 1 - delta)."
     )
     default_delta: float = Field(0.10, gt=0, lt=1, description="For `pac`, where none is asked.")
-    max_batch: int = Field(1000, ge=1, description="Comparisons in one request.")
+    min_label_mass: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Abstain as `off_task` where the two labels have less of the probability; "
+        "0 never does.",
+    )
+    max_batch: int = Field(
+        1000,
+        ge=1,
+        description="Comparisons in one request; seven eighths of SCOPE_MAX_PENDING at most.",
+    )
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes in one request.")
+    max_pending: int = Field(
+        4096,
+        ge=1,
+        description="Comparisons that may be under way at once; more are answered with 429.",
+    )
+    max_pending_bytes: int = Field(
+        256 * 2**20, ge=1024, description="Bytes of all requests that are under way, likewise."
+    )
+    timeout_s: float = Field(
+        120.0, gt=0, le=86400, description="For one request; then its work is stopped, with 504."
+    )
+    max_staleness_s: float = Field(
+        900.0,
+        ge=0,
+        description="How long judging goes on with the thresholds it has while the store does not "
+        "answer.",
+    )
     probe_timeout_s: float = Field(10.0, gt=0, description="How long /readyz waits for the judge.")
+    drain_lag_s: float = Field(
+        2.0,
+        ge=0,
+        le=3600,
+        description="After SIGTERM: how long new requests are still taken while /readyz says no, "
+        "so that a proxy notices.",
+    )
+    drain_s: float = Field(
+        30.0,
+        gt=0,
+        le=86400,
+        description="After that: how long requests under way may take to finish.",
+    )
+    api_keys_file: Path | None = Field(
+        None,
+        description="File of hashed keys (`scope-judge keys add`); without it the service listens "
+        "on 127.0.0.1 only.",
+    )
+    metrics: Literal["key", "open", "off"] = Field(
+        "key",
+        description="Who may read /metrics: any `key` where there is a file of keys; `open` to "
+        "all; `off`.",
+    )
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for any free one.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much is logged; never texts."
     )
 
-    @field_validator("revision", "max_model_len", "openai_api_key", "prompt_file", mode="before")
+    @field_validator(
+        "revision",
+        "max_model_len",
+        "openai_api_key",
+        "prompt_file",
+        "api_keys_file",
+        mode="before",
+    )
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value
@@ -92,6 +150,8 @@ def read_settings(**given: Any) -> Settings:
             no setting is wrong too: SCOPE_STORE_ULR would leave the store where it was.
     """
     known = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
+    # No setting: `scope-judge judge` and `calibrate` send it, and a shell that has it may serve.
+    known.add("SCOPE_API_KEY")
     unknown = sorted(name for name in os.environ if name.startswith("SCOPE_") and name not in known)
     if unknown:
         raise ValueError(

@@ -1,7 +1,8 @@
 """Settings -> running services: the one place that names adapters."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,14 @@ from urllib.parse import urlsplit
 from app.core.comparison import Comparison, LabelledComparison
 from app.core.errors import StartupError, StoreCorruptError
 from app.core.fingerprint import JudgeIdentity
-from app.ports import CalibrationStore, Engine
+from app.ports import CalibrationStore, Engine, Mortal
+from app.service.admission import Admission
 from app.service.calibrating import Calibrator
 from app.service.calibrations import Calibrations
+from app.service.fencing import FENCE_VERSION
 from app.service.judging import Judge, Score
 from app.service.prompts import PromptTemplate, load_template
+from app.service.readiness import Readiness
 from app.service.services import Limits, Services
 from app.settings import Settings
 from app.telemetry import Telemetry
@@ -75,13 +79,21 @@ class StartedJudge:
             system=template.system,
             user=template.user,
             prefill=template.prefill,
+            fence=FENCE_VERSION,
         )
         return cls(engine, template, started.judge, identity, started.max_prompt_tokens)
 
 
 @asynccontextmanager
-async def open_services(settings: Settings, observer: StartupObserver) -> AsyncIterator[Services]:
+async def open_services(
+    settings: Settings, observer: StartupObserver, *, on_engine_lost: Callable[[str], None]
+) -> AsyncIterator[Services]:
     """Starts store and engine, calibrates the demo judge if nobody has, and closes all at the end.
+
+    Args:
+        settings: Of everything.
+        observer: Is told what the start is doing.
+        on_engine_lost: Is told why the engine can never answer again: the process is to end then.
 
     Raises:
         StartupError: Something is set that cannot work.
@@ -96,7 +108,25 @@ async def open_services(settings: Settings, observer: StartupObserver) -> AsyncI
         services = _assemble(settings, judge, store)
         await _check_answers(services, observer)
         await _prepare_default(services, settings, observer)
+        await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
         yield services
+
+
+@asynccontextmanager
+async def _watched(engine: Engine, on_lost: Callable[[str], None]) -> AsyncIterator[None]:
+    if not isinstance(engine, Mortal):
+        yield
+        return
+
+    async def watch() -> None:
+        on_lost(await engine.lost())
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait((watching,))
 
 
 @asynccontextmanager
@@ -194,9 +224,13 @@ def make_store(url: str) -> CalibrationStore:
     """The store that a URL's scheme names, not yet open.
 
     Raises:
-        StartupError: No store has this scheme.
+        StartupError: No store has this scheme, or it is no URL.
     """
-    scheme = urlsplit(url).scheme
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        # Without the reason: it repeats a part of the URL, which may hold a password.
+        raise StartupError("SCOPE_STORE_URL is no URL that can be read") from None
     if scheme in ("redis", "rediss", "unix"):
         from app.stores.redis import RedisStore
 
@@ -222,7 +256,13 @@ def make_store(url: str) -> CalibrationStore:
 
 def _assemble(settings: Settings, started: StartedJudge, store: CalibrationStore) -> Services:
     telemetry = Telemetry.on_own_registry()
-    calibrations = Calibrations(store)
+    admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
+    calibrations = Calibrations(
+        store,
+        telemetry,
+        max_staleness_s=settings.max_staleness_s,
+        min_label_mass=settings.min_label_mass,
+    )
     judge = Judge(
         started.engine,
         started.template,
@@ -235,16 +275,18 @@ def _assemble(settings: Settings, started: StartedJudge, store: CalibrationStore
         default_alpha=settings.default_alpha,
         default_guarantee=settings.default_guarantee,
         default_delta=settings.default_delta,
-        max_batch=settings.max_batch,
+        # A larger one could never be admitted.
+        max_batch=min(settings.max_batch, admission.largest_request),
         max_body_bytes=settings.max_body_bytes,
         max_prompt_tokens=started.max_prompt_tokens,
-        probe_timeout_s=settings.probe_timeout_s,
     )
     return Services(
         judge=judge,
         calibrator=Calibrator(judge, store, calibrations),
         calibrations=calibrations,
         store=store,
+        admission=admission,
+        readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
         telemetry=telemetry,
         identity=started.identity,
         limits=limits,
@@ -253,7 +295,7 @@ def _assemble(settings: Settings, started: StartedJudge, store: CalibrationStore
 
 async def _check_answers(services: Services, observer: StartupObserver) -> None:
     """Says so if the judge would answer with something else than a label."""
-    score = await services.probe()
+    score = await services.readiness.probe()
     if isinstance(score, Score) and score.label_mass < _LEAST_LABEL_MASS:
         prefill = services.identity.prefill
         advice = f"without the prefill {prefill!r}" if prefill else 'with SCOPE_PREFILL="[["'
@@ -268,7 +310,7 @@ async def _prepare_default(
 ) -> None:
     """Reads the default calibration; without one makes the demo judge's, as /calibrate would."""
     try:
-        known = await services.calibrations.find(DEFAULT_CALIBRATION)
+        known = await services.calibrations.current(DEFAULT_CALIBRATION)
     except StoreCorruptError as exc:
         # Only a running service can delete it.
         observer.warning(f"Going on without a default calibration: {exc.detail}")

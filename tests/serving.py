@@ -1,21 +1,25 @@
 """A running service over an engine and a store of the test's choice."""
 
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
-from app.api.application import create_application
+from app.api.keys import Keys
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabelledComparison
 from app.engines.scripted import ScriptedEngine
+from app.main import build
 from app.ports import CalibrationStore, Engine, LabelLogits, Prompt, PromptError
+from app.service.calibrations import Calibrations
 from app.service.judging import JudgeRequest
 from app.service.prompts import PromptTemplate
 from app.service.services import Services
 from app.settings import Settings
 from app.stores.memory import MemoryStore
+from app.telemetry import Telemetry
 from app.wiring import StartedJudge, _assemble
 
 
@@ -36,23 +40,40 @@ async def services_of(
             await own.close()
 
 
+def calibrations_of(
+    store: CalibrationStore,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    max_staleness_s: float = 60.0,
+) -> Calibrations:
+    telemetry = Telemetry.on_own_registry()
+    return Calibrations(store, telemetry, max_staleness_s=max_staleness_s, clock=clock)
+
+
 def application_of(
-    engine: Engine | None = None, store: CalibrationStore | None = None, **given: Any
+    engine: Engine | None = None,
+    store: CalibrationStore | None = None,
+    *,
+    keys: Keys | None = None,
+    **given: Any,
 ) -> FastAPI:
-    limit = Settings(**given).max_body_bytes
-    return create_application(lambda: services_of(engine, store, **given), max_body_bytes=limit)
+    return build(Settings(**given), lambda: services_of(engine, store, **given), keys=keys)
 
 
 @asynccontextmanager
 async def client_of(
-    engine: Engine | None = None, store: CalibrationStore | None = None, **given: Any
+    engine: Engine | None = None,
+    store: CalibrationStore | None = None,
+    *,
+    keys: Keys | None = None,
+    **given: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application whose lifespan runs."""
-    app = application_of(engine, store, **given)
+    app = application_of(engine, store, keys=keys, **given)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://judge") as client,
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         yield client
 

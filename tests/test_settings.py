@@ -35,7 +35,16 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "default_delta": ("0.05", 0.05),
     "max_batch": ("5", 5),
     "max_body_bytes": ("2048", 2048),
+    "min_label_mass": ("0.5", 0.5),
+    "max_pending": ("64", 64),
+    "max_pending_bytes": ("4096", 4096),
+    "timeout_s": ("1.5", 1.5),
+    "max_staleness_s": ("0", 0.0),
     "probe_timeout_s": ("0.5", 0.5),
+    "drain_lag_s": ("0", 0.0),
+    "drain_s": ("0.5", 0.5),
+    "api_keys_file": ("/tmp/keys.json", Path("/tmp/keys.json")),
+    "metrics": ("off", "off"),
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("0", 0),
     "log_level": ("debug", "debug"),
@@ -54,7 +63,15 @@ WRONG: dict[str, list[str]] = {
     "default_delta": ["0", "1"],
     "max_batch": ["0"],
     "max_body_bytes": ["1023"],
+    "min_label_mass": ["-0.1", "1", "nan"],
+    "max_pending": ["0"],
+    "max_pending_bytes": ["1023"],
+    "timeout_s": ["0", "-1", "nan", "inf"],
+    "max_staleness_s": ["-1", "nan"],
     "probe_timeout_s": ["0", "-1", "nan"],
+    "drain_lag_s": ["-1", "nan"],
+    "drain_s": ["0", "nan", "inf"],
+    "metrics": ["yes", "", SECRET],
     "port": ["-1", "65536", SECRET],
     "log_level": [SECRET],
 }
@@ -93,7 +110,7 @@ def test_a_variable_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("revision", "max_model_len", "prompt_file", "prefill"),
+        *("revision", "max_model_len", "prompt_file", "prefill", "api_keys_file"),
         *("openai_urls", "openai_api_key", "tokenizer"),
     ],
 )
@@ -110,6 +127,11 @@ def test_what_is_given_goes_before_the_environment(monkeypatch: pytest.MonkeyPat
 def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", "1")
     assert read_settings().port == 8000
+
+
+def test_the_key_of_a_caller_is_no_setting_and_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCOPE_API_KEY", SECRET)
+    assert SECRET not in repr(read_settings())
 
 
 @pytest.mark.parametrize("name", ["SCOPE_STORE_ULR", "SCOPE_PORT_8000_TCP"])

@@ -1,5 +1,6 @@
 """What goes out over the wire."""
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -7,8 +8,8 @@ from pydantic import BaseModel, ConfigDict
 from app.api.errors import Problem
 from app.core.calibration import Calibration, ThresholdRow
 from app.core.comparison import Guarantee, Judgment, Reason, Side, Verdict
-from app.core.diagnostics import feasibility
 from app.service.calibrating import CalibrationReport
+from app.service.revisions import ChangeRecord
 from app.service.services import Services
 
 
@@ -173,6 +174,49 @@ class CalibrateOut(CalibrationOut):
         )
 
 
+class VersionOut(_Out):
+    """One change of a calibration set, as its trail keeps it.
+
+    `action` is "calibrate", "rollback" or "delete", or what a later release adds. `by` is the name
+    of the key that asked. `batch_digest` is the SHA-256 of the labelled batch, see the README. A
+    deletion takes a number too, and has no `write_id`, `label_noise` and `thresholds_after`;
+    thresholds are "guarantee:alpha" -> nats, null if infeasible, computed with `min_label_mass`,
+    the setting of the service that made the change.
+    """
+
+    version: int
+    write_id: str | None
+    action: str
+    at: str
+    by: str
+    batch_digest: str | None
+    added: int
+    updated: int
+    ties: int
+    removed: int | None
+    failed: int
+    n: int
+    label_noise: float | None
+    min_label_mass: float | None
+    judge: str | None
+    fingerprint: str | None
+    rolled_back_to: int | None
+    thresholds_before: dict[str, float | None] | None
+    thresholds_after: dict[str, float | None] | None
+
+
+class VersionsOut(_Out):
+    """The trail of a calibration set, newest first; entries that cannot be read are left out."""
+
+    name: str
+    versions: list[VersionOut]
+
+    @classmethod
+    def of(cls, name: str, records: list[ChangeRecord]) -> "VersionsOut":
+        """Writes a part of a trail."""
+        return cls(name=name, versions=[VersionOut(**asdict(record)) for record in records])
+
+
 class CurvePointOut(_Out):
     """One point of the risk-coverage curve."""
 
@@ -197,12 +241,17 @@ class InfeasibleOut(_Out):
 
 
 class CalibrationDetailOut(CalibrationOut):
-    """A calibration set with its quality and its risk-coverage curve, at most 200 points."""
+    """A calibration set with its quality and its risk-coverage curve, at most 200 points.
+
+    `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS: no threshold is
+    made of them.
+    """
 
     auroc: float | None
     expected_calibration_error: float | None
     position_flips: float | None
     mean_label_mass: float | None
+    off_task: int
     infeasible: list[InfeasibleOut]
     curve: list[CurvePointOut]
 
@@ -215,6 +264,7 @@ class CalibrationDetailOut(CalibrationOut):
             expected_calibration_error=calibration.expected_calibration_error,
             position_flips=calibration.position_flips,
             mean_label_mass=calibration.mean_label_mass,
+            off_task=calibration.n - calibration.curve.n,
             infeasible=[
                 _infeasible(calibration, row)
                 for row in calibration.standard_rows
@@ -225,7 +275,7 @@ class CalibrationDetailOut(CalibrationOut):
 
 
 def _infeasible(calibration: Calibration, row: ThresholdRow) -> InfeasibleOut:
-    found = feasibility(calibration.curve, row.alpha, row.guarantee, row.delta)
+    found = calibration.feasibility(row)
     return InfeasibleOut(
         alpha=row.alpha,
         guarantee=row.guarantee,
@@ -262,6 +312,7 @@ class InfoOut(_Out):
     default_alpha: float
     default_guarantee: Guarantee
     default_delta: float
+    min_label_mass: float
     limits: LimitsOut
 
     @classmethod
@@ -279,6 +330,7 @@ class InfoOut(_Out):
             default_alpha=limits.default_alpha,
             default_guarantee=limits.default_guarantee,
             default_delta=limits.default_delta,
+            min_label_mass=services.calibrations.min_label_mass,
             limits=LimitsOut(
                 max_batch=limits.max_batch,
                 max_body_bytes=limits.max_body_bytes,
@@ -288,6 +340,7 @@ class InfoOut(_Out):
 
 
 class StatusOut(_Out):
-    """Health, in a word."""
+    """Health, in a word, and what is missing where it is not in order."""
 
-    status: Literal["ok", "ready"]
+    status: Literal["ok", "ready", "degraded"]
+    detail: str | None = None

@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 
 from app import __version__
 from app.api import errors
-from app.api.middleware import Gate
+from app.api.authentication import Authentication, MetricsSwitch
+from app.api.keys import Keys
+from app.api.middleware import Gate, GateLimits
 from app.api.routes import calibrating, judging, operations
 from app.service.services import Services
 
@@ -16,18 +19,31 @@ _DESCRIPTION = (
     "most a chosen share alpha of the time."
 )
 
-# As `model` it would be documented as application/json; it is a component as part of the answers.
-_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The document, with the key that a service with a file of keys wants."""
+        document = super().openapi()
+        key = {"type": "http", "scheme": "bearer", "description": "Where keys have been made."}
+        document["components"]["securitySchemes"] = {"key": key}
+        document["security"] = [{}, {"key": []}]
+        return document
 
 
 def create_application(
-    open_services: Callable[[], AbstractAsyncContextManager[Services]], *, max_body_bytes: int
+    open_services: Callable[[], AbstractAsyncContextManager[Services]],
+    *,
+    limits: GateLimits,
+    keys: Keys | None,
+    metrics: MetricsSwitch,
 ) -> FastAPI:
     """Builds the application.
 
     Args:
         open_services: Opens the services when the application starts, closes them when it stops.
-        max_body_bytes: Longest request body.
+        limits: What requests may take.
+        keys: Who is let in; None for everybody.
+        metrics: Who may read /metrics.
     """
 
     @asynccontextmanager
@@ -36,21 +52,24 @@ def create_application(
             app.state.services = services
             yield
 
-    app = FastAPI(
+    app = _Application(
         title="scope-judge",
         version=__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
-        responses={
-            "default": {
-                "description": "A problem (RFC 9457)",
-                "content": {"application/problem+json": {"schema": _PROBLEM}},
-            }
-        },
     )
-    app.add_middleware(Gate, max_body_bytes=max_body_bytes)
+    app.state.draining = False
+    app.state.keys = keys
+    app.add_middleware(Gate, limits=limits)
+    # Added last, so it stands outermost: nothing is read for who is not let in.
+    app.add_middleware(Authentication, keys=keys, metrics=metrics)
     errors.install(app)
     for routes in (judging, calibrating, operations):
         app.include_router(routes.router)
     return app
+
+
+def drain(app: FastAPI) -> None:
+    """Says to whoever looks that the application will stop: not ready, no connection is kept."""
+    app.state.draining = True

@@ -7,9 +7,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
 from app.core import errors
 from app.core.errors import InvalidRequestError, ScopeJudgeError, UnavailableError
@@ -17,6 +18,8 @@ from app.core.errors import InvalidRequestError, ScopeJudgeError, UnavailableErr
 logger = logging.getLogger("app.api")
 
 STATUS: dict[type[ScopeJudgeError], int] = {
+    errors.UnauthenticatedError: 401,
+    errors.ForbiddenError: 403,
     errors.InvalidRequestError: 422,
     errors.InvalidComparisonError: 422,
     errors.BodyTooLargeError: 413,
@@ -26,8 +29,12 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.RouteNotFoundError: 404,
     errors.MethodNotAllowedError: 405,
     errors.CalibrationNotFoundError: 404,
+    errors.VersionNotFoundError: 404,
     errors.JudgeMismatchError: 409,
     errors.OverloadedError: 429,
+    errors.DeadlineExceededError: 504,
+    errors.DrainingError: 503,
+    errors.KeysUnavailableError: 503,
     errors.EngineUnavailableError: 503,
     errors.StoreUnavailableError: 503,
     errors.JudgmentFailedError: 502,
@@ -52,7 +59,8 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    code: str
+    # A closed set in the document; made from the table, so that it cannot differ from it.
+    code: str = Field(json_schema_extra={"enum": [error.code for error in STATUS]})
     errors: list[Fault] | None = None
 
 
@@ -132,6 +140,15 @@ def log_defect(exc: BaseException) -> None:
     logger.error("unforeseen %s at\n%s", type(exc).__qualname__, places)
 
 
+def _allowed(request: Request) -> str:
+    """The methods of a path: the router itself tells only those of the first route it finds."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return ", ".join(sorted(methods))
+
+
 def install(app: FastAPI) -> None:
     """Makes every error of `app` a problem, counted by its code."""
 
@@ -152,11 +169,12 @@ def install(app: FastAPI) -> None:
     async def on_http(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, HTTPException)
         if exc.status_code == 404:
-            return answer(request.app, errors.RouteNotFoundError(f"there is no {request.url.path}"))
+            path = request.url.path[:_LONGEST_FIELD]
+            return answer(request.app, errors.RouteNotFoundError(f"there is no {path}"))
         if exc.status_code == 405:
-            allowed = (exc.headers or {}).get("Allow", "")
-            error = errors.MethodNotAllowedError(f"this path takes {allowed or 'another method'}")
-            return answer(request.app, error, {"Allow": allowed} if allowed else None)
+            allowed = _allowed(request)
+            error = errors.MethodNotAllowedError(f"this path takes {allowed}")
+            return answer(request.app, error, {"Allow": allowed})
         return answer(request.app, InvalidRequestError("the body cannot be read as JSON"))
 
     app.add_exception_handler(ScopeJudgeError, on_ours)

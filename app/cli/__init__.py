@@ -1,11 +1,11 @@
-"""scope-judge serve | judge | calibrate | curve | evaluate: the only package that prints."""
+"""scope-judge serve | judge | calibrate | curve | evaluate | keys: the only package that prints."""
 
 from typing import Annotated
 
 import typer
 
 from app import __version__
-from app.cli import curve, evaluate, requesting, serving
+from app.cli import curve, evaluate, keys, requesting, serving
 
 app = typer.Typer(
     help="An LLM judge that answers A, B or abstain, with a bound on the error of what it accepts.",
@@ -21,6 +21,7 @@ for _command in (
     evaluate.evaluate,
 ):
     app.command()(_command)
+app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:

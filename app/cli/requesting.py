@@ -1,10 +1,11 @@
 """`scope-judge judge` and `calibrate`: files to a running service and back."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -28,6 +29,8 @@ _JUDGE_FIELDS = (
 )
 _EXAMPLE_FIELDS = ("question", "response_a", "response_b", "label", "id")
 _NOT_KEPT = {*_JUDGE_FIELDS, *JudgmentOut.model_fields, *ItemErrorOut.model_fields}
+# In the environment only: an option would stand in the list of processes, for all to see.
+_KEY_VARIABLE = "SCOPE_API_KEY"
 _TRIES = 6
 _TIMEOUT_S = 600.0
 
@@ -73,7 +76,7 @@ def judge(
     failed = 0
     with _client(url) as client, _writer(out) as output, progress_bar() as progress:
         task = progress.add_task("judging", total=len(lines))
-        for some in _batches(lines, batch_size):
+        for some in _batches(lines, min(batch_size, client.max_batch)):
             items = [{k: line[k] for k in _JUDGE_FIELDS if k in line} for line in some]
             answer = _post(client, "/judge/batch", {**common, "comparisons": items})
             for line, result in zip(some, answer["results"], strict=True):
@@ -111,7 +114,7 @@ def calibrate(
         task = progress.add_task("calibrating", total=len(lines))
         done = 0
         # An empty file still sends one request: it may change the label noise.
-        for some in _batches(lines, batch_size) if lines else [[]]:
+        for some in _batches(lines, min(batch_size, client.max_batch)) if lines else [[]]:
             examples = [{k: line[k] for k in _EXAMPLE_FIELDS if k in line} for line in some]
             answer = _post(client, "/calibrate", {**body, "examples": examples})
             for count in counts:
@@ -158,19 +161,49 @@ def _batches(rows: list[dict[str, Any]], size: int) -> Iterator[list[dict[str, A
         yield rows[start : start + size]
 
 
+class _Client(httpx.Client):
+    """A client that knows how many comparisons the service takes at once."""
+
+    max_batch = sys.maxsize
+
+
 @contextmanager
-def _client(url: str) -> Iterator[httpx.Client]:
-    """A client of a service that answers: nothing is opened or overwritten before it does."""
+def _client(url: str) -> Iterator[_Client]:
+    """A client of a service that answers and takes the key, if it wants one.
+
+    Nothing is opened or overwritten before it does.
+    """
     try:
-        client = httpx.Client(base_url=url, timeout=_TIMEOUT_S)
+        client = _Client(base_url=url, timeout=_TIMEOUT_S, headers=_key_header())
     except httpx.InvalidURL as exc:
         raise failure(f"--url {url} is no address: {exc}") from None
     with client:
         try:
-            client.get("/healthz")
+            response = client.get("/info")
         except httpx.HTTPError as exc:
             raise _no_answer(url, exc) from None
+        if response.status_code == 401:
+            raise _no_key(url)
+        # What is no answer of ours is told where it matters, by the first request that does work.
+        with suppress(ValueError, KeyError, TypeError):
+            client.max_batch = int(response.json()["limits"]["max_batch"])
         yield client
+
+
+def _key_header() -> dict[str, str]:
+    key = os.environ.get(_KEY_VARIABLE, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise failure(f"{_KEY_VARIABLE} holds characters that no key has")
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _no_key(url: object) -> typer.Exit:
+    if os.environ.get(_KEY_VARIABLE, "").strip():
+        return failure(f"unauthenticated: {url} does not know the key in {_KEY_VARIABLE}")
+    return failure(
+        f"unauthenticated: {url} wants a key: put it into {_KEY_VARIABLE}. "
+        "Whoever runs the service makes one with `scope-judge keys add`"
+    )
 
 
 def _no_answer(url: object, exc: httpx.HTTPError) -> typer.Exit:
@@ -208,6 +241,8 @@ def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, An
         if response.status_code not in (429, 503) or attempt == _TRIES - 1:
             break
         time.sleep(float(response.headers.get("Retry-After", 1)))
+    if response.status_code == 401:
+        raise _no_key(client.base_url)
     try:
         answer: dict[str, Any] = response.json()
     except ValueError:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.comparison import Guarantee, Side
-from app.core.diagnostics import auroc, expected_calibration_error
+from app.core.diagnostics import Feasibility, auroc, expected_calibration_error, feasibility
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray, Preferences, preference_from_gaps
 from app.core.thresholds import ThresholdCurve
@@ -63,15 +63,17 @@ class ThresholdRow(NamedTuple):
         guarantee: Guarantee,
         delta: float | None,
         undecided: int,
+        off_task: int = 0,
     ) -> "ThresholdRow":
-        """Says what a threshold, in nats, does on the points of the curve."""
+        """Says what a threshold, in nats, does on the points of the curve and those off task."""
+        n = curve.n + off_task
         accepted, errors = curve.accepted_at(threshold, undecided=undecided)
         return cls(
             alpha=alpha,
             guarantee=guarantee,
             delta=delta,
             threshold=threshold,
-            coverage=accepted / curve.n if curve.n else 0.0,
+            coverage=accepted / n if n else 0.0,
             empirical_risk=errors / accepted if accepted else None,
         )
 
@@ -102,6 +104,14 @@ class Calibration:
         fingerprint: Of the judge that scored the examples.
         label_noise: Probability in [0, 0.5) that a label is flipped.
         examples: Digest of the comparison -> labelled score.
+        min_label_mass: In [0, 1). An example with less is off task: never accepted.
+
+    Thresholds and curve are those of the examples on task. An example off task is accepted at no
+    threshold, so S = 0 in eq. scope_condition and it adds nothing to the sum; counted by its
+    uncertainty it would stand for judgments that nobody gets. Given that they are on task, examples
+    and judgments are as exchangeable as before. `n`, `accuracy`, `auroc`,
+    `expected_calibration_error`, `position_flips`, `mean_label_mass` and the denominator of every
+    coverage are of all examples: they describe the judge.
     """
 
     name: str
@@ -111,6 +121,7 @@ class Calibration:
     fingerprint: str
     label_noise: float
     examples: Mapping[str, LabelledScore]
+    min_label_mass: float = 0.0
 
     @property
     def n(self) -> int:
@@ -137,9 +148,16 @@ class Calibration:
         return self.preferences.entropy
 
     @cached_property
+    def on_task(self) -> NDArray[np.bool_]:
+        """Shape (n,). True where the judge says enough of the labels to be taken at its word."""
+        masses = np.array([s.label_mass for s in self.examples.values()], dtype=np.float64)
+        return ~(masses < self.min_label_mass)
+
+    @cached_property
     def curve(self) -> ThresholdCurve:
         """SCOPE's thresholds for every alpha."""
-        return ThresholdCurve.fit(self.uncertainty, self.error, self.label_noise)
+        uncertainty, error = self.uncertainty[self.on_task], self.error[self.on_task]
+        return ThresholdCurve.fit(uncertainty, error, self.label_noise)
 
     @property
     def accuracy(self) -> float | None:
@@ -162,7 +180,7 @@ class Calibration:
         if not self.n:
             return None
         p_fwd, p_rev = self.preferences.p_fwd, self.preferences.p_rev
-        return float(((p_fwd > 0.5) != (p_rev > 0.5)).mean())
+        return float(((p_fwd - 0.5) * (p_rev - 0.5) < 0.0).mean())
 
     @property
     def mean_label_mass(self) -> float | None:
@@ -182,7 +200,11 @@ class Calibration:
         else:
             assert delta is not None, "pac needs a delta"
             threshold = pac_threshold(
-                self.uncertainty, self.error, alpha=alpha, delta=delta, label_noise=self.label_noise
+                self.uncertainty[self.on_task],
+                self.error[self.on_task],
+                alpha=alpha,
+                delta=delta,
+                label_noise=self.label_noise,
             )
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
@@ -203,12 +225,23 @@ class Calibration:
             guarantee=guarantee,
             delta=delta,
             undecided=self.undecided,
+            off_task=self.n - self.curve.n,
+        )
+
+    def feasibility(self, row: ThresholdRow) -> Feasibility:
+        """What would make an alpha feasible if the judge goes on as in these examples."""
+        return feasibility(
+            self.curve,
+            row.alpha,
+            row.guarantee,
+            row.delta,
+            off_task=self.n - self.curve.n,
         )
 
     @cached_property
     def undecided(self) -> int:
-        """Examples on which the judge has no preference."""
-        return int((self.preferences.p_bar == 0.5).sum())
+        """Examples on task on which the judge has no preference."""
+        return int((self.on_task & (self.preferences.p_bar == 0.5)).sum())
 
     @cached_property
     def standard_rows(self) -> tuple[ThresholdRow, ...]:

@@ -8,7 +8,7 @@ from app.core.errors import InvalidComparisonError
 Side = Literal["A", "B"]
 Label = Literal["A", "B", "tie"]
 Verdict = Literal["A", "B", "abstain"]
-Reason = Literal["uncertain", "infeasible", "no_preference"]
+Reason = Literal["off_task", "no_preference", "infeasible", "uncertain"]
 Guarantee = Literal["marginal", "pac"]
 Role = Literal["user", "assistant", "system"]
 
@@ -43,7 +43,7 @@ class Comparison:
         if user_turns == 0:
             raise InvalidComparisonError("question needs at least one user turn")
         if any(not turn.content.strip() for turn in self.question):
-            raise InvalidComparisonError("question has a blank turn")
+            raise InvalidComparisonError("question is blank, or has a blank turn")
         for name, response in (("response_a", self.response_a), ("response_b", self.response_b)):
             if not response or any(not text.strip() for text in response):
                 raise InvalidComparisonError(f"{name} is blank")
@@ -97,11 +97,15 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReference:
-    """The very calibration that a judgment was accepted or refused by."""
+    """The very calibration that a judgment was accepted or refused by.
+
+    `age_s` is for how many seconds the store had not confirmed it; 0 while the store answers.
+    """
 
     name: str
     version: int
     n: int
+    age_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,10 @@ class Judgment:
     on BPE). `threshold` is None if infeasible or without an alpha. `risk_level` is
     the smallest alpha that accepts this judgment under "marginal"; None if none does, and under
     "pac", whose thresholds may fall where alpha rises.
+
+    Of several reasons to abstain the first of these is named: `off_task` (the labels have too
+    little of the probability: the judge is not answering the question, so that there is no verdict
+    even without an alpha), `no_preference`, `infeasible`, `uncertain`.
     """
 
     verdict: Verdict
@@ -128,3 +136,8 @@ class Judgment:
     label_mass: float
     calibration: CalibrationReference | None
     judge: str
+
+    @property
+    def orders_disagree(self) -> bool:
+        """Whether the two orders prefer different responses; not where one prefers none."""
+        return (self.p_fwd - 0.5) * (self.p_rev - 0.5) < 0.0

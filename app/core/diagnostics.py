@@ -1,6 +1,7 @@
 """How good a judge's confidence is, and what it would take to make an alpha feasible."""
 
 import math
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -84,36 +85,45 @@ class Feasibility(NamedTuple):
 
 
 def feasibility(
-    curve: ThresholdCurve, alpha: float, guarantee: Guarantee, delta: float | None
+    curve: ThresholdCurve,
+    alpha: float,
+    guarantee: Guarantee,
+    delta: float | None,
+    *,
+    off_task: int = 0,
 ) -> Feasibility:
     """Says what would make alpha feasible, from the errors that the examples show.
 
     Args:
-        curve: Of the calibration set.
+        curve: Of the calibration set, its examples off task left out.
         alpha: In (0, 1).
         guarantee: Which promise.
         delta: In (0, 1) with "pac".
+        off_task: How many those are: of further examples the same share will be.
     """
     if guarantee == "marginal":
-        smallest = float(curve.risk_levels[0]) if len(curve.risk_levels) else math.inf
-        return Feasibility(
-            smallest if smallest < 1.0 else None, _more_examples_marginal(curve, alpha)
-        )
-    assert delta is not None, "pac needs a delta"
-    return Feasibility(_smallest_alpha_pac(curve, delta), _more_examples_pac(curve, alpha, delta))
+        first = float(curve.risk_levels[0]) if len(curve.risk_levels) else math.inf
+        smallest, needed = first if first < 1.0 else None, _examples_marginal(curve, alpha)
+    else:
+        assert delta is not None, "pac needs a delta"
+        smallest, needed = _smallest_alpha_pac(curve, delta), _examples_pac(curve, alpha, delta)
+    if needed is None:
+        return Feasibility(smallest, None)
+    n = curve.n + off_task
+    more = max(0, math.ceil(Fraction(needed * n, curve.n)) - n)
+    return Feasibility(smallest, more if more <= _MOST_EXAMPLES else None)
 
 
-def _more_examples_marginal(curve: ThresholdCurve, alpha: float) -> int | None:
+def _examples_marginal(curve: ThresholdCurve, alpha: float) -> int | None:
     """With m times the examples, (m e + 1) / (m k) <= bound needs m >= 1 / (bound k - e)."""
     if not curve.n:
         return None
     slack = observed_error(alpha, curve.label_noise) * curve.accepted - curve.errors
-    if slack.max() <= 0.0:
-        return None
-    return _at_most(max(0, math.ceil(curve.n / slack.max()) - curve.n))
+    most = float(slack.max())
+    return math.ceil(curve.n / most) if most > 0.0 else None
 
 
-def _more_examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | None:
+def _examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | None:
     """With n' examples the start rank k falls where k n / n' is now, at the same error rate."""
     start = start_rank(alpha, delta, curve.label_noise, at_most=_MOST_EXAMPLES)
     if start is None or not curve.n:
@@ -123,12 +133,8 @@ def _more_examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int
     passing = np.flatnonzero(curve.errors * (start / curve.accepted) <= allowed)
     if not len(passing):
         return None
-    needed = math.ceil(curve.n * start / curve.accepted[passing[-1]])
-    return _at_most(max(0, max(start, needed) - curve.n))
-
-
-def _at_most(count: int) -> int | None:
-    return count if count <= _MOST_EXAMPLES else None
+    needed = math.ceil(curve.n * start / int(curve.accepted[passing[-1]]))
+    return max(start, needed)
 
 
 def _smallest_alpha_pac(curve: ThresholdCurve, delta: float) -> float | None:

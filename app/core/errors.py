@@ -2,6 +2,8 @@
 
     ScopeJudgeError
     ├── RequestError                  the caller can fix it
+    │   ├── UnauthenticatedError      no key, or one that nobody has given out
+    │   ├── ForbiddenError            the key may not do this
     │   ├── InvalidRequestError       a field is missing, of a wrong type or out of range
     │   ├── InvalidComparisonError    blank text, or numbers of turns that disagree
     │   ├── BodyTooLargeError         the request has too many bytes
@@ -11,9 +13,13 @@
     │   ├── RouteNotFoundError        no such path
     │   ├── MethodNotAllowedError     no such method on this path
     │   ├── CalibrationNotFoundError  no calibration set of this name
+    │   ├── VersionNotFoundError      the set has no such version, or cannot go back to it
     │   └── JudgeMismatchError        the calibration set belongs to another judge
     ├── UnavailableError              try again later
-    │   ├── OverloadedError           the engine's queue is full
+    │   ├── OverloadedError           more work is waiting than may wait
+    │   ├── DeadlineExceededError     the answer was not there in time; the work was stopped
+    │   ├── DrainingError             the service is being stopped
+    │   ├── KeysUnavailableError      the file of keys cannot be read
     │   ├── EngineUnavailableError    the engine does not answer
     │   └── StoreUnavailableError     the calibration store does not answer
     ├── DefectError                   ours to fix
@@ -63,6 +69,20 @@ class DefectError(ScopeJudgeError):
 
 class StartupError(ScopeJudgeError):
     """The service cannot start as configured; the message says what to change."""
+
+
+class UnauthenticatedError(RequestError):
+    """The request has no key, or one that is not in the file of keys."""
+
+    code = "unauthenticated"
+    title = "A valid key is needed"
+
+
+class ForbiddenError(RequestError):
+    """The key's roles, or its calibration sets, do not cover the request."""
+
+    code = "forbidden"
+    title = "The key may not do this"
 
 
 class InvalidRequestError(RequestError):
@@ -137,6 +157,13 @@ class CalibrationNotFoundError(RequestError):
     title = "There is no such calibration"
 
 
+class VersionNotFoundError(RequestError):
+    """The calibration set has no such version, or what it was cannot be told any more."""
+
+    code = "version_not_found"
+    title = "There is no such version"
+
+
 class JudgeMismatchError(RequestError):
     """The calibration set was made with another judge, prompt or label tokens."""
 
@@ -149,6 +176,27 @@ class OverloadedError(UnavailableError):
 
     code = "overloaded"
     title = "The judge is overloaded"
+
+
+class DeadlineExceededError(UnavailableError):
+    """The answer was not there in time; the work on it was stopped."""
+
+    code = "deadline_exceeded"
+    title = "There was no answer in time"
+
+
+class DrainingError(UnavailableError):
+    """The service is being stopped; another replica, or a later one, will answer."""
+
+    code = "draining"
+    title = "The service is being stopped"
+
+
+class KeysUnavailableError(UnavailableError):
+    """The file of keys cannot be read, so nobody is let in."""
+
+    code = "keys_unavailable"
+    title = "Keys cannot be checked"
 
 
 class EngineUnavailableError(UnavailableError):

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from app.core.comparison import Comparison
+from app.core.comparison import Comparison, LabelledComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class JudgeIdentity:
         system: The system message.
         user: The user message with its placeholders.
         prefill: How the judge's answer begins.
+        fence: Version of the rules by which texts that resemble a heading are quoted. It is raised
+            whenever some text is shown to the judge otherwise than before.
     """
 
     model: str
@@ -30,6 +33,7 @@ class JudgeIdentity:
     system: str
     user: str
     prefill: str
+    fence: int
 
     @property
     def fingerprint(self) -> str:
@@ -49,6 +53,30 @@ def example_digest(fingerprint: str, comparison: Comparison) -> str:
     question = [(turn.role, turn.content) for turn in comparison.question]
     responses = sorted((comparison.response_a, comparison.response_b))
     return _digest([fingerprint, question, responses])
+
+
+def batch_digest(batch: Sequence[LabelledComparison]) -> str:
+    """Names a labelled batch, so that whoever posted one can tell whether it is theirs.
+
+    It is the SHA-256 of the batch as JSON: a list with one row for each example, in order, ties
+    included, without spaces, and with JSON escapes for all outside ASCII:
+
+        [[[["user","Question?"]],["Response A"],["Response B"],"A"]]
+
+    A row is the question's turns, the texts of both responses, and the label. A plain question is
+    one turn of the user, a plain response a list of one text. In Python
+    `json.dumps(rows, separators=(",", ":"))` writes it.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    return _digest([_row(example) for example in batch])
+
+
+def _row(example: LabelledComparison) -> list[object]:
+    comparison = example.comparison
+    question = [(turn.role, turn.content) for turn in comparison.question]
+    return [question, comparison.response_a, comparison.response_b, example.label]
 
 
 def _digest(value: object) -> str:

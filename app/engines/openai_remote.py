@@ -19,6 +19,7 @@ from app.engines.openai_dialects import (
 )
 from app.engines.openai_servers import Access, ModelCard, Server, ServerFailedError, Servers
 from app.engines.rendering import PromptRenderer, load_tokenizer
+from app.engines.turns import Pace
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class OpenAiEngine:
         self._servers = Servers(
             Access(options.urls, options.api_key, options.timeout_s, options.probe_every_s)
         )
+        self._pace = Pace()
         # Set by start.
         self._dialect: Dialect | None = None
 
@@ -219,10 +221,13 @@ class OpenAiEngine:
             answers = await self._servers.run(
                 lambda server: _ask(server, dialect, some, params(places[0]), read),
                 tokens=sum(ask.tokens for ask in some) + answer_tokens * len(some),
+                turn=turns[places[0]],
             )
+            self._pace.note_done(len(places))
             found.update(zip(places, answers, strict=True))
 
-        await _all(run(places) for places in _requests(asks, most))
+        with self._pace.call(len(prompts)) as turns:
+            await _all(run(places) for places in _requests(asks, most))
         return [found[i] for i in range(len(prompts))]
 
 

@@ -19,14 +19,15 @@ from app.core.errors import (
     PromptTooLongError,
     StartupError,
 )
+from app.engines.turns import Turns
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# What one server has in hand at most; the rest waits here, where no timeout runs. A quarter of a
-# million tokens is more than any server has in one step, and 52 s of work for one that reads
-# 5,000 in a second.
-_MOST_TOKENS_IN_FLIGHT = 2**18
+# What one server has in hand at most; the rest waits here, where no timeout runs and calls take
+# turns. Two of the largest requests are several steps of any server, so none runs dry, and a single
+# judgment waits behind no more than 13 s of work for one that reads 5,000 tokens in a second.
+_MOST_TOKENS_IN_FLIGHT = 2**16
 # Each is a connection, and a process may have 1,024 of them.
 _MOST_REQUESTS_IN_FLIGHT = 64
 # Shorter than any server keeps an idle connection (vLLM: 5 s): one that is closed just as it is
@@ -235,7 +236,7 @@ class Servers:
         self._servers: list[Server] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        self._next = asyncio.Lock()
+        self._turns = Turns()
 
     def __len__(self) -> int:
         return len(self._servers)
@@ -324,12 +325,13 @@ class Servers:
         if client is not None:
             await client.aclose()
 
-    async def run(self, work: Callable[[Server], Awaitable[T]], *, tokens: int) -> T:
+    async def run(self, work: Callable[[Server], Awaitable[T]], *, tokens: int, turn: int) -> T:
         """Does work on the least busy server, and once more on another one if that fails.
 
         Args:
             work: May be done twice.
             tokens: How much it is.
+            turn: Of those that wait for room, the smallest is next.
 
         Raises:
             OverloadedError: All servers that there are have too much to do.
@@ -338,7 +340,7 @@ class Servers:
         first: Server | None = None
         busy: ServerBusyError | None = None
         for _ in range(2):
-            server = await self._take(tokens, other_than=first)
+            server = await self._take(tokens, turn, other_than=first)
             if server is None:
                 break
             try:
@@ -360,11 +362,12 @@ class Servers:
             retry_after_s=max(1, math.ceil(self._access.probe_every_s)),
         )
 
-    async def _take(self, tokens: int, *, other_than: Server | None) -> Server | None:
+    async def _take(self, tokens: int, turn: int, *, other_than: Server | None) -> Server | None:
         """The server for the next request, once it has room; None if none is there."""
         loop = asyncio.get_running_loop()
-        # In the order they came: a large request would wait for ever behind small ones.
-        async with self._next:
+        # Whoever's turn it is waits for room: a large request would wait for ever behind small
+        # ones.
+        async with self._turns.turn(turn):
             while fit := [s for s in self._servers if s.is_up and s is not other_than]:
                 server = min(fit, key=lambda s: (s.busy_until > loop.time(), s.tokens_in_flight))
                 if server.has_room(tokens):

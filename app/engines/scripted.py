@@ -11,7 +11,8 @@ from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptErro
 
 # Share of the probability that a scripted judge leaves to other tokens than A and B.
 _OTHER_MASS = 0.01
-_QUALITY = re.compile(r"quality=(-?\d+(?:\.\d+)?)")
+# So many digits, and no more: a text of 400 would be an infinite gap, and no judgment.
+_QUALITY = re.compile(r"quality=(-?\d{1,9}(?:\.\d{1,20})?)")
 _ASKS_FOR_SCORE = re.compile(r"\bscore between 0\.0\b.*\b1\.0\b")
 _TOKEN = re.compile(r"\s*(?:\w+|[^\w\s]|$)")
 

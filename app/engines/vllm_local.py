@@ -19,11 +19,16 @@ from app.core.errors import (
 )
 from app.engines.model_files import checkpoint_dtype, model_folder, weights_digest
 from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
+from app.engines.turns import Pace
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
+
+
+# How often vLLM is asked whether it still runs.
+_LOST_POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class VllmEngine:
         self._options = options
         self._engine: AsyncLLM | None = None
         self._request_ids = itertools.count()
+        self._pace = Pace()
         # Set by start.
         self._renderer: PromptRenderer
         self._labels: LabelTokens
@@ -100,6 +106,13 @@ class VllmEngine:
             # On the event loop: from another thread vLLM's own task would report a dead engine.
             engine.shutdown()
 
+    async def lost(self) -> str:
+        """Waits until vLLM's process has died: vLLM never starts it again."""
+        # vLLM tells nobody by itself: it can only be asked.
+        while self._engine is not None and not self._engine.errored:  # noqa: ASYNC110
+            await asyncio.sleep(_LOST_POLL_S)
+        return "vLLM's engine has died"
+
     async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
         """Submits all prompts together; vLLM batches them, and reads common beginnings once."""
         self._running()
@@ -136,9 +149,11 @@ class VllmEngine:
         rendered, order = await asyncio.to_thread(self._rendered_and_ordered, prompts)
         tasks = {}
         try:
-            async with asyncio.TaskGroup() as group:
-                for i in order:
-                    tasks[i] = group.create_task(self._run(engine, rendered[i], params[i]))
+            with self._pace.call(len(prompts)) as turns:
+                async with asyncio.TaskGroup() as group:
+                    for turn, i in zip(turns, order, strict=True):
+                        run = self._run(engine, rendered[i], params[i], priority=turn)
+                        tasks[i] = group.create_task(run)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
         return [tasks[i].result() for i in range(len(prompts))]
@@ -156,7 +171,12 @@ class VllmEngine:
         return rendered, sorted(range(len(keys)), key=keys.__getitem__)
 
     async def _run(
-        self, engine: "AsyncLLM", ids: list[int] | RequestError, params: "SamplingParams"
+        self,
+        engine: "AsyncLLM",
+        ids: list[int] | RequestError,
+        params: "SamplingParams",
+        *,
+        priority: int,
     ) -> "RequestOutput | PromptError":
         """Runs one prompt; what fails it alone is returned, what fails all is raised."""
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
@@ -172,12 +192,15 @@ class VllmEngine:
                 f"this judge's context is {self._context_tokens}; shorten the question or the "
                 "responses, or run a judge with a longer context"
             )
-        outputs = engine.generate(tokens_input(ids), params, f"s{next(self._request_ids)}")
+        outputs = engine.generate(
+            tokens_input(ids), params, f"s{next(self._request_ids)}", priority=priority
+        )
         last = None
         try:
             async with contextlib.aclosing(outputs):
                 async for output in outputs:
                     last = output
+            self._pace.note_done()
         except EngineDeadError as exc:
             raise EngineUnavailableError("vLLM's engine has died", retry_after_s=30) from exc
         except GracefulHTTPError as exc:
@@ -234,6 +257,7 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
         "language_model_only": True,
         "max_model_len": options.max_model_len,
         "tensor_parallel_size": options.tensor_parallel_size,
+        "scheduling_policy": "priority",
         "disable_log_stats": True,
         "enable_log_requests": False,
     }
@@ -272,8 +296,10 @@ def _set_environment() -> None:
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
-        # vLLM's own use of what torch deprecates, told by its engine's process at every start.
-        "PYTHONWARNINGS": "ignore::FutureWarning:vllm.triton_utils.dispatcher",
+        # vLLM's own use of what torch deprecates, told by its engine's process at every start; and
+        # the semaphore that its engine leaves when it is killed, told after our last line.
+        "PYTHONWARNINGS": "ignore::FutureWarning:vllm.triton_utils.dispatcher,"
+        "ignore::UserWarning:multiprocessing.resource_tracker",
     }
     if is_cpu_build():
         defaults |= {

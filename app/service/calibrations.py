@@ -1,19 +1,52 @@
-"""The read side of calibration sets: kept in memory, a new version is noticed within a second."""
+"""The read side of calibration sets: kept in memory, a new version is noticed within a second.
+
+Judging goes on without the store for a while: with what is in memory, saying how old that is.
+"""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 from app.core.calibration import Calibration
-from app.core.errors import CalibrationNotFoundError, JudgeMismatchError, StoreCorruptError
+from app.core.errors import (
+    CalibrationNotFoundError,
+    JudgeMismatchError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
 from app.ports import CalibrationStore, StoredCalibration, Version
 from app.service.codec import decode
+from app.telemetry import Telemetry
 
 # A replica learns of a new version within a second; asking the store costs one short read.
 _FRESH_S = 0.5
+# How long a judgment waits for a store that hangs before it goes on with what is in memory.
+_PATIENCE_S = 0.25
 
 logger = logging.getLogger("app.calibrations")
+
+
+class Usable(NamedTuple):
+    """A calibration to judge by.
+
+    Args:
+        calibration: As the store had it last.
+        age_s: Seconds since the store said so; 0 while it answers.
+    """
+
+    calibration: Calibration
+    age_s: float
+
+
+class _Asked(NamedTuple):
+    """A question to the store that is under way, or that it did not answer."""
+
+    answer: asyncio.Task[Calibration | None]
+    begun: float
+    wait_until: float
 
 
 class Calibrations:
@@ -21,97 +54,184 @@ class Calibrations:
 
     Args:
         store: Where they are kept.
+        telemetry: Counts reads that fail.
+        max_staleness_s: How long judging goes on with a set that the store does not confirm.
+        min_label_mass: Examples on which the judge said less than this of the labels count as
+            never accepted.
         clock: Monotonic, in seconds.
     """
 
     def __init__(
-        self, store: CalibrationStore, *, clock: Callable[[], float] = time.monotonic
+        self,
+        store: CalibrationStore,
+        telemetry: Telemetry,
+        *,
+        max_staleness_s: float,
+        min_label_mass: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self._telemetry = telemetry
+        self._max_staleness_s = max_staleness_s
         self._clock = clock
+        self.min_label_mass = min_label_mass
+        # Name -> the set and when the store last confirmed it.
         self._known: dict[str, tuple[Calibration, float]] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._store_is_lost = False
 
-    async def get(self, name: str, *, fingerprint: str | None = None) -> Calibration:
-        """The newest version of a set.
+    async def usable(self, name: str, *, fingerprint: str) -> Usable:
+        """The set to judge by, at most half a second old, or older while the store is gone.
 
         Args:
             name: Of the set.
-            fingerprint: The judge that wants to use it; None only to look at it.
+            fingerprint: The judge that wants to use it.
 
         Raises:
             CalibrationNotFoundError: There is none.
             JudgeMismatchError: It was made with another judge.
-            StoreUnavailableError: The store does not answer.
+            StoreUnavailableError: The store does not answer, and nothing in memory is young enough.
         """
-        found = await self.find(name)
-        if found is None:
-            raise CalibrationNotFoundError(
-                f"there is no calibration {name!r}: POST labelled examples to /calibrate first, or "
-                'judge with "alpha": null, which promises nothing'
-            )
-        if fingerprint is not None:
-            refuse_other_judge(found, fingerprint)
-        return found
-
-    async def find(self, name: str) -> Calibration | None:
-        """The newest version of a set; None if there is none."""
         known = self._known.get(name)
         if known is not None and self._clock() - known[1] < _FRESH_S:
-            return known[0]
-        # One reader at a time for a set: a hundred waiting requests make one read.
-        async with self._locks.setdefault(name, asyncio.Lock()):
-            known = self._known.get(name)
-            if known is not None and self._clock() - known[1] < _FRESH_S:
-                return known[0]
-            return await self.current(name)
+            usable = Usable(known[0], 0.0)
+        elif known is None:
+            usable = Usable(_found(name, await asyncio.shield(self._ask(name).answer)), 0.0)
+        else:
+            usable = await self._confirmed(name, *known)
+        refuse_other_judge(usable.calibration, fingerprint)
+        return usable
+
+    async def _confirmed(self, name: str, known: Calibration, confirmed: float) -> Usable:
+        """Asks the store, and goes on without it where it does not answer."""
+        asked = self._ask(name)
+        try:
+            async with asyncio.timeout(max(0.0, asked.wait_until - self._clock())):
+                # Shielded: it is the others' question too, and goes on when this one has left.
+                return Usable(_found(name, await asyncio.shield(asked.answer)), 0.0)
+        except (TimeoutError, StoreUnavailableError) as exc:
+            age_s = self._clock() - confirmed
+            if age_s > self._max_staleness_s:
+                raise StoreUnavailableError(
+                    f"the calibration store has not answered for {age_s:.0f} s, and thresholds "
+                    f"may be {self._max_staleness_s:g} s old (SCOPE_MAX_STALENESS_S)"
+                ) from exc
+            return Usable(known, age_s)
+
+    def _ask(self, name: str) -> _Asked:
+        """One question at a time for a set, and after a failure none for half a second."""
+        asked, now = self._asked.get(name), self._clock()
+        if asked is None or (asked.answer.done() and now - asked.begun >= _FRESH_S):
+            # After a failure nobody waits again: the next who asks sees whether it is back.
+            wait_until = now + _PATIENCE_S if asked is None else now
+            asked = _Asked(asyncio.ensure_future(self.current(name)), now, wait_until)
+            asked.answer.add_done_callback(lambda answer: self._note(name, answer))
+            self._asked[name] = asked
+        return asked
+
+    def _note(self, name: str, answer: "asyncio.Task[Calibration | None]") -> None:
+        """Keeps only failures: what was found is known, and what was not may come any moment."""
+        failed = not answer.cancelled() and isinstance(answer.exception(), StoreUnavailableError)
+        asked = self._asked.get(name)
+        if asked is not None and asked.answer is answer and not (failed and name in self._known):
+            del self._asked[name]
+
+    async def get(self, name: str) -> Calibration:
+        """The version that the store has right now.
+
+        Raises:
+            CalibrationNotFoundError: There is none.
+            StoreUnavailableError: The store does not answer.
+        """
+        return _found(name, await self.current(name))
 
     async def current(self, name: str) -> Calibration | None:
         """The version that the store has right now; None if there is none."""
         entry = self._known.get(name)
         known = entry[0] if entry else None
         asked = self._clock()
-        version = await self._store.version(name)
-        if version is None:
-            self.forget(name)
-            return None
-        if known is None or version != Version(known.write_id, known.version):
-            stored = await self._store.read(name)
-            if stored is None:
-                self.forget(name)
-                return None
-            # Thresholds are computed off the event loop: a million points take a second.
-            known = await asyncio.to_thread(_decoded, name, stored)
+        try:
+            version = await self._store.version(name)
+            if version is None:
+                known = None
+            elif known is None or version != Version(known.write_id, known.version):
+                stored = await self._store.read(name)
+                # Thresholds are computed off the event loop: a million points take a second.
+                known = await asyncio.to_thread(self._decoded, name, stored) if stored else None
+        except StoreUnavailableError as exc:
+            self.count_store_error()
+            self._note_store(lost=exc.detail)
+            raise
+        self._note_store(lost=None)
         # Whoever wrote or deleted meanwhile knows better than what was read before.
         if self._known.get(name) is entry:
-            self._known[name] = (known, asked)
+            if known is None:
+                self._known.pop(name, None)
+            else:
+                self._known[name] = (known, asked)
         return known
+
+    def _note_store(self, *, lost: str | None) -> None:
+        """Logs that the store is gone, or back, once each."""
+        if lost is not None and not self._store_is_lost:
+            logger.warning(
+                "judging goes on without the calibration store for at most %g s: %s",
+                self._max_staleness_s,
+                lost,
+            )
+        elif lost is None and self._store_is_lost:
+            logger.warning("the calibration store is back")
+        self._store_is_lost = lost is not None
+
+    def count_store_error(self) -> None:
+        """Counts a call that the store did not answer, for the metrics."""
+        self._telemetry.count_store_error()
+
+    def _decoded(self, name: str, stored: StoredCalibration) -> Calibration:
+        calibration = replace(decode(name, stored), min_label_mass=self.min_label_mass)
+        _ = calibration.curve
+        return calibration
 
     def known(self) -> list[Calibration]:
         """The sets that are in memory, by name, without asking the store."""
         return [calibration for _, (calibration, _) in sorted(self._known.items())]
 
+    def usable_without_store(self) -> bool:
+        """Whether any set in memory could be judged by if the store did not answer now."""
+        oldest = self._clock() - self._max_staleness_s
+        return any(confirmed >= oldest for _, confirmed in self._known.values())
+
     def remember(self, calibration: Calibration) -> None:
         """Takes a version that was just written."""
         self._known[calibration.name] = (calibration, self._clock())
+        self._asked.pop(calibration.name, None)
 
     def forget(self, name: str) -> None:
-        """Drops a set that is gone."""
+        """Drops a set that is gone; what was asked of it before is no answer any more."""
         self._known.pop(name, None)
-        self._locks.pop(name, None)
+        self._asked.pop(name, None)
 
     async def all(self) -> list[Calibration]:
         """Every set that can be read, by name."""
         found = []
         for name in await self._store.names():
             try:
-                calibration = await self.find(name)
+                calibration = await self.current(name)
             except StoreCorruptError as exc:
                 logger.warning("%s", exc.detail)
                 continue
             if calibration is not None:
                 found.append(calibration)
         return found
+
+
+def _found(name: str, calibration: Calibration | None) -> Calibration:
+    if calibration is None:
+        raise CalibrationNotFoundError(
+            f"there is no calibration {name!r}: POST labelled examples to /calibrate first, or "
+            'judge with "alpha": null, which promises nothing'
+        )
+    return calibration
 
 
 def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:
@@ -122,9 +242,3 @@ def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:
             f"({calibration.fingerprint[:12]}), this judge is {fingerprint[:12]}: model, prompt, "
             "prefill or label tokens differ. Calibrate under another name, or delete it first"
         )
-
-
-def _decoded(name: str, stored: StoredCalibration) -> Calibration:
-    calibration = decode(name, stored)
-    _ = calibration.curve
-    return calibration

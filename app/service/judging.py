@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.core.calibration import Calibration
 from app.core.comparison import (
     CalibrationReference,
     Comparison,
@@ -22,16 +21,20 @@ from app.core.errors import (
     RequestError,
     ScopeJudgeError,
     StoreCorruptError,
+    StoreUnavailableError,
+    UnavailableError,
 )
 from app.core.preference import preference_from_gaps, preferred_side
 from app.core.thresholds import ThresholdCurve
-from app.ports import Engine, LabelLogits, PromptError
-from app.service.calibrations import Calibrations
+from app.ports import Engine, LabelLogits, Prompt, PromptError
+from app.service.calibrations import Calibrations, Usable
 from app.service.prompts import PromptTemplate
 from app.telemetry import Telemetry
 
 # A hand-over to a thread costs as much as deciding a few dozen.
 _DECIDED_AT_ONCE = 64
+# Characters; so many are rendered in a few milliseconds.
+_RENDERED_AT_ONCE = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,9 @@ class Judge:
         """
         # Calibrations first: where one is missing, the engine need not work.
         calibrations = await self._calibrations_of(requests)
+        lost = [each for each in calibrations if isinstance(each, StoreUnavailableError)]
+        if lost and len(lost) == len(requests):
+            raise lost[0]
         judged = [
             i for i, found in enumerate(calibrations) if not isinstance(found, ScopeJudgeError)
         ]
@@ -123,11 +129,16 @@ class Judge:
             # Off the event loop: many take milliseconds, and so does a "pac" threshold that nobody
             # has asked for yet.
             outcomes = await asyncio.to_thread(self._decide_all, requests, calibrations, found)
+        self._telemetry.count_stale_judgments(
+            sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
+        )
         for outcome in outcomes:
             if isinstance(outcome, ScopeJudgeError):
                 self._telemetry.count_judgment_error(outcome.code)
             else:
                 self._telemetry.count_judgment(outcome.verdict, outcome.reason)
+                if outcome.orders_disagree:
+                    self._telemetry.count_order_disagreement()
         return outcomes
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScopeJudgeError]:
@@ -139,13 +150,13 @@ class Judge:
         """
         if not comparisons:
             return []
-        prompts = [
-            prompt
-            for comparison in comparisons
-            for prompt in self._template.both_orders(comparison)
-        ]
+        prompts = await _prompts(self._template, comparisons)
         with self._telemetry.time_engine(len(prompts)):
-            logits = await self._engine.label_logits(prompts)
+            try:
+                logits = await self._engine.label_logits(prompts)
+            except UnavailableError as exc:
+                self._telemetry.count_engine_error(exc.code)
+                raise
         if len(logits) != len(prompts):
             raise JudgmentFailedError(
                 f"the engine answered {len(logits)} of {len(prompts)} prompts"
@@ -155,14 +166,16 @@ class Judge:
 
     async def _calibrations_of(
         self, requests: Sequence[JudgeRequest]
-    ) -> list[Calibration | ScopeJudgeError | None]:
-        found: dict[str, Calibration | ScopeJudgeError] = {}
+    ) -> list[Usable | ScopeJudgeError | None]:
+        found: dict[str, Usable | ScopeJudgeError] = {}
         for request in requests:
             name = request.criterion.calibration
             if request.criterion.alpha is not None and name not in found:
                 try:
-                    found[name] = await self._calibrations.get(name, fingerprint=self.fingerprint)
-                except (RequestError, StoreCorruptError) as exc:
+                    found[name] = await self._calibrations.usable(
+                        name, fingerprint=self.fingerprint
+                    )
+                except (RequestError, StoreCorruptError, StoreUnavailableError) as exc:
                     found[name] = exc
         return [
             None if r.criterion.alpha is None else found[r.criterion.calibration] for r in requests
@@ -171,7 +184,7 @@ class Judge:
     def _decide_all(
         self,
         requests: Sequence[JudgeRequest],
-        calibrations: Sequence[Calibration | ScopeJudgeError | None],
+        calibrations: Sequence[Usable | ScopeJudgeError | None],
         scores: Mapping[int, Score | ScopeJudgeError],
     ) -> list[Judgment | ScopeJudgeError]:
         found: dict[int, Judgment | ScopeJudgeError] = {
@@ -202,7 +215,10 @@ class Judge:
         preferred, threshold = preferred_side(preference.p_bar), bound.threshold
         verdict: Verdict = "abstain"
         reason: Reason | None = None
-        if preferred is None:
+        # First of all: a judge that is not answering has no preference either way.
+        if score.label_mass < self._calibrations.min_label_mass:
+            reason = "off_task"
+        elif preferred is None:
             reason = "no_preference"
         elif threshold == -math.inf:
             reason = "infeasible"
@@ -210,7 +226,9 @@ class Judge:
             reason = "uncertain"
         else:
             verdict = preferred
-        level = bound.risk_level(preference.uncertainty)
+        # Such a judgment is accepted at no alpha, so that it has no risk level.
+        never = reason in ("off_task", "no_preference")
+        level = None if never else bound.risk_level(preference.uncertainty)
         return Judgment(
             verdict=verdict,
             preferred=preferred,
@@ -222,7 +240,7 @@ class Judge:
             confidence=preference.confidence,
             threshold=None if threshold == -math.inf else threshold,
             criterion=criterion,
-            risk_level=None if preferred is None or level == math.inf else level,
+            risk_level=None if level == math.inf else level,
             label_mass=score.label_mass,
             calibration=bound.reference,
             judge=self.name,
@@ -247,19 +265,38 @@ class _Bound(NamedTuple):
     reference: CalibrationReference | None
 
     @classmethod
-    def of(cls, criterion: Criterion, calibration: Calibration | None) -> "_Bound":
+    def of(cls, criterion: Criterion, usable: Usable | None) -> "_Bound":
         """Looks the threshold up, or computes it if nobody has asked for it yet."""
-        if calibration is None or criterion.alpha is None:
+        if usable is None or criterion.alpha is None:
             return cls(None, None, None)
+        calibration, age_s = usable
         threshold = calibration.threshold(criterion.alpha, criterion.guarantee, criterion.delta)
         # "pac" has no risk level: its thresholds may fall where alpha rises.
         curve = calibration.curve if criterion.guarantee == "marginal" else None
-        reference = CalibrationReference(calibration.name, calibration.version, calibration.n)
+        reference = CalibrationReference(
+            calibration.name, calibration.version, calibration.n, age_s
+        )
         return cls(threshold, curve, reference)
 
     def risk_level(self, uncertainty: float) -> float | None:
         """The smallest alpha that accepts this uncertainty; None where there is no such thing."""
         return None if self.curve is None else self.curve.risk_level(uncertainty)
+
+
+async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) -> list[Prompt]:
+    """Both orders of each comparison; large texts are rendered off the event loop."""
+
+    def rendered() -> list[Prompt]:
+        return [prompt for each in comparisons for prompt in template.both_orders(each)]
+
+    characters = sum(
+        sum(len(turn.content) for turn in each.question)
+        + sum(map(len, each.response_a + each.response_b))
+        for each in comparisons
+    )
+    if characters <= _RENDERED_AT_ONCE:
+        return rendered()
+    return await asyncio.to_thread(rendered)
 
 
 def score_of_orders(

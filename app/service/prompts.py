@@ -2,13 +2,15 @@
 
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.core.comparison import Comparison, Turn
 from app.core.errors import StartupError
 from app.ports import Prompt
+from app.service.fencing import Fence
 
 # SCOPE, figure prompt_template, to the letter.
 PAPER_SYSTEM = (
@@ -29,6 +31,8 @@ PAPER_USER = (
 )
 
 _PLACEHOLDER = re.compile(r"\{(question|answer_a|answer_b)\}")
+# What stands before the turns and the replies of a conversation, without signs.
+_TURN_HEADINGS = ("System", "User", "Assistant", "Reply 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,41 +51,72 @@ class PromptTemplate:
     system: str = PAPER_SYSTEM
     user: str = PAPER_USER
     prefill: str = ""
+    _fence: Fence = field(init=False, repr=False, compare=False)
+    _conversation_fence: Fence = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        found = sorted(_PLACEHOLDER.findall(self.user))
+        literals = _PLACEHOLDER.split(self.user)
+        found = sorted(literals[1::2])
         if found != ["answer_a", "answer_b", "question"]:
             raise StartupError(
                 "the user template needs {question}, {answer_a} and {answer_b}, each exactly once; "
                 f"it has {found or 'none of them'}"
             )
+        # A frozen dataclass sets what follows from its fields this way.
+        object.__setattr__(self, "_fence", Fence.of_literals(literals[::2]))
+        conversation = Fence.of_literals(literals[::2], *_TURN_HEADINGS)
+        object.__setattr__(self, "_conversation_fence", conversation)
 
     def both_orders(self, comparison: Comparison) -> tuple[Prompt, Prompt]:
         """Renders the forward prompt and the reverse one (SCOPE, section on BPE)."""
-        return self.render(comparison), self.render(comparison.swapped)
+        parts = self._parts(comparison)
+        return self._filled(parts), self._filled(parts.swapped)
 
     def render(self, comparison: Comparison) -> Prompt:
         """Renders one prompt, response_a shown first.
 
-        Every placeholder is filled in a single pass, so "{answer_b}" inside a question or a
-        response stays the text that it is.
+        A text of the comparison with a line that resembles a heading, the template's or that of a
+        turn or a reply, is quoted. What resembles one is said in `app.service.fencing`; a heading
+        in words of its own does not.
         """
-        parts = {
-            "question": _question_text(comparison.question),
-            "answer_a": _response_text(comparison.response_a),
-            "answer_b": _response_text(comparison.response_b),
-        }
-        user = _PLACEHOLDER.sub(lambda match: parts[match[1]], self.user)
+        return self._filled(self._parts(comparison))
+
+    def _parts(self, comparison: Comparison) -> "_Parts":
+        turns = comparison.question
+        fence = self._fence if len(turns) == 1 else self._conversation_fence
+        texts = (comparison.response_a, comparison.response_b)
+        answers = [_response_text([fence.around(text) for text in each]) for each in texts]
+        return _Parts(_question_text(turns, fence), *answers)
+
+    def _filled(self, parts: "_Parts") -> Prompt:
+        """Fills every placeholder in a single pass: "{answer_b}" in a text stays text."""
+        texts = parts._asdict()
+        user = _PLACEHOLDER.sub(lambda match: texts[match[1]], self.user)
         return Prompt(system=self.system, user=user, prefill=self.prefill)
 
 
-def _question_text(turns: tuple[Turn, ...]) -> str:
+class _Parts(NamedTuple):
+    """What is put in the places of the placeholders."""
+
+    question: str
+    answer_a: str
+    answer_b: str
+
+    @property
+    def swapped(self) -> "_Parts":
+        """The same with the responses in the other order."""
+        return _Parts(self.question, self.answer_b, self.answer_a)
+
+
+def _question_text(turns: tuple[Turn, ...], fence: Fence) -> str:
     if len(turns) == 1:
-        return turns[0].content
-    return "\n\n".join(f"### {turn.role.capitalize()}:\n{turn.content}" for turn in turns)
+        return fence.around(turns[0].content)
+    return "\n\n".join(
+        f"### {turn.role.capitalize()}:\n{fence.around(turn.content)}" for turn in turns
+    )
 
 
-def _response_text(texts: tuple[str, ...]) -> str:
+def _response_text(texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     return "\n\n".join(f"### Reply {i}:\n{text}" for i, text in enumerate(texts, start=1))
@@ -102,7 +137,7 @@ def load_template(path: Path | None, *, prefill: str) -> PromptTemplate:
         return PromptTemplate(prefill=prefill)
     try:
         content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise StartupError(f"SCOPE_PROMPT_FILE={path} cannot be read as TOML: {exc}") from exc
     unknown = sorted(content.keys() - {"system", "user"})
     texts = [content.get("system", ""), content.get("user")]

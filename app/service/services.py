@@ -1,23 +1,16 @@
-"""What a running service consists of, and whether it can judge right now."""
+"""What a running service consists of."""
 
-import asyncio
 from dataclasses import dataclass
 
-from app.core.comparison import Comparison, Guarantee
-from app.core.errors import (
-    EngineUnavailableError,
-    JudgmentFailedError,
-    ScopeJudgeError,
-    StoreUnavailableError,
-)
+from app.core.comparison import Guarantee
 from app.core.fingerprint import JudgeIdentity
 from app.ports import CalibrationStore
+from app.service.admission import Admission
 from app.service.calibrating import Calibrator
 from app.service.calibrations import Calibrations
-from app.service.judging import Judge, Score
+from app.service.judging import Judge
+from app.service.readiness import Readiness
 from app.telemetry import Telemetry
-
-_PROBE = Comparison.of("Which is larger, 2 or 1?", "2", "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +23,6 @@ class Limits:
     max_batch: int
     max_body_bytes: int
     max_prompt_tokens: int
-    probe_timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +33,8 @@ class Services:
     calibrator: Calibrator
     calibrations: Calibrations
     store: CalibrationStore
+    admission: Admission
+    readiness: Readiness
     telemetry: Telemetry
     identity: JudgeIdentity
     limits: Limits
-
-    async def probe(self) -> Score | ScopeJudgeError:
-        """Scores a harmless comparison."""
-        (score,) = await self.judge.score([_PROBE])
-        return score
-
-    async def check_ready(self) -> None:
-        """Returns if a judgment would succeed now: scores a real prompt and reads the store.
-
-        Raises:
-            UnavailableError: The engine or the store does not answer, or not in time.
-            JudgmentFailedError: The engine answers with no judgment.
-        """
-        timeout_s = self.limits.probe_timeout_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self.store.ping()
-        except TimeoutError as exc:
-            message = f"the calibration store did not answer within {timeout_s:g} s"
-            raise StoreUnavailableError(message) from exc
-        try:
-            async with asyncio.timeout(timeout_s):
-                score = await self.probe()
-        except TimeoutError as exc:
-            message = f"the judge did not answer within {timeout_s:g} s"
-            raise EngineUnavailableError(message) from exc
-        if isinstance(score, ScopeJudgeError):
-            raise JudgmentFailedError("the judge cannot judge its own probe") from score

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from app.ports import StoredCalibration, Version
+from app.ports import Revision, StoredCalibration, Undo, Version
 
 
 class MemoryStore:
@@ -13,13 +13,15 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._sets: dict[str, StoredCalibration] = {}
+        self._trails: dict[str, list[Revision]] = {}
 
     async def open(self) -> None:
         """Does nothing: there is nothing to connect to."""
 
     async def close(self) -> None:
-        """Forgets every set; safe to call twice or without `open`."""
+        """Forgets every set and trail; safe to call twice or without `open`."""
         self._sets.clear()
+        self._trails.clear()
 
     async def ping(self) -> None:
         """Returns: memory can always be read."""
@@ -43,26 +45,52 @@ class MemoryStore:
         name: str,
         state: StoredCalibration,
         *,
+        revision: Revision,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
-        """Replaces meta and thresholds, adds, updates and removes examples.
+        """Replaces meta and thresholds, changes examples and extends the trail.
 
         Returns:
-            False if another version than `expected` is in place: nothing was written.
+            False if another version than `expected` is in place, or the trail has this number or
+            a later one: nothing was written.
         """
-        if await self.version(name) != expected:
+        trail = self._trails.get(name, [])
+        if await self.version(name) != expected or (trail and trail[-1].number >= revision.number):
             return False
         stored = self._sets.get(name)
         examples = {**(stored.examples if stored else {}), **state.examples}
         for digest in removed:
             examples.pop(digest, None)
         self._sets[name] = _copy(state._replace(examples=examples))
+        self._trails.setdefault(name, []).append(revision)
         return True
 
-    async def delete(self, name: str) -> bool:
-        """Removes a set; False if there was none."""
-        return self._sets.pop(name, None) is not None
+    async def delete(self, name: str, *, revision: Revision) -> bool:
+        """Removes a set and extends the trail; False if there is none, or its number is late."""
+        if name not in self._sets or revision.number <= await self.last_number(name):
+            return False
+        del self._sets[name]
+        self._trails.setdefault(name, []).append(revision)
+        return True
+
+    async def last_number(self, name: str) -> int:
+        """The highest number of any change, or of the set that is there; 0 if none."""
+        stored, trail = self._sets.get(name), self._trails.get(name)
+        return max(stored.version.number if stored else 0, trail[-1].number if trail else 0)
+
+    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Records of the trail, newest first."""
+        return [revision.record for revision in self._newest(name, before, limit)]
+
+    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        """How to take changes back, newest first."""
+        found = self._newest(name, before, limit)
+        return [Undo(revision.number, revision.undo) for revision in found]
+
+    def _newest(self, name: str, before: int | None, limit: int) -> list[Revision]:
+        trail = reversed(self._trails.get(name, []))
+        return [each for each in trail if before is None or each.number < before][:limit]
 
 
 def _copy(state: StoredCalibration) -> StoredCalibration:

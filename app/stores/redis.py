@@ -6,6 +6,11 @@ Keys of a set, public and documented:
     scope:calibration:{name}:meta            hash: write_id, version, and the fields of meta
     scope:calibration:{name}:examples        hash: digest -> labelled score
     scope:calibration:{name}:thresholds      hash: "guarantee:alpha" -> lambda_hat
+    scope:calibration:{name}:trail           stream: `number-0` -> record, one for every change
+    scope:calibration:{name}:undo            hash: number -> what takes that change back
+
+The last two outlive the set. A stream takes no entry at or below its last one and changes none, so
+`XREVRANGE …:trail + -` is the trail as it was written, and `XREAD` follows it.
 
 A write is one Lua script: Redis runs it alone and logs it whole, so a connection that breaks
 anywhere leaves the old state or the new one. redis-py's WATCH is no choice here: when the
@@ -24,7 +29,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
-from app.ports import StoredCalibration, Version
+from app.ports import Revision, StoredCalibration, Undo, Version
 
 NAMES_KEY = "scope:calibrations"
 VERSION_FIELDS = ("write_id", "version")
@@ -34,23 +39,33 @@ CONNECT_TIMEOUT_S = 2
 ANSWER_TIMEOUT_S = 5
 # An idle connection is pinged before use: a firewall may have dropped it without a word.
 HEALTH_CHECK_INTERVAL_S = 15
+# uvloop raises RuntimeError where a connection was reset since it was last used, and redis-py lets
+# that through, as it does the ValueError of a reply that is no Redis's. Both close the connection.
+_VENDOR_ERRORS = (redis.exceptions.RedisError, OSError, RuntimeError, ValueError)
 
 # A script has no rollback, so all that can fail must fail before the first write. A key of another
 # type fails at the lengths; a full or read-only server refuses the first write that adds, which is
-# therefore SADD and not DEL. `unpack` takes at most 8,000 values, hence 4,000 a time.
+# therefore XADD and not DEL, and so does a stream whose newest entry somebody has taken out.
+# `unpack` takes at most 8,000 values, hence 4,000 a time.
 WRITE_SCRIPT = """
-local meta, examples, thresholds, names = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
 local name, write_id, version = ARGV[1], ARGV[2], ARGV[3]
-local meta_size, thresholds_size = tonumber(ARGV[4]), tonumber(ARGV[5])
-local removed_size = tonumber(ARGV[6])
+local number, record, undoing = ARGV[4], ARGV[5], ARGV[6]
+local meta_size, thresholds_size = tonumber(ARGV[7]), tonumber(ARGV[8])
+local removed_size = tonumber(ARGV[9])
 redis.call('HLEN', examples)
 redis.call('HLEN', thresholds)
+redis.call('HLEN', undo)
 redis.call('SCARD', names)
 local current = redis.call('HMGET', meta, 'write_id', 'version')
 if (current[1] or '') ~= write_id or (current[2] or '') ~= version then
   return 0
 end
-local first = 7
+local last = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
+if last and tonumber(string.match(last[1], '^%d+')) >= tonumber(number) then
+  return 0
+end
+local first = 10
 local function each(command, key, size)
   local last = first + size - 1
   for i = first, last, 4000 do
@@ -58,6 +73,8 @@ local function each(command, key, size)
   end
   first = last + 1
 end
+redis.call('XADD', trail, number .. '-0', 'record', record)
+redis.call('HSET', undo, number, undoing)
 redis.call('SADD', names, name)
 if not current[1] then
   redis.call('DEL', examples)
@@ -76,10 +93,38 @@ return {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2]),
         redis.call('HGETALL', KEYS[3])}
 """
 
-# SREM first, as it alone can fail. UNLINK frees a large hash in the background.
+LAST_NUMBER_SCRIPT = """
+local version = redis.pcall('HGET', KEYS[1], 'version')
+local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+return {type(version) == 'string' and version or '',
+        last and string.match(last[1], '^%d+') or ''}
+"""
+
+# HDEL first, of a field that never is: a server that is full lets a script go on once it has
+# written, and a deletion must get through there. Then XADD, as it alone can still fail. UNLINK
+# frees a large hash in the background.
 DELETE_SCRIPT = """
-redis.call('SREM', KEYS[4], ARGV[1])
-return redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
+local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
+local name, number, record, undoing = unpack(ARGV)
+redis.call('SCARD', names)
+if redis.call('EXISTS', meta) == 0 then
+  return 0
+end
+local last = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
+local version = redis.pcall('HGET', meta, 'version')
+local taken = last and tonumber(string.match(last[1], '^%d+')) or 0
+if type(version) == 'string' then
+  taken = math.max(taken, tonumber(version) or 0)
+end
+if taken >= tonumber(number) then
+  return 0
+end
+redis.call('HDEL', undo, '')
+redis.call('XADD', trail, number .. '-0', 'record', record)
+redis.call('HSET', undo, number, undoing)
+redis.call('SREM', names, name)
+redis.call('UNLINK', meta, examples, thresholds)
+return 1
 """
 
 
@@ -89,6 +134,8 @@ class SetKeys(NamedTuple):
     meta: str
     examples: str
     thresholds: str
+    trail: str
+    undo: str
 
     @classmethod
     def of(cls, name: str) -> "SetKeys":
@@ -164,7 +211,7 @@ class RedisStore:
 
     async def read(self, name: str) -> StoredCalibration | None:
         """One consistent state of a set; None if there is none."""
-        keys = SetKeys.of(name)
+        keys = SetKeys.of(name)[:3]
         with self._translated():
             hashes = await self._client.eval(READ_SCRIPT, len(keys), *keys)
         meta, examples, thresholds = map(_paired, hashes)
@@ -180,13 +227,15 @@ class RedisStore:
         name: str,
         state: StoredCalibration,
         *,
+        revision: Revision,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
-        """Replaces meta and thresholds, adds, updates and removes examples, in one step.
+        """Replaces meta and thresholds, changes examples and extends the trail, in one step.
 
         Returns:
-            False if another version than `expected` is in place: nothing was written.
+            False if another version than `expected` is in place, or the trail has this number or
+            a later one: nothing was written.
 
         Raises:
             StoreUnavailableError: Nothing was written, or everything was: when the connection
@@ -198,6 +247,9 @@ class RedisStore:
             name,
             expected.write_id if expected else "",
             str(expected.number) if expected else "",
+            str(revision.number),
+            revision.record,
+            revision.undo,
             str(2 * len(meta)),
             str(2 * len(state.thresholds)),
             str(len(removed)),
@@ -211,19 +263,60 @@ class RedisStore:
             written = await self._client.eval(WRITE_SCRIPT, len(keys), *keys, *arguments)
         return bool(written)
 
-    async def delete(self, name: str) -> bool:
-        """Removes a set in one step; False if there was none."""
+    async def delete(self, name: str, *, revision: Revision) -> bool:
+        """Removes a set and extends the trail in one step.
+
+        Returns:
+            False if there is no set, or the number is not after `last_number`.
+        """
         keys = (*SetKeys.of(name), NAMES_KEY)
+        arguments = (name, str(revision.number), revision.record, revision.undo)
         with self._translated():
-            removed = await self._client.eval(DELETE_SCRIPT, len(keys), *keys, name)
+            removed = await self._client.eval(DELETE_SCRIPT, len(keys), *keys, *arguments)
         return bool(removed)
+
+    async def last_number(self, name: str) -> int:
+        """The highest number of any change, or of the set that is there; 0 if none."""
+        keys = SetKeys.of(name)
+        with self._translated():
+            found = await self._client.eval(LAST_NUMBER_SCRIPT, 2, keys.meta, keys.trail)
+        # A set whose version cannot be read must still be deletable, under a number of the trail's.
+        return max((int(text) for text in found if _is_number(text)), default=0)
+
+    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Records of the trail, newest first."""
+        return [fields.get("record", "") for _, fields in await self._newest(name, before, limit)]
+
+    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        """How to take changes back, newest first."""
+        numbers = [number for number, _ in await self._newest(name, before, limit)]
+        if not numbers:
+            return []
+        with self._translated():
+            found = await self._client.hmget(SetKeys.of(name).undo, [str(n) for n in numbers])
+        texts = cast("list[str | None]", found)
+        return [Undo(number, text or "") for number, text in zip(numbers, texts, strict=True)]
+
+    async def _newest(
+        self, name: str, before: int | None, limit: int
+    ) -> list[tuple[int, dict[str, str]]]:
+        """Number and fields of the trail's entries, newest first."""
+        newest = "+" if before is None else str(before - 1)
+        with self._translated():
+            found = await self._client.xrevrange(SetKeys.of(name).trail, newest, count=limit)
+        entries = cast("list[tuple[str, dict[str, str]]]", found)
+        return [(int(identifier.partition("-")[0]), fields) for identifier, fields in entries]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """Turns what redis-py raises into the store's errors; no message of its own gets out."""
         try:
             yield
-        except (redis.exceptions.RedisError, OSError) as exc:
+        except UnicodeDecodeError as exc:
+            raise StoreCorruptError(
+                f"Redis at {self._place} holds bytes under scope:calibration that are not text."
+            ) from exc
+        except _VENDOR_ERRORS as exc:
             if str(exc).startswith("WRONGTYPE "):
                 raise StoreCorruptError(
                     f"A key of the calibration sets in Redis at {self._place} has another type."
@@ -233,10 +326,6 @@ class RedisStore:
                 f"Redis at {self._place} does not answer, or refuses ({type(exc).__name__}). Check"
                 " that it runs, takes writes and has memory left, and that SCOPE_STORE_URL has the"
                 " right password. A write that was under way is whole or was not made."
-            ) from exc
-        except UnicodeDecodeError as exc:
-            raise StoreCorruptError(
-                f"Redis at {self._place} holds bytes under scope:calibration that are not text."
             ) from exc
 
 
@@ -257,12 +346,16 @@ def _version(name: str, meta: Mapping[str, str | None]) -> Version | None:
     write_id, number = (meta.get(field) for field in VERSION_FIELDS)
     if all(value is None for value in meta.values()):
         return None
-    if not write_id or not number or not (number.isascii() and number.isdecimal()):
+    if not write_id or not number or not _is_number(number):
         raise StoreCorruptError(
             f"{SetKeys.of(name).meta} lacks its write_id or version. Something else wrote to"
             " it; delete the calibration and post it again."
         )
     return Version(write_id, int(number))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def _paired(flat: list[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.ports import StoredCalibration, Version
+from app.ports import Revision, StoredCalibration, Undo, Version
 
 T = TypeVar("T")
 
@@ -18,9 +18,25 @@ T = TypeVar("T")
 # examples takes about 0.1 s, so the limit is met only by a process that hangs in a transaction.
 BUSY_TIMEOUT_S = 5.0
 
-# "ScJd" in the file's header: tells our file from another program's that is also at version 1.
+# "ScJd" in the file's header: tells our file from another program's that is also at our version.
 APPLICATION_ID = 0x53634A64
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# The trail's table, which version 1 lacked. The triggers hold against whoever opens the file with
+# another program: to shorten a trail they must be dropped on purpose.
+TRAIL_SCHEMA = (
+    "CREATE TABLE revision (name TEXT NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL,"
+    " undo TEXT NOT NULL, PRIMARY KEY (name, number))",
+    *(
+        f"CREATE TRIGGER revision_{verb.lower()} BEFORE {verb} ON revision"
+        " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END"
+        for verb in ("UPDATE", "DELETE")
+    ),
+    # INSERT OR REPLACE takes rows away without DELETE's trigger, by either key.
+    "CREATE TRIGGER revision_insert BEFORE INSERT ON revision WHEN EXISTS (SELECT 1 FROM revision"
+    " WHERE name = NEW.name AND number >= NEW.number OR rowid = NEW.rowid)"
+    " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
 SCHEMA = (
     "CREATE TABLE calibration (name TEXT PRIMARY KEY, write_id TEXT NOT NULL,"
     " version INTEGER NOT NULL) WITHOUT ROWID",
@@ -30,7 +46,7 @@ SCHEMA = (
         for table in ("meta", "example", "threshold")
     ),
     f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
+    *TRAIL_SCHEMA,
 )
 
 FieldTable = Literal["meta", "example", "threshold"]
@@ -97,13 +113,15 @@ class SqliteStore:
         name: str,
         state: StoredCalibration,
         *,
+        revision: Revision,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
-        """Replaces meta and thresholds, adds, updates and removes examples, in one step.
+        """Replaces meta and thresholds, changes examples and extends the trail, in one step.
 
         Returns:
-            False if another version than `expected` is in place: nothing was written.
+            False if another version than `expected` is in place, or the trail has this number or
+            a later one: nothing was written.
         """
         # Copied before the thread starts: a caller that is cancelled may go on to change its dicts.
         own = state._replace(
@@ -112,11 +130,33 @@ class SqliteStore:
             thresholds=dict(state.thresholds),
         )
         gone = tuple(removed)
-        return await self._run(lambda connection: _write(connection, name, own, expected, gone))
+        return await self._run(
+            lambda connection: _write(connection, name, own, revision, expected, gone)
+        )
 
-    async def delete(self, name: str) -> bool:
-        """Removes a set in one step; False if there was none."""
-        return await self._run(lambda connection: _delete(connection, name))
+    async def delete(self, name: str, *, revision: Revision) -> bool:
+        """Removes a set and extends the trail in one step.
+
+        Returns:
+            False if there is no set, or the number is not after `last_number`.
+        """
+        return await self._run(lambda connection: _delete(connection, name, revision))
+
+    async def last_number(self, name: str) -> int:
+        """The highest number of any change, or of the set that is there; 0 if none."""
+        return await self._run(lambda connection: _last_number(connection, name))
+
+    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Records of the trail, newest first."""
+        found = await self._run(
+            lambda connection: _newest(connection, "record", name, before, limit)
+        )
+        return [record for _, record in found]
+
+    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        """How to take changes back, newest first."""
+        found = await self._run(lambda connection: _newest(connection, "undo", name, before, limit))
+        return [Undo(number, text) for number, text in found]
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Does `work` in the store's thread, connecting first if `open` could not."""
@@ -178,7 +218,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes the tables in an empty file; refuses a file that is not ours."""
+    """Makes the tables in an empty file, and those that version 1 lacked; refuses any other."""
     # Checked under the write lock: two processes may open the same new file at once.
     with _transaction(connection, "IMMEDIATE"):
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -186,6 +226,9 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
         (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if (application, version, objects) == (0, 0, 0):
             for statement in SCHEMA:
+                connection.execute(statement)
+        elif (application, version) == (APPLICATION_ID, 1):
+            for statement in TRAIL_SCHEMA:
                 connection.execute(statement)
         elif (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
             raise StoreCorruptError(
@@ -253,12 +296,15 @@ def _write(
     connection: sqlite3.Connection,
     name: str,
     state: StoredCalibration,
+    revision: Revision,
     expected: Version | None,
     removed: Collection[str],
 ) -> bool:
     with _transaction(connection, "IMMEDIATE"):
-        if _version(connection, name) != expected:
+        trail = _newest(connection, "record", name, None, 1)
+        if _version(connection, name) != expected or (trail and trail[0][0] >= revision.number):
             return False
+        _extend_trail(connection, name, revision)
         connection.execute(
             "INSERT OR REPLACE INTO calibration (name, write_id, version) VALUES (?, ?, ?)",
             (name, *state.version),
@@ -275,12 +321,45 @@ def _write(
         return True
 
 
-def _delete(connection: sqlite3.Connection, name: str) -> bool:
+def _delete(connection: sqlite3.Connection, name: str, revision: Revision) -> bool:
     with _transaction(connection, "IMMEDIATE"):
-        for table in ("meta", "example", "threshold"):
+        if _version(connection, name) is None or revision.number <= _last_number(connection, name):
+            return False
+        _extend_trail(connection, name, revision)
+        for table in ("meta", "example", "threshold", "calibration"):
             connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))
-        removed = connection.execute("DELETE FROM calibration WHERE name = ?", (name,)).rowcount
-        return removed > 0
+        return True
+
+
+def _last_number(connection: sqlite3.Connection, name: str) -> int:
+    query = (
+        "SELECT max(coalesce((SELECT version FROM calibration WHERE name = :name), 0),"
+        " coalesce((SELECT max(number) FROM revision WHERE name = :name), 0))"
+    )
+    (number,) = connection.execute(query, {"name": name}).fetchone()
+    return int(number)
+
+
+def _newest(
+    connection: sqlite3.Connection,
+    column: Literal["record", "undo"],
+    name: str,
+    before: int | None,
+    limit: int,
+) -> list[tuple[int, str]]:
+    """Number and one column of the trail, newest first."""
+    query = (
+        f"SELECT number, {column} FROM revision WHERE name = :name"
+        " AND (:before IS NULL OR number < :before) ORDER BY number DESC LIMIT :limit"
+    )
+    asked = {"name": name, "before": before, "limit": limit}
+    return connection.execute(query, asked).fetchall()
+
+
+def _extend_trail(connection: sqlite3.Connection, name: str, revision: Revision) -> None:
+    connection.execute(
+        "INSERT INTO revision (name, number, record, undo) VALUES (?, ?, ?, ?)", (name, *revision)
+    )
 
 
 def _fields(connection: sqlite3.Connection, table: FieldTable, name: str) -> dict[str, str]:

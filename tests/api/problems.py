@@ -20,7 +20,7 @@ def problem(response: httpx.Response, code: str) -> dict[str, Any]:
     assert body["detail"]
     assert set(body) <= {"type", "title", "status", "detail", "code", "errors"}
     assert len(body.get("errors", ())) <= 10
-    retried = response.status_code in (429, 503)
+    retried = response.status_code in (429, 503, 504)
     assert ("retry-after" in response.headers) == retried
     if retried:
         assert int(response.headers["retry-after"]) >= 1

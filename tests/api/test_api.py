@@ -59,6 +59,7 @@ DIAGNOSTICS: dict[str, Any] = {
     "expected_calibration_error": (*NUMBER, NULL),
     "position_flips": (*NUMBER, NULL),
     "mean_label_mass": (*NUMBER, NULL),
+    "off_task": int,
     "infeasible": list,
     "curve": list,
 }
@@ -303,6 +304,7 @@ async def test_operations_answer(client: httpx.AsyncClient) -> None:
             **dict.fromkeys(("version", "judge", "fingerprint", "model", "dtype", "prefill"), str),
             **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
             "default_delta": NUMBER,
+            "min_label_mass": NUMBER,
             "limits": dict,
         },
     )

@@ -1,5 +1,6 @@
 """Every error code, reached through HTTP: its status, its form, and no text in it."""
 
+import itertools
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -9,8 +10,11 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
+from app.api.application import drain
 from app.api.errors import STATUS
+from app.api.keys import Keys
 from app.core.errors import (
     ControlTokenError,
     EngineUnavailableError,
@@ -21,9 +25,10 @@ from app.core.errors import (
     StartupError,
 )
 from app.engines.scripted import Script, ScriptedEngine, by_quality
-from app.ports import LabelLogits, Prompt, StoredCalibration, Version
+from app.ports import LabelLogits, Prompt, Revision, StoredCalibration, Version
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
+from tests.api.keyring import bearing, entry, write_keys
 from tests.api.problems import comparison, examples, problem
 from tests.serving import ShortEngine, client_of
 
@@ -52,6 +57,7 @@ class Reach(NamedTuple):
     path: str = "/judge"
     body: Any = None
     settings: dict[str, Any] = {}  # noqa: RUF012
+    headers: dict[str, str] = {}  # noqa: RUF012
 
 
 def answers(found: LabelLogits | RequestError) -> Script:
@@ -66,7 +72,11 @@ def raises(error: Exception) -> Script:
 
 
 PLAIN = comparison(alpha=None, question=MARKER)
+WITH_KEYS = {"metrics": "open"}
 REACHED: dict[str, Reach] = {
+    "unauthenticated": Reach(body=PLAIN, settings=WITH_KEYS),
+    "forbidden": Reach(body=PLAIN, settings=WITH_KEYS, headers=bearing("reader")),
+    "keys_unavailable": Reach(body=PLAIN, settings=WITH_KEYS, headers=bearing("reader")),
     "invalid_request": Reach(body={**PLAIN, "question": 3}),
     "invalid_comparison": Reach(body={**PLAIN, "question": " "}),
     "body_too_large": Reach(body={**PLAIN, "id": "x" * 2000}, settings={"max_body_bytes": 1024}),
@@ -76,8 +86,11 @@ REACHED: dict[str, Reach] = {
     "not_found": Reach(method="GET", path="/nothing"),
     "method_not_allowed": Reach(method="PUT"),
     "calibration_not_found": Reach(body=comparison()),
+    "version_not_found": Reach(path="/calibrations/default/rollback", body={"version": 2}),
     "judge_mismatch": Reach(body=comparison(calibration="others")),
     "overloaded": Reach(raises(OverloadedError("full", retry_after_s=7)), body=PLAIN),
+    "deadline_exceeded": Reach(body=PLAIN, settings={"timeout_s": 0.05}),
+    "draining": Reach(method="GET", path="/readyz"),
     "engine_unavailable": Reach(raises(EngineUnavailableError("down")), body=PLAIN),
     "store_unavailable": Reach(body=comparison()),
     "judgment_failed": Reach(answers(LabelLogits(math.nan, math.nan)), body=PLAIN),
@@ -91,15 +104,29 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a service in which the request of this code goes wrong."""
     reach = REACHED[code]
     store = SqliteStore(folder / "sets.db")
-    engine = ScriptedEngine(reach.script)
-    async with client_of(engine, store, **reach.settings) as client:
+    engine = ScriptedEngine(reach.script, latency_s=3600.0 if code == "deadline_exceeded" else 0.0)
+    keys = None
+    if reach.settings is WITH_KEYS:
+        file = write_keys(folder / "keys.json", entry("reader", []))
+        keys = Keys(file, clock=itertools.count().__next__)  # each look at it is a second later
+        if code == "keys_unavailable":
+            file.unlink()
+    async with client_of(engine, store, keys=keys, **reach.settings) as client:
+        if code == "draining":
+            assert isinstance(client._transport, httpx.ASGITransport)
+            app = client._transport.app
+            assert isinstance(app, FastAPI)
+            drain(app)
         if code == "judge_mismatch":
             async with client_of(ScriptedEngine(judge="another"), store) as other:
                 body = {"calibration": "others", "examples": examples(3)}
                 assert (await other.post("/calibrate", json=body)).status_code == 200
         if code == "store_corrupt":
             garbage = StoredCalibration(Version("x", 1), {"judge": MARKER}, {}, {})
-            await store.write("corrupt", garbage, expected=None)
+            mark = Revision(1, "", "")
+            await store.write("corrupt", garbage, revision=mark, expected=None)
+        if code == "version_not_found":
+            await client.post("/calibrate", json={"examples": examples(3)})
         if code == "store_unavailable":
             await store.close()
         yield client
@@ -114,7 +141,9 @@ async def test_each_code_is_reached_in_its_form_and_counted(
     caplog.set_level(logging.DEBUG)
     async with reaching(code, tmp_path) as client:
         reach = REACHED[code]
-        response = await client.request(reach.method, reach.path, json=reach.body)
+        response = await client.request(
+            reach.method, reach.path, json=reach.body, headers=reach.headers
+        )
         problem(response, code)
         metrics = (await client.get("/metrics")).text
         assert f'scope_problems_total{{code="{code}"}} 1.0' in metrics

@@ -38,10 +38,13 @@ def test_answers_are_documented_with_every_field() -> None:
 def test_every_route_documents_problems_as_they_are_sent() -> None:
     for path, methods in schema()["paths"].items():
         for method, operation in methods.items():
-            content = operation["responses"]["default"]["content"]
-            assert content == {
-                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-            }, (method, path)
+            responses = operation["responses"]
+            assert "default" not in responses, "it would allow every status"
+            for status, response in responses.items():
+                if int(status) >= 400:
+                    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+                    found = response["content"]
+                    assert found == {"application/problem+json": problem}, (method, path, status)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from app.ports import CalibrationStore, StoredCalibration, Version
-from tests.contract.backends import store_at
+from tests.contract.backends import store_at, write
 
 
 async def add_one(store: CalibrationStore, name: str, digest: str) -> None:
@@ -13,7 +13,7 @@ async def add_one(store: CalibrationStore, name: str, digest: str) -> None:
         before = await store.version(name)
         after = Version(before.write_id, before.number + 1) if before else Version("one", 1)
         added = StoredCalibration(after, {}, {digest: str(after.number)}, {})
-        if await store.write(name, added, expected=before):
+        if await write(store, added, name=name, expected=before):
             return
 
 

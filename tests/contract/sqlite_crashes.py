@@ -1,7 +1,7 @@
-"""A process that dies at every step of a SQLite write in turn: FOLDER, with `old.db` in it.
+"""A process that dies at every step of a change in SQLite: FOLDER, with `old.db` in it, and ACTION.
 
-For k = 1, 2, ... it copies old.db to k.db and lets a child write to the copy; the child dies at
-its k-th SQL statement. The last child is the first that finishes; its number is printed.
+For k = 1, 2, ... it copies old.db to k.db and lets a child change the copy; the child dies at its
+k-th SQL statement. The last child is the first that finishes; its number is printed.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from app.stores.sqlite import SqliteStore
-from tests.contract.backends import state
+from tests.contract.backends import delete, state, write
 
 CRASHED = 9
 
@@ -31,15 +31,18 @@ def die_at_statement(step: int) -> None:
     sqlite3.connect = traced  # type: ignore[assignment]
 
 
-async def write(path: Path) -> None:
-    """Writes version 2 over version 1."""
+async def change(path: Path, action: str) -> None:
+    """Opens the file, and writes version 2 over version 1, or deletes it, or does no more."""
     store = SqliteStore(path)
     await store.open()
-    assert await store.write("default", state(2), expected=state(1).version)
+    if action == "write":
+        assert await write(store, state(2), expected=state(1).version)
+    if action == "delete":
+        assert await delete(store)
     await store.close()
 
 
-def crash_everywhere(folder: Path) -> int:
+def crash_everywhere(folder: Path, action: str) -> int:
     """The number of the first child that finished; its copy and all before are in the folder."""
     for step in itertools.count(1):
         path = folder / f"{step}.db"
@@ -47,7 +50,7 @@ def crash_everywhere(folder: Path) -> int:
         child = os.fork()
         if child == 0:
             die_at_statement(step)
-            asyncio.run(write(path))
+            asyncio.run(change(path, action))
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == 0:
@@ -57,4 +60,4 @@ def crash_everywhere(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(crash_everywhere(Path(sys.argv[1])))
+    print(crash_everywhere(Path(sys.argv[1]), sys.argv[2]))

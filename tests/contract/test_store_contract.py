@@ -2,70 +2,35 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
 from app.ports import CalibrationStore, StoredCalibration, Version
-from tests.contract.backends import state, store_at, written_by
-from tests.redis_server import RedisServer
+from tests.contract.backends import (
+    delete,
+    numbers,
+    state,
+    store_at,
+    write,
+    written_by,
+)
+from tests.contract.conftest import Connect
 
 pytestmark = pytest.mark.anyio
 
-Connect: TypeAlias = Callable[[], Awaitable[CalibrationStore]]
-
-ALL = ("memory", "sqlite", "redis")
 SHARED = ("sqlite", "redis")
-
-
-@pytest.fixture(params=ALL)
-def scheme(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def address(scheme: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """Of an empty store."""
-    if scheme == "redis":
-        server: RedisServer = request.getfixturevalue("redis_server")
-        server.command("FLUSHALL")
-        return server.url
-    return f"{scheme}://{tmp_path / 'new' / 'calibrations.db'}"
-
-
-@pytest.fixture
-async def connect(scheme: str, address: str) -> AsyncIterator[Connect]:
-    """Opens one more client of the same store; the memory store has only one."""
-    async with AsyncExitStack() as clients:
-        memory = store_at(address) if scheme == "memory" else None
-
-        async def client() -> CalibrationStore:
-            store = memory or store_at(address)
-            await store.open()
-            clients.push_async_callback(store.close)
-            return store
-
-        yield client
-
-
-@pytest.fixture
-async def store(connect: Connect) -> CalibrationStore:
-    return await connect()
 
 
 async def test_an_empty_store_has_nothing(store: CalibrationStore) -> None:
     assert await store.names() == []
     assert await store.version("default") is None
     assert await store.read("default") is None
-    assert await store.delete("default") is False
+    assert await delete(store) is False
     assert await store.names() == []
 
 
 async def test_what_is_written_is_read(store: CalibrationStore) -> None:
-    assert await store.write("default", state(1), expected=None) is True
+    assert await write(store, state(1), expected=None) is True
     assert await store.read("default") == state(1)
     assert await store.version("default") == Version("one", 1)
     assert await store.names() == ["default"]
@@ -74,14 +39,14 @@ async def test_what_is_written_is_read(store: CalibrationStore) -> None:
 async def test_posting_an_example_again_updates_it_and_adds_nothing(
     store: CalibrationStore,
 ) -> None:
-    await store.write("default", state(1), expected=None)
-    assert await store.write("default", state(2), expected=Version("one", 1)) is True
+    await write(store, state(1), expected=None)
+    assert await write(store, state(2), expected=Version("one", 1)) is True
     assert await store.read("default") == state(2)
 
 
 async def test_examples_that_a_write_does_not_mention_are_kept(store: CalibrationStore) -> None:
-    await store.write("default", state(1), expected=None)
-    await store.write("default", state(2)._replace(examples={"d1": "2", "d9": "2"}),
+    await write(store, state(1), expected=None)
+    await write(store, state(2)._replace(examples={"d1": "2", "d9": "2"}),
                       expected=Version("one", 1))  # fmt: skip
     stored = await store.read("default")
     assert stored is not None
@@ -89,12 +54,10 @@ async def test_examples_that_a_write_does_not_mention_are_kept(store: Calibratio
 
 
 async def test_examples_are_removed_in_the_same_step(store: CalibrationStore) -> None:
-    await store.write("default", state(1, examples=5000), expected=None)
+    await write(store, state(1, examples=5000), expected=None)
     gone = [f"d{i}" for i in range(4500)]
     change = state(2)._replace(examples={"d4600": "2"})
-    written = await store.write(
-        "default", change, expected=Version("one", 1), removed=[*gone, "absent"]
-    )
+    written = await write(store, change, expected=Version("one", 1), removed=[*gone, "absent"])
     assert written
     stored = await store.read("default")
     assert stored is not None
@@ -103,18 +66,18 @@ async def test_examples_are_removed_in_the_same_step(store: CalibrationStore) ->
 
 
 async def test_a_write_without_examples_keeps_all(store: CalibrationStore) -> None:
-    await store.write("default", state(1), expected=None)
-    await store.write("default", state(2, examples=0), expected=Version("one", 1))
+    await write(store, state(1), expected=None)
+    await write(store, state(2, examples=0), expected=Version("one", 1))
     assert await store.read("default") == state(2)._replace(examples=state(1).examples)
 
 
 async def test_meta_and_thresholds_are_replaced_whole(store: CalibrationStore) -> None:
-    await store.write("default", state(1), expected=None)
+    await write(store, state(1), expected=None)
     replaced = StoredCalibration(Version("one", 2), {"judge": "other"}, {}, {"pac:0.05": "0.5"})
-    await store.write("default", replaced, expected=Version("one", 1))
+    await write(store, replaced, expected=Version("one", 1))
     assert await store.read("default") == replaced._replace(examples=state(1).examples)
     emptied = StoredCalibration(Version("one", 3), {}, {}, {})
-    await store.write("default", emptied, expected=Version("one", 2))
+    await write(store, emptied, expected=Version("one", 2))
     assert await store.read("default") == emptied._replace(examples=state(1).examples)
 
 
@@ -126,37 +89,37 @@ async def test_meta_and_thresholds_are_replaced_whole(store: CalibrationStore) -
 async def test_a_write_on_another_version_writes_nothing(
     store: CalibrationStore, expected: Version | None
 ) -> None:
-    await store.write("default", state(1), expected=None)
-    await store.write("default", state(2), expected=Version("one", 1))
-    assert await store.write("default", state(9, examples=9), expected=expected) is False
+    await write(store, state(1), expected=None)
+    await write(store, state(2), expected=Version("one", 1))
+    assert await write(store, state(9, examples=9), expected=expected) is False
     assert await store.read("default") == state(2)
 
 
 async def test_a_write_that_expects_a_version_makes_no_set(store: CalibrationStore) -> None:
-    assert await store.write("default", state(2), expected=Version("one", 1)) is False
+    assert await write(store, state(2), expected=Version("one", 1)) is False
     assert await store.read("default") is None
     assert await store.names() == []
 
 
 async def test_a_deleted_set_leaves_nothing_to_its_successor(store: CalibrationStore) -> None:
-    await store.write("default", state(1, examples=9), expected=None)
-    assert await store.delete("default") is True
-    assert await store.delete("default") is False
+    await write(store, state(1, examples=9), expected=None)
+    assert await delete(store) is True
+    assert await delete(store) is False
     assert await store.version("default") is None
-    successor = state(1, write_id="two", examples=2)
-    assert await store.write("default", successor, expected=Version("one", 1)) is False
-    assert await store.write("default", successor, expected=None) is True
+    successor = state(3, write_id="two", examples=2)
+    assert await write(store, successor, expected=Version("one", 1)) is False
+    assert await write(store, successor, expected=None) is True
     assert await store.read("default") == successor
 
 
 async def test_names_are_sorted_and_sets_are_apart(store: CalibrationStore) -> None:
     names = ["b", "a.b-c_1", "B", "default", "a", "a.b"]
-    for number, name in enumerate(names):
-        await store.write(name, state(number), expected=None)
+    for number, name in enumerate(names, 1):
+        await write(store, state(number), name=name, expected=None)
     assert await store.names() == sorted(names)
-    await store.delete("a.b")
+    await delete(store, name="a.b")
     assert await store.names() == sorted(set(names) - {"a.b"})
-    for number, name in enumerate(names):
+    for number, name in enumerate(names, 1):
         assert await store.read(name) == (None if name == "a.b" else state(number))
 
 
@@ -167,20 +130,20 @@ async def test_text_survives_as_it_is(store: CalibrationStore) -> None:
         {"d0": "-0.0", "d1": "1e-320"},
         {"marginal:0.05": "-inf", "marginal:0.10": "0.6931471805599453"},
     )
-    await store.write("default", odd, expected=None)
+    await write(store, odd, expected=None)
     assert await store.read("default") == odd
 
 
 async def test_twenty_thousand_examples_are_one_write(store: CalibrationStore) -> None:
     many = state(1, examples=20_000)
-    assert await store.write("default", many, expected=None) is True
+    assert await write(store, many, expected=None) is True
     assert await store.read("default") == many
 
 
 async def test_nothing_is_shared_with_the_caller(store: CalibrationStore) -> None:
     meta, examples, thresholds = {"judge": "1"}, {"d0": "1"}, {"marginal:0.10": "1"}
-    await store.write(
-        "default",
+    await write(
+        store,
         StoredCalibration(Version("one", 1), meta, examples, thresholds),
         expected=None,
     )
@@ -199,7 +162,7 @@ async def test_opening_and_closing_twice_is_safe(address: str) -> None:
     await never_opened.close()
     store = store_at(address)
     await store.open()
-    await store.write("default", state(1), expected=None)
+    await write(store, state(1), expected=None)
     await store.open()
     await store.ping()
     assert await store.read("default") == state(1)
@@ -216,7 +179,7 @@ async def test_a_set_outlives_its_client(address: str) -> None:
         store = store_at(address)
         await store.open()
         expected = await store.version("default")
-        assert await store.write("default", state(number), expected=expected) is True
+        assert await write(store, state(number), expected=expected) is True
         await store.close()
     store = store_at(address)
     await store.open()
@@ -227,16 +190,16 @@ async def test_a_set_outlives_its_client(address: str) -> None:
 async def test_a_reader_never_sees_half_a_write(connect: Connect) -> None:
     writer, reader = await connect(), await connect()
     last = 40
-    await writer.write("default", state(1, examples=50), expected=None)
+    await write(writer, state(1, examples=50), expected=None)
     seen: list[int] = []
 
-    async def write() -> None:
+    async def write_on() -> None:
         for number in range(2, last + 1):
             expected = Version("one", number - 1)
-            assert await writer.write("default", state(number, examples=50), expected=expected)
+            assert await write(writer, state(number, examples=50), expected=expected)
             await asyncio.sleep(0)
 
-    async def read() -> None:
+    async def read_on() -> None:
         while not seen or seen[-1] < last:
             stored = await reader.read("default")
             assert stored is not None
@@ -245,7 +208,7 @@ async def test_a_reader_never_sees_half_a_write(connect: Connect) -> None:
             await asyncio.sleep(0)
 
     async with asyncio.timeout(20):
-        await asyncio.gather(write(), read())
+        await asyncio.gather(write_on(), read_on())
     assert seen == sorted(seen)
     assert len(set(seen)) > 3, "the reader did not run while the writer wrote"
 
@@ -254,7 +217,7 @@ async def test_one_of_many_writers_of_a_version_wins(connect: Connect) -> None:
     clients = [await connect() for _ in range(5)]
     states = [state(1, write_id=f"writer-{i}") for i in range(len(clients))]
     wins = await asyncio.gather(
-        *(client.write("default", own, expected=None)
+        *(write(client, own, expected=None)
           for client, own in zip(clients, states, strict=True))
     )  # fmt: skip
     assert wins.count(True) == 1
@@ -264,12 +227,13 @@ async def test_one_of_many_writers_of_a_version_wins(connect: Connect) -> None:
 async def test_a_cancelled_write_is_whole_and_the_store_stays_usable(
     store: CalibrationStore,
 ) -> None:
-    old, new = state(1, examples=300), state(2, examples=300)
     done = set()
     for turns in range(40):
-        await store.delete("default")
-        await store.write("default", old, expected=None)
-        task = asyncio.create_task(store.write("default", new, expected=old.version))
+        await delete(store)
+        number = await store.last_number("default") + 1
+        old, new = state(number, examples=300), state(number + 1, examples=300)
+        await write(store, old, expected=None)
+        task = asyncio.create_task(write(store, new, expected=old.version))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
@@ -277,17 +241,21 @@ async def test_a_cancelled_write_is_whole_and_the_store_stays_usable(
         assert await store.names() == ["default"]
         stored = await store.read("default")
         assert stored in (old, new)
-        done.add(stored is not None and stored.version.number)
-        # A step that is still on its way may come between; after it, the write goes through.
-        while not await store.write("default", new, expected=await store.version("default")):
-            pass
-        assert await store.read("default") == new
-    assert 1 in done, "no write was cancelled before it began"
+        done.add(stored == old)
+        # A step that is still on its way may come between; after it, the next goes through.
+        while True:
+            last = await store.last_number("default")
+            again = state(last + 1, examples=300)
+            if await write(store, again, expected=await store.version("default")):
+                break
+        assert await store.read("default") == again
+        assert await numbers(store) == list(range(1, last + 2))
+    assert True in done, "no write was cancelled before it began"
 
 
 async def test_a_cancelled_read_does_not_answer_the_next_call(store: CalibrationStore) -> None:
-    await store.write("big", state(1, examples=300), expected=None)
-    await store.write("small", state(7), expected=None)
+    await write(store, state(1, examples=300), name="big", expected=None)
+    await write(store, state(7), name="small", expected=None)
     for turns in range(40):
         task = asyncio.create_task(store.read("big"))
         for _ in range(turns):
@@ -308,8 +276,10 @@ async def test_two_processes_lose_nothing(address: str) -> None:
     store = store_at(address)
     await store.open()
     stored = await store.read("default")
+    trailed = await numbers(store)
     await store.close()
     assert stored is not None
     assert stored.version == Version("one", 80)
     assert set(stored.examples) == {f"{tag}-{i}" for tag in "ab" for i in range(40)}
     assert sorted(map(int, stored.examples.values())) == list(range(1, 81))
+    assert trailed == list(range(1, 81))

@@ -1,5 +1,6 @@
 """Promises of the names under which a calibration keeps a judge and an example."""
 
+import hashlib
 from dataclasses import fields, replace
 from typing import Any
 
@@ -7,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.comparison import Comparison, Turn
-from app.core.fingerprint import JudgeIdentity, example_digest
+from app.core.comparison import Comparison, LabelledComparison, Turn
+from app.core.fingerprint import JudgeIdentity, batch_digest, example_digest
 
 IDENTITY = JudgeIdentity(
     model="demo",
@@ -19,8 +20,9 @@ IDENTITY = JudgeIdentity(
     system="Judge.",
     user="{question}",
     prefill="[[",
+    fence=1,
 )
-CHANGED: dict[str, Any] = {"label_tokens": (33, 32)}
+CHANGED: dict[str, Any] = {"label_tokens": (33, 32), "fence": 2}
 texts = st.text(min_size=1).filter(str.strip)
 
 
@@ -28,13 +30,35 @@ def test_the_fingerprint_is_the_same_in_every_release() -> None:
     # sha256 of the identity as JSON, keys sorted, no spaces. Whoever changes this number makes
     # every stored calibration refuse its own judge.
     assert IDENTITY.fingerprint == (
-        "c4b8b1f3ba2f91a746264a856b36ca30fd306dcf60bc637f87a6c231247246db"
+        "ff718f9d8637146bd25cbb6c9dd6f31919e36db24905c6005e5f7b5699539a64"
     )
 
 
 def test_the_example_digest_is_the_same_in_every_release() -> None:
     found = example_digest("f", Comparison.of("Why?", "Because.", "No idea."))
     assert found == "a7f0d2b92848b62188410dad6a2bf1d40557bc28c00972c6271ae813902897be"
+
+
+def test_the_batch_digest_is_that_of_the_documented_text() -> None:
+    batch = [
+        LabelledComparison(Comparison.of("Why?", "Because.", "Não sei 🏛"), "A"),
+        LabelledComparison(
+            Comparison((Turn("system", "s"), Turn("user", "u"), Turn("user", "v")),
+                       ("a", "b"), ("c", "d")), "tie",
+        ),
+    ]  # fmt: skip
+    text = (
+        r'[[[["user","Why?"]],["Because."],["N\u00e3o sei \ud83c\udfdb"],"A"],'
+        r'[[["system","s"],["user","u"],["user","v"]],["a","b"],["c","d"],"tie"]]'
+    )
+    assert batch_digest(batch) == hashlib.sha256(text.encode("ascii")).hexdigest()
+    assert batch_digest([]) == hashlib.sha256(b"[]").hexdigest()
+    one, other = batch
+    # The order of the examples, of the responses and the label are all told apart.
+    swapped = LabelledComparison(one.comparison.swapped, "A")
+    relabelled = LabelledComparison(one.comparison, "B")
+    batches = ([one, other], [other, one], [swapped, other], [relabelled, other], [one])
+    assert len({batch_digest(each) for each in batches}) == len(batches)
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(JudgeIdentity)])

@@ -201,7 +201,7 @@ def test_judge_bench_is_both_of_its_splits(tmp_path: Path) -> None:
     assert [(pair.id, pair.label) for pair in found.pairs] == [("pair-1", "A"), ("pair-2", "B")]
     # Both ask "1 + 1?".
     assert found.pairs[0].group == found.pairs[1].group
-    assert (found.ties, found.left_out) == (1, {"question has a blank turn": 1})
+    assert (found.ties, found.left_out) == (1, {"question is blank, or has a blank turn": 1})
 
 
 def safe_rlhf_row(number: int, **changed: Any) -> Row:
@@ -352,7 +352,11 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
     assert [turn.role for turn in found.pairs[1].comparison.question] == ["system", "user"]
     assert found.ties == 1
     assert sum(found.left_out.values()) == 5
-    for reason in ("no response_b", "question has a blank turn", "response_a is blank"):
+    for reason in (
+        "no response_b",
+        "question is blank, or has a blank turn",
+        "response_a is blank",
+    ):
         assert found.left_out[reason] == 1
     assert found.left_out["half of a surrogate pair"] == 1
 

@@ -31,7 +31,8 @@ class Server:
         self.log = folder / "serve.log"
         self._start_timeout_s = start_timeout_s
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
-        self._environment |= settings | {"SCOPE_PORT": str(self.port)}
+        # Nothing stands before it that would have to notice that it stops.
+        self._environment |= {"SCOPE_DRAIN_LAG_S": "0", **settings, "SCOPE_PORT": str(self.port)}
         self._process: subprocess.Popen[bytes] | None = None
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=120)
 
@@ -71,6 +72,22 @@ class Server:
     def stop(self) -> int:
         """SIGTERM to the service, as a supervisor would; returns its exit status."""
         return self._end(signal.SIGTERM)
+
+    def send_signal(self, which: signal.Signals) -> None:
+        """Sends a signal to the service, and does not wait."""
+        assert self._process is not None
+        self._process.send_signal(which)
+
+    @property
+    def pid(self) -> int:
+        """Of the service, and of the process group that it leads."""
+        assert self._process is not None
+        return self._process.pid
+
+    def wait(self, timeout_s: float) -> int:
+        """Waits until the service has ended by itself; returns its exit status."""
+        assert self._process is not None
+        return self._process.wait(timeout_s)
 
     def _end(self, how: signal.Signals) -> int:
         process, self._process = self._process, None

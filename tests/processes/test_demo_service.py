@@ -124,3 +124,33 @@ def test_a_second_start_finds_its_calibration_and_sigterm_ends_it_in_good_order(
     assert demo_server.stop() in (0, -signal.SIGTERM)
     demo_server.start()
     assert demo_server.client.get("/calibrations/default").json() == before
+
+
+def test_single_judgments_are_not_held_up_by_a_batch(demo_server: Server) -> None:
+    some = demo_sets().fresh[:1000]
+    batch = [
+        {"question": p.question, "response_a": p.response_a, "response_b": p.response_b}
+        for p in some
+    ]
+    answered: dict[str, float] = {}
+
+    def post_batch() -> None:
+        answer = demo_server.client.post("/judge/batch", json={"comparisons": batch})
+        assert answer.status_code == 200
+        answered["batch"] = time.monotonic()
+
+    begun = time.monotonic()
+    posting = threading.Thread(target=post_batch)
+    posting.start()
+    # Not before the batch: it holds its places as soon as they are counted.
+    while "scope_pending_comparisons 1000.0" not in demo_server.client.get("/metrics").text:
+        assert time.monotonic() - begun < 60
+    waited = []
+    for _ in range(3):
+        asked = time.monotonic()
+        assert demo_server.client.post("/judge", json=PAIR).status_code == 200
+        waited.append(time.monotonic() - asked)
+    answered["singles"] = time.monotonic()
+    posting.join(60)
+    assert answered["singles"] < answered["batch"]
+    print(f"singles after {waited} s, the batch after {answered['batch'] - begun:.2f} s")

@@ -14,7 +14,7 @@ import pytest
 from tests.processes.server import Server
 from tests.redis_server import RedisServer
 
-KILLS = 20
+KILLS = 10
 BATCH = 600
 
 
@@ -99,9 +99,11 @@ def test_a_kill_during_calibrate_leaves_the_old_version_or_the_new_one(
             # As long as the next post may take: a service just started, a set of this size.
             usual_s = post(server.client, number, again)
             added = new[1] - after.n
+            assert "added" in again[0], again[0]
             assert (again[0]["added"], again[0]["updated"]) == (added, BATCH - added)
             final = state(server)
-            assert final[:2] == (after.version + 1, new[1])
+            # What was written before the kill changes nothing when it is posted again.
+            assert final[:2] == new
             # The interrupted write had every label, or none of them.
             assert after == before or after.accuracy == final.accuracy
     print(f"{KILLS} kills: {interrupted} before the answer, {committed} after the commit")

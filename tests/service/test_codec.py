@@ -56,6 +56,14 @@ def test_only_what_changed_is_written_and_thresholds_are_those_of_the_whole(
         )
 
 
+def test_the_least_label_mass_is_written_for_others_and_not_read() -> None:
+    scores = {"d": LabelledScore(1.0, -2.0, 0.9, "A")}
+    calibration = Calibration("default", "x", 1, "demo", "f" * 64, 0.0, scores, 0.25)
+    stored = encode(calibration, changed=scores)
+    assert stored.meta["min_label_mass"] == "0.25"
+    assert decode("default", stored).min_label_mass == 0.0
+
+
 @pytest.mark.parametrize("field", ["judge", "fingerprint", "label_noise"])
 def test_a_missing_field_is_corrupt(field: str) -> None:
     meta = {name: value for name, value in META.items() if name != field}

@@ -18,7 +18,7 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.ports import LabelLogits, Prompt, StoredCalibration, Version
+from app.ports import LabelLogits, Prompt, Revision, StoredCalibration, Version
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import ShortEngine, labelled, pair, request, services_of
@@ -131,6 +131,87 @@ async def test_each_abstention_has_its_reason() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_judge_that_does_not_answer_gives_no_verdict_at_any_alpha() -> None:
+    # "broken" makes the judge talk of something else in the order in which it is shown first.
+    def script(prompt: Prompt) -> LabelLogits:
+        plain = by_quality(prompt)
+        off = "[Assistant A's Answer]\nbroken" in prompt.user
+        return logits_of_gap(plain.a - plain.b, label_mass=0.2 if off else 0.9)
+
+    broken = Comparison.of("Which?", "broken quality=3.9", "quality=0")
+    even = Comparison.of("Which?", "broken quality=0", "quality=0")
+    async with services_of(ScriptedEngine(script), min_label_mass=0.5) as services:
+        await calibrate(services, n=200, wrong_below=1.0)
+        for alpha in (None, 0.2, 0.004):
+            found = await services.judge.judge(request(broken, alpha=alpha))
+            assert (found.verdict, found.reason, found.preferred) == ("abstain", "off_task", "A")
+            assert found.label_mass == pytest.approx(0.2, abs=1e-12)
+            assert found.risk_level is None
+        # Of two reasons it is the first: what is no answer has no preference either.
+        without = await services.judge.judge(request(even, alpha=None))
+        assert (without.reason, without.preferred) == ("off_task", None)
+        fine = await services.judge.judge(request(pair(3.9, 0.0)))
+        assert (fine.verdict, fine.reason) == ("A", None)
+    async with services_of(ScriptedEngine(script)) as services:
+        answered = await services.judge.judge(request(broken, alpha=None))
+        assert (answered.verdict, answered.reason) == ("A", None)
+
+
+@pytest.mark.anyio
+async def test_a_label_mass_at_the_limit_is_on_task() -> None:
+    engine = ScriptedEngine(lambda prompt: LabelLogits(math.log(0.25), math.log(0.25)))
+    comparison = Comparison.of("Why?", "one", "two")
+    for limit, reason in ((0.5, "no_preference"), (math.nextafter(0.5, 1), "off_task")):
+        async with services_of(engine, min_label_mass=limit) as services:
+            found = await services.judge.judge(request(comparison, alpha=None))
+            assert (found.label_mass, found.reason) == (0.5, reason)
+
+
+@pytest.mark.anyio
+async def test_a_calibration_leaves_out_what_would_not_be_accepted() -> None:
+    # 100 right examples, and 100 wrong ones that are as sure of themselves but off task: with
+    # these the share of errors is one half, without them 1/100 is promised.
+    def script(prompt: Prompt) -> LabelLogits:
+        plain = by_quality(prompt)
+        odd = (
+            int(prompt.user.split("Question ")[1].split("?")[0]) % 2
+            if "Question " in prompt.user
+            else 0
+        )
+        return logits_of_gap(plain.a - plain.b, label_mass=0.1 if odd else 0.9)
+
+    examples = [labelled(2.0 + i / 100, "B" if i % 2 else "A", number=i) for i in range(200)]
+    found = {}
+    for limit in (0.0, 0.5):
+        async with services_of(ScriptedEngine(script), min_label_mass=limit) as services:
+            calibration = (await services.calibrator.add("default", examples)).calibration
+            found[limit] = calibration.row(0.1, "marginal", None)
+            assert calibration.n == 200
+            assert calibration.accuracy == 0.5
+            judged = await services.judge.judge(request(pair(3.9, 0.0)))
+            assert (judged.verdict == "A") == (limit == 0.5)
+    assert not found[0.0].feasible
+    assert (found[0.5].threshold, found[0.5].coverage, found[0.5].empirical_risk) == (LN2, 0.5, 0)
+
+
+@pytest.mark.anyio
+async def test_judgments_whose_orders_disagree_are_counted() -> None:
+    # Shown first wins by 1, and the better one by the difference: at 2.0 both orders agree.
+    def script(prompt: Prompt) -> LabelLogits:
+        plain = by_quality(prompt)
+        return logits_of_gap(plain.a - plain.b + 1.0)
+
+    async with services_of(ScriptedEngine(script)) as services:
+        pairs = [pair(0.5, 0.0), pair(0.0, 0.5), pair(2.0, 0.0), pair(0.0, 2.0), pair(1.0, 0.0)]
+        found = await services.judge.judge_batch([request(each, alpha=None) for each in pairs])
+        disagree = [each.orders_disagree for each in found if isinstance(each, Judgment)]
+        # At 1.0 the reverse order prefers none: p_rev is 0.5.
+        assert disagree == [True, True, False, False, False]
+        exposition = services.telemetry.exposition()[0].decode()
+        assert "scope_order_disagreements_total 2.0" in exposition
+
+
+@pytest.mark.anyio
 async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_asked_for() -> (
     None
 ):
@@ -230,7 +311,7 @@ async def test_an_items_own_error_is_neither_a_verdict_nor_its_neighbours() -> N
 async def test_a_corrupt_calibration_is_the_error_of_those_who_use_it() -> None:
     store = MemoryStore()
     garbage = StoredCalibration(Version("x", 1), {}, {}, {})
-    await store.write("bad", garbage, expected=None)
+    await store.write("bad", garbage, revision=Revision(1, "", ""), expected=None)
     async with services_of(store=store) as services:
         asked = [request(pair(1, 0), calibration="bad"), request(pair(1, 0), alpha=None)]
         first, second = await services.judge.judge_batch(asked)
@@ -267,3 +348,22 @@ async def test_a_missing_calibration_asks_the_engine_nothing() -> None:
         with pytest.raises(CalibrationNotFoundError, match="calibrate"):
             await services.judge.judge(request(pair(1, 0)))
     assert asked == []
+
+
+@pytest.mark.anyio
+async def test_megabytes_are_rendered_beside_the_event_loop() -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.002)
+            ticks += 1
+
+    engine = ScriptedEngine(lambda prompt: logits_of_gap(1.0))
+    async with services_of(engine) as services:
+        ticking = asyncio.create_task(tick())
+        await services.judge.score([Comparison.of("Why?", "\u0430\n" * 2**20, "&lt;" * 2**19)])
+        ticking.cancel()
+    # Rendered on the event loop it is one or two.
+    assert ticks > 5

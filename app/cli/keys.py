@@ -1,0 +1,192 @@
+"""`scope-judge keys add | list | revoke`: the file of keys, changed as a whole or not at all."""
+
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.api.keys import (
+    KeyEntry,
+    KeyFile,
+    KeyFileError,
+    hash_of,
+    key_entry,
+    new_key,
+    parse_key_file,
+    read_key_file,
+)
+from app.cli.console import console, failure
+
+app = typer.Typer(help="Make, list and revoke the keys of the service.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Whose key it is: letters, digits and . _ -")]
+File = Annotated[
+    Path | None,
+    typer.Option(envvar="SCOPE_API_KEYS_FILE", help="The file of keys that the service reads."),
+]
+
+
+@app.command()
+def add(
+    name: Name,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="judge, calibrate or admin (delete, go back); give it again for more."),
+    ] = None,
+    calibration: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these calibration sets; give it again for more. All if left out."),
+    ] = None,
+    file: File = None,
+) -> None:
+    """Make a key and print it, this once: only its hash is kept.
+
+    Without a role it may only read: /info, /metrics and the calibration sets.
+    """
+    path = _path(file)
+    key = new_key()
+    try:
+        entry = key_entry(
+            name=name,
+            sha256=hash_of(key.encode()).hex(),
+            roles=list(dict.fromkeys(role or ())),
+            calibrations=list(dict.fromkeys(calibration)) if calibration else None,
+            created=datetime.now(UTC).replace(microsecond=0),
+        )
+    except KeyFileError as exc:
+        raise failure(f"no key was made: {exc}") from None
+    with _changing(path) as held:
+        if any(each.name == name for each in held):
+            raise failure(
+                f"{path} has a key named {name} already: take another name, or revoke that one "
+                f"first with `scope-judge keys revoke {name}`"
+            )
+        held.append(entry)
+    print(key, flush=True)
+    _say(f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}.")
+    _say(
+        "This is the only time the key is shown. Send it as `Authorization: Bearer KEY`; "
+        "`scope-judge judge` and `calibrate` take it from SCOPE_API_KEY."
+    )
+    _say(f"The service lets it in with SCOPE_API_KEYS_FILE={path}; one that runs, within a second.")
+
+
+@app.command(name="list")
+def list_keys(file: File = None) -> None:
+    """List the keys: a table, or on a pipe one line each with tabs."""
+    entries = _read(_path(file))
+    if not _on_a_terminal():
+        for each in entries:
+            cells = (each.name, ",".join(each.roles) or "-", _sets(each), each.created.isoformat())
+            print("\t".join(cells))
+        return
+    table = Table()
+    for heading in ("name", "roles", "calibrations", "created"):
+        table.add_column(heading, overflow="fold")
+    for each in entries:
+        created = f"{each.created:%Y-%m-%d %H:%M %Z}"
+        table.add_row(each.name, ", ".join(each.roles) or "only reads", _sets(each), created)
+    Console().print(table)
+
+
+@app.command()
+def revoke(name: Name, file: File = None) -> None:
+    """Take a key away; a service that runs refuses it within a second."""
+    path = _path(file)
+    with _changing(path, must_exist=True) as held:
+        kept = [each for each in held if each.name != name]
+        if len(kept) == len(held):
+            raise failure(f"{path} has no key named {name}: `scope-judge keys list` shows them")
+        held[:] = kept
+    _say(f"{name} is revoked.")
+    if not kept:
+        _say("No key is left: the service lets nobody in.")
+
+
+def _on_a_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _sets(entry: KeyEntry) -> str:
+    # No set can be named like that.
+    return "*" if entry.calibrations is None else ",".join(entry.calibrations) or "-"
+
+
+def _say(text: str) -> None:
+    console.print(escape(text), highlight=False, soft_wrap=True)
+
+
+def _path(file: Path | None) -> Path:
+    if file is None:
+        raise failure("which file? Set SCOPE_API_KEYS_FILE, or give --file")
+    # What a link points to is changed; the link stays.
+    return file.resolve()
+
+
+def _read(path: Path) -> list[KeyEntry]:
+    try:
+        return parse_key_file(read_key_file(path)).keys
+    except KeyFileError as exc:
+        raise failure(f"the file of keys {path} cannot be used: {exc}") from None
+
+
+@contextmanager
+def _changing(path: Path, *, must_exist: bool = False) -> Iterator[list[KeyEntry]]:
+    """The keys in the file; what the caller makes of them is written, unless it raises."""
+    try:
+        if not must_exist:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not path.exists():
+            raise failure(f"there is no file of keys {path}")
+        # A file beside it: the file of keys itself is replaced, and a lock on it with it.
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            held = _read(path) if path.exists() else []
+            yield held
+            _replace(path, KeyFile(keys=held).model_dump_json(indent=1).encode() + b"\n")
+        finally:
+            os.close(lock)
+    except OSError as exc:
+        raise failure(f"{path} cannot be changed: {exc.strerror}") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes the file so that every reader, and every crash, finds the old one or the new one."""
+    # Made by mkstemp for its owner alone, as a new file of keys stays.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _take_after(path, file.fileno())
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _take_after(path: Path, descriptor: int) -> None:
+    """Gives a file the mode and owner of the one it replaces, or the service could not read it."""
+    with suppress(FileNotFoundError):
+        old, new = path.stat(), os.fstat(descriptor)
+        os.fchmod(descriptor, old.st_mode & 0o7777)
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+            os.fchown(descriptor, old.st_uid, old.st_gid)

@@ -1,0 +1,163 @@
+"""A judgment off task is never accepted, and calibration knows of it: by hand and by simulation."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.calibration import Calibration, LabelledScore
+from app.core.comparison import Guarantee, Side
+from app.core.diagnostics import feasibility
+from app.core.pac import pac_threshold
+from app.core.preference import LN2, FloatArray
+from app.core.thresholds import ThresholdCurve
+
+
+def calibration(scores: list[LabelledScore], min_label_mass: float) -> Calibration:
+    examples = {f"{i:05d}": each for i, each in enumerate(scores)}
+    return Calibration("default", "1", 1, "demo", "f", 0.0, examples, min_label_mass)
+
+
+def score(gap: float, label: Side, label_mass: float) -> LabelledScore:
+    return LabelledScore(gap, gap, label_mass, label)
+
+
+def test_examples_off_task_are_left_out_of_the_thresholds_and_counted_by_hand() -> None:
+    # On task: 19 right at gap 4, one wrong at gap 1. Off task: 20 wrong at gap 9, more certain than
+    # any, and one without a preference.
+    on = [score(4, "A", 0.9)] * 19 + [score(1, "B", 0.5)]
+    off = [score(9, "B", 0.499)] * 20 + [LabelledScore(1.0, -1.0, 0.1, "A")]
+    found = calibration(on + off, 0.5)
+    assert (found.n, found.curve.n, found.undecided) == (41, 20, 0)
+    # (0 + 1) / 19 and (1 + 1) / 20, as if the others were not there.
+    assert found.curve.risk_levels.tolist() == [1 / 19, 0.1]
+    low, whole = found.row(0.06, "marginal", None), found.row(0.1, "marginal", None)
+    assert (low.threshold, low.coverage, low.empirical_risk) == (found.uncertainty[0], 19 / 41, 0.0)
+    assert (whole.threshold, whole.coverage, whole.empirical_risk) == (LN2, 20 / 41, 0.05)
+    assert [point.coverage for point in found.risk_coverage] == [19 / 41, 20 / 41]
+    # What describes the judge is of all examples.
+    assert found.accuracy == pytest.approx(19 / 41, abs=1e-15)
+    assert found.position_flips == 1 / 41
+    # Counted by their uncertainty, the certain ones are errors below every threshold.
+    assert not calibration(on + off, 0.0).row(0.2, "marginal", None).feasible
+
+
+def test_where_every_example_is_off_task_nothing_is_feasible() -> None:
+    found = calibration([score(4, "A", 0.3)] * 50, 0.5)
+    assert (found.n, found.accuracy, found.risk_coverage) == (50, 1.0, ())
+    for row in found.standard_rows:
+        assert (row.feasible, row.coverage, row.empirical_risk) == (False, 0.0, None)
+        assert found.feasibility(row).more_examples is None
+
+
+@pytest.mark.parametrize("guarantee", ["marginal", "pac"])
+def test_more_examples_count_those_that_will_be_off_task(guarantee: Guarantee) -> None:
+    delta = 0.1 if guarantee == "pac" else None
+    on, off = [score(4, "A", 0.9)] * 8, [score(4, "A", 0.1)] * 4
+    found = calibration(on + off, 0.5)
+    row = found.row(0.1, guarantee, delta)
+    more = found.feasibility(row).more_examples
+    assert more is not None
+    # Two in three are on task: the set grows by half as many again as it would without the others.
+    alone = feasibility(found.curve, 0.1, guarantee, delta).more_examples
+    assert alone is not None
+    assert more == math.ceil((8 + alone) * 12 / 8) - 12
+    # And that many do make it feasible, one less does not.
+    for extra, feasible in ((more, True), (more - 3, False)):
+        n = (12 + extra) * 8 // 12
+        grown = calibration([score(4, "A", 0.9)] * n, 0.5)
+        assert grown.row(0.1, guarantee, delta).feasible == feasible
+
+
+masses = st.floats(0, 1)
+examples = st.builds(score, st.floats(-9, 9), st.sampled_from(["A", "B"]), masses)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(examples, max_size=120), st.floats(0, 0.99))
+def test_thresholds_are_those_of_the_examples_on_task(
+    scores: list[LabelledScore], limit: float
+) -> None:
+    found = calibration(scores, limit)
+    alone = calibration([each for each in scores if each.label_mass >= limit], 0.0)
+    assert [row.threshold for row in found.standard_rows] == [
+        row.threshold for row in alone.standard_rows
+    ]
+    assert found.curve.risk_levels.tolist() == alone.curve.risk_levels.tolist()
+    for row, without in zip(found.standard_rows, alone.standard_rows, strict=True):
+        assert row.empirical_risk == without.empirical_risk
+        assert row.coverage * found.n == pytest.approx(without.coverage * alone.n, abs=1e-9)
+
+
+class World(NamedTuple):
+    """Judgments, shape (n,): how uncertain, whether wrong, how much on the labels."""
+
+    uncertainty: FloatArray
+    error: FloatArray
+    label_mass: FloatArray
+
+
+def draw(rng: np.random.Generator, n: int, *, off_task_error: float) -> World:
+    """A judge that is wrong 5% to 40% of the time on task, the more uncertain the oftener.
+
+    Three in ten are off task: certain of themselves, and wrong as often as is given. So label
+    mass, uncertainty and error all go together.
+    """
+    off = rng.uniform(size=n) < 0.3
+    u = rng.uniform(size=n)
+    uncertainty = np.where(off, 0.3 * u, u) * LN2
+    error = rng.uniform(size=n) < np.where(off, off_task_error, 0.05 + 0.35 * u)
+    mass = np.where(off, rng.uniform(0.0, 0.5, n), rng.uniform(0.5, 1.0, n))
+    return World(uncertainty, error.astype(np.float64), mass)
+
+
+def simulate(*, off_task_error: float, left_out: bool) -> tuple[float, float, float]:
+    """Error among accepted (ratio of sums), its mean over calibrations, and coverage."""
+    rng = np.random.default_rng(11)
+    wrong = accepted = judged = 0.0
+    shares = []
+    for _ in range(400):
+        known, fresh = (draw(rng, 1000, off_task_error=off_task_error) for _ in range(2))
+        kept = known.label_mass >= 0.5 if left_out else np.ones(1000, dtype=bool)
+        threshold = ThresholdCurve.fit(known.uncertainty[kept], known.error[kept]).threshold(0.15)
+        taken = (fresh.uncertainty <= threshold) & (fresh.label_mass >= 0.5)
+        shares.append(fresh.error[taken].mean() if taken.any() else 0.0)
+        wrong, accepted = wrong + fresh.error[taken].sum(), accepted + taken.sum()
+        judged += len(taken)
+    return wrong / accepted, float(np.mean(shares)), accepted / judged
+
+
+@pytest.mark.parametrize("off_task_error", [0.0, 0.15, 0.6])
+def test_the_error_among_accepted_stays_below_alpha(off_task_error: float) -> None:
+    ratio, mean, coverage = simulate(off_task_error=off_task_error, left_out=True)
+    # 400 calibrations leave a standard error of about 0.0007.
+    assert ratio <= 0.15 + 0.003
+    assert mean <= 0.15 + 0.003
+    # On task an accepted share u has the error 0.05 + 0.175 u: 0.15 at u = 0.57 of the 0.7.
+    assert coverage == pytest.approx(0.4, abs=0.02)
+
+
+def test_pac_holds_for_the_verdicts_on_task() -> None:
+    rng, over, accepting = np.random.default_rng(12), 0, 0
+    for _ in range(200):
+        known = draw(rng, 1000, off_task_error=0.0)
+        on = known.label_mass >= 0.5
+        threshold = pac_threshold(known.uncertainty[on], known.error[on], alpha=0.15, delta=0.1)
+        accepting += threshold > -math.inf
+        # The true error at a threshold u is 0.05 + 0.175 u.
+        over += 0.05 + 0.175 * threshold / LN2 > 0.15
+    assert over <= 0.1 * 200
+    assert accepting > 100
+
+
+def test_counted_in_calibration_examples_off_task_break_the_promise_or_cost_coverage() -> None:
+    # Right and certain, but never accepted: they pay for errors that are. The share that is wrong
+    # among the accepted is then far above alpha.
+    overshoot, _, _ = simulate(off_task_error=0.0, left_out=False)
+    assert overshoot > 0.15 + 0.03
+    # Wrong and certain: they use the allowance up, and little is accepted.
+    _, _, coverage = simulate(off_task_error=0.6, left_out=False)
+    assert coverage < 0.1

@@ -1,0 +1,109 @@
+"""Turns are handed on by number, and none is lost."""
+
+import asyncio
+
+import pytest
+
+from app.engines.turns import Pace, Turns
+
+
+@pytest.mark.anyio
+async def test_the_smallest_number_is_next_and_equal_ones_in_the_order_they_came() -> None:
+    turns, order = Turns(), list[str]()
+
+    async def take(number: int, name: str) -> None:
+        async with turns.turn(number):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    async with turns.turn(0):
+        waiting = [
+            asyncio.create_task(take(number, name))
+            for number, name in ((3, "c"), (1, "a"), (2, "b1"), (2, "b2"))
+        ]
+        await asyncio.sleep(0)
+        assert order == []
+    await asyncio.gather(*waiting)
+    assert order == ["a", "b1", "b2", "c"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("steps", range(4))
+async def test_a_waiter_that_is_cancelled_at_any_step_does_not_keep_the_turn(steps: int) -> None:
+    turns, held = Turns(), asyncio.Event()
+
+    async def hold() -> None:
+        async with turns.turn(0):
+            await held.wait()
+
+    async def take() -> str:
+        async with turns.turn(1):
+            return "done"
+
+    async def leave() -> None:
+        async with turns.turn(0):
+            await asyncio.sleep(0)
+
+    holder = asyncio.create_task(hold())
+    await asyncio.sleep(0)
+    leaver, taker = asyncio.create_task(leave()), asyncio.create_task(take())
+    await asyncio.sleep(0)
+    held.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    leaver.cancel()
+    assert await asyncio.wait_for(taker, 5) == "done"
+    await asyncio.gather(holder, leaver, return_exceptions=True)
+    assert await asyncio.wait_for(take(), 5) == "done"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_single_prompt_passes_what_of_a_batch_would_be_run_later_anyway() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    with pace.call(100):
+        for _ in range(100):
+            clock.now += 0.25
+            pace.note_done()
+    assert pace.seconds_a_prompt == 0.25
+    begun = clock.now
+    with pace.call(1000) as batch:
+        assert batch[0] == 1000 * begun
+        # 400 are done when the single one comes: it goes before the 401st.
+        clock.now += 100.0
+        with pace.call(2) as single:
+            assert batch[399] < single[0] <= batch[400] < single[1] <= batch[401]
+    # A prompt of the batch is passed by nothing that comes after its own time.
+    with pace.call(1) as later:
+        assert later[0] == 1000 * (begun + 100.0) < batch[999]
+    clock.now += 150.0
+    with pace.call(1) as latest:
+        assert latest[0] > batch[999]
+
+
+def test_time_without_work_is_not_the_pace() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(10):
+        clock.now += 3600.0
+        with pace.call(2):
+            clock.now += 0.5
+            pace.note_done(2)
+    assert pace.seconds_a_prompt == 0.25
+
+
+def test_the_pace_follows_what_was_done_lately() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for seconds in (0.5, 0.125):
+        with pace.call(40_000):
+            for _ in range(40_000):
+                clock.now += seconds
+                pace.note_done()
+    assert 0.125 <= pace.seconds_a_prompt < 0.126

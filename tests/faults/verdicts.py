@@ -1,0 +1,60 @@
+"""Whether a judgment is what the calibration that it names implies."""
+
+import math
+from typing import Any, NamedTuple
+
+
+class Ground(NamedTuple):
+    """What a judgment says that it rests on."""
+
+    calibration: str
+    version: int
+    n: int
+    threshold: float | None
+
+
+def ground_of(judgment: dict[str, Any]) -> Ground:
+    """The calibration that a judgment names, with the threshold that it used."""
+    named = judgment["calibration"]
+    return Ground(named["name"], named["version"], named["n"], judgment["threshold"])
+
+
+def same_threshold(a: float | None, b: float | None) -> bool:
+    """Equal but for the rounding of the last bits, which the logits went through."""
+    if a is None or b is None:
+        return a is b
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def fault_of(judgment: dict[str, Any], *, p_bar: float | None, tolerance: float) -> str | None:
+    """What is wrong with a judgment by itself; None if nothing is.
+
+    Args:
+        judgment: As /judge answered it.
+        p_bar: What the judge says of the pair when nothing is wrong.
+        tolerance: Of p_bar: a batch of another size rounds another way.
+    """
+    found, threshold = judgment["p_bar"], judgment["threshold"]
+    uncertainty = judgment["uncertainty"]
+    if p_bar is not None and abs(found - p_bar) > tolerance:
+        return f"p_bar {found} where the judge says {p_bar}"
+    if abs(uncertainty - _entropy(found)) > 1e-6:
+        return f"uncertainty {uncertainty} at p_bar {found}"
+    implied: tuple[str, str | None]
+    preferred = None if found == 0.5 else "A" if found > 0.5 else "B"
+    if preferred is None:
+        implied = ("abstain", "no_preference")
+    elif threshold is None:
+        implied = ("abstain", "infeasible")
+    elif uncertainty > threshold:
+        implied = ("abstain", "uncertain")
+    else:
+        implied = (preferred, None)
+    said = (judgment["verdict"], judgment["reason"])
+    if said != implied:
+        return f"{said} where threshold {threshold} and uncertainty {uncertainty} imply {implied}"
+    return None
+
+
+def _entropy(p: float) -> float:
+    return -sum(x * math.log(x) for x in (p, 1 - p) if x > 0)

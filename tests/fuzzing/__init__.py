@@ -1,0 +1,1 @@
+"""Whatever comes in: requests that the document describes, and bytes that nothing describes."""

@@ -1,0 +1,101 @@
+"""How many comparisons may be under way, and what those are told that may not."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from app.core.errors import OverloadedError
+from app.service.admission import Admission
+from app.telemetry import Telemetry
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def admission_of(max_pending: int, clock: Clock | None = None) -> tuple[Admission, Telemetry]:
+    telemetry = Telemetry.on_own_registry()
+    return Admission(
+        max_pending=max_pending, telemetry=telemetry, clock=clock or Clock()
+    ), telemetry
+
+
+def test_comparisons_are_counted_and_not_requests() -> None:
+    admission, telemetry = admission_of(100)
+    with ExitStack() as held:
+        held.enter_context(admission.admit(80))
+        with pytest.raises(OverloadedError, match="80 comparisons are under way"):
+            held.enter_context(admission.admit(21))
+        held.enter_context(admission.admit(1))
+        assert b"scope_pending_comparisons 81.0" in telemetry.exposition()[0]
+    assert b"scope_pending_comparisons 0.0" in telemetry.exposition()[0]
+
+
+def test_places_are_given_back_when_the_work_fails() -> None:
+    admission, _ = admission_of(8)
+    for _ in range(20):
+        with pytest.raises(ValueError, match="broken"), admission.admit(7):
+            raise ValueError("broken")
+    with admission.admit(8):
+        pass
+
+
+def test_large_requests_leave_one_place_in_eight_to_small_ones() -> None:
+    admission, _ = admission_of(80)
+    assert admission.largest_request == 70
+    with ExitStack() as held:
+        held.enter_context(admission.admit(70))
+        with pytest.raises(OverloadedError):
+            held.enter_context(admission.admit(9))
+        for _ in range(10):
+            admission.check_room()
+            held.enter_context(admission.admit(1))
+        with pytest.raises(OverloadedError):
+            admission.check_room()
+        with pytest.raises(OverloadedError):
+            held.enter_context(admission.admit(1))
+
+
+@pytest.mark.parametrize("max_pending", [1, 2, 7, 8, 9, 4096])
+def test_the_largest_request_is_admitted_where_nothing_is_under_way(max_pending: int) -> None:
+    admission, _ = admission_of(max_pending)
+    with admission.admit(admission.largest_request):
+        pass
+
+
+def test_a_request_without_a_comparison_is_always_admitted() -> None:
+    admission, _ = admission_of(1)
+    with admission.admit(1), admission.admit(0):
+        pass
+
+
+def test_retry_after_is_what_waits_over_what_was_lately_done() -> None:
+    clock = Clock()
+    admission, _ = admission_of(1000, clock)
+
+    def retry_after_s(waiting: int) -> int:
+        with (
+            admission.admit(waiting),
+            pytest.raises(OverloadedError) as refused,
+            admission.admit(1000),
+        ):
+            pass
+        # What was admitted for this is not work that was done.
+        admission._finished_count -= admission._finished.pop()[1]
+        return refused.value.retry_after_s
+
+    assert retry_after_s(500) == 1
+    # 200 in the nine seconds since the first.
+    for _ in range(10):
+        clock.now += 1.0
+        with admission.admit(20):
+            pass
+    assert retry_after_s(500) == 23
+    assert retry_after_s(875) == 30
+    assert retry_after_s(10) == 1
+    clock.now += 60.0
+    assert retry_after_s(500) == 1
