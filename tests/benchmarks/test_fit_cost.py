@@ -15,7 +15,7 @@ RUNS = 5
 
 
 def cpu_seconds(*calls: Callable[[], object]) -> list[float]:
-    """The least this thread computed in each: what else the machine runs takes its turns between, and is not counted."""
+    """The least this thread computed in each: turns of other work on the machine do not count."""
     least = [math.inf] * len(calls)
     for _ in range(RUNS):
         for at, call in enumerate(calls):
@@ -37,7 +37,9 @@ def tied(n: int) -> FloatArray:
 def test_a_fit_costs_at_most_four_sorts(scores_of: Callable[[int], FloatArray]) -> None:
     scores = scores_of(1_000_000)
     wrong = np.random.default_rng(2).random(len(scores)) < 0.1
-    sort, fit = cpu_seconds(lambda: np.argsort(scores), lambda: ThresholdCurve.fit(scores, wrong, 0.05))
+    sort, fit = cpu_seconds(
+        lambda: np.argsort(scores), lambda: ThresholdCurve.fit(scores, wrong, 0.05)
+    )
     assert fit <= 4 * sort
 
 
