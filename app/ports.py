@@ -4,7 +4,10 @@ A new engine or store is one file that meets one of these protocols, and its lin
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from app.core.errors import JudgmentFailedError, RequestError
@@ -49,6 +52,43 @@ class Generated(NamedTuple):
 
     text: str
     complete: bool
+
+
+class CallTimes:
+    """Where the time of one engine call goes; what an engine does not say counts as the model's.
+
+    Whoever calls an engine sets it in `CALL_TIMES`, and the engine may write into it.
+    """
+
+    def __init__(self) -> None:
+        self.render_s = 0.0
+        self._shortest_wait_s = math.inf
+
+    @contextmanager
+    def rendering(self) -> Iterator[None]:
+        """Measures the way from prompts to tokens."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.render_s += time.perf_counter() - begun
+
+    def note_wait(self, seconds: float) -> None:
+        """Notes how long a prompt of the call, or some of them, waited for the model."""
+        self._shortest_wait_s = min(self._shortest_wait_s, max(0.0, seconds))
+
+    @property
+    def queue_s(self) -> float:
+        """How long the model had not begun on the call yet."""
+        return self._shortest_wait_s if self._shortest_wait_s < math.inf else 0.0
+
+
+CALL_TIMES: ContextVar[CallTimes] = ContextVar("call_times")
+
+
+def call_times() -> CallTimes:
+    """Of the engine call that this runs in."""
+    return CALL_TIMES.get(CallTimes())
 
 
 class EngineIdentity(NamedTuple):
@@ -290,3 +330,20 @@ class CalibrationStore(Protocol):
 
     async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
         """How to take changes back, newest first; arguments as of `revisions`."""
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """A store that tells of changes by itself, also those that other processes make.
+
+    It may miss some: readers ask for the version all the same.
+    """
+
+    def changes(self) -> AsyncGenerator[str | None]:
+        """Names of sets, each as soon as it has changed; None once it listens.
+
+        What changed before the None is not told.
+
+        Raises:
+            StoreUnavailableError: The store does not tell, or tells no more.
+        """

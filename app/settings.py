@@ -123,6 +123,16 @@ class Settings(BaseSettings):
         description="Who may read /metrics: any `key` where there is a file of keys; `open` to "
         "all; `off`.",
     )
+    engine_metrics: bool = Field(
+        True,
+        description="Whether vLLM's own metrics are at /metrics: a sixth more of this process's "
+        "time for each prompt.",
+    )
+    traces: bool = Field(
+        False,
+        description="Send OpenTelemetry traces (extra `tracing`); `OTEL_EXPORTER_OTLP_ENDPOINT` "
+        "and the other OTEL_* variables say where to.",
+    )
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for any free one.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -1,19 +1,92 @@
-"""Every Prometheus collector of the service, on a registry that is passed in."""
+"""Every Prometheus collector of the service, on a registry that is passed in.
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+`/metrics` also shows prometheus_client's own registry: the process's metrics, and vLLM's.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
+    REGISTRY,
     CollectorRegistry,
     Counter,
     Gauge,
     Histogram,
     generate_latest,
 )
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+Stage = Literal["queue", "render", "engine", "decide"]
+
+_SECONDS = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
+)
+# Up to ln 2, which no preference at all has.
+_NATS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.68, 0.69, 0.6932)
+_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+# Callers name calibration sets; so many at most become labels.
+_SHOWN_CALIBRATIONS = 100
+
+
+class JudgmentFigures(NamedTuple):
+    """What is counted of one judgment.
+
+    Args:
+        verdict: "A", "B" or "abstain".
+        reason: Of an abstention.
+        uncertainty: In nats.
+        p_fwd: Probability that response_a is preferred, shown first.
+        p_rev: The same, shown second.
+        label_mass: Smaller of the two orders' probability on the two labels.
+    """
+
+    verdict: str
+    reason: str | None
+    uncertainty: float
+    p_fwd: float
+    p_rev: float
+    label_mass: float
+
+
+class CalibrationFigures(NamedTuple):
+    """What is shown of one calibration set.
+
+    Args:
+        name: Of the set.
+        version: That judgments use.
+        n: Examples.
+        changed_at: When the version was made, in seconds since 1970; None where nobody noted it.
+        unconfirmed_s: For how long the store has not confirmed it; 0 while it answers.
+        thresholds: (guarantee, alpha, lambda_hat in nats), -inf where infeasible.
+    """
+
+    name: str
+    version: int
+    n: int
+    changed_at: float | None
+    unconfirmed_s: float
+    thresholds: Sequence[tuple[str, float, float]]
+
+
+class _Maker:
+    """Makes collectors on one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"scope_{name}", text, labels, registry=self._registry)
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"scope_{name}", text, labels, registry=self._registry)
+
+    def histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(f"scope_{name}", text, labels, buckets=buckets, registry=self._registry)
 
 
 class Telemetry:
@@ -21,58 +94,99 @@ class Telemetry:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        make = _Maker(registry)
+        self._make_of_judgments(make)
+        self._make_of_the_service(make)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"scope_{name}", text, labels, registry=registry)
-
-        self._judgments = counter(
+    def _make_of_judgments(self, make: "_Maker") -> None:
+        self._judgments = make.counter(
             "judgments",
             "Judgments by verdict (A, B, abstain) and reason (empty where accepted).",
             *("verdict", "reason"),
         )
-        self._judgment_errors = counter(
+        self._judgment_errors = make.counter(
             "judgment_errors", "Comparisons that got no judgment, by error code.", "code"
         )
-        self._order_disagreements = counter(
+        self._order_disagreements = make.counter(
             "order_disagreements", "Judgments whose two orders prefer different responses."
         )
-        self._stale_judgments = counter(
+        self._stale_judgments = make.counter(
             "stale_judgments",
             "Judgments made with thresholds that the store could not confirm in time.",
         )
-        self._prompts = counter("engine_prompts", "Prompts sent to the engine, two a comparison.")
-        self._engine_errors = counter(
+        self._uncertainty = make.histogram(
+            "uncertainty_nats", "Uncertainty of judgments: entropy of the average.", _NATS
+        )
+        self._position_gap = make.histogram(
+            "position_gap",
+            "What the order of the responses moves: |p_fwd - p_rev| of judgments.",
+            _SHARES,
+        )
+        self._label_mass = make.histogram(
+            "label_mass",
+            "Probability on the two label tokens, of the order in which it is smaller.",
+            _SHARES,
+        )
+
+    def _make_of_the_service(self, make: "_Maker") -> None:
+        self._prompts = make.counter(
+            "engine_prompts", "Prompts sent to the engine, two a comparison."
+        )
+        self._engine_errors = make.counter(
             "engine_errors", "Engine calls that answered no prompt at all, by error code.", "code"
         )
-        self._store_errors = counter(
+        self._store_errors = make.counter(
             "store_errors",
             "Reads of the calibration store that failed, also where judging went on.",
         )
-        self._problems = counter("problems", "Error responses by code.", "code")
-        self._engine_seconds = Histogram(
-            "scope_engine_call_seconds",
-            "Duration of one batched engine call.",
-            buckets=_SECONDS,
-            registry=registry,
+        self._problems = make.counter("problems", "Error responses by code.", "code")
+        self._request_seconds = make.histogram(
+            "request_duration_seconds",
+            "Whole requests, by route and class of status.",
+            _SECONDS,
+            *("route", "status"),
         )
-        self._pending = Gauge(
-            "scope_pending_comparisons",
-            "Comparisons that were admitted and are not answered yet.",
-            registry=registry,
+        self._stage_seconds = make.histogram(
+            "stage_duration_seconds",
+            "Parts of a call of the judge: queue (before the model works on it), render (texts to "
+            "tokens), engine (the model), decide (thresholds).",
+            _SECONDS,
+            "stage",
+        )
+        self._pending = make.gauge(
+            "pending_comparisons", "Comparisons that were admitted and are not answered yet."
+        )
+        self._pending_limit = make.gauge(
+            "pending_comparisons_limit", "Most comparisons that may be under way."
+        )
+        self._judge = make.gauge(
+            "judge_info", "The judge that answers: always 1.", "judge", "fingerprint", "version"
         )
 
     def exposition(self) -> tuple[bytes, str]:
         """All metrics as Prometheus reads them, and their content type."""
-        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+        text = generate_latest(self._registry) + generate_latest(REGISTRY)
+        return text, CONTENT_TYPE_LATEST
 
     @classmethod
     def on_own_registry(cls) -> "Telemetry":
         """On a registry of its own: the global one takes each name once in a process."""
         return cls(CollectorRegistry())
 
-    def count_judgment(self, verdict: str, reason: str | None) -> None:
+    def show_judge(self, judge: str, *, fingerprint: str, version: str) -> None:
+        """Shows which judge answers, and which version of the service."""
+        self._judge.labels(judge, fingerprint, version).set(1)
+
+    def show_calibrations(self, known: Callable[[], Iterable[CalibrationFigures]]) -> None:
+        """Shows calibration sets as they are whenever metrics are read."""
+        self._registry.register(_Calibrations(known))
+
+    def count_judgment(self, figures: JudgmentFigures) -> None:
         """Counts a judgment."""
-        self._judgments.labels(verdict, reason or "").inc()
+        self._judgments.labels(figures.verdict, figures.reason or "").inc()
+        self._uncertainty.observe(figures.uncertainty)
+        self._position_gap.observe(abs(figures.p_fwd - figures.p_rev))
+        self._label_mass.observe(figures.label_mass)
 
     def count_order_disagreement(self) -> None:
         """Counts a judgment whose two orders prefer different responses."""
@@ -82,6 +196,10 @@ class Telemetry:
         """Counts a comparison that got an error instead of a judgment."""
         self._judgment_errors.labels(code).inc()
 
+    def count_engine_prompts(self, prompts: int) -> None:
+        """Counts prompts that are sent to the engine."""
+        self._prompts.inc(prompts)
+
     def count_engine_error(self, code: str) -> None:
         """Counts an engine call that answered nothing."""
         self._engine_errors.labels(code).inc()
@@ -89,6 +207,10 @@ class Telemetry:
     def show_pending(self, comparisons: int) -> None:
         """Shows how many comparisons are under way."""
         self._pending.set(comparisons)
+
+    def show_pending_limit(self, comparisons: int) -> None:
+        """Shows how many comparisons may be under way."""
+        self._pending_limit.set(comparisons)
 
     def count_store_error(self) -> None:
         """Counts a call that the store did not answer."""
@@ -102,12 +224,62 @@ class Telemetry:
         """Counts an error response."""
         self._problems.labels(code).inc()
 
-    @contextmanager
-    def time_engine(self, prompts: int) -> Iterator[None]:
-        """Measures one engine call over this many prompts."""
-        self._prompts.inc(prompts)
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._engine_seconds.observe(time.perf_counter() - begun)
+    def observe_request(self, route: str, status: int, seconds: float) -> None:
+        """Counts a whole request."""
+        self._request_seconds.labels(route, f"{status // 100}xx").observe(seconds)
+
+    def observe_stage(self, stage: Stage, seconds: float) -> None:
+        """Counts how long one part of a call of the judge took."""
+        self._stage_seconds.labels(stage).observe(seconds)
+
+
+class _Calibrations(Collector):
+    """Calibration sets as gauges."""
+
+    def __init__(self, known: Callable[[], Iterable[CalibrationFigures]]) -> None:
+        self._known = known
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Nothing: what there is, is only known when it is read."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The gauges of the sets that are in memory."""
+
+        def gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"scope_{name}", text, labels=labels)
+
+        known = list(self._known())
+        count = gauge("calibrations", "Calibration sets in memory.")
+        count.add_metric((), len(known))
+        n = gauge("calibration_examples", "Labelled examples of a set.", "calibration")
+        version = gauge("calibration_version", "Version that judgments use.", "calibration")
+        changed = gauge(
+            "calibration_changed_timestamp_seconds", "When the version was made.", "calibration"
+        )
+        unconfirmed = gauge(
+            "calibration_unconfirmed_seconds",
+            "For how long the store has not confirmed the version; 0 while it answers.",
+            "calibration",
+        )
+        labels = ("calibration", "guarantee", "alpha")
+        threshold = gauge(
+            "calibration_threshold_nats",
+            "Largest uncertainty that is accepted at alpha; absent where nothing is.",
+            *labels,
+        )
+        feasible = gauge(
+            "calibration_feasible", "Whether anything can be accepted at alpha.", *labels
+        )
+        for each in islice(known, _SHOWN_CALIBRATIONS):
+            n.add_metric((each.name,), each.n)
+            version.add_metric((each.name,), each.version)
+            unconfirmed.add_metric((each.name,), each.unconfirmed_s)
+            if each.changed_at is not None:
+                changed.add_metric((each.name,), each.changed_at)
+            for guarantee, alpha, value in each.thresholds:
+                place = (each.name, guarantee, f"{alpha:.2f}")
+                feasible.add_metric(place, float(value > -math.inf))
+                if value > -math.inf:
+                    threshold.add_metric(place, value)
+        yield from (count, n, version, changed, unconfirmed, threshold, feasible)

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from app import __version__
 from app.core.comparison import Comparison, LabelledComparison
 from app.core.errors import StartupError, StoreCorruptError
 from app.core.fingerprint import JudgeIdentity
@@ -23,6 +24,7 @@ from app.service.readiness import Readiness
 from app.service.services import Limits, Services
 from app.settings import Settings
 from app.telemetry import Telemetry
+from app.tracing import Tracing
 
 DEMO = "demo"
 DEMO_FOLDER = Path(__file__).parent / "demo"
@@ -102,13 +104,20 @@ async def open_services(
     template = load_template(settings.prompt_file, prefill=settings.prefill)
     store = make_store(settings.store_url)
     async with AsyncExitStack() as stack:
+        tracing = Tracing() if settings.traces else None
+        if tracing is not None:
+            stack.push_async_callback(tracing.stop)
+            tracing.watch_store(store)
         stack.push_async_callback(store.close)
         await store.open()
         judge = await stack.enter_async_context(open_judge(settings, template, observer))
-        services = _assemble(settings, judge, store)
+        if tracing is not None:
+            tracing.watch_engine(judge.engine)
+        services = _assemble(settings, judge, store, tracing)
         await _check_answers(services, observer)
         await _prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
+        await stack.enter_async_context(_beside(services.calibrations.follow()))
         yield services
 
 
@@ -121,12 +130,19 @@ async def _watched(engine: Engine, on_lost: Callable[[str], None]) -> AsyncItera
     async def watch() -> None:
         on_lost(await engine.lost())
 
-    watching = asyncio.create_task(watch())
+    async with _beside(watch()):
+        yield
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Runs something as long as the block runs."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
-        watching.cancel()
-        await asyncio.wait((watching,))
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 @asynccontextmanager
@@ -189,6 +205,7 @@ def make_engine(settings: Settings) -> Engine:
         tensor_parallel_size=settings.tensor_parallel,
         gpu_memory_utilization=settings.gpu_memory,
         cpu_kv_cache_bytes=settings.cpu_kv_cache_mb * 2**20,
+        metrics=settings.engine_metrics,
     )
     return VllmEngine(options)
 
@@ -254,8 +271,15 @@ def make_store(url: str) -> CalibrationStore:
     )
 
 
-def _assemble(settings: Settings, started: StartedJudge, store: CalibrationStore) -> Services:
+def _assemble(
+    settings: Settings,
+    started: StartedJudge,
+    store: CalibrationStore,
+    tracing: Tracing | None = None,
+) -> Services:
     telemetry = Telemetry.on_own_registry()
+    fingerprint = started.identity.fingerprint
+    telemetry.show_judge(started.name, fingerprint=fingerprint, version=__version__)
     admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
     calibrations = Calibrations(
         store,
@@ -269,7 +293,7 @@ def _assemble(settings: Settings, started: StartedJudge, store: CalibrationStore
         calibrations,
         telemetry,
         name=started.name,
-        fingerprint=started.identity.fingerprint,
+        fingerprint=fingerprint,
     )
     limits = Limits(
         default_alpha=settings.default_alpha,
@@ -288,6 +312,7 @@ def _assemble(settings: Settings, started: StartedJudge, store: CalibrationStore
         admission=admission,
         readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
         telemetry=telemetry,
+        tracing=tracing,
         identity=started.identity,
         limits=limits,
     )

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up .venv in the repository: vLLM for the GPU where there is one, else for the CPU.
-# Usage: requirements/install.sh [dev]     (dev adds redis-server, which the tests need)
+# Usage: requirements/install.sh [dev]     (dev adds the servers that the tests need)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python="${PYTHON:-python3}"
@@ -9,18 +9,19 @@ stamp=.venv/.installed
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 
-apt_install() { # apt_install PACKAGE WHY
+apt_install() { # apt_install "PACKAGES" WHY
     say "Installing $1 ($2)"
     local sudo=()
     if [ "$(id -u)" != 0 ]; then
         if ! command -v sudo >/dev/null; then
-            echo "error: $1 is missing ($2). As root: apt-get install $1" >&2
+            echo "error: missing: $1 ($2). As root: apt-get install $1" >&2
             exit 1
         fi
         sudo=(sudo)
     fi
     "${sudo[@]}" apt-get update -qq
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1" >/dev/null
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends $1 >/dev/null
 }
 
 # uv installs the lock in a sixth of pip's time, but does not read pip's settings, where a mirror stands.
@@ -39,8 +40,12 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     echo "error: $python is older than Python 3.11; set PYTHON to a newer one" >&2
     exit 1
 fi
-if [ "${1:-}" = dev ] && ! command -v redis-server >/dev/null; then
-    apt_install redis-server "the tests run against a real one"
+if [ "${1:-}" = dev ]; then
+    missing=
+    for package in redis-server haproxy prometheus; do
+        PATH="$PATH:/usr/sbin" command -v "$package" >/dev/null || missing="$missing $package"
+    done
+    if [ -n "$missing" ]; then apt_install "${missing# }" "the tests run against real ones"; fi
 fi
 
 gpu=no

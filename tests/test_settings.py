@@ -45,6 +45,8 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "drain_s": ("0.5", 0.5),
     "api_keys_file": ("/tmp/keys.json", Path("/tmp/keys.json")),
     "metrics": ("off", "off"),
+    "engine_metrics": ("false", False),
+    "traces": ("true", True),
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("0", 0),
     "log_level": ("debug", "debug"),
@@ -72,6 +74,8 @@ WRONG: dict[str, list[str]] = {
     "drain_lag_s": ["-1", "nan"],
     "drain_s": ["0", "nan", "inf"],
     "metrics": ["yes", "", SECRET],
+    "engine_metrics": [SECRET, ""],
+    "traces": [SECRET, ""],
     "port": ["-1", "65536", SECRET],
     "log_level": [SECRET],
 }

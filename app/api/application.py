@@ -11,6 +11,7 @@ from app.api import errors
 from app.api.authentication import Authentication, MetricsSwitch
 from app.api.keys import Keys
 from app.api.middleware import Gate, GateLimits
+from app.api.observation import Observation
 from app.api.routes import calibrating, judging, operations
 from app.service.services import Services
 
@@ -62,8 +63,9 @@ def create_application(
     app.state.draining = False
     app.state.keys = keys
     app.add_middleware(Gate, limits=limits)
-    # Added last, so it stands outermost: nothing is read for who is not let in.
+    # Added later, so it stands before: nothing is read for who is not let in.
     app.add_middleware(Authentication, keys=keys, metrics=metrics)
+    app.add_middleware(Observation)
     errors.install(app)
     for routes in (judging, calibrating, operations):
         app.include_router(routes.router)

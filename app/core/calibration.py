@@ -105,6 +105,7 @@ class Calibration:
         label_noise: Probability in [0, 0.5) that a label is flipped.
         examples: Digest of the comparison -> labelled score.
         min_label_mass: In [0, 1). An example with less is off task: never accepted.
+        changed_at: When this version was made, in seconds since 1970; None where nobody noted it.
 
     Thresholds and curve are those of the examples on task. An example off task is accepted at no
     threshold, so S = 0 in eq. scope_condition and it adds nothing to the sum; counted by its
@@ -122,6 +123,7 @@ class Calibration:
     label_noise: float
     examples: Mapping[str, LabelledScore]
     min_label_mass: float = 0.0
+    changed_at: float | None = None
 
     @property
     def n(self) -> int:

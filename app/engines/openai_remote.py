@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -20,7 +21,14 @@ from app.engines.openai_dialects import (
 from app.engines.openai_servers import Access, ModelCard, Server, ServerFailedError, Servers
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.turns import Pace
-from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
+from app.ports import (
+    EngineIdentity,
+    Generated,
+    LabelLogits,
+    Prompt,
+    PromptError,
+    call_times,
+)
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -208,7 +216,8 @@ class OpenAiEngine:
         """For each prompt what was read of its choice, or the prompt's own error."""
         dialect = self._running()
         # Off the event loop: a thousand long prompts take a second to tokenise.
-        asks = await asyncio.to_thread(dialect.asks, prompts, answer_tokens=answer_tokens)
+        with call_times().rendering():
+            asks = await asyncio.to_thread(dialect.asks, prompts, answer_tokens=answer_tokens)
         # A small batch is spread over the servers too.
         share = 2 * -(-len(prompts) // (2 * max(1, len(self._servers))))
         most = 1 if alone else max(2, min(dialect.together, share))
@@ -218,8 +227,14 @@ class OpenAiEngine:
 
         async def run(places: Sequence[int]) -> None:
             some = [ask for ask in (asks[i] for i in places) if isinstance(ask, Ask)]
+            begun = time.perf_counter()
+
+            def ask_one(server: Server) -> Awaitable[list[T | PromptError]]:
+                call_times().note_wait(time.perf_counter() - begun)
+                return _ask(server, dialect, some, params(places[0]), read)
+
             answers = await self._servers.run(
-                lambda server: _ask(server, dialect, some, params(places[0]), read),
+                ask_one,
                 tokens=sum(ask.tokens for ask in some) + answer_tokens * len(some),
                 turn=turns[places[0]],
             )

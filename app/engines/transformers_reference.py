@@ -1,6 +1,7 @@
 """The paper's own way: transformers, one prompt at a time. Slow; others are held against it."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from app.core.errors import EngineUnavailableError, RequestError, StartupError
 from app.engines.model_files import model_folder, weights_digest
 from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
-from app.ports import EngineIdentity, LabelLogits, Prompt, PromptError
+from app.ports import EngineIdentity, LabelLogits, Prompt, PromptError, call_times
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -75,10 +76,13 @@ class TransformersEngine:
 
     async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
         """Scores one prompt after the other; a cancelled call ends with the prompt it is at."""
-        rendered = await asyncio.to_thread(self._renderer.token_ids, prompts)
+        with call_times().rendering():
+            rendered = await asyncio.to_thread(self._renderer.token_ids, prompts)
+        begun = time.perf_counter()
         found: list[LabelLogits | PromptError] = []
         for ids in rendered:
             async with self._free:
+                call_times().note_wait(time.perf_counter() - begun)
                 if self._model is None:
                     raise EngineUnavailableError("the judge is not running")
                 if isinstance(ids, RequestError):

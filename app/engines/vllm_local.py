@@ -20,7 +20,14 @@ from app.core.errors import (
 from app.engines.model_files import checkpoint_dtype, model_folder, weights_digest
 from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
 from app.engines.turns import Pace
-from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
+from app.ports import (
+    EngineIdentity,
+    Generated,
+    LabelLogits,
+    Prompt,
+    PromptError,
+    call_times,
+)
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
@@ -44,6 +51,7 @@ class VllmOptions:
         tensor_parallel_size: GPUs that share the model.
         gpu_memory_utilization: Share of a GPU's memory that vLLM takes.
         cpu_kv_cache_bytes: KV cache on a CPU.
+        metrics: Whether vLLM counts what it does, and tells how long prompts waited.
     """
 
     model: str
@@ -54,6 +62,7 @@ class VllmOptions:
     tensor_parallel_size: int = 1
     gpu_memory_utilization: float = 0.9
     cpu_kv_cache_bytes: int = 2**29
+    metrics: bool = True
 
 
 class VllmEngine:
@@ -146,7 +155,8 @@ class VllmEngine:
             raise ValueError(f"{len(prompts)} prompts have {len(params)} seeds")
         engine = self._running()
         # Off the event loop: a thousand long prompts take a second to tokenise.
-        rendered, order = await asyncio.to_thread(self._rendered_and_ordered, prompts)
+        with call_times().rendering():
+            rendered, order = await asyncio.to_thread(self._rendered_and_ordered, prompts)
         tasks = {}
         try:
             with self._pace.call(len(prompts)) as turns:
@@ -201,6 +211,8 @@ class VllmEngine:
                 async for output in outputs:
                     last = output
             self._pace.note_done()
+            if last is not None and last.metrics is not None:
+                call_times().note_wait(last.metrics.scheduled_ts - last.metrics.queued_ts)
         except EngineDeadError as exc:
             raise EngineUnavailableError("vLLM's engine has died", retry_after_s=30) from exc
         except GracefulHTTPError as exc:
@@ -258,7 +270,7 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
         "max_model_len": options.max_model_len,
         "tensor_parallel_size": options.tensor_parallel_size,
         "scheduling_policy": "priority",
-        "disable_log_stats": True,
+        "disable_log_stats": not options.metrics,
         "enable_log_requests": False,
     }
     # vLLM would serve a float32 checkpoint in 16 bits, in which scores tie.

@@ -36,6 +36,7 @@ class Admission:
     ) -> None:
         self._max_pending = max_pending
         self._telemetry = telemetry
+        telemetry.show_pending_limit(max_pending)
         self._clock = clock
         self._pending = 0
         # (when, how many) were finished, and the sum of these.

@@ -1,12 +1,16 @@
 """The read side of calibration sets: kept in memory, a new version is noticed within a second.
 
+A store that tells of changes is listened to, so that a new version is here before anybody asks; and
+whoever judges has the version confirmed every half second all the same.
+
 Judging goes on without the store for a while: with what is in memory, saying how old that is.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,17 +18,20 @@ from app.core.calibration import Calibration
 from app.core.errors import (
     CalibrationNotFoundError,
     JudgeMismatchError,
+    ScopeJudgeError,
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.ports import CalibrationStore, StoredCalibration, Version
+from app.ports import Announcing, CalibrationStore, StoredCalibration, Version
 from app.service.codec import decode
-from app.telemetry import Telemetry
+from app.telemetry import CalibrationFigures, Telemetry
 
 # A replica learns of a new version within a second; asking the store costs one short read.
 _FRESH_S = 0.5
 # How long a judgment waits for a store that hangs before it goes on with what is in memory.
 _PATIENCE_S = 0.25
+# Between two tries to listen to the store.
+_LISTEN_AGAIN_S = 1.0
 
 logger = logging.getLogger("app.calibrations")
 
@@ -79,6 +86,7 @@ class Calibrations:
         self._known: dict[str, tuple[Calibration, float]] = {}
         self._asked: dict[str, _Asked] = {}
         self._store_is_lost = False
+        telemetry.show_calibrations(self._figures)
 
     async def usable(self, name: str, *, fingerprint: str) -> Usable:
         """The set to judge by, at most half a second old, or older while the store is gone.
@@ -169,7 +177,38 @@ class Calibrations:
                 self._known.pop(name, None)
             else:
                 self._known[name] = (known, asked)
+                if known is not (entry and entry[0]):
+                    # For the metrics, off the event loop and in nobody's way.
+                    asyncio.get_running_loop().run_in_executor(None, _find_thresholds, known)
         return known
+
+    async def follow(self) -> None:
+        """Takes new versions in as soon as the store tells of them; runs until it is cancelled."""
+        if not isinstance(self._store, Announcing):
+            return
+        deaf = False
+        while True:
+            try:
+                async with aclosing(self._store.changes()) as changes:
+                    async for name in changes:
+                        if name is None and deaf:
+                            logger.warning("the calibration store tells of new versions again")
+                        deaf = deaf and name is not None
+                        await self._refresh(self._known if name is None else [name])
+            except StoreUnavailableError as exc:
+                if not deaf:
+                    logger.warning("new versions are asked for, and not told of: %s", exc.detail)
+                deaf = True
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+            await self._refresh(self._known)
+
+    async def _refresh(self, names: Iterable[str]) -> None:
+        """Reads what has changed of these, as far as they are in memory."""
+        for name in list(names):
+            if name in self._known:
+                # Counted and logged there; who judges by the set will hear of it.
+                with suppress(ScopeJudgeError):
+                    await self.current(name)
 
     def _note_store(self, *, lost: str | None) -> None:
         """Logs that the store is gone, or back, once each."""
@@ -191,6 +230,21 @@ class Calibrations:
         calibration = replace(decode(name, stored), min_label_mass=self.min_label_mass)
         _ = calibration.curve
         return calibration
+
+    def _figures(self) -> list[CalibrationFigures]:
+        """What the metrics show of each set in memory."""
+        now = self._clock()
+        return [
+            CalibrationFigures(
+                name=name,
+                version=known.version,
+                n=known.n,
+                changed_at=known.changed_at,
+                unconfirmed_s=now - confirmed if self._store_is_lost else 0.0,
+                thresholds=_found_thresholds(known),
+            )
+            for name, (known, confirmed) in sorted(self._known.items())
+        ]
 
     def known(self) -> list[Calibration]:
         """The sets that are in memory, by name, without asking the store."""
@@ -232,6 +286,17 @@ def _found(name: str, calibration: Calibration | None) -> Calibration:
             'judge with "alpha": null, which promises nothing'
         )
     return calibration
+
+
+def _find_thresholds(calibration: Calibration) -> None:
+    """Computes the standard thresholds, which the calibration then keeps."""
+    _ = calibration.standard_rows
+
+
+def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]]:
+    """The standard thresholds, if they have been computed."""
+    rows = vars(calibration).get("standard_rows", ())
+    return [(row.guarantee, row.alpha, row.threshold) for row in rows]
 
 
 def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:

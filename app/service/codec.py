@@ -31,6 +31,7 @@ def encode(calibration: Calibration, *, changed: Mapping[str, LabelledScore]) ->
             # For readers of the thresholds; this service's own setting counts when it is read.
             "min_label_mass": repr(calibration.min_label_mass),
             "n": str(calibration.n),
+            "changed_at": "" if calibration.changed_at is None else repr(calibration.changed_at),
         },
         examples={digest: json.dumps(tuple(score)) for digest, score in changed.items()},
         thresholds={
@@ -58,12 +59,18 @@ def decode(name: str, stored: StoredCalibration) -> Calibration:
             examples={
                 digest: labelled_score(json.loads(text)) for digest, text in stored.examples.items()
             },
+            changed_at=_optional_time(stored.meta.get("changed_at", "")),
         )
     except (KeyError, ValueError, TypeError, OverflowError, RecursionError) as exc:
         raise StoreCorruptError(
             f"calibration {name!r} is stored in a form that this version does not read; delete it "
             "and calibrate again"
         ) from exc
+
+
+def _optional_time(text: str) -> float | None:
+    """Reads a time; sets from before it was noted have none."""
+    return finite(float(text)) if text else None
 
 
 def labelled_score(fields: Any) -> LabelledScore:

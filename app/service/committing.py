@@ -103,7 +103,12 @@ class Committer:
         Returns:
             The version; None if another change came between.
         """
-        after = replace(content, write_id=uuid.uuid4().hex, version=number)
+        after = replace(
+            content,
+            write_id=uuid.uuid4().hex,
+            version=number,
+            changed_at=change.at.timestamp(),
+        )
         state, removed, record, revision = await asyncio.to_thread(_prepare, before, after, change)
         writing = self._store.write(
             after.name, state, revision=revision, expected=version_of(before), removed=removed

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,10 +27,10 @@ from app.core.errors import (
 )
 from app.core.preference import preference_from_gaps, preferred_side
 from app.core.thresholds import ThresholdCurve
-from app.ports import Engine, LabelLogits, Prompt, PromptError
+from app.ports import CALL_TIMES, CallTimes, Engine, LabelLogits, Prompt, PromptError
 from app.service.calibrations import Calibrations, Usable
 from app.service.prompts import PromptTemplate
-from app.telemetry import Telemetry
+from app.telemetry import JudgmentFigures, Telemetry
 
 # A hand-over to a thread costs as much as deciding a few dozen.
 _DECIDED_AT_ONCE = 64
@@ -121,6 +122,7 @@ class Judge:
         ]
         scores = await self.score([requests[i].comparison for i in judged])
         found = dict(zip(judged, scores, strict=True))
+        begun = time.perf_counter()
         if len(requests) <= _DECIDED_AT_ONCE and all(
             request.criterion.guarantee == "marginal" for request in requests
         ):
@@ -129,17 +131,30 @@ class Judge:
             # Off the event loop: many take milliseconds, and so does a "pac" threshold that nobody
             # has asked for yet.
             outcomes = await asyncio.to_thread(self._decide_all, requests, calibrations, found)
+        self._telemetry.observe_stage("decide", time.perf_counter() - begun)
         self._telemetry.count_stale_judgments(
             sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
         )
         for outcome in outcomes:
-            if isinstance(outcome, ScopeJudgeError):
-                self._telemetry.count_judgment_error(outcome.code)
-            else:
-                self._telemetry.count_judgment(outcome.verdict, outcome.reason)
-                if outcome.orders_disagree:
-                    self._telemetry.count_order_disagreement()
+            self._count(outcome)
         return outcomes
+
+    def _count(self, outcome: Judgment | ScopeJudgeError) -> None:
+        if isinstance(outcome, ScopeJudgeError):
+            self._telemetry.count_judgment_error(outcome.code)
+            return
+        self._telemetry.count_judgment(
+            JudgmentFigures(
+                verdict=outcome.verdict,
+                reason=outcome.reason,
+                uncertainty=outcome.uncertainty,
+                p_fwd=outcome.p_fwd,
+                p_rev=outcome.p_rev,
+                label_mass=outcome.label_mass,
+            )
+        )
+        if outcome.orders_disagree:
+            self._telemetry.count_order_disagreement()
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScopeJudgeError]:
         """Scores comparisons, both orders of all of them in one engine call.
@@ -150,19 +165,36 @@ class Judge:
         """
         if not comparisons:
             return []
-        prompts = await _prompts(self._template, comparisons)
-        with self._telemetry.time_engine(len(prompts)):
-            try:
-                logits = await self._engine.label_logits(prompts)
-            except UnavailableError as exc:
-                self._telemetry.count_engine_error(exc.code)
-                raise
+        times = CallTimes()
+        with times.rendering():
+            prompts = await _prompts(self._template, comparisons)
+        logits = await self._logits(prompts, times)
         if len(logits) != len(prompts):
             raise JudgmentFailedError(
                 f"the engine answered {len(logits)} of {len(prompts)} prompts"
             )
         pairs = zip(logits[::2], logits[1::2], strict=True)
         return [score_of_orders(forward, reverse) for forward, reverse in pairs]
+
+    async def _logits(
+        self, prompts: Sequence[Prompt], times: CallTimes
+    ) -> list[LabelLogits | PromptError]:
+        """Asks the engine, and notes where the time went."""
+        self._telemetry.count_engine_prompts(len(prompts))
+        rendered_s, begun = times.render_s, time.perf_counter()
+        token = CALL_TIMES.set(times)
+        try:
+            return await self._engine.label_logits(prompts)
+        except UnavailableError as exc:
+            self._telemetry.count_engine_error(exc.code)
+            raise
+        finally:
+            CALL_TIMES.reset(token)
+            call_s = time.perf_counter() - begun
+            model_s = call_s - (times.render_s - rendered_s) - times.queue_s
+            self._telemetry.observe_stage("render", times.render_s)
+            self._telemetry.observe_stage("queue", times.queue_s)
+            self._telemetry.observe_stage("engine", max(0.0, model_s))
 
     async def _calibrations_of(
         self, requests: Sequence[JudgeRequest]

@@ -11,6 +11,7 @@ from app.service.calibrations import Calibrations
 from app.service.judging import Judge
 from app.service.readiness import Readiness
 from app.telemetry import Telemetry
+from app.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +37,6 @@ class Services:
     admission: Admission
     readiness: Readiness
     telemetry: Telemetry
+    tracing: Tracing | None
     identity: JudgeIdentity
     limits: Limits

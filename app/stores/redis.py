@@ -9,8 +9,10 @@ Keys of a set, public and documented:
     scope:calibration:{name}:trail           stream: `number-0` -> record, one for every change
     scope:calibration:{name}:undo            hash: number -> what takes that change back
 
-The last two outlive the set. A stream takes no entry at or below its last one and changes none, so
-`XREVRANGE …:trail + -` is the trail as it was written, and `XREAD` follows it.
+    scope:calibration:changed                channel: the name of each set as it changes
+
+Trail and undo outlive the set. A stream takes no entry at or below its last one and changes none,
+so `XREVRANGE …:trail + -` is the trail as it was written, and `XREAD` follows it.
 
 A write is one Lua script: Redis runs it alone and logs it whole, so a connection that breaks
 anywhere leaves the old state or the new one. redis-py's WATCH is no choice here: when the
@@ -19,7 +21,7 @@ written" although everything may have been. For the same reason nothing is retri
 was applied before its answer got lost would find its own version in place and report a conflict.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
@@ -32,6 +34,7 @@ from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableErr
 from app.ports import Revision, StoredCalibration, Undo, Version
 
 NAMES_KEY = "scope:calibrations"
+CHANGED_CHANNEL = "scope:calibration:changed"
 VERSION_FIELDS = ("write_id", "version")
 
 CONNECT_TIMEOUT_S = 2
@@ -46,7 +49,8 @@ _VENDOR_ERRORS = (redis.exceptions.RedisError, OSError, RuntimeError, ValueError
 # A script has no rollback, so all that can fail must fail before the first write. A key of another
 # type fails at the lengths; a full or read-only server refuses the first write that adds, which is
 # therefore XADD and not DEL, and so does a stream whose newest entry somebody has taken out.
-# `unpack` takes at most 8,000 values, hence 4,000 a time.
+# `unpack` takes at most 8,000 values, hence 4,000 a time. Of what is published nothing depends: a
+# user who may not publish writes all the same.
 WRITE_SCRIPT = """
 local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
 local name, write_id, version = ARGV[1], ARGV[2], ARGV[3]
@@ -84,6 +88,7 @@ each('HSET', meta, meta_size)
 each('HSET', thresholds, thresholds_size)
 each('HDEL', examples, removed_size)
 each('HSET', examples, #ARGV - first + 1)
+redis.pcall('PUBLISH', 'scope:calibration:changed', name)
 return 1
 """
 
@@ -124,6 +129,7 @@ redis.call('XADD', trail, number .. '-0', 'record', record)
 redis.call('HSET', undo, number, undoing)
 redis.call('SREM', names, name)
 redis.call('UNLINK', meta, examples, thresholds)
+redis.pcall('PUBLISH', 'scope:calibration:changed', name)
 return 1
 """
 
@@ -306,6 +312,24 @@ class RedisStore:
             found = await self._client.xrevrange(SetKeys.of(name).trail, newest, count=limit)
         entries = cast("list[tuple[str, dict[str, str]]]", found)
         return [(int(identifier.partition("-")[0]), fields) for identifier, fields in entries]
+
+    async def changes(self) -> AsyncGenerator[str | None]:
+        """Names of sets as they change, from the channel; None once it listens."""
+        with self._translated():
+            async with self._client.pubsub() as channel:
+                await channel.subscribe(CHANGED_CHANNEL)
+                asked = False
+                while True:
+                    message = await channel.get_message(timeout=HEALTH_CHECK_INTERVAL_S)
+                    if message is None and asked:
+                        raise StoreUnavailableError(f"Redis at {self._place} has fallen silent")
+                    asked = message is None
+                    if message is None:
+                        await channel.ping()
+                    elif message["type"] == "subscribe":
+                        yield None
+                    elif message["type"] == "message":
+                        yield message["data"]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

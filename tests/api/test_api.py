@@ -331,7 +331,7 @@ async def test_metrics_are_read_by_prometheus_and_each_application_has_its_own()
         }
         assert samples["scope_judgments_total", "", "A"] == 1.0
         assert samples["scope_engine_prompts_total",] == 2.0
-        assert samples["scope_engine_call_seconds_count",] == 1.0
+        assert samples["scope_stage_duration_seconds_count", "engine"] == 1.0
         assert samples["scope_problems_total", "invalid_request"] == 1.0
         assert "secret-text" not in response.text
         assert "scope_judgments_total{" not in (await other.get("/metrics")).text

@@ -187,14 +187,15 @@ async def test_a_body_is_never_read_for_who_is_not_let_in(keys: Keys) -> None:
         sent.append(message)
 
     app = application_of(keys=keys)
-    for headers in ([], [(b"authorization", f"Bearer {key_of('admin')}".encode())]):
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/judge",
-            "headers": [*headers, (b"content-length", b"1000000000000")],
-        }
-        await app(scope, receive, send)
+    async with app.router.lifespan_context(app):
+        for headers in ([], [(b"authorization", f"Bearer {key_of('admin')}".encode())]):
+            scope = {
+                "type": "http",
+                "method": "POST",
+                "path": "/judge",
+                "headers": [*headers, (b"content-length", b"1000000000000")],
+            }
+            await app(scope, receive, send)
     starts = [each["status"] for each in sent if each["type"] == "http.response.start"]
     assert starts == [401, 403]
 
