@@ -20,12 +20,17 @@ from app.service.services import Services
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.telemetry import Telemetry
+from app.tracing import Tracing
 from app.wiring import StartedJudge, _assemble
 
 
 @asynccontextmanager
 async def services_of(
-    engine: Engine | None = None, store: CalibrationStore | None = None, **given: Any
+    engine: Engine | None = None,
+    store: CalibrationStore | None = None,
+    *,
+    tracing: Tracing | None = None,
+    **given: Any,
 ) -> AsyncIterator[Services]:
     """Services as `open_services` makes them; a store that is given stays the test's to close."""
     settings = Settings(**{"engine": "scripted", "store_url": "memory://", **given})
@@ -33,7 +38,7 @@ async def services_of(
     await own.open()
     started = await StartedJudge.start(engine, PromptTemplate())
     try:
-        yield _assemble(settings, started, own)
+        yield _assemble(settings, started, own, tracing)
     finally:
         await engine.stop()
         if store is None:

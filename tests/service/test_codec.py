@@ -64,6 +64,19 @@ def test_the_least_label_mass_is_written_for_others_and_not_read() -> None:
     assert decode("default", stored).min_label_mass == 0.0
 
 
+def test_when_a_version_was_made_reads_back_and_older_sets_have_none() -> None:
+    calibration = Calibration("default", "x", 1, "demo", "f" * 64, 0.0, {}, changed_at=1.25e9)
+    assert decode("default", encode(calibration, changed={})).changed_at == 1.25e9
+    assert decode("default", StoredCalibration(Version("x", 1), META, {}, {})).changed_at is None
+
+
+@pytest.mark.parametrize("time", ["yesterday", "nan", "inf"])
+def test_a_time_that_was_never_written_is_corrupt(time: str) -> None:
+    meta = {**META, "changed_at": time}
+    with pytest.raises(StoreCorruptError):
+        decode("default", StoredCalibration(Version("x", 1), meta, {}, {}))
+
+
 @pytest.mark.parametrize("field", ["judge", "fingerprint", "label_noise"])
 def test_a_missing_field_is_corrupt(field: str) -> None:
     meta = {name: value for name, value in META.items() if name != field}

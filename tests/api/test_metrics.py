@@ -1,0 +1,151 @@
+"""What /metrics says of what the service has done."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.engines.scripted import ScriptedEngine, logits_of_gap
+from app.ports import LabelLogits, Prompt, PromptError, call_times
+from app.stores.memory import MemoryStore
+from tests.api.problems import comparison, examples
+from tests.serving import client_of
+
+Metrics = dict[tuple[str, ...], float]
+
+
+async def metrics_of(client: httpx.AsyncClient) -> Metrics:
+    """Name and label values, in the order of the labels' names -> value."""
+    text = (await client.get("/metrics")).text
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+class SlowEngine(ScriptedEngine):
+    """Says where the time of its calls goes."""
+
+    async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+        times = call_times()
+        with times.rendering():
+            await asyncio.sleep(0.02)
+        begun = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.03)
+        for extra in (0.0, 1.0):
+            times.note_wait(asyncio.get_running_loop().time() - begun + extra)
+        await asyncio.sleep(0.04)
+        return await super().label_logits(prompts)
+
+
+@pytest.mark.anyio
+async def test_the_time_of_a_judgment_is_told_by_stage_and_none_of_it_twice() -> None:
+    async with client_of(SlowEngine()) as client:
+        assert (await client.post("/judge", json=comparison(alpha=None))).status_code == 200
+        found = await metrics_of(client)
+    sums = {
+        stage: found["scope_stage_duration_seconds_sum", stage]
+        for stage in ("queue", "render", "engine", "decide")
+    }
+    counts = [found["scope_stage_duration_seconds_count", stage] for stage in sums]
+    assert counts == [1.0] * 4
+    # The shortest wait of a prompt is the call's: then the model has begun on it.
+    assert 0.03 <= sums["queue"] < 1.0
+    assert sums["render"] >= 0.02
+    assert sums["engine"] >= 0.04
+    whole = found["scope_request_duration_seconds_sum", "/judge", "2xx"]
+    assert sum(sums.values()) <= whole
+
+
+@pytest.mark.anyio
+async def test_uncertainty_position_gap_and_label_mass_are_distributions() -> None:
+    # Both prompts prefer what they show first: p_fwd = 1 - p_rev, so that p_bar is 0.5.
+    biased = ScriptedEngine(lambda prompt: logits_of_gap(2.0, label_mass=0.75))
+    async with client_of(biased) as client:
+        await client.post("/judge", json=comparison(alpha=None))
+        found = await metrics_of(client)
+    gap = 2 / (1 + math.exp(-2.0)) - 1
+    assert found["scope_position_gap_sum",] == pytest.approx(gap)
+    assert found["scope_label_mass_sum",] == pytest.approx(0.75)
+    assert found["scope_uncertainty_nats_sum",] == pytest.approx(math.log(2))
+    assert found["scope_order_disagreements_total",] == 1.0
+    # The last bucket but one ends above ln 2: nothing is out of range.
+    assert found["scope_uncertainty_nats_bucket", "0.6932"] == 1.0
+
+
+@pytest.mark.anyio
+async def test_requests_are_counted_by_the_route_that_was_declared() -> None:
+    async with client_of() as client:
+        await client.get("/calibrations/one-of-many")
+        await client.get("/calibrations/another")
+        await client.get("/no/such/place")
+        await client.post("/judge", json=comparison(question=3))
+        found = await metrics_of(client)
+    counted = {key[1:]: n for key, n in found.items() if key[0].endswith("duration_seconds_count")}
+    assert counted == {
+        ("/calibrations/{name}", "4xx"): 2.0,
+        ("none", "4xx"): 1.0,
+        ("/judge", "4xx"): 1.0,
+    }
+
+
+@pytest.mark.anyio
+async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_gone() -> None:
+    async with client_of() as client:
+        await client.post("/calibrate", json={"calibration": "mine", "examples": examples(40)})
+        shown = (await client.get("/calibrations/mine")).json()
+        found = await metrics_of(client)
+        assert found["scope_calibrations",] == 1.0
+        assert found["scope_calibration_examples", "mine"] == shown["n"]
+        assert found["scope_calibration_version", "mine"] == 1.0
+        assert found["scope_calibration_unconfirmed_seconds", "mine"] == 0.0
+        assert found["scope_calibration_changed_timestamp_seconds", "mine"] > 1.7e9
+        for row in shown["thresholds"]:
+            place = (f"{row['alpha']:.2f}", "mine", row["guarantee"])
+            assert found["scope_calibration_feasible", *place] == row["feasible"]
+            threshold = found.get(("scope_calibration_threshold_nats", *place))
+            assert threshold == row["threshold"]
+        assert {row["feasible"] for row in shown["thresholds"]} == {True, False}
+        await client.delete("/calibrations/mine")
+        found = await metrics_of(client)
+        assert found["scope_calibrations",] == 0.0
+        assert not [key for key in found if "mine" in key]
+
+
+@pytest.mark.anyio
+async def test_a_replica_that_only_reads_shows_the_thresholds_too() -> None:
+    store = MemoryStore()
+    async with client_of(store=store) as writer, client_of(store=store) as reader:
+        await writer.post("/calibrate", json={"examples": examples(40)})
+        await reader.post("/judge", json=comparison())
+        async with asyncio.timeout(10):
+            while "scope_calibration_feasible" not in (await reader.get("/metrics")).text:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        ours, theirs = await metrics_of(writer), await metrics_of(reader)
+    names = ("scope_calibration_threshold_nats", "scope_calibration_feasible")
+    assert [theirs[k] for k in ours if k[0] in names] == [ours[k] for k in ours if k[0] in names]
+
+
+@pytest.mark.anyio
+async def test_limits_judge_and_process_are_shown() -> None:
+    async with client_of(max_pending=17) as client:
+        info = (await client.get("/info")).json()
+        found = await metrics_of(client)
+    assert found["scope_pending_comparisons_limit",] == 17.0
+    assert found["scope_judge_info", info["fingerprint"], info["judge"], info["version"]] == 1.0
+    assert found["process_resident_memory_bytes",] > 0
+
+
+@pytest.mark.anyio
+async def test_however_many_sets_there_are_a_hundred_are_labels() -> None:
+    async with client_of() as client:
+        for number in range(101):
+            body = {"calibration": f"set-{number:03}", "examples": examples(1)}
+            await client.post("/calibrate", json=body)
+        found = await metrics_of(client)
+    assert found["scope_calibrations",] == 101.0
+    assert len([key for key in found if key[0] == "scope_calibration_version"]) == 100
