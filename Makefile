@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve test setup setup-dev lint types architecture unit engine fuzz bench bench-scores faults soak lock demo-judge clean
+.PHONY: serve test setup setup-dev lint types architecture unit engine fuzz bench bench-scores faults soak replicas ray monitoring containers lock demo-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
@@ -44,6 +44,18 @@ faults: setup-dev  ## Break the store, the engine, the network and the service u
 
 soak: setup-dev  ## Twice the capacity with a fault every minute; ARGS="--minutes 30 --write"
 	$(BIN)/python -m tests.faults.soak $(ARGS)
+
+replicas: setup-dev  ## Two replicas behind haproxy: rolling restart, propagation, throughput; ARGS=--write
+	$(BIN)/python -m tests.replicas $(ARGS)
+
+ray: setup-dev  ## Ray Serve and a bulk run on two nodes of this machine, one of them killed
+	$(BIN)/python -m tests.fleet $(ARGS)
+
+monitoring: setup-dev  ## A real Prometheus on the service: alerts, and the dashboard as monitoring.png; ARGS="--engine vllm --seconds 240"
+	$(BIN)/python -m tests.monitoring $(ARGS)
+
+containers: setup-dev  ## Every step of docker/Dockerfile in a clean Debian root (as root; five minutes)
+	$(BIN)/python -m tests.containers $(ARGS)
 
 lock: setup-dev  ## Pin what CI installs, anew
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \

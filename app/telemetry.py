@@ -173,6 +173,13 @@ class Telemetry:
         """On a registry of its own: the global one takes each name once in a process."""
         return cls(CollectorRegistry())
 
+    def expect_errors(self, *, engine: Iterable[str], problems: Iterable[str]) -> None:
+        """Shows these codes as 0 from the start: the first of a series is no increase to see."""
+        for code in engine:
+            self._engine_errors.labels(code)
+        for code in problems:
+            self._problems.labels(code)
+
     def show_judge(self, judge: str, *, fingerprint: str, version: str) -> None:
         """Shows which judge answers, and which version of the service."""
         self._judge.labels(judge, fingerprint, version).set(1)

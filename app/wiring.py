@@ -11,7 +11,12 @@ from urllib.parse import urlsplit
 
 from app import __version__
 from app.core.comparison import Comparison, LabelledComparison
-from app.core.errors import StartupError, StoreCorruptError
+from app.core.errors import (
+    EngineUnavailableError,
+    OverloadedError,
+    StartupError,
+    StoreCorruptError,
+)
 from app.core.fingerprint import JudgeIdentity
 from app.ports import CalibrationStore, Engine, Mortal
 from app.service.admission import Admission
@@ -277,9 +282,7 @@ def _assemble(
     store: CalibrationStore,
     tracing: Tracing | None = None,
 ) -> Services:
-    telemetry = Telemetry.on_own_registry()
-    fingerprint = started.identity.fingerprint
-    telemetry.show_judge(started.name, fingerprint=fingerprint, version=__version__)
+    telemetry = _telemetry_of(started)
     admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
     calibrations = Calibrations(
         store,
@@ -293,7 +296,7 @@ def _assemble(
         calibrations,
         telemetry,
         name=started.name,
-        fingerprint=fingerprint,
+        fingerprint=started.identity.fingerprint,
     )
     limits = Limits(
         default_alpha=settings.default_alpha,
@@ -316,6 +319,17 @@ def _assemble(
         identity=started.identity,
         limits=limits,
     )
+
+
+def _telemetry_of(started: StartedJudge) -> Telemetry:
+    telemetry = Telemetry.on_own_registry()
+    telemetry.expect_errors(
+        engine=(EngineUnavailableError.code, OverloadedError.code),
+        problems=(OverloadedError.code,),
+    )
+    fingerprint = started.identity.fingerprint
+    telemetry.show_judge(started.name, fingerprint=fingerprint, version=__version__)
+    return telemetry
 
 
 async def _check_answers(services: Services, observer: StartupObserver) -> None:

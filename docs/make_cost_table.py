@@ -1,8 +1,9 @@
-"""Prints the tables of cost.md: what 1,000 judgments cost on A100s, an estimate from FLOPs.
+"""Prints the tables of cost.md and scale.md: what A100s serve and cost, an estimate from FLOPs.
 
 Usage: python docs/make_cost_table.py
 """
 
+import math
 from typing import NamedTuple
 
 # NVIDIA's data sheet: bfloat16, dense, in FLOP/s.
@@ -39,7 +40,14 @@ def gpu_seconds(judge: Judge, read: int, written: int) -> float:
 
 
 def main() -> None:
-    """Prints one row a judge."""
+    """Prints both tables."""
+    print_costs()
+    print()
+    print_rates()
+
+
+def print_costs() -> None:
+    """Prints what 1,000 judgments cost, one row a judge."""
     ways = {
         "both orders, label only": (SHARED + 2 * RESPONSES, 0),
         "one order, 300 tokens of thought": (SHARED + RESPONSES, THOUGHT),
@@ -53,6 +61,22 @@ def main() -> None:
             hours = 1000 * gpu_seconds(judge, read, written) / 3600
             cells.append(f"{hours:.3f} GPU h, ${hours * DOLLARS:.2f}")
         print(f"| {judge.name} | {judge.gpus} |", " | ".join(cells), "|")
+
+
+def print_rates() -> None:
+    """Prints judgments a second of one replica and replicas for 1M an hour, one row a judge."""
+    lengths = {"short": 0.3, "MT-Bench": 1.0, "long": 3.0}
+    heads = [f"{name}: {SHARED + RESPONSES * x:.0f} tokens" for name, x in lengths.items()]
+    print("| judge | GPUs a replica |", " | ".join(heads), "| GPUs for 1M an hour, MT-Bench |")
+    print("|---|---|" + "---|" * (len(heads) + 1))
+    for judge in JUDGES:
+        rates = [
+            judge.gpus / gpu_seconds(judge, round(SHARED + 2 * RESPONSES * x), 0)
+            for x in lengths.values()
+        ]
+        replicas = math.ceil(1e6 / 3600 / rates[1])
+        cells = " | ".join(f"{rate:.1f}/s" for rate in rates)
+        print(f"| {judge.name} | {judge.gpus} | {cells} | {replicas * judge.gpus} |")
 
 
 if __name__ == "__main__":
