@@ -45,7 +45,7 @@ faults: setup-dev  ## Break the store, the engine, the network and the service u
 soak: setup-dev  ## Twice the capacity with a fault every minute; ARGS="--minutes 30 --write"
 	$(BIN)/python -m tests.faults.soak $(ARGS)
 
-replicas: setup-dev  ## Two replicas behind haproxy: rolling restart, propagation, throughput; ARGS=--write
+replicas: setup-dev  ## Rolling restart under load, how fast versions spread, two replicas against one; ARGS="--write --ahead"
 	$(BIN)/python -m tests.replicas $(ARGS)
 
 ray: setup-dev  ## Ray Serve and a bulk run on two nodes of this machine, one of them killed

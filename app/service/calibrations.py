@@ -155,8 +155,7 @@ class Calibrations:
 
     async def current(self, name: str) -> Calibration | None:
         """The version that the store has right now; None if there is none."""
-        entry = self._known.get(name)
-        known = entry[0] if entry else None
+        before = known = self._in_memory(name)
         asked = self._clock()
         try:
             version = await self._store.version(name)
@@ -172,15 +171,19 @@ class Calibrations:
             raise
         self._note_store(lost=None)
         # Whoever wrote or deleted meanwhile knows better than what was read before.
-        if self._known.get(name) is entry:
+        if self._in_memory(name) is before:
             if known is None:
                 self._known.pop(name, None)
             else:
                 self._known[name] = (known, asked)
-                if known is not (entry and entry[0]):
+                if known is not before:
                     # For the metrics, off the event loop and in nobody's way.
                     asyncio.get_running_loop().run_in_executor(None, _find_thresholds, known)
         return known
+
+    def _in_memory(self, name: str) -> Calibration | None:
+        known = self._known.get(name)
+        return None if known is None else known[0]
 
     async def follow(self) -> None:
         """Takes new versions in as soon as the store tells of them; runs until it is cancelled."""

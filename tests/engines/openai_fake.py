@@ -42,6 +42,7 @@ class FakeServer:
         change: Changes an honest answer.
         key: Where given, what must be sent.
         is_silent: Answers nothing at all, until the client goes.
+        each_s: How long it works on a prompt; it has one at a time.
     """
 
     name: str = "the-judge"
@@ -51,11 +52,13 @@ class FakeServer:
     change: Change = lambda answer: answer
     key: str = ""
     is_silent: bool = False
+    each_s: float = 0.0
     port: int = 0
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     left: int = 0
     _server: asyncio.Server | None = None
     _connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = field(default_factory=dict)
+    _working: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def url(self) -> str:
@@ -108,6 +111,9 @@ class FakeServer:
         if self.key and headers.get("authorization") != f"Bearer {self.key}":
             writer.write(response(401, b"{}"))
             return True
+        if self.each_s and path != "/models":
+            async with self._working:
+                await asyncio.sleep(self.each_s * len(body.get("prompt", "1")))
         cut = self.trouble(path, body)
         if cut is not None:
             writer.write(cut)

@@ -103,12 +103,11 @@ def faults_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {"faults": [dataclasses.asdict(outcome) for outcome in outcomes]}
 
 
-def put_between_markers(name: str, text: str) -> None:
-    """Replaces what stands between <!-- name --> and <!-- /name --> in the document."""
-    document = DOCUMENT.read_text(encoding="utf-8")
+def put_between_markers(name: str, text: str, document: Path = DOCUMENT) -> None:
+    """Replaces what stands between <!-- name --> and <!-- /name --> in a document."""
     opening, closing = f"<!-- {name} -->", f"<!-- /{name} -->"
-    before, found, rest = document.partition(opening)
+    before, found, rest = document.read_text(encoding="utf-8").partition(opening)
     _, closed, after = rest.partition(closing)
     if not (found and closed):
-        raise ValueError(f"{DOCUMENT} lacks {opening} or {closing}")
-    DOCUMENT.write_text(f"{before}{opening}\n{text}\n{closing}{after}", encoding="utf-8")
+        raise ValueError(f"{document} lacks {opening} or {closing}")
+    document.write_text(f"{before}{opening}\n{text}\n{closing}{after}", encoding="utf-8")

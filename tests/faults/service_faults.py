@@ -1,7 +1,6 @@
 """What happens to the service itself: killed, ended, and started anew behind a proxy."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
@@ -10,35 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.processes import Process
 from tests.faults.experiment import SERVED, Fault
 from tests.faults.material import scripted_pairs
 from tests.faults.scene import Running, Scene, redis_server, service
-from tests.processes.server import free_port
-
-# Longer than the proxy needs to notice that a service says it is not ready.
-_DRAIN_LAG_S = 1.5
-_JOINS_S = 1.0
-
-_HAPROXY = """
-defaults
-  mode http
-  timeout connect 2s
-  timeout client 30s
-  timeout server 30s
-  timeout check 2s
-  option redispatch
-  retries 2
-  default-server check inter 200ms fall 1 rise 1
-frontend judge
-  bind 127.0.0.1:{port}
-  default_backend services
-backend services
-  balance roundrobin
-  option httpchk GET /readyz
-  http-check expect status 200
-{servers}
-"""
+from tests.replicas.fleet import fleet_of, restart_each
 
 
 @asynccontextmanager
@@ -74,35 +48,15 @@ class RollingScene(Scene):
 
 @asynccontextmanager
 async def rolling_scene(folder: Path) -> AsyncIterator[RollingScene]:
-    """Two services on one Redis, behind haproxy, which asks both whether they are ready."""
-    (folder / "redis").mkdir()
-    async with contextlib.AsyncExitStack() as stack:
-        redis = await stack.enter_async_context(redis_server(folder / "redis"))
-        services = [
-            await stack.enter_async_context(
-                service(folder, store_url=redis.url, drain_lag_s=str(_DRAIN_LAG_S))
-            )
-            for _ in range(2)
-        ]
-        front = free_port()
-        servers = "\n".join(
-            f"  server s{i} 127.0.0.1:{each.process.port}" for i, each in enumerate(services)
-        )
-        file = folder / "haproxy.cfg"
-        file.write_text(_HAPROXY.format(port=front, servers=servers))
-        stack.enter_context(Process(folder, "haproxy", ["haproxy", "-f", str(file)], {}))
-        # Until its first checks it sends to both, which are ready.
-        await asyncio.sleep(1)
-        scene = RollingScene(services[0], scripted_pairs(), front_port=front)
-        scene.services = services
+    """Two services on one Redis, behind the proxy as it is shipped."""
+    with fleet_of(folder) as fleet:
+        scene = RollingScene(fleet.replicas[0], scripted_pairs(), front_port=fleet.front.port)
+        scene.services = fleet.replicas
         yield scene
 
 
 async def _restart_both(scene: RollingScene) -> None:
-    for each in scene.services:
-        await asyncio.to_thread(each.start_again)
-        # As a deployment waits until the new one takes part.
-        await asyncio.sleep(_JOINS_S)
+    await asyncio.to_thread(restart_each, scene.services)
 
 
 async def _nothing(scene: RollingScene) -> None:

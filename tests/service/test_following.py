@@ -135,3 +135,32 @@ async def test_a_replica_that_follows_outlives_a_store_that_is_gone(
         store.unreadable = False
         await writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
         await until(lambda: versions(replica) == [2])
+
+
+@pytest.mark.anyio
+async def test_a_question_that_was_under_way_before_takes_no_new_version_back() -> None:
+    store = MemoryStore()
+    async with services_of(store=store) as writer:
+        await writer.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        replica = calibrations_of(SlowToRead(store))
+        await replica.get("default")
+        await writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
+        told = asyncio.create_task(replica.current("default"))
+        await asyncio.sleep(0)
+        # Confirms the old version, once more, while the new one is being read.
+        replica._known["default"] = (replica.known()[0], 1.0)
+        await told
+        assert versions(replica) == [2]
+
+
+class SlowToRead(MemoryStore):
+    """The same sets; a read takes a few turns of the event loop."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__()
+        self.__dict__.update(vars(store))
+
+    async def read(self, name: str) -> StoredCalibration | None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return await super().read(name)
