@@ -48,7 +48,7 @@ soak: setup-dev  ## Twice the capacity with a fault every minute; ARGS="--minute
 replicas: setup-dev  ## Rolling restart under load, how fast versions spread, two replicas against one; ARGS="--write --ahead"
 	$(BIN)/python -m tests.replicas $(ARGS)
 
-ray: setup-dev  ## Ray Serve and a bulk run on two nodes of this machine, one of them killed
+ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one of them killed; ARGS="--only bulk"
 	$(BIN)/python -m tests.fleet $(ARGS)
 
 monitoring: setup-dev  ## A real Prometheus on the service: alerts, and the dashboard as monitoring.png; ARGS="--engine vllm --seconds 240"
@@ -60,7 +60,7 @@ containers: setup-dev  ## Every step of docker/Dockerfile in a clean Debian root
 lock: setup-dev  ## Pin what CI installs, anew
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
-	  --extra cpu --extra dev --overrides requirements/overrides.txt \
+	  --extra cpu --extra dev --extra ray --overrides requirements/overrides.txt \
 	  -o requirements/cpu.lock pyproject.toml
 
 demo-judge: setup-dev  ## Train the bundled judge anew (80 minutes on 2 cores), into demo-training/

@@ -14,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from app.api.answers import ItemErrorOut, JudgmentOut
+from app.cli.bulk import judge_in_bulk
 from app.cli.console import console, failure, print_thresholds, progress_bar
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -38,8 +39,12 @@ Url = Annotated[str, typer.Option(help="Address of the running service.")]
 
 
 def judge(
-    file: Annotated[
-        Path | None, typer.Argument(help="JSONL with question, response_a, response_b; - is stdin.")
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="JSONL with question, response_a, response_b; - is stdin. With --ray: any number "
+            "of JSONL or Parquet files, or folders of them.",
+        ),
     ] = None,
     question: Annotated[str | None, typer.Option(help="Judge one pair: its question,")] = None,
     a: Annotated[str | None, typer.Option(help="response A,")] = None,
@@ -49,36 +54,77 @@ def judge(
     guarantee: Annotated[str | None, typer.Option(help="marginal or pac.")] = None,
     delta: Annotated[float | None, typer.Option(help="With pac.")] = None,
     calibration: Annotated[str | None, typer.Option(help="Name of the calibration set.")] = None,
-    out: Annotated[Path | None, typer.Option(help="JSONL to write; stdout if left out.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Comparisons in one request.")] = 100,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="JSONL to write; stdout if left out. With --ray: a folder."),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Comparisons in one request, 100; with --ray in one part, 1000."),
+    ] = None,
     url: Url = DEFAULT_URL,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Judge here, with a judge of its own, on a Ray cluster.")
+    ] = False,
+    address: Annotated[
+        str | None, typer.Option(help="With --ray: of the cluster; one is made if left out.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="With --ray: judges; as many as fit if left out.")
+    ] = None,
 ) -> None:
-    """Judge one pair, or a JSONL file, with a running service.
+    """Judge one pair, or a JSONL file, with a running service; or with --ray files in bulk.
 
     Each output line is the input's further fields with the judgment, or with an `error`; the exit
     status is 1 if any line has an error. A line's own id, alpha, guarantee, delta and calibration
     go before the options. A line that is no JSON object stops it before anything is judged.
+
+    With --ray no service is asked: SCOPE_* variables say which judge is loaded. What is done is
+    kept: stopped in the middle, the same command goes on with the rest.
     """
-    if (file is None) == (question is None):
-        raise failure("give either a JSONL file (or -), or --question with --a and --b")
-    if file is None:
-        if a is None or b is None:
-            raise failure("--question needs --a and --b")
-        lines = [{"question": question, "response_a": a, "response_b": b}]
-    else:
-        lines = _read_jsonl(file)
     if no_alpha and alpha is not None:
         raise failure("give --alpha or --no-alpha, not both")
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
-    common: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    criterion: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if no_alpha:
-        common["alpha"] = None
+        criterion["alpha"] = None
+    if ray:
+        if not files or question is not None or url != DEFAULT_URL:
+            raise failure("--ray takes files or folders, and neither --question nor --url")
+        judge_in_bulk(files, criterion, out, batch_size, address=address, replicas=replicas)
+        return
+    if address is not None or replicas is not None:
+        raise failure("--address and --replicas need --ray")
+    lines = _given_lines(files or [], question, a, b)
+    _judge_by_service(lines, criterion, out, batch_size or 100, url=url)
+
+
+def _given_lines(
+    files: list[Path], question: str | None, a: str | None, b: str | None
+) -> list[dict[str, Any]]:
+    if len(files) + (question is not None) != 1:
+        raise failure("give either a JSONL file (or -), or --question with --a and --b")
+    if files:
+        return _read_jsonl(files[0])
+    if a is None or b is None:
+        raise failure("--question needs --a and --b")
+    return [{"question": question, "response_a": a, "response_b": b}]
+
+
+def _judge_by_service(
+    lines: list[dict[str, Any]],
+    criterion: dict[str, Any],
+    out: Path | None,
+    batch_size: int,
+    *,
+    url: str,
+) -> None:
     failed = 0
     with _client(url) as client, _writer(out) as output, progress_bar() as progress:
         task = progress.add_task("judging", total=len(lines))
         for some in _batches(lines, min(batch_size, client.max_batch)):
             items = [{k: line[k] for k in _JUDGE_FIELDS if k in line} for line in some]
-            answer = _post(client, "/judge/batch", {**common, "comparisons": items})
+            answer = _post(client, "/judge/batch", {**criterion, "comparisons": items})
             for line, result in zip(some, answer["results"], strict=True):
                 # A judged file may be judged again: nothing of an earlier result stays.
                 extras = {k: v for k, v in line.items() if k not in _NOT_KEPT}

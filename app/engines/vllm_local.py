@@ -273,6 +273,9 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
         "disable_log_stats": not options.metrics,
         "enable_log_requests": False,
     }
+    if options.tensor_parallel_size > 1:
+        # Inside a Ray actor vLLM would otherwise ask Ray for GPUs that the actor holds already.
+        arguments["distributed_executor_backend"] = "mp"
     # vLLM would serve a float32 checkpoint in 16 bits, in which scores tie.
     keeps_float32 = options.dtype == "auto" and stored_dtype == "float32"
     arguments["dtype"] = "float32" if keeps_float32 else options.dtype

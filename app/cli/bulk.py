@@ -1,0 +1,109 @@
+"""`scope-judge judge --ray`: files judged in bulk on a Ray cluster, and gone on with if stopped."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.markup import escape
+
+from app.cli.console import console, failure, progress_bar
+from app.core.errors import ScopeJudgeError, StartupError
+from app.fleet.job import Job
+from app.fleet.output import Output, Receipt
+from app.fleet.parts import Cut, Part, cut
+from app.fleet.passes import judged_parts
+from app.settings import read_settings
+
+_ROWS_PER_PART = 1000
+
+
+def judge_in_bulk(
+    inputs: list[Path],
+    given: dict[str, Any],
+    out: Path | None,
+    rows_per_part: int | None,
+    *,
+    address: str | None,
+    replicas: int | None,
+) -> None:
+    """Judges files on a Ray cluster; what an earlier run has done is not done again."""
+    rows_per_part = rows_per_part or _ROWS_PER_PART
+    output = Output((out or Path(f"{inputs[0].stem}-judged")).absolute())
+    try:
+        job = Job.of(read_settings(), given, output.folder)
+        console.print(f"[dim]Reading[/] {escape(', '.join(map(str, inputs)))}")
+        whole = cut(inputs, rows_per_part=rows_per_part)
+        output.begin(job.manifest(whole, rows_per_part=rows_per_part))
+        undone = {i: part for i, part in enumerate(whole.parts) if output.receipt(i) is None}
+        if undone:
+            _judge_parts(job, whole, undone, address=address, replicas=replicas)
+    except ScopeJudgeError as exc:
+        raise failure(exc.detail) from None
+    except ValueError as exc:
+        raise failure(str(exc)) from None
+    except KeyboardInterrupt:
+        console.print(
+            f"Stopped; what is done is kept in {output.folder}: the same command goes on."
+        )
+        raise typer.Exit(130) from None
+    _finish(output, whole)
+
+
+def _judge_parts(
+    job: Job,
+    whole: Cut,
+    undone: Mapping[int, Part],
+    *,
+    address: str | None,
+    replicas: int | None,
+) -> None:
+    try:
+        from app.fleet.bulk import joined
+    except ImportError:
+        raise StartupError("Ray is not installed: install scope-judge[ray]") from None
+    rows = sum(part.rows for part in whole.parts)
+    left = sum(part.rows for part in undone.values())
+    with joined(address, job.settings) as cluster:
+        judges = replicas or cluster.judges()
+        job.check_store(machines=cluster.machines)
+        console.print(
+            f"{left} of {rows} comparisons in {len(undone)} of {len(whole.parts)} parts, "
+            f"by {min(judges, len(undone))} judges on {cluster.machines} machines, into {job.out}",
+            soft_wrap=True,
+        )
+        with progress_bar() as progress:
+            task = progress.add_task("judging", total=rows, completed=rows - left)
+
+            def judge(parts: Mapping[int, Part]) -> Any:
+                # A machine may have gone, or come, since the last pass.
+                return cluster.judge(job, parts, judges=replicas or cluster.judges())
+
+            for outcome in judged_parts(undone, judge):
+                progress.advance(task, outcome.results)
+                if outcome.kind == "failed":
+                    told = f"[yellow]not judged:[/] part {outcome.part}: {escape(outcome.detail)}"
+                    progress.console.print(told)
+
+
+def _finish(output: Output, whole: Cut) -> None:
+    """Adds up what has been judged, and tells it."""
+    total, missing = Receipt(), 0
+    for number in range(len(whole.parts)):
+        receipt = output.receipt(number)
+        missing += receipt is None
+        total += receipt or Receipt()
+    counts = {name: total.outcomes.get(name, 0) for name in ("A", "B", "abstain", "error")}
+    console.print(
+        f"{total.results} results in {output.folder}/parts: A {counts['A']}, B {counts['B']}, "
+        f"abstained {counts['abstain']}, errors {counts['error']}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for name, judgments in sorted(total.calibrations.items()):
+        console.print(f"  {judgments} by calibration {escape(name)}", highlight=False)
+    if missing:
+        raise failure(f"{missing} of {len(whole.parts)} parts are not done: run it again")
+    output.write_summary(total)
+    if counts["error"]:
+        raise failure(f"{counts['error']} comparisons got no judgment; see their `error`")

@@ -1,0 +1,127 @@
+"""A bulk run: parts over the machines of a Ray cluster, with Ray Data."""
+
+import logging
+import os
+import queue
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import ray
+import ray.data
+import ray.exceptions
+from ray.util.annotations import RayDeprecationWarning
+
+from app.core.errors import StartupError
+from app.fleet.job import Job
+from app.fleet.parts import Part
+from app.fleet.worker import Outcome, PartWorker
+from app.settings import Settings
+
+logger = logging.getLogger("app.fleet")
+
+# Without any part of any judge, once the first is there: loading a judge takes as long as it takes.
+_PATIENCE_S = 1800.0
+# While a part is judged, the next ones are read and tokenised.
+_AT_ONCE = 2
+_WAITING = 4
+_ON_A_GPU = ("vllm", "transformers")
+# Where no GPU says how many judges a cluster can hold.
+_CPUS_OF_A_JUDGE = 1
+
+
+class Cluster:
+    """A Ray cluster that this process has joined."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._gpus = settings.tensor_parallel if settings.engine in _ON_A_GPU else 0
+
+    @property
+    def machines(self) -> int:
+        """How many are alive."""
+        return sum(node["Alive"] for node in ray.nodes())
+
+    def judges(self) -> int:
+        """How many fit: one for each group of GPUs, or one a machine where there is no GPU."""
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        return max(1, gpus // self._gpus) if self._gpus and gpus else self.machines
+
+    def judge(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> Iterator[Outcome]:
+        """Judges parts, by number, once; those that a lost machine had are missing.
+
+        A judge that is lost starts again where there is room. What it was at is not kept for it:
+        there may be no room, and it would wait for ever.
+        """
+        outcomes = self._mapped(job, parts, judges=min(judges, len(parts)))
+        told: queue.Queue[Outcome | None] = queue.Queue()
+
+        def read() -> None:
+            try:
+                for row in outcomes.iter_rows():
+                    told.put(row["outcome"])
+            except ray.exceptions.RayError as exc:
+                logger.warning("this pass was cut short: %s", type(exc).__name__)
+            finally:
+                told.put(None)
+
+        # Ray may wait without end for judges that do not come back, and cannot be asked.
+        threading.Thread(target=read, daemon=True).start()
+        patience_s = None
+        try:
+            while (outcome := told.get(timeout=patience_s)) is not None:
+                yield outcome
+                patience_s = _PATIENCE_S
+        except queue.Empty:
+            raise StartupError(
+                f"no part was finished for {_PATIENCE_S:g} s; the same command goes on"
+            ) from None
+
+    def _mapped(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> ray.data.Dataset:
+        rows = [{"number": number, "part": part} for number, part in parts.items()]
+        with_gpu = ray.cluster_resources().get("GPU", 0) > 0
+        with warnings.catch_warnings():
+            # Until Ray 2.64 the only way to say that no part waits for a lost judge.
+            warnings.simplefilter("ignore", RayDeprecationWarning)
+            return ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+                PartWorker,
+                fn_constructor_args=(job,),
+                compute=ray.data.ActorPoolStrategy(
+                    size=judges,
+                    max_tasks_in_flight_per_actor=_WAITING,
+                    max_concurrent_calls_per_actor=_AT_ONCE,
+                    enable_true_multi_threading=True,
+                ),
+                num_gpus=self._gpus if with_gpu else 0,
+                num_cpus=0 if self._gpus and with_gpu else _CPUS_OF_A_JUDGE,
+                ray_remote_args_fn=lambda: {"max_restarts": -1, "max_task_retries": 0},
+            )
+
+
+@contextmanager
+def joined(address: str | None, settings: Settings) -> Iterator[Cluster]:
+    """Joins a cluster; without an address one on this machine, or one made for this run.
+
+    Raises:
+        StartupError: There is none.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    try:
+        ray.init(
+            address,
+            include_dashboard=None if address else False,
+            log_to_driver=False,
+            logging_level="error",
+        )
+    except (ConnectionError, ValueError, RuntimeError) as exc:
+        raise StartupError(f"no Ray cluster at {address or 'this machine'}: {exc}") from exc
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    # A part of a lost machine is missing, and the others go on.
+    context.max_errored_blocks = -1
+    try:
+        yield Cluster(settings)
+    finally:
+        ray.shutdown()

@@ -1,0 +1,196 @@
+"""What judges parts on a machine of a bulk run: one loaded judge, asked from Ray Data's threads."""
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.api.answers import ItemErrorOut, JudgmentOut
+from app.api.errors import log_defect, problem_of
+from app.api.schemas import InvalidItem, JudgeBatchIn, JudgeIn
+from app.core.comparison import Judgment
+from app.core.errors import (
+    InvalidRequestError,
+    JudgmentFailedError,
+    RequestError,
+    ScopeJudgeError,
+    StartupError,
+    UnavailableError,
+)
+from app.fleet.job import Job
+from app.fleet.output import Output
+from app.fleet.parts import Part, Row
+from app.main import LoggingObserver
+from app.service.judging import JudgeRequest
+from app.service.services import Services
+from app.wiring import open_services
+
+logger = logging.getLogger("app.fleet")
+
+# A part on which judge or store fail is tried so often, after pauses of 1 and 4 s.
+_TRIES = 3
+_PAUSE_S = 1.0
+# vLLM takes 3 s to end.
+_CLOSE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a part: it is `done`, has `failed`, or all parts would be `refused` alike."""
+
+    part: int
+    kind: Literal["done", "failed", "refused"]
+    results: int = 0
+    detail: str = ""
+
+
+class PartWorker:
+    """Judges parts; its judge is loaded with the first one, and anew when it has died.
+
+    Args:
+        job: What is to be done.
+        pause_s: Before the second try; before the third, four times that.
+    """
+
+    def __init__(self, job: Job, *, pause_s: float = _PAUSE_S) -> None:
+        self._job = job
+        self._pause_s = pause_s
+        self._output = Output(job.out)
+        # Of the loop, in which alone these change.
+        self._services: Services | None = None
+        self._opened = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._refusal: StartupError | None = None
+        # vLLM wants a loop that runs all the time, and Ray calls from threads.
+        self._loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        thread.start()
+        # Frees the judge; at the latest before Python ends, when there are no threads any more.
+        self.close = weakref.finalize(self, _close, self._loop, thread, self._opened)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Judges {"number", "part"} and answers {"outcome"}; several threads may call."""
+        return {"outcome": self.judge(row["number"], row["part"])}
+
+    def judge(self, number: int, part: Part) -> Outcome:
+        """Judges a part and writes its file, unless there is one."""
+        receipt = self._output.receipt(number)
+        if receipt is not None:
+            return Outcome(number, "done", receipt.results)
+        judged = asyncio.run_coroutine_threadsafe(self._judged(part), self._loop)
+        error = judged.exception()
+        if isinstance(error, StartupError):
+            return Outcome(number, "refused", detail=error.detail)
+        if isinstance(error, ScopeJudgeError):
+            return Outcome(number, "failed", detail=error.detail)
+        if error is not None:
+            # Never its message, which may hold a text.
+            log_defect(error)
+            return Outcome(number, "failed", detail=f"unforeseen {type(error).__qualname__}")
+        receipt = self._output.write_part(number, judged.result())
+        return Outcome(number, "done", receipt.results)
+
+    async def _judged(self, part: Part) -> list[dict[str, Any]]:
+        rows = await asyncio.to_thread(part.read)
+        for attempt in range(1, _TRIES + 1):
+            try:
+                services = await self._running()
+                results = await judge_rows(services, rows, self._job.criterion)
+                break
+            except (UnavailableError, JudgmentFailedError) as exc:
+                logger.warning("try %d of %d on a part failed: %s", attempt, _TRIES, exc.detail)
+                if attempt == _TRIES:
+                    raise
+                await asyncio.sleep(self._pause_s * 4 ** (attempt - 1))
+        return [
+            {"input": {"shard": part.shard, "row": row.place}, **result}
+            for row, result in zip(rows, results, strict=True)
+        ]
+
+    async def _running(self) -> Services:
+        """The services, opened if they are not."""
+        async with self._opening:
+            if self._refusal is not None:
+                raise self._refusal
+            if self._services is None:
+                try:
+                    self._services = await self._open()
+                except StartupError as exc:
+                    # For all parts: a judge that takes minutes to load is loaded in vain once.
+                    self._refusal = exc
+                    raise
+            return self._services
+
+    async def _open(self) -> Services:
+        await self._opened.aclose()
+        services = await self._opened.enter_async_context(
+            open_services(self._job.settings, LoggingObserver(), on_engine_lost=self._lost)
+        )
+        judge = services.judge
+        self._output.claim(judge=judge.name, fingerprint=judge.fingerprint)
+        return services
+
+    def _lost(self, reason: str) -> None:
+        logger.warning("%s; it is started again", reason)
+        self._services = None
+
+
+def _close(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, opened: AsyncExitStack
+) -> None:
+    asyncio.run_coroutine_threadsafe(opened.aclose(), loop).result(_CLOSE_S)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(_CLOSE_S)
+    loop.close()
+
+
+async def judge_rows(
+    services: Services, rows: Sequence[Row], criterion: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """For each row what /judge/batch answers: a judgment, or the row's own error.
+
+    Raises:
+        UnavailableError: Judge or store did not answer; nothing is known of any row then.
+        JudgmentFailedError: The judge's answer fits no row.
+    """
+    values = [None if isinstance(r.value, InvalidRequestError) else r.value for r in rows]
+    batch = JudgeBatchIn.model_validate({**criterion, "comparisons": values})
+    outcomes: dict[int, Judgment | ScopeJudgeError] = {}
+    requests: dict[int, JudgeRequest] = {}
+    items = batch.items()
+    for i, (row, item) in enumerate(zip(rows, items, strict=True)):
+        read = _read(row, item, batch, services)
+        if isinstance(read, JudgeRequest):
+            requests[i] = read
+        else:
+            outcomes[i] = read
+    judged = await services.judge.judge_batch(list(requests.values()))
+    for i, outcome in zip(requests, judged, strict=True):
+        # What passes by itself is no result: the part is tried again.
+        if isinstance(outcome, UnavailableError):
+            raise outcome
+        outcomes[i] = outcome
+    return [_result(item.id, outcomes[i]) for i, item in enumerate(items)]
+
+
+def _read(
+    row: Row, item: JudgeIn | InvalidItem, batch: JudgeBatchIn, services: Services
+) -> JudgeRequest | RequestError:
+    if isinstance(row.value, InvalidRequestError):
+        return row.value
+    if isinstance(item, InvalidItem):
+        return item.error
+    try:
+        return item.request(services.limits, batch)
+    except RequestError as exc:
+        return exc
+
+
+def _result(identifier: str | int | None, outcome: Judgment | ScopeJudgeError) -> dict[str, Any]:
+    if isinstance(outcome, ScopeJudgeError):
+        return ItemErrorOut(id=identifier, error=problem_of(outcome)).model_dump(mode="json")
+    return JudgmentOut.of(outcome, identifier).model_dump(mode="json")

@@ -1,0 +1,91 @@
+"""`scope-judge judge --ray` around what Ray does: what is done is judged here, without it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.fleet.job import Job
+from app.fleet.parts import cut
+from app.fleet.worker import PartWorker
+from app.settings import read_settings
+
+ROWS = [
+    {"question": "q", "response_a": "quality=3", "response_b": "quality=0"},
+    {"question": "q", "response_a": "quality=0", "response_b": "quality=3"},
+    {"question": "q", "response_a": " ", "response_b": "quality=3"},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCOPE_ENGINE", "scripted")
+    monkeypatch.setenv("SCOPE_STORE_URL", "memory://")
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return tmp_path
+
+
+def command(*words: str) -> Result:
+    return CliRunner().invoke(app, ["judge", *words])
+
+
+def judge_all(out: Path, **given: Any) -> None:
+    """Does what the machines of a cluster do."""
+    worker = PartWorker(Job.of(read_settings(), given, out))
+    for number, part in enumerate(cut([Path("in.jsonl")], rows_per_part=2).parts):
+        assert worker.judge(number, part).kind == "done"
+    worker.close()
+
+
+def begin(*words: str) -> Result:
+    """Begins a folder with a cluster that is not there."""
+    return command("in.jsonl", "--ray", "--batch-size", "2", "--address", "127.0.0.1:1", *words)
+
+
+def test_what_is_done_is_added_up_and_not_judged_again(folder: Path) -> None:
+    out = folder / "in-judged"
+    (out / "parts").mkdir(parents=True)
+    judge_all(out, alpha=None)
+    done = begin("--no-alpha")
+    assert "3 results" in done.output
+    assert "A 1, B 1, abstained 0, errors 1" in done.output
+    assert done.exit_code == 1, "one comparison got no judgment"
+    assert json.loads((out / "summary.json").read_text())["outcomes"] == {
+        "A": 1,
+        "B": 1,
+        "error": 1,
+    }
+
+
+def test_a_folder_is_not_gone_on_with_for_another_criterion_or_input(folder: Path) -> None:
+    (folder / "in-judged" / "parts").mkdir(parents=True)
+    judge_all(folder / "in-judged", alpha=None)
+    begin("--no-alpha")
+    refused = begin("--alpha", "0.2")
+    assert refused.exit_code == 1
+    assert "another criterion" in refused.output
+    (folder / "in.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    assert "another input" in begin("--no-alpha").output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--ray"], "--ray takes files"),
+        (["in.jsonl", "--ray", "--question", "q"], "--ray takes files"),
+        (["in.jsonl", "--ray", "--url", "http://a"], "--ray takes files"),
+        (["missing.jsonl", "--ray"], "missing.jsonl cannot be read"),
+        (["in.jsonl", "--ray", "--delta", "0.1"], 'only "guarantee": "pac"'),
+        (["in.jsonl", "--ray", "--alpha", "2"], "alpha"),
+        (["in.jsonl", "--replicas", "2"], "need --ray"),
+        (["in.jsonl", "in.jsonl"], "either a JSONL file"),
+    ],
+)
+def test_options_without_meaning_are_refused(folder: Path, words: list[str], told: str) -> None:
+    refused = command(*words)
+    assert refused.exit_code == 1
+    assert told in refused.output
