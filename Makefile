@@ -54,14 +54,18 @@ ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one 
 monitoring: setup-dev  ## A real Prometheus on the service: alerts, and the dashboard as monitoring.png; ARGS="--engine vllm --seconds 240"
 	$(BIN)/python -m tests.monitoring $(ARGS)
 
-containers: setup-dev  ## Every step of docker/Dockerfile in a clean Debian root (as root; five minutes)
+containers: setup-dev  ## Build the images and run them with buildah and podman (root; 5-15 minutes)
 	$(BIN)/python -m tests.containers $(ARGS)
 
-lock: setup-dev  ## Pin what CI installs, anew
+lock: setup-dev  ## Pin what CI and the image install, anew
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
 	  --extra cpu --extra dev --extra ray --overrides requirements/overrides.txt \
 	  -o requirements/cpu.lock pyproject.toml
+	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
+	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
+	  --extra cpu --extra tracing --overrides requirements/overrides.txt --constraint requirements/cpu.lock \
+	  -o docker/image.lock pyproject.toml
 
 demo-judge: setup-dev  ## Train the bundled judge anew (80 minutes on 2 cores), into demo-training/
 	$(BIN)/python -m app.demo.train --minutes 80

@@ -111,7 +111,7 @@ _BREAKS = (
     Break(_POD, "timeoutSeconds: 13", "timeoutSeconds: 1", "cut off before /readyz has said"),
     Break(_POD, "failureThreshold: 360", "failureThreshold: 6", "a start has 30 s"),
     Break(_POD, "DeadlineSeconds: 2100", "DeadlineSeconds: 600", "counts as failed"),
-    Break(_POD, "PeriodSeconds: 150", "PeriodSeconds: 30", "killed after 30 s"),
+    Break(_POD, "PeriodSeconds: 160", "PeriodSeconds: 30", "killed after 30 s"),
     Break(_POD, 'command: ["sleep", "5"]', 'command: ["true"]', "preStop: does not wait"),
     Break(_POD, 'value: "120"', 'value: "30"', "may be cut off"),
     Break(_POD, "SCOPE_METRICS", "SCOPE_METRIC", "there is no setting SCOPE_METRIC"),
