@@ -6,6 +6,7 @@ and how many of them, the OTEL_* variables of OpenTelemetry's specification say.
 
 import asyncio
 import functools
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -22,6 +23,10 @@ _STORE_CALLS = (
     *("ping", "names", "version", "read", "write", "delete"),
     *("last_number", "revisions", "undos"),
 )
+
+
+# What a caller sends instead may be any text.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Tracing:
@@ -45,6 +50,10 @@ class Tracing:
                 f"SCOPE_TRACES needs OpenTelemetry ({exc}): install scope-judge[tracing]"
             ) from exc
         os.environ.setdefault("OTEL_SERVICE_NAME", "scope-judge")
+        # In seconds; the default of 10 would be waited for at every stop without a collector.
+        os.environ.setdefault("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+        # Retries are no news; that spans were lost is told as an error.
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
         self._provider = TracerProvider()
         self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("scope-judge")
@@ -66,10 +75,10 @@ class Tracing:
         from opentelemetry.trace import SpanKind
 
         with self._tracer.start_as_current_span(
-            method,
+            "request",
             context=extract(headers),
             kind=SpanKind.SERVER,
-            attributes={"http.request.method": method},
+            attributes={"http.request.method": method if method in _METHODS else "_OTHER"},
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -135,7 +144,7 @@ def note_answer(span: "Span", method: str, route: str, status: int) -> None:
     """Says in a request's span what became of it."""
     from opentelemetry.trace import Status, StatusCode
 
-    span.update_name(f"{method} {route}")
+    span.update_name(f"{method if method in _METHODS else 'HTTP'} {route}")
     span.set_attribute("http.route", route)
     if not status:
         span.set_attribute("error.type", "client_left")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from app.tracing import Tracing
 DEMO = "demo"
 DEMO_FOLDER = Path(__file__).parent / "demo"
 DEFAULT_CALIBRATION = "default"
+logger = logging.getLogger("app")
+
 # Below this a judge is about to say something else than a label.
 _LEAST_LABEL_MASS = 0.5
 
@@ -122,7 +125,8 @@ async def open_services(
         await _check_answers(services, observer)
         await _prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
-        await stack.enter_async_context(_beside(services.calibrations.follow()))
+        following = services.calibrations.follow()
+        await stack.enter_async_context(_beside(following, name="following the calibration store"))
         yield services
 
 
@@ -135,19 +139,27 @@ async def _watched(engine: Engine, on_lost: Callable[[str], None]) -> AsyncItera
     async def watch() -> None:
         on_lost(await engine.lost())
 
-    async with _beside(watch()):
+    async with _beside(watch(), name="the watch over the engine"):
         yield
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Runs something as long as the block runs."""
-    task = asyncio.create_task(work)
+async def _beside(work: Coroutine[None, None, None], *, name: str) -> AsyncIterator[None]:
+    """Runs something as long as the block runs; that it failed is logged, and nothing else ends."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_tell_failure)
     try:
         yield
     finally:
         task.cancel()
         await asyncio.wait((task,))
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    failure = None if task.cancelled() else task.exception()
+    if failure is not None:
+        # Not its message, which may repeat what it was about.
+        logger.error("%s has ended: %s", task.get_name(), type(failure).__name__)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ apt_install() { # apt_install "PACKAGES" WHY
         apt-get install -y -qq --no-install-recommends $1 >/dev/null
 }
 
-# uv installs the lock in a sixth of pip's time, but does not read pip's settings, where a mirror stands.
+# uv installs the lock in a tenth of pip's time, but does not read pip's settings, where a mirror stands.
 pip_setting() { .venv/bin/pip config list 2>/dev/null | sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" | head -n 1 | sed 's/\\n/ /g'; }
 
 uv_install() {

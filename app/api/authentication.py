@@ -109,6 +109,10 @@ def _check_local(scope: Scope) -> None:
     """
     if scope["path"] in _HEALTH:
         return
+    client = scope.get("client")
+    # Behind a proxy of this machine uvicorn has put the client's address here (X-Forwarded-For).
+    if client and not is_loopback(client[0]):
+        raise _only_local()
     address = (scope.get("server") or ("", None))[0]
     if scope.get("server") and scope["server"][1] is not None and not is_loopback(address):
         raise _only_local()

@@ -37,26 +37,22 @@ class Measurement:
     families: dict[str, float]
 
 
-def measure(client: httpx.Client, *, fresh: int | None = None) -> Measurement:
-    """Calibrates a set of its own with the shipped pairs, then judges the fresh ones.
-
-    Args:
-        client: Of a service with the demo judge.
-        fresh: Judges only so many; None for all.
-    """
+def measure(client: httpx.Client) -> Measurement:
+    """Calibrates a set of its own with the shipped pairs, then judges the fresh ones."""
     sets = demo_sets()
-    pairs = sets.fresh[:fresh]
     examples = [_comparison(pair) | {"label": pair.label} for pair in sets.calibrate]
     client.delete(f"/calibrations/{CALIBRATION}")
     _post(client, "/calibrate", {"calibration": CALIBRATION, "examples": examples})
-    judged = {alpha: _judge(client, pairs, alpha) for alpha in ALPHAS}
+    judged = {alpha: _judge(client, sets.fresh, alpha) for alpha in ALPHAS}
     client.delete(f"/calibrations/{CALIBRATION}")
 
     any_alpha = judged[ALPHAS[0]]
-    right = np.array([j["preferred"] == p.label for j, p in zip(any_alpha, pairs, strict=True)])
+    right = np.array(
+        [j["preferred"] == p.label for j, p in zip(any_alpha, sets.fresh, strict=True)]
+    )
     verdicts = {a: np.array([j["verdict"] for j in results]) for a, results in judged.items()}
     p_fwd, p_rev = (np.array([j[name] for j in any_alpha]) for name in ("p_fwd", "p_rev"))
-    family = np.array([pair.family for pair in pairs])
+    family = np.array([pair.family for pair in sets.fresh])
     ranked = auroc([j["confidence"] for j in any_alpha], right)
     assert ranked is not None, "the judge is right about everything, or about nothing"
     return Measurement(

@@ -32,6 +32,10 @@ _FRESH_S = 0.5
 _PATIENCE_S = 0.25
 # Between two tries to listen to the store.
 _LISTEN_AGAIN_S = 1.0
+# Between two looks at the sets that nobody judges by.
+_CONFIRM_S = 15.0
+# What one reading of the metrics may take for thresholds; the next one goes on.
+_FIND_S = 1.0
 
 logger = logging.getLogger("app.calibrations")
 
@@ -176,9 +180,6 @@ class Calibrations:
                 self._known.pop(name, None)
             else:
                 self._known[name] = (known, asked)
-                if known is not before:
-                    # For the metrics, off the event loop and in nobody's way.
-                    asyncio.get_running_loop().run_in_executor(None, _find_thresholds, known)
         return known
 
     def _in_memory(self, name: str) -> Calibration | None:
@@ -186,13 +187,27 @@ class Calibrations:
         return None if known is None else known[0]
 
     async def follow(self) -> None:
-        """Takes new versions in as soon as the store tells of them; runs until it is cancelled."""
-        if not isinstance(self._store, Announcing):
-            return
+        """Keeps the sets in memory as the store has them, also while nobody judges.
+
+        Takes new versions in as soon as the store tells of them, and has all confirmed now and
+        then; runs until it is cancelled.
+        """
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._confirm())
+            if isinstance(self._store, Announcing):
+                both.create_task(self._listen(self._store))
+
+    async def _confirm(self) -> None:
+        """What was not told is found here; and a store that goes was there a moment ago."""
+        while True:
+            await asyncio.sleep(_CONFIRM_S)
+            await self._refresh(self._known)
+
+    async def _listen(self, store: Announcing) -> None:
         deaf = False
         while True:
             try:
-                async with aclosing(self._store.changes()) as changes:
+                async with aclosing(store.changes()) as changes:
                     async for name in changes:
                         if name is None and deaf:
                             logger.warning("the calibration store tells of new versions again")
@@ -209,7 +224,7 @@ class Calibrations:
         """Reads what has changed of these, as far as they are in memory."""
         for name in list(names):
             if name in self._known:
-                # Counted and logged there; who judges by the set will hear of it.
+                # Counted there, or told to whoever judges by the set.
                 with suppress(ScopeJudgeError):
                     await self.current(name)
 
@@ -233,6 +248,13 @@ class Calibrations:
         calibration = replace(decode(name, stored), min_label_mass=self.min_label_mass)
         _ = calibration.curve
         return calibration
+
+    async def find_thresholds(self) -> None:
+        """Computes what the metrics show of each set, off the event loop."""
+        # "pac" takes 0.1 s for 10,000 examples: who reads the metrics waits for it, no judgment.
+        missing = [each for each in self.known() if "standard_rows" not in vars(each)]
+        if missing:
+            await asyncio.to_thread(_find_thresholds, missing)
 
     def _figures(self) -> list[CalibrationFigures]:
         """What the metrics show of each set in memory."""
@@ -291,9 +313,13 @@ def _found(name: str, calibration: Calibration | None) -> Calibration:
     return calibration
 
 
-def _find_thresholds(calibration: Calibration) -> None:
-    """Computes the standard thresholds, which the calibration then keeps."""
-    _ = calibration.standard_rows
+def _find_thresholds(calibrations: Iterable[Calibration]) -> None:
+    """Computes the standard thresholds of some, which they then keep."""
+    until = time.monotonic() + _FIND_S
+    for each in calibrations:
+        _ = each.standard_rows
+        if time.monotonic() > until:
+            break
 
 
 def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]]:

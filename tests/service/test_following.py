@@ -13,6 +13,8 @@ from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import calibrations_of, labelled, services_of
 
+META = {"judge": "scripted", "fingerprint": "f" * 64, "label_noise": "0.0"}
+
 
 class TellingStore(MemoryStore):
     """A store that tells of its changes, until it is made to fail."""
@@ -135,6 +137,35 @@ async def test_a_replica_that_follows_outlives_a_store_that_is_gone(
         store.unreadable = False
         await writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
         await until(lambda: versions(replica) == [2])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("store", [MemoryStore, TellingStore])
+async def test_what_nobody_judges_by_is_confirmed_now_and_then(
+    store: type[MemoryStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.calibrations._CONFIRM_S", 0.01)
+    now, shared = [0.0], store()
+    async with services_of(store=shared) as writer:
+        await writer.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        replica = calibrations_of(shared, clock=lambda: now[0], max_staleness_s=60.0)
+        await replica.get("default")
+        now[0] = 3600.0
+        assert not replica.usable_without_store()
+        task = asyncio.create_task(replica.follow())
+        await until(replica.usable_without_store)
+        # A version that no store tells of is found, too.
+        await MemoryStore.write(
+            shared,
+            "default",
+            StoredCalibration(Version("other", 9), META, {}, {}),
+            revision=Revision(9, "", ""),
+            expected=(await shared.version("default")),
+        )
+        await until(lambda: versions(replica) == [9])
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 @pytest.mark.anyio

@@ -43,6 +43,7 @@ async def readyz(request: Request, services: Running) -> StatusOut:
 )
 async def metrics(services: Running) -> Response:
     """Prometheus metrics."""
+    await services.calibrations.find_thresholds()
     content, content_type = services.telemetry.exposition()
     return Response(content, media_type=content_type)
 
