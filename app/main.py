@@ -16,6 +16,8 @@ from app.wiring import open_services
 
 logger = logging.getLogger("app")
 
+_PROBED = frozenset({"/healthz", "/readyz", "/metrics"})
+
 
 class LoggingObserver:
     """Says in the log what a start is doing."""
@@ -49,18 +51,23 @@ def build(
 
 
 def log_as(level: str) -> None:
-    """Sets how much is logged; of the access log, paths without what was asked behind them."""
+    """Sets how much is logged; of the access log, paths without what was asked behind them.
+
+    Probes that were answered as they hope for are left out: a proxy asks twice a second.
+    """
     logging.basicConfig(format="%(levelname)s:     %(message)s")
     logger.setLevel(level.upper())
-    logging.getLogger("uvicorn.access").addFilter(_without_query)
+    logging.getLogger("uvicorn.access").addFilter(_worth_logging)
 
 
-def _without_query(record: logging.LogRecord) -> bool:
+def _worth_logging(record: logging.LogRecord) -> bool:
     # Uvicorn's arguments: client, method, path with query, version, status. A query is no part of
     # this interface, so it may be anything, a text too.
     if isinstance(record.args, tuple) and len(record.args) == 5:
-        client, method, path, *rest = record.args
-        record.args = (client, method, str(path).partition("?")[0], *rest)
+        client, method, path, version, status = record.args
+        path = str(path).partition("?")[0]
+        record.args = (client, method, path, version, status)
+        return path not in _PROBED or status != 200
     return True
 
 

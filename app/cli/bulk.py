@@ -65,7 +65,9 @@ def _judge_parts(
     rows = sum(part.rows for part in whole.parts)
     left = sum(part.rows for part in undone.values())
     with joined(address, job.settings) as cluster:
-        judges = replicas or cluster.judges()
+        # Asked in any case: a number of judges does not make room for one.
+        fitting = cluster.judges()
+        judges = replicas or fitting
         job.check_store(machines=cluster.machines)
         console.print(
             f"{left} of {rows} comparisons in {len(undone)} of {len(whole.parts)} parts, "

@@ -89,8 +89,8 @@ def judge(
     if no_alpha:
         criterion["alpha"] = None
     if ray:
-        if not files or question is not None or url != DEFAULT_URL:
-            raise failure("--ray takes files or folders, and neither --question nor --url")
+        if not files or (question, a, b) != (None, None, None) or url != DEFAULT_URL:
+            raise failure("--ray takes files or folders, and no --question, --a, --b or --url")
         judge_in_bulk(files, criterion, out, batch_size, address=address, replicas=replicas)
         return
     if address is not None or replicas is not None:

@@ -265,6 +265,8 @@ def _text_params(max_tokens: int, temperature: float, seed: int) -> "SamplingPar
 def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": folder,
+        # In vLLM's metrics, which would otherwise name a folder of this machine.
+        "served_model_name": options.judge,
         # Judges read text; a model that could see gets no memory set aside for images.
         "language_model_only": True,
         "max_model_len": options.max_model_len,

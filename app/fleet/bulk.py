@@ -13,8 +13,9 @@ import ray.data
 import ray.exceptions
 from ray.util.annotations import RayDeprecationWarning
 
+from app.api.errors import log_defect
 from app.core.errors import StartupError
-from app.fleet.job import Job
+from app.fleet.job import Job, judges_on
 from app.fleet.parts import Part
 from app.fleet.worker import Outcome, PartWorker
 from app.settings import Settings
@@ -43,9 +44,14 @@ class Cluster:
         return sum(node["Alive"] for node in ray.nodes())
 
     def judges(self) -> int:
-        """How many fit: one for each group of GPUs, or one a machine where there is no GPU."""
-        gpus = int(ray.cluster_resources().get("GPU", 0))
-        return max(1, gpus // self._gpus) if self._gpus and gpus else self.machines
+        """How many fit: one for each group of GPUs, or one a machine where there is no GPU.
+
+        Raises:
+            StartupError: There are GPUs, but on no machine enough for one judge.
+        """
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        gpus = [int(resources.get("GPU", 0)) for resources in alive]
+        return judges_on(gpus, of_each=self._gpus) if self._gpus and any(gpus) else len(alive)
 
     def judge(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> Iterator[Outcome]:
         """Judges parts, by number, once; those that a lost machine had are missing.
@@ -62,6 +68,10 @@ class Cluster:
                     told.put(row["outcome"])
             except ray.exceptions.RayError as exc:
                 logger.warning("this pass was cut short: %s", type(exc).__name__)
+            except Exception as exc:  # noqa: BLE001
+                # Nothing else would tell of it: this thread is nobody's.
+                log_defect(exc)
+                logger.warning("this pass was cut short: unforeseen %s", type(exc).__name__)
             finally:
                 told.put(None)
 

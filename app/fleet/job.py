@@ -1,6 +1,6 @@
 """What a bulk run is to do, written so that every machine understands the same."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,21 @@ class Job:
                 "on several machines the calibration has to be in a store that all of them reach: "
                 "SCOPE_STORE_URL=redis://host:port/db (or judge with --no-alpha)"
             )
+
+
+def judges_on(gpus: Sequence[int], *, of_each: int) -> int:
+    """How many judges fit on machines with so many GPUs; one judge's are all of one machine.
+
+    Raises:
+        StartupError: None does.
+    """
+    judges = sum(on_machine // of_each for on_machine in gpus)
+    if judges == 0:
+        raise StartupError(
+            f"no machine of the cluster has {of_each} GPUs, which SCOPE_TENSOR_PARALLEL asks for; "
+            f"the largest has {max(gpus, default=0)}"
+        )
+    return judges
 
 
 def _criterion(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

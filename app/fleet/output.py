@@ -150,8 +150,13 @@ class Output:
 def _written(path: Path, text: str) -> Path:
     """A file beside the path, on disk, that is to take its name."""
     new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
-    with new.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with new.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        # Of a full disk it would take what is left.
+        new.unlink(missing_ok=True)
+        raise
     return new

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from app.api.schemas import JudgeIn
-from app.core.errors import InvalidRequestError, StartupError
+from app.core.errors import InvalidRequestError, StartupError, UnavailableError
 
 _FIELDS = frozenset(JudgeIn.model_fields)
 # Empty cells of a table: what its row says nothing about. Only JSON can tell null from nothing.
@@ -44,6 +44,7 @@ class Part(Protocol):
 
         Raises:
             StartupError: They are not what was cut.
+            UnavailableError: They cannot be read now.
         """
 
 
@@ -99,7 +100,7 @@ class LinesPart:
                 file.seek(self.offset)
                 text = file.read(self.size)
         except OSError as exc:
-            raise _unreadable(self.path, exc) from exc
+            raise UnavailableError(_unreadable(self.path, exc)) from exc
         if hashlib.sha256(text).hexdigest() != self.sha256:
             raise StartupError(f"{self.path} has changed, or is another file on this machine")
         lines = (line for line in text.split(b"\n") if line.strip())
@@ -144,7 +145,7 @@ class TablePart:
                 raise StartupError(f"{self.path} has changed, or is another file on this machine")
             group = _row_group(self.path, self.group)
         except OSError as exc:
-            raise _unreadable(self.path, exc) from exc
+            raise UnavailableError(_unreadable(self.path, exc)) from exc
         values = group.slice(self.skipped, self.rows).to_pylist()
         return [Row(self.first + i, _without_nulls(value)) for i, value in enumerate(values)]
 
@@ -176,7 +177,7 @@ def cut(inputs: Sequence[Path], *, rows_per_part: int) -> Cut:
             cutter = _cut_table if path.suffix == ".parquet" else _cut_lines
             shard, its_parts = cutter(name, path, rows_per_part)
         except OSError as exc:
-            raise _unreadable(path, exc) from exc
+            raise StartupError(_unreadable(path, exc)) from exc
         shards.append(shard)
         parts += its_parts
     if len({shard.name for shard in shards}) < len(shards):
@@ -242,5 +243,6 @@ def _cut_table(name: str, path: Path, rows_per_part: int) -> tuple[Shard, list[P
     return Shard(name, path, sha256, first), parts
 
 
-def _unreadable(path: Path, exc: OSError) -> StartupError:
-    return StartupError(f"{path} cannot be read: {exc.strerror}")
+def _unreadable(path: Path, exc: OSError) -> str:
+    # What pyarrow raises has no strerror.
+    return f"{path} cannot be read: {exc.strerror or type(exc).__name__}"

@@ -17,12 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.api.application import drain
 from app.api.keys import open_keys
-from app.core.errors import (
-    EngineUnavailableError,
-    StartupError,
-    StoreCorruptError,
-    StoreUnavailableError,
-)
+from app.core.errors import EngineUnavailableError, ScopeJudgeError, StartupError
 from app.main import LoggingObserver, log_as
 from app.main import build as build_application
 from app.service.services import Services
@@ -64,20 +59,34 @@ class JudgeReplica:
     """One judge of the fleet; Serve's wrapper around it runs the application as `app`."""
 
     app: FastAPI
+    _told = False
 
     async def check_health(self) -> None:
         """Raises if this replica cannot judge, and another one in its place might.
 
-        A store that is gone is gone for another replica, too, which would have no thresholds in
-        memory to go on with.
+        A store or servers that are gone are gone for another replica, too, which would have no
+        thresholds in memory to go on with; and one that is slow or full under load would leave
+        its load to the others.
         """
         lost = getattr(self.app.state, "engine_lost", None)
         if lost is not None:
             raise EngineUnavailableError(lost)
         try:
             await self.app.state.services.readiness.check()
-        except (StoreUnavailableError, StoreCorruptError) as exc:
-            logger.warning("the replica stays although it cannot judge: %s", exc.detail)
+        except ScopeJudgeError as exc:
+            if self._is_dead(exc):
+                raise
+            if not self._told:
+                logger.warning("the replica stays although it cannot judge: %s", exc.detail)
+            self._told = True
+        else:
+            self._told = False
+
+    def _is_dead(self, exc: ScopeJudgeError) -> bool:
+        """Whether the engine refuses, and ends with this process."""
+        refuses = isinstance(exc, EngineUnavailableError)
+        late = isinstance(exc.__cause__, TimeoutError)
+        return refuses and not late and self.app.state.engine_is_here
 
 
 def application() -> FastAPI:
@@ -102,6 +111,7 @@ def application() -> FastAPI:
     app = build_application(
         settings, opened, keys=open_keys(settings.api_keys_file, observer.warning)
     )
+    app.state.engine_is_here = settings.engine != "openai"
     return app
 
 

@@ -14,11 +14,16 @@ from app.api.errors import log_defect, problem_of
 from app.api.schemas import InvalidItem, JudgeBatchIn, JudgeIn
 from app.core.comparison import Judgment
 from app.core.errors import (
+    CalibrationNotFoundError,
+    EngineUnavailableError,
     InvalidRequestError,
+    JudgeMismatchError,
     JudgmentFailedError,
     RequestError,
     ScopeJudgeError,
     StartupError,
+    StoreCorruptError,
+    StoreUnavailableError,
     UnavailableError,
 )
 from app.fleet.job import Job
@@ -65,6 +70,7 @@ class PartWorker:
         self._opened = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._refusal: StartupError | None = None
+        self._has_run = False
         # vLLM wants a loop that runs all the time, and Ray calls from threads.
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -91,7 +97,10 @@ class PartWorker:
             # Never its message, which may hold a text.
             log_defect(error)
             return Outcome(number, "failed", detail=f"unforeseen {type(error).__qualname__}")
-        receipt = self._output.write_part(number, judged.result())
+        try:
+            receipt = self._output.write_part(number, judged.result())
+        except OSError as exc:
+            return Outcome(number, "failed", detail=_unwritten(exc))
         return Outcome(number, "done", receipt.results)
 
     async def _judged(self, part: Part) -> list[dict[str, Any]]:
@@ -101,7 +110,7 @@ class PartWorker:
                 services = await self._running()
                 results = await judge_rows(services, rows, self._job.criterion)
                 break
-            except (UnavailableError, JudgmentFailedError) as exc:
+            except (UnavailableError, JudgmentFailedError, StoreCorruptError) as exc:
                 logger.warning("try %d of %d on a part failed: %s", attempt, _TRIES, exc.detail)
                 if attempt == _TRIES:
                     raise
@@ -118,25 +127,40 @@ class PartWorker:
                 raise self._refusal
             if self._services is None:
                 try:
-                    self._services = await self._open()
+                    services = await self._open()
+                    self._claim(services)
                 except StartupError as exc:
                     # For all parts: a judge that takes minutes to load is loaded in vain once.
                     self._refusal = exc
                     raise
+                self._services, self._has_run = services, True
             return self._services
 
     async def _open(self) -> Services:
         await self._opened.aclose()
-        services = await self._opened.enter_async_context(
-            open_services(self._job.settings, LoggingObserver(), on_engine_lost=self._lost)
-        )
+        opened = open_services(self._job.settings, LoggingObserver(), on_engine_lost=self._lost)
+        try:
+            return await self._opened.enter_async_context(opened)
+        except StartupError as exc:
+            if not self._has_run:
+                raise
+            # The settings have worked here: what is in the way now may pass.
+            raise EngineUnavailableError(exc.detail) from exc
+
+    def _claim(self, services: Services) -> None:
         judge = services.judge
-        self._output.claim(judge=judge.name, fingerprint=judge.fingerprint)
-        return services
+        try:
+            self._output.claim(judge=judge.name, fingerprint=judge.fingerprint)
+        except OSError as exc:
+            raise UnavailableError(_unwritten(exc)) from exc
 
     def _lost(self, reason: str) -> None:
         logger.warning("%s; it is started again", reason)
         self._services = None
+
+
+def _unwritten(exc: OSError) -> str:
+    return f"results cannot be written: {exc.strerror}"
 
 
 def _close(
@@ -156,6 +180,8 @@ async def judge_rows(
     Raises:
         UnavailableError: Judge or store did not answer; nothing is known of any row then.
         JudgmentFailedError: The judge's answer fits no row.
+        StoreCorruptError: A calibration cannot be read.
+        StartupError: There is no calibration for the criterion, or it is of another judge.
     """
     values = [None if isinstance(r.value, InvalidRequestError) else r.value for r in rows]
     batch = JudgeBatchIn.model_validate({**criterion, "comparisons": values})
@@ -170,11 +196,27 @@ async def judge_rows(
             outcomes[i] = read
     judged = await services.judge.judge_batch(list(requests.values()))
     for i, outcome in zip(requests, judged, strict=True):
-        # What passes by itself is no result: the part is tried again.
-        if isinstance(outcome, UnavailableError):
-            raise outcome
+        _refuse_passing(outcome, requests[i], criterion)
         outcomes[i] = outcome
     return [_result(item.id, outcomes[i]) for i, item in enumerate(items)]
+
+
+def _refuse_passing(
+    outcome: Judgment | ScopeJudgeError, request: JudgeRequest, criterion: Mapping[str, Any]
+) -> None:
+    """Raises what says nothing of the row itself: as a result it would be kept for good."""
+    if isinstance(outcome, Judgment):
+        if outcome.calibration is not None and outcome.calibration.age_s > 0:
+            # Nobody reads an age in a file that is used later.
+            raise StoreUnavailableError("the calibration store does not confirm the thresholds")
+        return
+    if isinstance(outcome, UnavailableError | StoreCorruptError):
+        raise outcome
+    by_job = (
+        criterion["alpha"] is not None and request.criterion.calibration == criterion["calibration"]
+    )
+    if by_job and isinstance(outcome, CalibrationNotFoundError | JudgeMismatchError):
+        raise StartupError(outcome.detail) from outcome
 
 
 def _read(

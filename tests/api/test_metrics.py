@@ -94,6 +94,15 @@ async def test_requests_are_counted_by_the_route_that_was_declared() -> None:
 
 
 @pytest.mark.anyio
+async def test_an_item_of_a_batch_that_is_none_is_counted_by_its_code() -> None:
+    async with client_of() as client:
+        batch = {"comparisons": [comparison(), {"question": 1}, {"question": 2}], "alpha": None}
+        assert (await client.post("/judge/batch", json=batch)).status_code == 200
+        found = await metrics_of(client)
+    assert found["scope_judgment_errors_total", "invalid_request"] == 2.0
+
+
+@pytest.mark.anyio
 async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_gone() -> None:
     async with client_of() as client:
         await client.post("/calibrate", json={"calibration": "mine", "examples": examples(40)})

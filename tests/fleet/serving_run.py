@@ -17,6 +17,8 @@ from tests.redis_server import RedisServer
 ROOT = Path(__file__).parents[2]
 _DEPLOY_S = 300.0
 _CLIENTS = 8
+# Of each client what was under way, and a few more until the routes are without what has died.
+_LOST_AT_MOST = _CLIENTS + 4
 _REPLICA = "ray::ServeReplica:judge:Judge"
 Row = tuple[str, str]
 
@@ -107,15 +109,18 @@ class Fleet:
         body = {"question": "Which?", "response_a": "quality=2", "response_b": "quality=0"}
         return client.post("/judge", json=body)
 
-    def replicas_asked(self, times: int) -> int:
-        """How many different processes answer so many requests."""
-        found = set()
+    def versions(self, times: int = 60) -> dict[str, set[int]]:
+        """By the start of the process: which versions replicas say they have, asked so often."""
+        found: dict[str, set[int]] = {}
         for _ in range(times):
             # A new connection each time: each machine has a proxy, which prefers its own replica.
             with self.new_client() as client:
-                text = client.get("/metrics").text
-            found |= {t for t in text.splitlines() if t.startswith("process_start_time_seconds ")}
-        return len(found)
+                lines = client.get("/metrics").text.splitlines()
+            figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+            of_one = found.setdefault(figures["process_start_time_seconds"], set())
+            version = figures.get('scope_calibration_version{calibration="default"}', "0")
+            of_one.add(int(float(version)))
+        return found
 
 
 class Load:
@@ -151,6 +156,12 @@ class Load:
         for thread in self._threads:
             thread.join()
 
+    def check(self) -> None:
+        """Asserts that a death has cost what was under way and hardly more."""
+        lost = {kind: n for kind, n in self.answers.items() if kind != "200"}
+        assert sum(lost.values()) <= _LOST_AT_MOST, self.told()
+        assert self.answers["200"] > 200, self.told()
+
     def told(self) -> str:
         return ", ".join(f"{n} x {kind}" for kind, n in self.answers.most_common())
 
@@ -177,7 +188,7 @@ def run(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[Row]:
     fleet = Fleet(cluster, redis, folder)
     yield "serve deploy, 2 machines", f"2 replicas after {fleet.deploy():.0f} s"
     fleet.calibrate(0, 200)
-    assert fleet.replicas_asked(60) == 2
+    assert len(fleet.versions()) == 2
     yield from _calibrated_under_load(fleet)
     yield from _replica_killed(fleet, cluster)
     yield from _machine_lost(fleet, cluster)
@@ -190,9 +201,11 @@ def _calibrated_under_load(fleet: Fleet) -> Iterator[Row]:
         version = fleet.calibrate(200, 100)
         posted = time.monotonic()
         _wait(lambda: time.monotonic() > posted + 3, timeout_s=10)
+        held = fleet.versions()
     old = [at - posted for at, seen in load.versions if seen < version]
     new = [at for at, seen in load.versions if seen == version]
     assert new, "nobody has used the new version"
+    assert list(held.values()) == [{version}] * 2, f"versions of the two replicas: {held}"
     assert set(load.answers) == {"200"}, load.told()
     assert max(old) < 1.0, f"the old version was used {max(old):.2f} s after the answer"
     late = max(0.0, max(old))
@@ -212,6 +225,7 @@ def _replica_killed(fleet: Fleet, cluster: RayCluster) -> Iterator[Row]:
         kill([victim])
         took = _wait(lambda: len(set(replicas()) - {victim}) == 2, timeout_s=90)
         fleet.wait_until_whole()
+    load.check()
     yield "a replica killed under load", f"another process after {took:.1f} s; {load.told()}"
 
 
@@ -226,6 +240,7 @@ def _machine_lost(fleet: Fleet, cluster: RayCluster) -> Iterator[Row]:
         _wait(lambda: len(cluster.running(_REPLICA, machine=0)) == 2, timeout_s=_DEPLOY_S)
         fleet.wait_until_whole(machines=1)
         took = time.monotonic() - begun
+    load.check()
     yield (
         "a machine killed under load",
         f"Ray noticed after {noticed:.0f} s, two replicas after {took:.0f} s; {load.told()}",

@@ -77,6 +77,8 @@ def test_a_folder_is_not_gone_on_with_for_another_criterion_or_input(folder: Pat
     [
         (["--ray"], "--ray takes files"),
         (["in.jsonl", "--ray", "--question", "q"], "--ray takes files"),
+        (["in.jsonl", "--ray", "--a", "x"], "--ray takes files"),
+        (["in.jsonl", "--ray", "--b", "x"], "--ray takes files"),
         (["in.jsonl", "--ray", "--url", "http://a"], "--ray takes files"),
         (["missing.jsonl", "--ray"], "missing.jsonl cannot be read"),
         (["in.jsonl", "--ray", "--delta", "0.1"], 'only "guarantee": "pac"'),

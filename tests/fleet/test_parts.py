@@ -6,7 +6,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from app.core.errors import InvalidRequestError, StartupError
+from app.core.errors import InvalidRequestError, StartupError, UnavailableError
 from app.fleet.parts import LinesPart, Row, cut
 
 
@@ -65,9 +65,21 @@ def test_a_part_of_a_file_that_has_changed_is_refused(tmp_path: Path) -> None:
     assert ids(first.read()) == [0, 1]
     with pytest.raises(StartupError, match="has changed"):
         second.read()
-    file.unlink()
-    with pytest.raises(StartupError, match="cannot be read"):
-        first.read()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_a_part_that_cannot_be_read_may_be_later(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    if name == "a.jsonl":
+        write_lines(file, 2)
+    else:
+        parquet.write_table(pyarrow.table({"id": [0, 1]}), file)
+    (part,) = cut([file], rows_per_part=2).parts
+    away = file.rename(tmp_path / "away")
+    with pytest.raises(UnavailableError, match="cannot be read"):
+        part.read()
+    away.rename(file)
+    assert ids(part.read()) == [0, 1]
 
 
 def test_a_table_is_cut_within_its_row_groups(tmp_path: Path) -> None:

@@ -6,7 +6,12 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from app.core.errors import EngineUnavailableError, StartupError, StoreUnavailableError
+from app.core.errors import (
+    EngineUnavailableError,
+    OverloadedError,
+    StartupError,
+    StoreUnavailableError,
+)
 from app.engines.scripted import ScriptedEngine
 from app.fleet.replica import FleetArguments, JudgeReplica, fleet_settings, options
 from app.settings import Settings, read_settings
@@ -59,17 +64,24 @@ def test_arguments_that_make_no_sense_are_refused(given: dict[str, int]) -> None
         FleetArguments.model_validate(given)
 
 
-class Silent(ScriptedEngine):
-    """Answers at the start, and then no more."""
+class Changed(ScriptedEngine):
+    """Answers at the start, and then with an error, or not at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None) -> None:
         super().__init__()
-        self.silent = False
+        self.changed = False
+        self._error = error
 
     async def label_logits(self, prompts: Any) -> list[Any]:
-        if self.silent:
-            raise EngineUnavailableError("the judge is not running")
+        if self.changed and self._error is not None:
+            raise self._error
+        if self.changed:
+            await asyncio.Event().wait()
         return await super().label_logits(prompts)
+
+
+def refusing() -> Changed:
+    return Changed(EngineUnavailableError("the judge is not running"))
 
 
 class Gone(MemoryStore):
@@ -79,16 +91,25 @@ class Gone(MemoryStore):
         raise StoreUnavailableError("nobody is there")
 
 
-def health_of(engine: ScriptedEngine, store: MemoryStore, *, lost: str | None = None) -> None:
+def health_of(
+    engine: ScriptedEngine,
+    store: MemoryStore,
+    *,
+    lost: str | None = None,
+    here: bool = True,
+    times: int = 1,
+) -> None:
     async def ask() -> None:
         replica = JudgeReplica()
-        replica.app = application_of(engine, store)
+        replica.app = application_of(engine, store, probe_timeout_s=0.05)
+        replica.app.state.engine_is_here = here
         async with replica.app.router.lifespan_context(replica.app):
-            if isinstance(engine, Silent):
-                engine.silent = True
+            if isinstance(engine, Changed):
+                engine.changed = True
             if lost is not None:
                 replica.app.state.engine_lost = lost
-            await replica.check_health()
+            for _ in range(times):
+                await replica.check_health()
 
     asyncio.run(ask())
 
@@ -97,9 +118,21 @@ def test_a_replica_that_judges_is_healthy() -> None:
     health_of(ScriptedEngine(), MemoryStore())
 
 
-def test_a_replica_whose_judge_does_not_answer_is_replaced() -> None:
-    with pytest.raises(EngineUnavailableError):
-        health_of(Silent(), MemoryStore())
+def test_a_replica_whose_judge_does_not_run_is_replaced() -> None:
+    with pytest.raises(EngineUnavailableError, match="is not running"):
+        health_of(refusing(), MemoryStore())
+
+
+def test_a_replica_whose_servers_are_away_is_kept() -> None:
+    health_of(refusing(), MemoryStore(), here=False)
+
+
+@pytest.mark.parametrize("error", [None, OverloadedError("vLLM's queue is full")])
+def test_a_replica_that_is_late_under_load_is_kept_and_told_once(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    health_of(Changed(error), MemoryStore(), times=3)
+    assert caplog.text.count("the replica stays") == 1
 
 
 def test_a_replica_whose_engine_has_died_is_replaced() -> None:

@@ -1,19 +1,29 @@
+import asyncio
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.errors import InvalidRequestError, StartupError
+from app.core.errors import (
+    EngineUnavailableError,
+    InvalidRequestError,
+    StartupError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
 from app.engines.scripted import ScriptedEngine
-from app.fleet.job import Job
+from app.fleet.job import Job, judges_on
 from app.fleet.output import Output
 from app.fleet.parts import LinesPart, Part, Row, cut
 from app.fleet.passes import judged_parts
 from app.fleet.worker import Outcome, PartWorker, judge_rows
+from app.ports import Version
 from app.settings import Settings
-from tests.serving import client_of, services_of
+from app.stores.memory import MemoryStore
+from tests.serving import client_of, labelled, services_of
 
 CRITERION = {"alpha": None, "guarantee": "marginal", "delta": None, "calibration": "default"}
 
@@ -50,15 +60,84 @@ async def test_a_line_that_is_no_json_is_an_error_row() -> None:
     assert judged["verdict"] == "A"
 
 
+MET = {**CRITERION, "alpha": 0.1}
+EXAMPLES = [labelled(2.0, "A", number=number) for number in range(30)]
+
+
+@pytest.mark.anyio
+async def test_without_the_calibration_of_the_job_nothing_is_judged() -> None:
+    async with services_of() as services:
+        with pytest.raises(StartupError, match="no calibration"):
+            await judge_rows(services, [Row(0, items()[0])], MET)
+
+
+@pytest.mark.anyio
+async def test_another_judges_calibration_is_refused() -> None:
+    store = MemoryStore()
+    async with services_of(ScriptedEngine(judge="another"), store) as services:
+        await services.calibrator.add("default", EXAMPLES)
+    async with services_of(store=store) as services:
+        with pytest.raises(StartupError, match="judge"):
+            await judge_rows(services, [Row(0, items()[0])], MET)
+
+
+@pytest.mark.anyio
+async def test_a_row_that_names_its_own_calibration_has_its_own_error() -> None:
+    rows = [Row(0, {**items()[0], "calibration": "missing"}), Row(1, items()[0])]
+    async with services_of() as services:
+        await services.calibrator.add("default", EXAMPLES)
+        other, judged = await judge_rows(services, rows, MET)
+    assert other["error"]["code"] == "calibration_not_found"
+    assert judged["calibration"]["name"] == "default"
+
+
+class Troubled(MemoryStore):
+    """A store of which no set can be read any more."""
+
+    error: Exception | None = None
+
+    async def version(self, name: str) -> Version | None:
+        if self.error is not None:
+            raise self.error
+        return await super().version(name)
+
+
+@pytest.mark.anyio
+async def test_a_calibration_that_cannot_be_read_is_no_result() -> None:
+    store = Troubled()
+    async with services_of(store=store) as services:
+        store.error = StoreCorruptError("this is no calibration")
+        with pytest.raises(StoreCorruptError):
+            await judge_rows(services, [Row(0, items()[0])], MET)
+
+
+@pytest.mark.anyio
+async def test_thresholds_that_the_store_does_not_confirm_give_no_results() -> None:
+    store = Troubled()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        assert await judge_rows(services, [Row(0, items()[0])], MET)
+        store.error = StoreUnavailableError("nobody is there")
+
+        async def judge_on() -> None:
+            # What is half a second old still counts as confirmed.
+            while True:
+                await judge_rows(services, [Row(0, items()[0])], MET)
+                await asyncio.sleep(0.02)
+
+        with pytest.raises(StoreUnavailableError, match="does not confirm"):
+            await asyncio.wait_for(judge_on(), 10)
+
+
 class Scene:
     """Two parts of four rows, and a folder for their results."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, *, alpha: float | None = None, **settings: Any) -> None:
         file = folder / "a.jsonl"
         file.write_text("".join(json.dumps(item) + "\n" for item in items()[:1] * 8))
         self.parts = cut([file], rows_per_part=4).parts
         given = {"engine": "scripted", "store_url": "memory://", **settings}
-        self.job = Job.of(Settings(**given), {"alpha": None}, folder / "out")
+        self.job = Job.of(Settings(**given), {"alpha": alpha}, folder / "out")
         self.output = Output(self.job.out)
         self.output.begin({})
 
@@ -107,6 +186,76 @@ def test_an_engine_that_does_not_answer_leaves_the_part_undone(
     assert "0 of 8 prompts" in outcome.detail
     assert calls == [8] * 3
     assert scene.output.receipt(1) is None
+
+
+def test_without_the_calibration_of_the_job_the_run_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, alpha=0.1)
+    outcome = judged(scene)
+    assert outcome.kind == "refused"
+    assert "no calibration" in outcome.detail
+    assert list(scene.job.out.glob("parts/*")) == []
+
+
+def test_a_calibration_that_cannot_be_read_leaves_the_part_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def corrupt(self: MemoryStore, name: str) -> None:
+        raise StoreCorruptError("this is no calibration")
+
+    monkeypatch.setattr(MemoryStore, "version", corrupt)
+    scene = Scene(tmp_path, alpha=0.1)
+    assert judged(scene) == Outcome(1, "failed", detail="this is no calibration")
+    assert scene.output.receipt(1) is None
+
+
+def test_a_restart_that_fails_is_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = threading.Event()
+
+    async def lost(self: ScriptedEngine) -> str:
+        while not died.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        return "the engine has died"
+
+    async def dead(self: ScriptedEngine, prompts: Any) -> list[Any]:
+        raise EngineUnavailableError("the engine has died")
+
+    async def no_room(self: ScriptedEngine, prompt: Any) -> Any:
+        raise StartupError("no room on the GPU")
+
+    monkeypatch.setattr(ScriptedEngine, "lost", lost, raising=False)
+    scene = Scene(tmp_path)
+    # Its death is noticed before the second try.
+    worker = PartWorker(scene.job, pause_s=0.1)
+    assert worker.judge(0, scene.parts[0]).kind == "done"
+    with monkeypatch.context() as patched:
+        patched.setattr(ScriptedEngine, "label_logits", dead)
+        patched.setattr(ScriptedEngine, "start", no_room)
+        died.set()
+        assert worker.judge(1, scene.parts[1]) == Outcome(1, "failed", detail="no room on the GPU")
+        died.clear()
+    assert worker.judge(1, scene.parts[1]).kind == "done"
+    worker.close()
+
+
+def test_input_that_cannot_be_read_has_failed_and_changed_input_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    file = tmp_path / "a.jsonl"
+    away = file.rename(tmp_path / "away")
+    outcome = judged(scene)
+    assert outcome.kind == "failed"
+    assert "cannot be read" in outcome.detail
+    file.write_text(away.read_text().replace("quality=2", "quality=3"))
+    assert judged(scene).kind == "refused"
+
+
+def test_results_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.output.results_of(1).parent.rmdir()
+    outcome = judged(scene)
+    assert outcome.kind == "failed"
+    assert outcome.detail == "results cannot be written: No such file or directory"
 
 
 def test_another_judge_is_refused_and_loaded_once(tmp_path: Path) -> None:
@@ -201,3 +350,10 @@ def test_several_machines_need_one_store() -> None:
         job.check_store(machines=2)
     Job.of(Settings(store_url="redis://a"), {}, Path("out")).check_store(machines=2)
     Job.of(Settings(store_url="memory://"), {"alpha": None}, Path("out")).check_store(machines=2)
+
+
+def test_a_judge_has_the_gpus_of_one_machine() -> None:
+    assert judges_on([8, 8, 0], of_each=4) == 4
+    assert judges_on([3, 3], of_each=2) == 2
+    with pytest.raises(StartupError, match="no machine of the cluster has 2 GPUs"):
+        judges_on([1, 1, 1], of_each=2)

@@ -78,6 +78,7 @@ async def judge_batch(
     for i, item in enumerate(items):
         read = _read(item, body, services, caller)
         if isinstance(read, ScopeJudgeError):
+            services.telemetry.count_judgment_error(read.code)
             outcomes[i] = read
         else:
             requests[i] = read
