@@ -31,6 +31,7 @@ def judge_in_bulk(
     rows_per_part = rows_per_part or _ROWS_PER_PART
     output = Output((out or Path(f"{inputs[0].stem}-judged")).absolute())
     try:
+        _check_apart(inputs, output.folder)
         job = Job.of(read_settings(), given, output.folder)
         console.print(f"[dim]Reading[/] {escape(', '.join(map(str, inputs)))}")
         whole = cut(inputs, rows_per_part=rows_per_part)
@@ -48,6 +49,17 @@ def judge_in_bulk(
         )
         raise typer.Exit(130) from None
     _finish(output, whole)
+
+
+def _check_apart(inputs: list[Path], out: Path) -> None:
+    """Refuses what would have results read as input at the next start."""
+    if Path("-") in inputs:
+        raise StartupError("--ray takes files or folders: stdin cannot be read again")
+    for given in inputs:
+        if out.resolve().is_relative_to(given.resolve()):
+            raise StartupError(
+                f"--out {out} lies within the input {given}: give a folder beside it"
+            )
 
 
 def _judge_parts(
@@ -108,4 +120,7 @@ def _finish(output: Output, whole: Cut) -> None:
         raise failure(f"{missing} of {len(whole.parts)} parts are not done: run it again")
     output.write_summary(total)
     if counts["error"]:
-        raise failure(f"{counts['error']} comparisons got no judgment; see their `error`")
+        raise failure(
+            f"{counts['error']} comparisons got no judgment: the lines with `error` in "
+            f"{output.folder}/parts say why"
+        )

@@ -3,10 +3,12 @@
 import logging
 import os
 import queue
+import socket
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import ray
 import ray.data
@@ -24,6 +26,8 @@ logger = logging.getLogger("app.fleet")
 
 # Without any part of any judge, once the first is there: loading a judge takes as long as it takes.
 _PATIENCE_S = 1800.0
+# For the first answer of a cluster whose address is given.
+_REACHED_IN_S = 10.0
 # While a part is judged, the next ones are read and tokenised.
 _AT_ONCE = 2
 _WAITING = 4
@@ -108,6 +112,16 @@ class Cluster:
             )
 
 
+def _check_reachable(address: str | None) -> None:
+    """Refuses an address at which nothing listens; Ray itself would try it without end."""
+    place = urlsplit(f"//{(address or '').removeprefix('ray://')}")
+    try:
+        if place.hostname and place.port:
+            socket.create_connection((place.hostname, place.port), timeout=_REACHED_IN_S).close()
+    except (OSError, ValueError) as exc:
+        raise StartupError(f"no Ray cluster at {address}: {exc}") from exc
+
+
 @contextmanager
 def joined(address: str | None, settings: Settings) -> Iterator[Cluster]:
     """Joins a cluster; without an address one on this machine, or one made for this run.
@@ -117,6 +131,7 @@ def joined(address: str | None, settings: Settings) -> Iterator[Cluster]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    _check_reachable(address)
     try:
         ray.init(
             address,

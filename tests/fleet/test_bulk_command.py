@@ -91,3 +91,25 @@ def test_options_without_meaning_are_refused(folder: Path, words: list[str], tol
     refused = command(*words)
     assert refused.exit_code == 1
     assert told in refused.output
+
+
+def test_results_never_become_input(folder: Path) -> None:
+    (folder / "in").mkdir()
+    (folder / "in.jsonl").rename(folder / "in" / "a.jsonl")
+    for out in ("in", "in/judged", "other/../in"):
+        refused = command("in", "--ray", "--out", out)
+        assert refused.exit_code == 1
+        assert "lies within the input" in refused.output.replace("\n", " ")
+    assert [each.name for each in (folder / "in").iterdir()] == ["a.jsonl"]
+
+
+def test_what_cannot_be_read_again_is_refused(folder: Path) -> None:
+    refused = command("-", "--ray")
+    assert refused.exit_code == 1
+    assert "stdin" in refused.output
+
+
+def test_a_cluster_that_nobody_serves_is_told_at_once(folder: Path) -> None:
+    refused = begin("--no-alpha")
+    assert refused.exit_code == 1
+    assert "no Ray cluster at 127.0.0.1:1" in refused.output
