@@ -316,3 +316,14 @@ async def test_with_keys_any_name_is_served(client: httpx.AsyncClient) -> None:
     headers = {**bearing("judge"), "Host": "judge.example"}
     answer = await client.post("/judge", json=comparison(alpha=None), headers=headers)
     assert answer.status_code == 200
+
+
+@pytest.mark.anyio
+async def test_without_keys_whom_a_proxy_calls_somebody_else_is_not_let_in() -> None:
+    app = application_of()
+    # As uvicorn has it where a proxy of this machine sends X-Forwarded-For.
+    transport = httpx.ASGITransport(app, client=("192.0.2.7", 0))
+    other = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+    async with app.router.lifespan_context(app), other:
+        problem(await other.get("/info"), "forbidden")
+        assert (await other.get("/healthz")).status_code == 200
