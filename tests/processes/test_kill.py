@@ -14,7 +14,9 @@ import pytest
 from tests.processes.server import Server
 from tests.redis_server import RedisServer
 
-KILLS = 6
+pytestmark = pytest.mark.slow
+
+KILLS = 20
 BATCH = 600
 
 
