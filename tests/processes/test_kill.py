@@ -16,7 +16,7 @@ from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.slow
 
-KILLS = 20
+KILLS = 10
 BATCH = 600
 
 
