@@ -8,10 +8,10 @@ export PYTHON
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
 
-test: setup-dev lint types  ## Everything that CI runs; what is slow or needs vLLM beside the rest, told after it
-	@log=$$(mktemp); $(BIN)/python -m pytest -m "vllm or slow" -p no:cacheprovider > $$log 2>&1 & vllm=$$!; \
+test: setup-dev lint types  ## Everything that CI runs; what needs vLLM beside the rest, told after it
+	@log=$$(mktemp); $(BIN)/python -m pytest -m vllm -p no:cacheprovider > $$log 2>&1 & vllm=$$!; \
 	trap "kill $$vllm 2>/dev/null" INT TERM; \
-	$(BIN)/python -m pytest -m "not vllm and not slow"; rest=$$?; \
+	$(BIN)/python -m pytest -m "not vllm"; rest=$$?; \
 	wait $$vllm; engine=$$?; cat $$log; rm -f $$log; exit $$((rest | engine))
 
 lint: setup-dev  ## Style and format

@@ -14,9 +14,7 @@ import pytest
 from tests.processes.server import Server
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.slow
-
-KILLS = 10
+KILLS = 6
 BATCH = 600
 
 
