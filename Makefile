@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve test setup setup-dev lint types architecture unit engine fuzz bench bench-scores faults soak replicas ray monitoring containers lock demo-judge clean
+.PHONY: serve test setup setup-dev lint types architecture unit engine fuzz bench bench-scores drills faults soak replicas ray monitoring containers lock demo-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
@@ -38,6 +38,9 @@ bench: setup-dev  ## Speed and memory against what people do today; ARGS="--quic
 
 bench-scores: setup-dev  ## What 16-bit label scores cost: ties and coverage (ten minutes)
 	$(BIN)/python -m tests.benchmarks.exact_scores $(ARGS)
+
+drills: setup-dev  ## Attack a real service in every way that is known here; ARGS="--only NAME --write after"
+	$(BIN)/python -m tests.drills $(ARGS)
 
 faults: setup-dev  ## Break the store, the engine, the network and the service under load; ARGS="--only NAME --seconds N"
 	$(BIN)/python -m tests.faults $(ARGS)

@@ -1,0 +1,1 @@
+"""Attacks on a running service, and the figures that show whether it held: `make drills`."""
