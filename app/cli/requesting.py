@@ -5,9 +5,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import httpx
 import typer
@@ -16,6 +16,7 @@ from rich.markup import escape
 from app.api.answers import ItemErrorOut, JudgmentOut
 from app.cli.bulk import judge_in_bulk
 from app.cli.console import console, failure, print_thresholds, progress_bar
+from app.cli.result_file import result_file, would_overwrite
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 _JUDGE_FIELDS = (
@@ -56,7 +57,10 @@ def judge(
     calibration: Annotated[str | None, typer.Option(help="Name of the calibration set.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="JSONL to write; stdout if left out. With --ray: a folder."),
+        typer.Option(
+            help="JSONL to write, replaced once all is judged; stdout if left out. With --ray: a "
+            "folder."
+        ),
     ] = None,
     batch_size: Annotated[
         int | None,
@@ -95,16 +99,18 @@ def judge(
         return
     if address is not None or replicas is not None:
         raise failure("--address and --replicas need --ray")
-    lines = _given_lines(files or [], question, a, b)
+    lines = _given_lines(files or [], out, question, a, b)
     _judge_by_service(lines, criterion, out, batch_size or 100, url=url)
 
 
 def _given_lines(
-    files: list[Path], question: str | None, a: str | None, b: str | None
+    files: list[Path], out: Path | None, question: str | None, a: str | None, b: str | None
 ) -> list[dict[str, Any]]:
     if len(files) + (question is not None) != 1:
         raise failure("give either a JSONL file (or -), or --question with --a and --b")
     if files:
+        if out is not None and would_overwrite(files[0], out):
+            raise failure(f"--out {out} would overwrite the file that is judged; name another one")
         return _read_jsonl(files[0])
     if a is None or b is None:
         raise failure("--question needs --a and --b")
@@ -120,7 +126,11 @@ def _judge_by_service(
     url: str,
 ) -> None:
     failed = 0
-    with _client(url) as client, _writer(out) as output, progress_bar() as progress:
+    with (
+        _client(url) as client,
+        nullcontext(sys.stdout) if out is None else result_file(out) as output,
+        progress_bar() as progress,
+    ):
         task = progress.add_task("judging", total=len(lines))
         for some in _batches(lines, min(batch_size, client.max_batch)):
             items = [{k: line[k] for k in _JUDGE_FIELDS if k in line} for line in some]
@@ -130,6 +140,8 @@ def _judge_by_service(
                 extras = {k: v for k, v in line.items() if k not in _NOT_KEPT}
                 failed += "error" in result
                 print(_json_line({**extras, **result}), file=output)
+            # A run that is killed leaves every result that it has received.
+            output.flush()
             progress.advance(task, len(some))
     if failed:
         raise failure(f"{failed} of {len(lines)} comparisons got no judgment; see their `error`")
@@ -259,19 +271,6 @@ def _no_answer(url: object, exc: httpx.HTTPError) -> typer.Exit:
         f"no answer from {url} ({type(exc).__name__}): start the service with "
         "`scope-judge serve`, or give its address with --url"
     )
-
-
-@contextmanager
-def _writer(out: Path | None) -> Iterator[TextIO]:
-    if out is None:
-        yield sys.stdout
-    else:
-        try:
-            file = out.open("w", encoding="utf-8")
-        except OSError as exc:
-            raise failure(f"{out} cannot be written: {exc.strerror}") from None
-        with file:
-            yield file
 
 
 def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:

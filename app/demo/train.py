@@ -22,9 +22,6 @@ from app.demo.tokenizer import CONTEXT_TOKENS, build_tokenizer
 from app.service.prompts import PAPER_USER, PromptTemplate
 
 SEED = 20261120
-# Pairs a step, and how many of them, sorted by length, go through the model at a time.
-BATCH = 128
-CHUNK = 32
 PEAK_MATRIX_RATE = 0.02
 PEAK_OTHER_RATE = 2e-3
 WARMUP_STEPS = 100
@@ -40,16 +37,41 @@ EASY_FAMILIES = ("parity", "larger", "copy", "letter", "alphabet", "sort")
 CURRICULUM_SHARE = 0.08
 
 
-def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+@dataclass(frozen=True, slots=True)
+class RunSize:
+    """The size of a training run: of its model and of its steps.
+
+    Args:
+        hidden: Width of the model.
+        intermediate: Width of its feed-forward layers.
+        layers: Number of its layers.
+        heads: Number of its attention heads.
+        batch: Pairs in one step.
+        chunk: Pairs, sorted by length, that go through the model at a time.
+    """
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    batch: int
+    chunk: int
+
+
+# The bundled judge.
+BUNDLED = RunSize(hidden=192, intermediate=512, layers=5, heads=6, batch=128, chunk=32)
+
+
+def new_model(tokenizer: PreTrainedTokenizerFast, size: RunSize) -> LlamaForCausalLM:
     """Builds the untrained judge."""
     torch.manual_seed(SEED)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=192,
-        intermediate_size=512,
-        num_hidden_layers=5,
-        num_attention_heads=6,
-        num_key_value_heads=6,
+        hidden_size=size.hidden,
+        intermediate_size=size.intermediate,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.heads,
         max_position_embeddings=CONTEXT_TOKENS,
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -186,13 +208,13 @@ def order_averaged_accuracy(
     return shares
 
 
-def training_pairs(step: int, families: tuple[str, ...]) -> list[Pair]:
+def training_pairs(step: int, families: tuple[str, ...], count: int) -> list[Pair]:
     """The pairs of one step; the same ones whether or not the run was interrupted."""
     rng = random.Random(SEED + step)
     stream = pairs(rng.randrange(2**62), held_out=False, families=families)
     return [
         labelled(pair, "A" if rng.random() < FIRST_IS_BETTER else "B")
-        for pair in itertools.islice(stream, BATCH)
+        for pair in itertools.islice(stream, count)
     ]
 
 
@@ -203,12 +225,13 @@ def _shown_characters(pair: Pair) -> int:
 class Trainer:
     """A run that can be stopped and resumed at any step."""
 
-    def __init__(self, folder: Path, minutes: float) -> None:
+    def __init__(self, folder: Path, minutes: float, size: RunSize = BUNDLED) -> None:
         self.folder = folder
         self.budget_s = minutes * 60
+        self.size = size
         self.tokenizer = build_tokenizer()
         self.encoder = PromptEncoder(self.tokenizer)
-        self.model = new_model(self.tokenizer)
+        self.model = new_model(self.tokenizer, size)
         matrices = [p for n, p in self.model.named_parameters() if p.ndim == 2 and "embed" not in n]
         others = [p for n, p in self.model.named_parameters() if p.ndim != 2 or "embed" in n]
         self.optimizers: list[tuple[torch.optim.Optimizer, float]] = [
@@ -256,11 +279,12 @@ class Trainer:
         if self.spent_s < CURRICULUM_SHARE * self.budget_s:
             families = EASY_FAMILIES
         prefix = torch.tensor(self.encoder.prefix_ids)
-        chosen = sorted(training_pairs(self.step, families), key=_shown_characters)
+        count, chunk = self.size.batch, self.size.chunk
+        chosen = sorted(training_pairs(self.step, families, count), key=_shown_characters)
         total = 0.0
-        for start in range(0, BATCH, CHUNK):
-            batch = self.encoder.batch(chosen[start : start + CHUNK])
-            loss = loss_of(self.model, prefix, batch) * (CHUNK / BATCH)
+        for start in range(0, count, chunk):
+            batch = self.encoder.batch(chosen[start : start + chunk])
+            loss = loss_of(self.model, prefix, batch) * (chunk / count)
             loss.backward()
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

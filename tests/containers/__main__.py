@@ -278,11 +278,15 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
     services = compose()["services"]
     held = shop.folder / "stand-ins"
     held.mkdir()
-    # The official Redis image has protected mode off, Debian's package has it on.
-    redis = 'ENTRYPOINT ["sh", "-c", "exec \\"$@\\" --protected-mode no", "--"]'
+    # The official Redis image has protected mode off, Debian's package has it on. In both, the
+    # user redis owns /data.
+    redis = (
+        "RUN mkdir /data && chown redis:redis /data\nVOLUME /data\nWORKDIR /data\n"
+        'ENTRYPOINT ["sh", "-c", "exec \\"$@\\" --protected-mode no", "--"]'
+    )
     prometheus = 'ENTRYPOINT ["/usr/bin/prometheus"]'
     made = {
-        services["redis"]["image"]: ("redis-server", f"WORKDIR /data\n{redis}"),
+        services["redis"]["image"]: ("redis-server", redis),
         services["prometheus"]["image"]: ("prometheus", prometheus),
     }
     for image, (package, rest) in made.items():
@@ -325,12 +329,16 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
         on = composed("exec", "-T", "redis", "redis-cli", "CONFIG", "GET", "appendfsync").split()
         if stored != "1" or on[-1] != "always":
             raise SystemExit(f"Redis has no calibration, or no AOF: {stored} {on}")
+        process = composed("exec", "-T", "redis", "cat", "/proc/1/status")
+        capabilities = re.findall(r"^Cap(?:Prm|Eff|Bnd):\s*(\S+)$", process, re.MULTILINE)
+        if re.search(r"^Uid:\s*0\b", process, re.M) or set(capabilities) != {"0" * 16}:
+            raise SystemExit(f"Redis is root, or has capabilities:\n{process}")
     finally:
         composed("down", "--volumes")
     return {
         "ready after": f"{ready_s:.0f} s",
         "key, verdict": "made, given",
-        "Redis": "holds the calibration, appendfsync always",
+        "Redis": "holds the calibration, appendfsync always; not root, no capabilities",
         "Prometheus": f"scrapes judge:8000, {len(rules)} groups of rules",
     }
 

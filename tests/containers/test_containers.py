@@ -182,6 +182,35 @@ def test_only_this_machine_reaches_what_is_published() -> None:
     assert "ports" not in compose()["services"]["redis"]
 
 
+def test_every_service_is_confined() -> None:
+    services = compose()["services"]
+    for name, service in services.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert "cap_add" not in service, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        # These would undo the rest.
+        assert not service.keys() & {"privileged", "pid", "ipc", "network_mode", "devices"}, name
+        assert service.get("user") not in ("root", "0", 0, "0:0"), name
+        for volume in service["volumes"]:
+            assert not volume.startswith("/"), name
+    writable = {name for name, service in services.items() if service["read_only"] is not True}
+    # vLLM on a GPU caches what it compiles at several places of its image.
+    assert writable == {"judge-gpu"}
+    for name in services.keys() - writable:
+        assert services[name]["tmpfs"] == ["/tmp"], name
+
+
+def test_redis_runs_as_the_user_that_owns_its_data() -> None:
+    # Without capabilities the image's entrypoint can neither give /data away nor change its user.
+    assert compose()["services"]["redis"]["user"] == "redis"
+
+
+def test_only_a_folder_of_the_repository_is_mounted_and_only_to_be_read() -> None:
+    for service in compose()["services"].values():
+        for volume in service["volumes"]:
+            assert not volume.startswith(".") or volume.endswith(":ro")
+
+
 def test_redis_is_reached_by_judges_alone() -> None:
     in_store = {
         name for name, service in compose()["services"].items() if "store" in service["networks"]
