@@ -17,6 +17,7 @@ from app.core.errors import (
     RequestError,
     StartupError,
 )
+from app.engines.descendants import bound_children
 from app.engines.model_files import checkpoint_dtype, model_folder, weights_digest
 from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
 from app.engines.turns import Pace
@@ -339,6 +340,8 @@ def _load(arguments: dict[str, Any]) -> "AsyncLLM":
             "or set SCOPE_ENGINE"
         ) from exc
     try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+        # This thread runs the event loop that the engine belongs to, so it outlives the engine.
+        with bound_children():
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except (ValueError, RuntimeError, OSError) as exc:
         raise StartupError(f"vLLM could not load {arguments['model']}: {exc}") from exc

@@ -1,4 +1,7 @@
-"""A vLLM whose engine dies: the service says so and ends, for a supervisor to start it again."""
+"""A vLLM whose engine or whose service is killed: neither lives on without the other.
+
+Where the engine dies, the service says so and ends, for a supervisor to start it again.
+"""
 
 import os
 import signal
@@ -10,6 +13,7 @@ import pytest
 
 from app.demo.pairs import demo_sets
 from tests.faults.engine_faults import engine_process_of
+from tests.processes.process_group import kill, members, seconds_until_gone
 from tests.processes.server import Server
 
 pytestmark = pytest.mark.vllm
@@ -43,3 +47,16 @@ def test_the_service_ends_with_a_last_line_and_what_is_under_way_gets_an_error(
     assert answer.json()["code"] == "engine_unavailable"
     last = server.log.read_text().rstrip().splitlines()[-1]
     assert last == ("error: vLLM's engine has died; the service has ended and can be started again")
+
+
+def test_the_engine_ends_within_seconds_when_the_service_is_killed(tmp_path: Path) -> None:
+    with Server(tmp_path, {"SCOPE_STORE_URL": "memory://"}, start_timeout_s=240) as server:
+        engine, group = engine_process_of(server.pid), server.pid
+        assert engine in members(group)
+        try:
+            # The service alone: its process group is alive, as after the kernel's own kill.
+            os.kill(server.pid, signal.SIGKILL)
+            assert server.wait(60) == -signal.SIGKILL
+            assert seconds_until_gone(group, at_most_s=10) < 10
+        finally:
+            kill(group)

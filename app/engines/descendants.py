@@ -1,0 +1,93 @@
+"""Child processes that the kernel kills together with the process that started them.
+
+A child of Python's multiprocessing lives on when its parent is killed with SIGKILL, as the kernel
+does when memory runs out. Linux kills a child with its parent if the child asks for it
+(`PR_SET_PDEATHSIG`). vLLM's processes do not ask, so this module makes them: every process that
+multiprocessing starts within `bound_children` asks before it runs any other code, and so do its own
+children. No part of vLLM is changed, and both ways of starting a process are covered: a forked
+child runs a hook of `os.register_at_fork`, and a spawned child gets one more statement at the
+beginning of its command line.
+"""
+
+import ctypes
+import functools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import spawn
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+# The folder of the package `app`. A spawned child has not got its parent's `sys.path` yet.
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+class _Starting(threading.local):
+    """The pid that a thread's children are bound to; None where they are not bound.
+
+    For each thread its own, because the kernel kills a child already when the thread that started
+    it ends: the children of other threads must not be bound.
+    """
+
+    pid: int | None = None
+
+
+_starting = _Starting()
+
+
+@contextmanager
+def bound_children() -> Iterator[None]:
+    """Binds the children that this thread starts with multiprocessing within the block.
+
+    They are killed when this process ends, however it ends, and also when this thread ends. Where
+    the system is not Linux, nothing is bound.
+    """
+    if sys.platform == "linux":
+        _install()
+    before, _starting.pid = _starting.pid, os.getpid()
+    try:
+        yield
+    finally:
+        _starting.pid = before
+
+
+def follow(parent: int) -> None:
+    """Binds this process to its parent, and its own children to this process.
+
+    Args:
+        parent: The pid of the parent. A process that has another parent by now is an orphan
+            already, and is killed at once.
+    """
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    _install()
+    _starting.pid = os.getpid()
+
+
+@functools.cache
+def _install() -> None:
+    os.register_at_fork(after_in_child=_after_fork)
+    spawn.get_command_line = functools.partial(_command_line, spawn.get_command_line)
+
+
+def _after_fork() -> None:
+    if _starting.pid is not None:
+        follow(_starting.pid)
+
+
+def _command_line(original: Any, **arguments: Any) -> list[str]:
+    """The command of a spawned child: Python, options, "-c", a program."""
+    command: list[str] = original(**arguments)
+    if _starting.pid is not None:
+        program = command.index("-c") + 1
+        command[program] = (
+            f"import sys; sys.path.insert(0, {_ROOT!r}); "
+            f"from {__name__} import follow; follow({_starting.pid}); {command[program]}"
+        )
+    return command

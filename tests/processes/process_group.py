@@ -1,0 +1,37 @@
+"""The living members of a process group, and their memory."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def members(group: int) -> dict[int, float]:
+    """Pid -> resident memory in MiB of each process that has not ended."""
+    found = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, its_group = status.read_text().rpartition(")")[2].split()[:3]
+            pages = (status.parent / "statm").read_text().split()[1]
+        except (OSError, IndexError):
+            continue
+        if int(its_group) == group and state not in "ZX":
+            found[int(status.parent.name)] = int(pages) * _PAGE_MIB
+    return found
+
+
+def seconds_until_gone(group: int, *, at_most_s: float) -> float:
+    """How long the last process of a group lived on; `at_most_s` if it is still there."""
+    begun = time.monotonic()
+    while members(group) and time.monotonic() - begun < at_most_s:
+        time.sleep(0.02)
+    return min(time.monotonic() - begun, at_most_s)
+
+
+def kill(group: int) -> None:
+    """Ends what is left of a group."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
