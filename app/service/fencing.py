@@ -6,7 +6,9 @@ them begins as a heading does. All other texts stay what they are, to the letter
 A line resembles a heading if it begins with the heading's words once both are read alike:
 capitals, signs of all kinds, emphasis, tags, HTML entities, accents, characters that nobody sees,
 small capitals and the commonest letters that look Latin make no difference, nor does the number or
-the letter of a list ("2.", "b)") before the words. A heading in words of its own ("The other
+the letter of a list ("2.", "b)") before the words. A turn's heading ("### User:", "Reply 2:") is
+one ordinary word, so a line resembles it only if a colon or the line's end comes next, or closing
+signs ("[User]", "== User ==") and then one of the two. A heading in words of its own ("The other
 answer:"), in another language, in letters that only look alike beyond the commonest, in the middle
 of a line or stretched over thousands of signs is not seen.
 """
@@ -18,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 # Part of a judge's fingerprint: to be raised with every change of which texts are quoted, and how.
-FENCE_VERSION = 1
+FENCE_VERSION = 2
 FENCE = "> "
 # With more letters behind it, a last word this long resembles the heading, too ("Answers"); a
 # shorter one would be the beginning of any word ("Response A" and "Response about").
@@ -59,8 +61,12 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,32}|#[xX][0-9a-fA-F]{1,32}|[a-zA-Z][a-zA-Z0-
 _LEAD = r"\n[^\w\n]*+(?:(?:\d++[^\w\n]|[^\W\d]{1,4}+[.)])[^\w\n]*+){0,16}"
 # What may stand between two letters of a word: "Assist-ant".
 _IN_WORD = r"[^\w\s]*+"
-# Behind a heading of one word comes a sign or the line's end: "User:", not "User stories".
+# After a template's heading of one word comes a sign or the line's end: "Question:", "</answer>",
+# not "Question everything".
 _SIGN = r"[^\S\n]*+(?:[^\w\s]|\n|\Z)"
+# After a turn's heading comes a colon or the line's end, maybe behind signs that close a heading:
+# "User:", "[System]", not "User-friendly", "system." or "System.out".
+_TURN_END = r"[^\S\n]*+(?:[])}>|\"'#=]|--+)*+[^\S\n]*+(?:[:\u2236\ua789]|\n|\Z)"
 
 
 class _Readings(dict[int, str | None]):
@@ -110,39 +116,44 @@ class Fence:
     pattern: re.Pattern[str]
 
     @classmethod
-    def against(cls, headings: Sequence[str], markers: Sequence[str] = ()) -> "Fence":
+    def against(
+        cls, headings: Sequence[str], markers: Sequence[str] = (), *, turns: Sequence[str] = ()
+    ) -> "Fence":
         """Makes the fence against certain headings; those without a word are left out.
 
         Args:
             headings: Each the beginning of a line. A number in it stands for any number.
             markers: What begins a section in the middle of a line.
+            turns: Headings of turns and replies: one word, maybe with a number.
         """
         lines = [pattern for text in headings if (pattern := _words(text))]
+        lines += [_in_any_spelling(_parts(text)) + _TURN_END for text in turns]
         anywhere = [pattern for text in markers if (pattern := _words(text))]
         if lines:
             anywhere.insert(0, f"{_LEAD}(?:{'|'.join(lines)})")
         return cls(re.compile("|".join(anywhere) or r"(?!)"))
 
     @classmethod
-    def of_literals(cls, literals: Sequence[str], *more: str) -> "Fence":
+    def of_literals(cls, literals: Sequence[str], *, turns: Sequence[str] = ()) -> "Fence":
         """Makes the fence of a template.
 
         Args:
             literals: The template's own text before, between and behind its placeholders.
-            more: Further headings.
+            turns: Headings of turns and replies.
         """
         lines = [literal.splitlines() or [""] for literal in literals]
         # The first line behind a placeholder goes on where the placeholder's text ended.
         markers = [first for first, *_ in lines[1:]]
         headings = lines[0] + [line for _, *rest in lines[1:] for line in rest]
-        return cls.against([*headings, *more], markers)
+        return cls.against(headings, markers, turns=turns)
 
     def around(self, text: str) -> str:
-        """The text, quoted line by line if any line of it resembles a heading.
+        """The text, quoted line by line if any line of it resembles a heading."""
+        return quoted(text) if self.is_needed(text) else text
 
-        Takes time linear in the text's length.
-        """
-        return quoted(text) if any(map(self._finds, _plain_texts(text))) else text
+    def is_needed(self, text: str) -> bool:
+        """Whether any line of the text resembles a heading; takes time linear in its length."""
+        return any(map(self._finds, _plain_texts(text)))
 
     def _finds(self, plain: str) -> bool:
         if len(plain) <= _PIECE:
@@ -180,16 +191,26 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    """The pattern of a heading's words with any signs between; empty where there is no word."""
-    parts = re.findall(r"[^\W\d]+|\d+", _plain(text))
-    # "Assistant A's" has the words Assistant, A and s: the last may be missing anywhere.
-    words = [part for i, part in enumerate(parts) if part != "s" or i == 0]
+    """The pattern of a heading and what must come next; empty where there is no word."""
+    words = _parts(text)
     named = [word for word in words if not word.isdecimal()]
     if not named:
         return ""
-    pattern = r"\W*+".join(
-        r"\d++" if word.isdecimal() else _IN_WORD.join(word) + r"(?:\W*+s)?" for word in words
-    )
+    pattern = _in_any_spelling(words, ending=r"(?:\W*+s)?")
     if len(named) == 1:
         return pattern + _SIGN
     return pattern if len(words[-1]) >= _LONG_WORD else pattern + r"(?!\w)"
+
+
+def _in_any_spelling(words: Sequence[str], *, ending: str = "") -> str:
+    """The pattern of words with any signs between them; a word may have the ending."""
+    return r"\W*+".join(
+        r"\d++" if word.isdecimal() else _IN_WORD.join(word) + ending for word in words
+    )
+
+
+def _parts(text: str) -> list[str]:
+    """The words and numbers of a heading as it is read."""
+    parts = re.findall(r"[^\W\d]+|\d+", _plain(text))
+    # "Assistant A's" has the words Assistant, A and s: the last may be missing anywhere.
+    return [part for i, part in enumerate(parts) if part != "s" or i == 0]

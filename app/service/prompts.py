@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from app.core.comparison import Comparison, Turn
 from app.core.errors import StartupError
 from app.ports import Prompt
-from app.service.fencing import Fence
+from app.service.fencing import Fence, quoted
 
 # SCOPE, figure prompt_template, to the letter.
 PAPER_SYSTEM = (
@@ -64,7 +64,7 @@ class PromptTemplate:
             )
         # A frozen dataclass sets what follows from its fields this way.
         object.__setattr__(self, "_fence", Fence.of_literals(literals[::2]))
-        conversation = Fence.of_literals(literals[::2], *_TURN_HEADINGS)
+        conversation = Fence.of_literals(literals[::2], turns=_TURN_HEADINGS)
         object.__setattr__(self, "_conversation_fence", conversation)
 
     def both_orders(self, comparison: Comparison) -> tuple[Prompt, Prompt]:
@@ -75,18 +75,20 @@ class PromptTemplate:
     def render(self, comparison: Comparison) -> Prompt:
         """Renders one prompt, response_a shown first.
 
-        A text of the comparison with a line that resembles a heading, the template's or that of a
-        turn or a reply, is quoted. What resembles one is said in `app.service.fencing`; a heading
-        in words of its own does not.
+        A turn of the question is quoted if a line of it resembles a heading: one of the template,
+        or that of a turn or a reply. If a line of either response does, both responses are quoted,
+        so that neither looks different from the other. `app.service.fencing` says which lines
+        resemble a heading; a heading in words of its own does not.
         """
         return self._filled(self._parts(comparison))
 
     def _parts(self, comparison: Comparison) -> "_Parts":
         turns = comparison.question
         fence = self._fence if len(turns) == 1 else self._conversation_fence
-        texts = (comparison.response_a, comparison.response_b)
-        answers = [_response_text([fence.around(text) for text in each]) for each in texts]
-        return _Parts(_question_text(turns, fence), *answers)
+        answers: Sequence[Sequence[str]] = (comparison.response_a, comparison.response_b)
+        if any(fence.is_needed(text) for texts in answers for text in texts):
+            answers = [[quoted(text) for text in texts] for texts in answers]
+        return _Parts(_question_text(turns, fence), *map(_response_text, answers))
 
     def _filled(self, parts: "_Parts") -> Prompt:
         """Fills every placeholder in a single pass: "{answer_b}" in a text stays text."""

@@ -7,6 +7,7 @@ import pytest
 from app.demo.pairs import demo_sets
 from app.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import LabelLogits, Prompt, PromptError
+from app.service.fencing import FENCE
 from tests.attacks.__main__ import HARMLESS, Effect, Scorer, attacked, measure, row
 from tests.attacks.injections import FAMILIES
 
@@ -31,7 +32,7 @@ class Credulous(ScriptedEngine):
     @staticmethod
     def _verdict_on(prompt: Prompt) -> LabelLogits:
         question, first, second = (
-            part.split("]\n", 1)[1]
+            part.split("]\n", 1)[1].removeprefix(FENCE)
             for part in prompt.user.replace("\n\n[Assistant A's", "\0[Assistant A's", 1)
             .replace("\n\n[Assistant B's", "\0[Assistant B's", 1)
             .split("\0")
