@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from app.core.errors import ControlTokenError, PromptTooLongError, RequestError, StartupError
+from app.engines.markers import ZERO_WIDTH_SPACE, MarkerBreaker, plain_markers
 from app.ports import Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Put after the first character of a control token inside a text: invisible, and no token any more.
-_ZERO_WIDTH_SPACE = "\u200b"
 # Stands for the user message while a template is rendered; no template has it in it.
 _SENTINEL = "scopeJudgeUserMessage"
+# Around the stand-in, to see whether a template strips blanks; templates themselves use others.
+_BLANK = "\t"
 # Beginnings of a message that a tokenizer may join with what stands before it.
 _PROBES = ("x", " x", "  x", "\nx", "\n\nx", "1", "é", ".", "'s")
 # Some templates tell the model today's date: the same prompt must not score otherwise tomorrow.
@@ -38,19 +39,23 @@ class Frame(NamedTuple):
     Args:
         head: Before it: control tokens, the system message.
         tail: After it: the end of the turn, and the beginning of the judge's answer.
-        trims: Whether the template strips blanks around the message.
+        trims_start: Whether the template strips blanks before the message.
+        trims_end: Whether it strips blanks after the message.
         head_ids: Of the beginning of head that is tokenised once for all prompts; empty where a
             prompt has to be tokenised in one piece.
         rest: The end of head, which is tokenised with the message.
         control_tokens: How often each control token stands in rest and tail, by id.
+        markers: Breaks what the template marks turns with and is no control token.
     """
 
     head: str
     tail: str
-    trims: bool
+    trims_start: bool
+    trims_end: bool
     head_ids: tuple[int, ...]
     rest: str
     control_tokens: Counter[int]
+    markers: MarkerBreaker
 
     @property
     def text(self) -> str:
@@ -107,24 +112,39 @@ class PromptRenderer:
     def token_ids(self, prompts: Sequence[Prompt]) -> list[list[int] | RequestError]:
         """Renders prompts in one batch.
 
-        Where a text would add control tokens, each of their spellings in it is broken by a
-        zero-width space, which changes no token outside of it.
+        Where a user message would add control tokens, each of their spellings in it is broken by a
+        zero-width space, which changes no token outside of it. So are the markers that the chat
+        template has in plain text, wherever they are in a user message.
 
         Returns:
             For each prompt its token ids, or its own error: `PromptTooLongError`, or
-            `ControlTokenError` where a control token cannot be broken.
+            `ControlTokenError` where a control token or a marker cannot be broken.
 
         Raises:
             StartupError: The chat template cannot hold a judge's prompt.
         """
-        texts = [self._open_text(prompt) for prompt in prompts]
-        # Tokenising megabytes that cannot fit would take seconds, in which nothing else is judged.
-        fitting = [i for i, text in enumerate(texts) if len(text) <= self._max_prompt_characters]
-        encoded = dict(zip(fitting, self._encode([texts[i] for i in fitting]), strict=True))
+        readable = [self._without_markers(prompt) for prompt in prompts]
+        kept = [each for each in readable if isinstance(each, Prompt)]
+        encoded = iter(self._encode([self._open_text(prompt) for prompt in kept]))
         return [
-            self._checked(prompt, encoded[i]) if i in encoded else self._too_long("too many")
-            for i, prompt in enumerate(prompts)
+            self._checked(each, next(encoded)) if isinstance(each, Prompt) else each
+            for each in readable
         ]
+
+    def _without_markers(self, prompt: Prompt) -> Prompt | RequestError:
+        """The prompt with the plain markers in its user message broken, or its error."""
+        # Tokenising megabytes that cannot fit would take seconds, in which nothing else is judged.
+        if len(self._open_text(prompt)) > self._max_prompt_characters:
+            return self._too_long("too many")
+        markers = self.frame(prompt.system).markers
+        if not markers.finds(prompt.user):
+            return prompt
+        harmless = prompt._replace(user=markers.broken(prompt.user))
+        if markers.finds(harmless.user):
+            return ControlTokenError(
+                "a text holds turn markers of this judge that cannot be broken"
+            )
+        return harmless
 
     def frame(self, system: str) -> Frame:
         """What stands around a user message under this system message.
@@ -139,7 +159,7 @@ class PromptRenderer:
     def _new_frame(self, system: str) -> Frame:
         from jinja2 import TemplateError
 
-        user = {"role": "user", "content": f" {_SENTINEL} "}
+        user = {"role": "user", "content": f"{_BLANK}{_SENTINEL}{_BLANK}"}
         try:
             text = self._apply_template([{"role": "system", "content": system}, user])
             if system.strip() not in text:
@@ -155,12 +175,35 @@ class PromptRenderer:
         if len(halves) != 2:
             raise StartupError("this judge's chat template does not use a message exactly once")
         head, tail = halves
-        trims = not tail.startswith(" ")
-        if not trims:
-            head, tail = head.removesuffix(" "), tail.removeprefix(" ")
+        trims = not head.endswith(_BLANK), not tail.startswith(_BLANK)
+        head, tail = head.removesuffix(_BLANK), tail.removeprefix(_BLANK)
         head_ids, rest = self._split_head(head, tail)
         ids = self._encode([rest + "x" + tail])[0]
-        return Frame(head, tail, trims, head_ids, rest, self._count_control(ids))
+        markers = MarkerBreaker(self._plain_markers(text, system), self._as_read)
+        return Frame(head, tail, *trims, head_ids, rest, self._count_control(ids), markers)
+
+    def _plain_markers(self, text: str, system: str) -> tuple[str, ...]:
+        """The plain markers around a judge's prompt, and those that only longer talks have."""
+        from jinja2 import TemplateError
+
+        texts = [text.replace(system.strip(), _SENTINEL) if system.strip() else text]
+        turns = [{"role": role, "content": _SENTINEL} for role in ("user", "assistant", "user")]
+        for first in ({"role": "system", "content": _SENTINEL}, None):
+            try:
+                texts.append(self._apply_template([first, *turns] if first else turns))
+                break
+            except TemplateError:
+                # A template without a system message, or for single questions only.
+                continue
+        gaps = [gap for each in texts for gap in each.split(_SENTINEL)]
+        return plain_markers(gaps, self._control_text)
+
+    def _as_read(self, text: str) -> str:
+        """A text as the tokenizer cuts it, with blanks for the marks that stand for them."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if backend is None or backend.normalizer is None:
+            return text
+        return cast(str, backend.normalizer.normalize_str(text).replace("\u2581", " "))
 
     def _split_head(self, head: str, tail: str) -> tuple[tuple[int, ...], str]:
         """The ids of head up to its last control token, and what is left of it.
@@ -194,7 +237,8 @@ class PromptRenderer:
 
     def _text(self, prompt: Prompt) -> str:
         frame = self.frame(prompt.system)
-        user = prompt.user.strip() if frame.trims else prompt.user
+        user = prompt.user.lstrip() if frame.trims_start else prompt.user
+        user = user.rstrip() if frame.trims_end else user
         return frame.head + user + frame.tail + prompt.prefill
 
     def _open_text(self, prompt: Prompt) -> str:
@@ -235,7 +279,7 @@ class PromptRenderer:
 
     def _neutralised(self, text: str) -> str:
         return self._control_text.sub(
-            lambda match: match[0][0] + _ZERO_WIDTH_SPACE + match[0][1:], text
+            lambda match: match[0][0] + ZERO_WIDTH_SPACE + match[0][1:], text
         )
 
     def _count_control(self, ids: list[int]) -> Counter[int]:
