@@ -12,8 +12,8 @@ from rich.table import Table
 from app.cli.console import console, failure
 from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import InvalidRequestError
-from app.evaluation.curve import CurveRow, curve_rows
-from app.evaluation.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.curve.rows import CurveRow, curve_rows
 
 _PLOT_ENDINGS = (".png", ".svg")
 _SHOWN_LINES = 5
@@ -118,7 +118,7 @@ def _advice(row: CurveRow) -> tuple[str, ...]:
 
 def _write_figure(scores: LabelledScores, plot: Path, delta: float, label_noise: float) -> None:
     # Imported late: every other command works without matplotlib.
-    from app.evaluation.curve_figure import write_curve_figure
+    from app.evaluation.curve.figure import write_curve_figure
 
     try:
         write_curve_figure(scores, plot, delta=delta, label_noise=label_noise)

@@ -21,10 +21,10 @@ from app.wiring import judge_name, open_judge
 
 # The modules of app.evaluation are imported in the functions: their libraries are an extra.
 if TYPE_CHECKING:
-    from app.evaluation.judging import Dataset, Work
-    from app.evaluation.judgment_log import JudgmentLog
-    from app.evaluation.judgments import JudgedPair, Observation
-    from app.evaluation.labelled_pairs import Benchmark, Drawn
+    from app.evaluation.benchmarks.labelled_pairs import Benchmark, Drawn
+    from app.evaluation.judgments.interview import Dataset, Work
+    from app.evaluation.judgments.jsonl import JudgedPair, Observation
+    from app.evaluation.judgments.log import JudgmentLog
     from app.evaluation.methods import MethodName
     from app.evaluation.protocol import Design
     from app.evaluation.results import DatasetResults, Results, Source
@@ -105,7 +105,7 @@ def evaluate(
     missing = [name for name in _EXTRA if find_spec(name) is None]
     if missing:
         raise failure(f"{', '.join(missing)} missing: pip install scope-judge[evaluation]")
-    from app.evaluation.benchmarks import data_name
+    from app.evaluation.benchmarks.catalogue import data_name
     from app.evaluation.protocol import Design
 
     alphas = tuple(sorted(set(alpha or STANDARD_ALPHAS)))
@@ -140,7 +140,7 @@ def evaluate(
 def _read(
     file: Path, observations: "Sequence[Observation] | None", limit: int, seed: int
 ) -> "tuple[str | None, dict[str, Source]]":
-    from app.evaluation.judgments import read_judgments
+    from app.evaluation.judgments.jsonl import read_judgments
     from app.evaluation.results import sources_of
 
     found = read_judgments(file)
@@ -190,8 +190,8 @@ def _observations(methods: str) -> "tuple[Observation, ...]":
 
 def _judged(asked: _Asked, choice: _JudgeChoice, folder: Path) -> "dict[str, Source]":
     """Judges what is missing in the folder's judgments.jsonl."""
-    from app.evaluation.judging import corrected, unanswered
-    from app.evaluation.judgment_log import JudgmentLog
+    from app.evaluation.judgments.interview import corrected, unanswered
+    from app.evaluation.judgments.log import JudgmentLog
     from app.evaluation.results import Source
 
     benchmarks, datasets = _drawn(asked, choice.template)
@@ -218,9 +218,9 @@ def _judged(asked: _Asked, choice: _JudgeChoice, folder: Path) -> "dict[str, Sou
 
 
 def _drawn(asked: _Asked, template: PromptTemplate) -> "tuple[list[Benchmark], list[Dataset]]":
-    from app.evaluation.benchmarks import load_benchmark
-    from app.evaluation.judging import Dataset, Interviewer
-    from app.evaluation.labelled_pairs import POOL, draw
+    from app.evaluation.benchmarks.catalogue import load_benchmark
+    from app.evaluation.benchmarks.labelled_pairs import POOL, draw
+    from app.evaluation.judgments.interview import Dataset, Interviewer
 
     benchmarks: list[Benchmark] = []
     datasets: list[Dataset] = []
@@ -259,7 +259,7 @@ async def _ask(
     known: "Mapping[tuple[str, str], JudgedPair]",
     log: "JudgmentLog",
 ) -> None:
-    from app.evaluation.judging import Respondent
+    from app.evaluation.judgments.interview import Respondent
 
     async with open_judge(choice.settings, choice.template, ConsoleObserver()) as started:
         respondent = Respondent(started.engine, started.name, started.identity.fingerprint)
@@ -288,7 +288,7 @@ def _measured(name: "str | None", sources: "dict[str, Source]", design: "Design"
 
 
 def _write(results: "Results", folder: Path) -> None:
-    from app.evaluation.report import write_report
+    from app.evaluation.report.page import write_report
     from app.evaluation.results import to_json
 
     report = folder / "report.html"

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core.comparison import Label
 from app.core.preference import LN2, FloatArray, Preferences, binary_entropy, preference_from_gaps
-from app.evaluation.elicitation import parse_confidence, parse_verdict
-from app.evaluation.judgments import JudgedPair, Observation
+from app.evaluation.judgments.jsonl import JudgedPair, Observation
+from app.evaluation.judgments.prompts import parse_confidence, parse_verdict
 
 MethodName = Literal[
     "predictive_probability",

@@ -13,8 +13,8 @@ from app import __version__
 from app.core.diagnostics import confidence_bins
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
-from app.evaluation.benchmarks import data_name
-from app.evaluation.judgments import Judged, JudgedPair
+from app.evaluation.benchmarks.catalogue import data_name
+from app.evaluation.judgments.jsonl import Judged, JudgedPair
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available
 from app.evaluation.metrics import Quality, quality
 from app.evaluation.normal_world import WorldRow, normal_world_rows

@@ -9,8 +9,8 @@ import pytest
 
 from app.core.comparison import Side
 from app.core.preference import LN2
-from app.evaluation.elicitation import parse_confidence, parse_verdict
-from app.evaluation.judgments import JudgedPair
+from app.evaluation.judgments.jsonl import JudgedPair
+from app.evaluation.judgments.prompts import parse_confidence, parse_verdict
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available, preferences_of
 from app.ports import Generated
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.core.diagnostics import auroc
-from app.evaluation.judgments import read_judgments
+from app.evaluation.judgments.jsonl import read_judgments
 from app.evaluation.methods import METHODS
 from app.evaluation.protocol import Design
 from app.evaluation.results import DatasetResults, evaluate, sources_of

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.errors import InvalidRequestError
 from app.core.preference import preference_from_gaps
-from app.evaluation.judgments import Judged, JudgedPair, Skipped
+from app.evaluation.judgments.jsonl import Judged, JudgedPair, Skipped
 from app.evaluation.metrics import RiskCoverage
 from app.evaluation.normal_world import NormalJudge
 from app.evaluation.protocol import (

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from app.core.comparison import Comparison
 from app.engines.scripted import ScriptedEngine
-from app.evaluation.judging import Dataset, Interviewer, Respondent, unanswered
-from app.evaluation.judgment_log import JudgmentLog
-from app.evaluation.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.judgments.interview import Dataset, Interviewer, Respondent, unanswered
+from app.evaluation.judgments.log import JudgmentLog
 from app.ports import LabelLogits, Prompt, PromptError
 from app.service.prompts import PromptTemplate
 

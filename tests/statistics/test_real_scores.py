@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 FILES = [

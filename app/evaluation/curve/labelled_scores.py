@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from app.core.diagnostics import auroc
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2, FloatArray
-from app.evaluation.judgments import Skipped, read_judgments
+from app.evaluation.judgments.jsonl import Skipped, read_judgments
 from app.evaluation.methods import METHODS
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from app.core.comparison import Comparison, Side, Turn
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.demo.pairs import demo_sets
-from app.evaluation.labelled_pairs import Benchmark, LabelledPair
+from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
 
 _DEMO = "demo"
 _TIE = "tie"

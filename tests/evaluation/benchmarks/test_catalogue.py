@@ -12,8 +12,8 @@ import pytest
 from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
-from app.evaluation.benchmarks import benchmark_names, load_benchmark
-from app.evaluation.labelled_pairs import Benchmark, LabelledPair, draw
+from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
+from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair, draw
 
 Row = dict[str, Any]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from app.evaluation import paper
 from app.evaluation.paper import PaperOutcome
 from app.evaluation.protocol import CALIBRATION_SIZES, AblationRow
-from app.evaluation.report_tables import (
+from app.evaluation.report.main_tables import (
     NONE,
     RULES,
     Cell,

@@ -14,7 +14,8 @@ from app.core.errors import (
     PromptTooLongError,
 )
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.evaluation.judging import (
+from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.judgments.interview import (
     CHUNK_PAIRS,
     SAMPLES,
     Dataset,
@@ -23,10 +24,9 @@ from app.evaluation.judging import (
     Work,
     corrected,
 )
-from app.evaluation.judging import unanswered as unanswered_of
-from app.evaluation.judgment_log import JudgmentLog
-from app.evaluation.judgments import JudgedPair, Observation
-from app.evaluation.labelled_pairs import LabelledPair
+from app.evaluation.judgments.interview import unanswered as unanswered_of
+from app.evaluation.judgments.jsonl import JudgedPair, Observation
+from app.evaluation.judgments.log import JudgmentLog
 from app.ports import Engine, EngineIdentity, LabelLogits, Prompt, PromptError
 from app.service.prompts import PromptTemplate
 from tests.serving import ShortEngine

@@ -14,9 +14,9 @@ from app.cli import app
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve import curve_rows, threshold_rows
-from app.evaluation.curve_figure import write_curve_figure
-from app.evaluation.labelled_scores import LabelledScores
+from app.evaluation.curve.figure import write_curve_figure
+from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.rows import curve_rows, threshold_rows
 
 runner = CliRunner()
 
@@ -150,7 +150,7 @@ def test_a_file_that_is_wrong_is_told_and_the_status_is_1(tmp_path: Path) -> Non
 
 def test_only_the_plot_needs_matplotlib(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "app.evaluation.curve_figure")
+    monkeypatch.delitem(sys.modules, "app.evaluation.curve.figure")
     assert runner.invoke(app, ["curve", str(file)]).exit_code == 0
     result = runner.invoke(app, ["curve", str(file), "--plot", "x.png"])
     assert result.exit_code == 1

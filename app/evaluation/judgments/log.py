@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.judgments import LINE_BEGINS, JudgedPair, judgment_line, read_judgments
+from app.evaluation.judgments.jsonl import LINE_BEGINS, JudgedPair, judgment_line, read_judgments
 
 
 class JudgmentLog:

@@ -8,7 +8,7 @@ from app.core.comparison import Guarantee
 from app.core.diagnostics import Feasibility, feasibility
 from app.core.pac import pac_threshold
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.labelled_scores import LabelledScores
+from app.evaluation.curve.labelled_scores import LabelledScores
 
 
 class CurveRow(NamedTuple):

@@ -15,7 +15,7 @@ from app.ports import Generated, Prompt
 from app.service.prompts import PromptTemplate
 
 if TYPE_CHECKING:
-    from app.evaluation.labelled_pairs import LabelledPair
+    from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 
 # SCOPE, figure verbalized_confidence_prompt, to the letter.
 SCORE_REQUEST = "Provide a score between 0.0 (total guess) and 1.0 (absolute certainty)."

@@ -6,12 +6,18 @@ from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app.evaluation import paper, report_figures
+from app.evaluation import paper
 from app.evaluation.methods import METHODS
 from app.evaluation.metrics import RiskCoverage
 from app.evaluation.protocol import Row
-from app.evaluation.report_ablations import noise_table, size_table, transfer_table, world_table
-from app.evaluation.report_tables import (
+from app.evaluation.report import figures
+from app.evaluation.report.ablation_tables import (
+    noise_table,
+    size_table,
+    transfer_table,
+    world_table,
+)
+from app.evaluation.report.main_tables import (
     SIGNALS,
     Table,
     alphas_table,
@@ -26,7 +32,7 @@ from app.evaluation.report_tables import (
 )
 from app.evaluation.results import DatasetResults, Results
 
-_TEMPLATE = Path(__file__).with_name("report.html.j2")
+_TEMPLATE = Path(__file__).with_name("page.html.j2")
 # The rules that the figures compare.
 _DRAWN = ("scope", "pac", "naive")
 _NO_BPE = (
@@ -196,16 +202,14 @@ def _plots(judge: str | None, dataset: DatasetResults, key: str) -> Plots:
         if row.alpha == paper.ALPHA
     }
     marks = {rule: outcome for rule, outcome in known.items() if outcome}
-    risk = report_figures.risk_figure(curves, marks, alpha=paper.ALPHA, key=f"{key} risk")
-    coverage = report_figures.coverage_figure(
-        curves, marks, alpha=paper.ALPHA, key=f"{key} coverage"
-    )
+    risk = figures.risk_figure(curves, marks, alpha=paper.ALPHA, key=f"{key} risk")
+    coverage = figures.coverage_figure(curves, marks, alpha=paper.ALPHA, key=f"{key} coverage")
     drawn = [(risk, "Risk by alpha"), (coverage, "Coverage by alpha")]
-    start = report_figures.lowest_confidence(dataset.methods)
+    start = figures.lowest_confidence(dataset.methods)
     panels = []
     for method in dataset.methods:
         title = METHODS[method.method].title
-        panel = report_figures.reliability_figure(method, title, start=start, key=f"{key} {title}")
+        panel = figures.reliability_figure(method, title, start=start, key=f"{key} {title}")
         panels.append((panel, f"{title}: accuracy by confidence"))
     return Plots(dataset.name, _shown(drawn), _shown(panels))
 

@@ -11,10 +11,10 @@ import pytest
 
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
-from app.evaluation.judgments import Skipped
-from app.evaluation.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.judgments.jsonl import Skipped
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
 def write(folder: Path, rows: list[Any]) -> Path:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.judgment_log import JudgmentLog
-from app.evaluation.judgments import JudgedPair, judgment_line
+from app.evaluation.judgments.jsonl import JudgedPair, judgment_line
+from app.evaluation.judgments.log import JudgmentLog
 
 
 def pair(number: int, judge: str = "demo") -> JudgedPair:

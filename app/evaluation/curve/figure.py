@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from app.core.calibration import GUARANTEES, STANDARD_ALPHAS, ThresholdRow
 from app.core.comparison import Guarantee
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve import threshold_rows
-from app.evaluation.labelled_scores import LabelledScores
+from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.rows import threshold_rows
 
 _ALPHAS = np.arange(4, 121) / 400  # 0.01 to 0.30
 # Blue and vermilion of Okabe and Ito (2008), told apart with any colour vision.

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from app.core.comparison import Comparison, Side
 from app.core.errors import InvalidRequestError
-from app.evaluation.elicitation import (
+from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.judgments.prompts import (
     annotator_prompts,
     draw_personas,
     parse_confidence,
     parse_verdict,
     verbalized_prompt,
 )
-from app.evaluation.labelled_pairs import LabelledPair
 from app.ports import Generated
 from app.service.prompts import PromptTemplate
 

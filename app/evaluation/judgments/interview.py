@@ -14,10 +14,10 @@ from app.core.errors import (
     PromptTooLongError,
     ScopeJudgeError,
 )
-from app.evaluation.elicitation import annotator_prompts, draw_personas, verbalized_prompt
-from app.evaluation.judgment_log import JudgmentLog
-from app.evaluation.judgments import JudgedPair, Observation
-from app.evaluation.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.judgments.jsonl import JudgedPair, Observation
+from app.evaluation.judgments.log import JudgmentLog
+from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
 from app.ports import Engine, Generated, LabelLogits, Prompt, PromptError, TextGenerator
 from app.service.judging import label_gap, score_of_orders
 from app.service.prompts import PromptTemplate

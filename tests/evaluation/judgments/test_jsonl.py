@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.judgments import JudgedPair, Skipped, judgment_line, read_judgments
+from app.evaluation.judgments.jsonl import JudgedPair, Skipped, judgment_line, read_judgments
 from app.ports import Generated
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

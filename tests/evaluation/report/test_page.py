@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.evaluation import report_figures
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
 from app.evaluation.normal_world import WorldRow
 from app.evaluation.protocol import AblationRow, Design, Row, TransferRow
-from app.evaluation.report import render_report, write_report
+from app.evaluation.report import figures
+from app.evaluation.report.page import render_report, write_report
 from app.evaluation.results import DatasetResults, MethodResults, ReliabilityBin, Results
 from app.evaluation.selectors import SELECTORS
 
@@ -359,10 +359,10 @@ def test_half_a_surrogate_pair_in_a_name_is_no_reason_to_fail(tmp_path: Path) ->
 
 
 def test_nothing_to_draw_is_no_figure() -> None:
-    assert report_figures.risk_figure({"scope": ()}, {}, alpha=0.1, key="a") is None
-    assert report_figures.coverage_figure({}, {}, alpha=0.1, key="a") is None
+    assert figures.risk_figure({"scope": ()}, {}, alpha=0.1, key="a") is None
+    assert figures.coverage_figure({}, {}, alpha=0.1, key="a") is None
     empty = replace(method("bpe", Quality(None, None, None, None), ()), reliability=())
-    assert report_figures.reliability_figure(empty, "BPE", start=0.0, key="a") is None
+    assert figures.reliability_figure(empty, "BPE", start=0.0, key="a") is None
 
 
 def test_figures_name_the_rules_and_the_papers_points() -> None:
@@ -378,4 +378,4 @@ def test_the_axis_starts_below_the_lowest_bin(place: int, start: float) -> None:
         method("bpe", Quality(0.7, 0.1, 0.6, 0.8)),
         reliability=(ReliabilityBin(place, 0.3, 0.5, 10), ReliabilityBin(9, 1.0, 1.0, 10)),
     )
-    assert report_figures.lowest_confidence([low]) == start
+    assert figures.lowest_confidence([low]) == start

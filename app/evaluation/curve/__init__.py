@@ -1,0 +1,1 @@
+"""`scope-judge curve`: the coverage and risk of every alpha on pairs that are already judged."""
