@@ -29,9 +29,9 @@ from app.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labe
 from app.engines.openai_servers import parse_urls
 from app.evaluation.benchmarks.catalogue import load_benchmark
 from app.evaluation.curve.labelled_scores import read_labelled_scores
+from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.jsonl import read_judgments
 from app.evaluation.judgments.log import JudgmentLog
-from app.evaluation.judgments.prompts import parse_confidence, parse_verdict
 from app.ports import Generated, LabelLogits, StoredCalibration, Version
 from app.service.codec import decode, encode
 from app.service.prompts import PromptTemplate, load_template

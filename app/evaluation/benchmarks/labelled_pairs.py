@@ -1,4 +1,4 @@
-"""Pairs that people have labelled, and which of them are judged."""
+"""Labelled pairs, the benchmarks that hold them, and the random draw of the pairs to judge."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,18 +9,19 @@ import numpy as np
 
 from app.core.comparison import Comparison, Side
 
-# SCOPE, section on data sets; appendix on Simulated Annotators.
+# Pairs judged of each benchmark (SCOPE, section on data sets), and demonstrations kept for the
+# simulated annotators (SCOPE, appendix on Simulated Annotators).
 MOST_PAIRS = 2000
 POOL = 50
 
 
 class LabelledPair(NamedTuple):
-    """Two responses and the one that people prefer.
+    """Two responses to one question, and the response that people prefer.
 
     Args:
-        id: Unique in its data set.
-        group: Of the question: pairs of one group are not independent.
-        comparison: In the order in which response_a is shown first.
+        id: Unique within the data set.
+        group: Identifies the question: pairs of one group are not independent.
+        comparison: Question and responses, with response_a shown first.
         label: The preferred response.
         swapped: Whether the source has the responses in the other order.
     """
@@ -33,15 +34,15 @@ class LabelledPair(NamedTuple):
 
     @property
     def text_digest(self) -> str:
-        """Of question and responses in their order."""
+        """Digest of the question and the responses in their order."""
         return hashlib.sha256(repr(self.comparison).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
     def in_random_order(self) -> "LabelledPair":
-        """Swapped or not, by a digest of the id: the same whatever else is drawn.
+        """The same pair, swapped or not by a digest of its id alone.
 
-        Methods that ask in one order only would measure the order of the source: the better
-        response stands first in many (SCOPE randomises, too: section on uncertainty estimation).
+        Many sources show the better response first. A method that asks in one order only would
+        measure that habit (SCOPE randomises the order too: section on uncertainty estimation).
         """
         if hashlib.sha256(self.id.encode()).digest()[0] % 2:
             return self
@@ -55,10 +56,10 @@ class Benchmark:
     """A data set of labelled pairs.
 
     Args:
-        name: Its name here, or the stem of its file.
-        pairs: Without ties.
-        ties: Left out, as in the paper.
-        left_out: Rows that are no comparison, by reason.
+        name: Name of the benchmark, or the stem of its file.
+        pairs: Labelled pairs without ties.
+        ties: Number of ties, which are left out as in the paper.
+        left_out: Number of other rows that were left out, by reason.
     """
 
     name: str
@@ -68,11 +69,11 @@ class Benchmark:
 
 
 class Drawn(NamedTuple):
-    """What is judged of a benchmark.
+    """The pairs of a benchmark that a run uses.
 
     Args:
-        pairs: In random order, so that the first of them are a random sample.
-        demonstrations: None of them among `pairs`.
+        pairs: Pairs to judge in random order; the first ones are a random sample.
+        demonstrations: Pairs for the simulated annotators; none of them is judged.
     """
 
     pairs: tuple[LabelledPair, ...]
@@ -82,17 +83,17 @@ class Drawn(NamedTuple):
 def draw(
     benchmark: Benchmark, *, seed: int, at_most: int = MOST_PAIRS, demonstrations: int = 0
 ) -> Drawn:
-    """Draws the pairs to judge, each in a random order, and demonstrations that are not judged.
+    """Draws the pairs to judge, each in a random order, and separate demonstrations.
 
-    Which pairs come first depends on neither number. Demonstrations come from the other end, so
-    that they stay the same ones where `at_most` grows, and none is another vote on a judged pair. A
-    benchmark too small for both gives at most a tenth of its pairs to demonstrations.
+    The order of the pairs depends on neither number. Demonstrations are taken from the end of that
+    order, so that a larger `at_most` keeps them. No demonstration has the texts of a judged pair. A
+    benchmark that is too small for both gives at most a tenth of its pairs to the demonstrations.
 
     Args:
-        benchmark: Any.
-        seed: The same seed draws the same.
-        at_most: Pairs to judge.
-        demonstrations: How many to keep out of them; fewer where there are no more.
+        benchmark: The benchmark to draw from.
+        seed: An equal seed draws the same pairs.
+        at_most: Largest number of pairs to judge.
+        demonstrations: Largest number of demonstrations.
     """
     order = np.random.default_rng(seed).permutation(len(benchmark.pairs))
     drawn = [benchmark.pairs[i].in_random_order for i in order]

@@ -1,1 +1,1 @@
-"""`scope-judge curve`: the coverage and risk of every alpha on pairs that are already judged."""
+"""Coverage and risk of each alpha on labelled pairs that a judge has already judged."""

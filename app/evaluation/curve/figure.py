@@ -15,7 +15,7 @@ from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.rows import threshold_rows
 
 _ALPHAS = np.arange(4, 121) / 400  # 0.01 to 0.30
-# Blue and vermilion of Okabe and Ito (2008), told apart with any colour vision.
+# Blue and vermilion of Okabe and Ito (2008): distinguishable with any colour vision.
 _COLOURS: dict[Guarantee, str] = {"marginal": "#0072B2", "pac": "#D55E00"}
 _MARKERS: dict[Guarantee, str] = {"marginal": "o", "pac": "s"}
 _GREY = "#777777"
@@ -24,12 +24,12 @@ _GREY = "#777777"
 def write_curve_figure(
     scores: LabelledScores, file: Path, *, delta: float, label_noise: float
 ) -> None:
-    """Writes risk against coverage, and coverage against alpha; PNG or SVG by the file's ending.
+    """Writes risk against coverage, and coverage against alpha.
 
     Args:
-        scores: Of a judge on labelled pairs.
-        file: Ends in .png or .svg.
-        delta: Of "pac", in (0, 1).
+        scores: Scores of a judge on labelled pairs.
+        file: File to write; its ending, .png or .svg, chooses the format.
+        delta: Level of "pac", in (0, 1).
         label_noise: Probability in [0, 0.5) that a label is flipped.
 
     Raises:
@@ -46,7 +46,7 @@ def write_curve_figure(
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#e5e5e5", linewidth=0.6)
         axes.set_axisbelow(True)
-    # No date and no random ids: the same scores write the same bytes.
+    # Without a date and random ids, equal scores write equal bytes.
     metadata = {"Date": None} if file.suffix.lower() == ".svg" else {}
     with rc_context({"svg.hashsalt": "scope-judge"}):
         figure.savefig(file, dpi=130, metadata=metadata)
@@ -61,8 +61,8 @@ def _draw_risk(
     risks = [errors / accepted for accepted, errors in counts if accepted]
     few = "." if len(risks) <= 30 else None
     axes.plot(coverages, risks, color=_GREY, linewidth=1.2, marker=few, zorder=1)
-    # The first few points are 0 or 1 and say nothing: they do not set the scale.
-    telling = [risk for coverage, risk in zip(coverages, risks, strict=True) if coverage >= 0.1]
+    # Below a coverage of 0.1 the risk is that of a few points, often 0 or 1: ignored for the scale.
+    scaling = [risk for coverage, risk in zip(coverages, risks, strict=True) if coverage >= 0.1]
     for guarantee in GUARANTEES:
         accepted = [
             (row.coverage, row.empirical_risk)
@@ -83,7 +83,7 @@ def _draw_risk(
         ylabel="share of errors among the accepted" + (" (noisy labels)" if label_noise else ""),
         title=f"Risk of what is accepted, n = {scores.n}",
         xlim=(0, 1.02),
-        ylim=(0, 1.25 * max([*telling, 0.02])),
+        ylim=(0, 1.25 * max([*scaling, 0.02])),
     )
     axes.legend(frameon=False, loc="best")
 

@@ -1,4 +1,4 @@
-"""Labelled pairs that a judge has already judged, as points for a threshold."""
+"""The scores of a judge on labelled pairs, read from a file of judged pairs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,13 @@ from app.evaluation.methods import METHODS
 
 @dataclass(frozen=True, eq=False)
 class LabelledScores:
-    """How uncertain a judge was, and where it was wrong.
+    """The uncertainty and the error of a judge on labelled pairs.
 
     Args:
         uncertainty: Shape (n,). s(x) in nats, within [0, ln 2].
         error: Shape (n,). True where the judge disagrees with the label or has no preference.
-        ties: Lines with label "tie", left out.
-        skipped: Lines without a label or a signal, left out: what is missing is never 0.5.
+        ties: Number of lines with label "tie", which are left out.
+        skipped: Lines without a label or a signal. A missing answer is never read as 0.5.
     """
 
     uncertainty: FloatArray
@@ -36,7 +36,7 @@ class LabelledScores:
 
     @property
     def undecided(self) -> int:
-        """Pairs on which the judge has no preference: errors at ln 2, never accepted."""
+        """Number of pairs without a preference: they are errors at ln 2, and never accepted."""
         return int((self.error & (self.uncertainty >= LN2)).sum())
 
     @property
@@ -46,18 +46,19 @@ class LabelledScores:
 
     @property
     def auroc(self) -> float | None:
-        """Of confidence for being right; None if all are right, or all wrong."""
+        """AUROC of confidence for right verdicts; None if all are right or all are wrong."""
         return auroc(-self.uncertainty, ~self.error)
 
 
 def read_labelled_scores(file: Path) -> LabelledScores:
     """Reads JSONL, gzipped or not, of pairs that a judge has judged and people have labelled.
 
-    Each line is as `read_judgments` reads it; here it needs a signal of both orders, or the scores
-    of a reward model.
+    The lines have the format of `read_judgments`. A line without a signal of both orders and
+    without the scores of a reward model is left out.
 
     Raises:
-        InvalidRequestError: The file cannot be read, a line is not as above, or no line is usable.
+        InvalidRequestError: The file cannot be read, a line has another format, or no line is
+            usable.
     """
     judged = read_judgments(file)
     scores = METHODS["bpe"].score(judged.pairs)

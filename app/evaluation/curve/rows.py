@@ -1,4 +1,4 @@
-"""What each alpha accepts of labelled pairs, under both guarantees."""
+"""The rows of `scope-judge curve`: what each alpha accepts, under both guarantees."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,12 @@ from app.evaluation.curve.labelled_scores import LabelledScores
 
 
 class CurveRow(NamedTuple):
-    """One alpha under one guarantee; `feasibility` says what would help where nothing passes."""
+    """One alpha under one guarantee.
+
+    Args:
+        threshold: Threshold, coverage and empirical risk.
+        feasibility: Changes that make an infeasible alpha feasible; None for a feasible alpha.
+    """
 
     threshold: ThresholdRow
     feasibility: Feasibility | None
@@ -21,12 +26,12 @@ class CurveRow(NamedTuple):
 def curve_rows(
     scores: LabelledScores, alphas: Sequence[float], *, delta: float, label_noise: float
 ) -> list[CurveRow]:
-    """Gives a row for each guarantee and alpha, in that order.
+    """A row for each guarantee and alpha, in that order.
 
     Args:
-        scores: Of a judge on labelled pairs.
-        alphas: Each in (0, 1).
-        delta: Of "pac", in (0, 1).
+        scores: Scores of a judge on labelled pairs.
+        alphas: Levels, each in (0, 1).
+        delta: Level of "pac", in (0, 1).
         label_noise: Probability in [0, 0.5) that a label is flipped.
     """
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
@@ -42,7 +47,7 @@ def curve_rows(
 def threshold_rows(
     scores: LabelledScores, alphas: Sequence[float], *, delta: float, label_noise: float
 ) -> list[ThresholdRow]:
-    """Gives the same without saying what would help, which takes longer; see `curve_rows`."""
+    """The rows of `curve_rows` without their feasibility, which is slower to compute."""
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
 
     def row(alpha: float, guarantee: Guarantee) -> ThresholdRow:
@@ -52,13 +57,12 @@ def threshold_rows(
             threshold = pac_threshold(
                 scores.uncertainty, scores.error, alpha=alpha, delta=delta, label_noise=label_noise
             )
-        used = delta if guarantee == "pac" else None
         return ThresholdRow.of(
             curve,
             threshold,
             alpha=alpha,
             guarantee=guarantee,
-            delta=used,
+            delta=delta if guarantee == "pac" else None,
             undecided=scores.undecided,
         )
 

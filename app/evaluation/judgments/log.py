@@ -1,4 +1,4 @@
-"""The file that `evaluate` writes: appended to while it judges, read again by the next run."""
+"""The file judgments.jsonl, which `evaluate` appends to and reads again in the next run."""
 
 import errno
 import fcntl
@@ -9,32 +9,34 @@ from pathlib import Path
 from typing import Self
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.judgments.jsonl import LINE_BEGINS, JudgedPair, judgment_line, read_judgments
+from app.evaluation.judgments.jsonl import LINE_BEGINS, judgment_line, read_judgments
+from app.evaluation.judgments.record import JudgedPair
 
 
 class JudgmentLog:
-    """An append-only judgments.jsonl that only one process writes.
+    """An append-only judgments.jsonl with a single writing process.
 
-    Every `append` is in the file when it returns, whatever kills the process; a line that was cut
-    off in the middle is removed by the next one that opens the file.
+    Lines are durable when `append` returns, even if the process is killed afterwards. The next
+    process that opens the file removes a line that was cut off in the middle.
 
     Args:
-        file: Made where it is not there; its folder must be.
-        judge: Whose answers it holds.
+        file: Created if it does not exist; its folder must exist.
+        judge: Name of the judge whose answers the file holds.
 
     Raises:
-        InvalidRequestError: Another process writes it, it cannot be opened, or it holds something
-            else than this judge's answers; nothing has changed then.
+        InvalidRequestError: Another process writes the file, it cannot be opened, or `evaluate` did
+            not write it. The file is then unchanged.
     """
 
     def __init__(self, file: Path, *, judge: str) -> None:
         self._name, self._judge = file, judge
         try:
-            # Unbuffered: what could not be written must not be tried again at the end.
+            # Unbuffered: after a failed write, closing the file must not write the rest.
             self._file = file.open("ab+", buffering=0)
         except OSError as exc:
             raise InvalidRequestError(f"{file} cannot be opened: {exc.strerror}") from None
-        # A forked child, such as an engine's, would hold the lock after this process is killed.
+        # A forked child, such as an engine's process, would keep the lock if this process is
+        # killed.
         os.register_at_fork(after_in_child=self._file.close)
         with ExitStack() as on_failure:
             on_failure.callback(self._file.close)
@@ -49,10 +51,11 @@ class JudgmentLog:
         self._file.close()
 
     def read(self) -> dict[tuple[str, str], JudgedPair]:
-        """What is there, by data set and id.
+        """All pairs of the file, by data set and id.
 
         Raises:
-            InvalidRequestError: A line is none that `evaluate` wrote, or of another judge.
+            InvalidRequestError: A line does not have the format of judgments.jsonl, or holds the
+                answers of another judge.
         """
         pairs = read_judgments(self._name).pairs
         for pair in pairs:
@@ -64,21 +67,21 @@ class JudgmentLog:
         return {(pair.dataset, pair.id): pair for pair in pairs}
 
     def append(self, pairs: Iterable[JudgedPair]) -> None:
-        """Adds a line for each pair, durably.
+        """Appends a line for each pair, durably.
 
         Raises:
-            InvalidRequestError: The file cannot be written; what was there before is kept.
+            InvalidRequestError: The file cannot be written; its earlier content is unchanged.
         """
         content = "".join(map(judgment_line, pairs)).encode("ascii")
-        whole = self._file.seek(0, os.SEEK_END)
+        end = self._file.seek(0, os.SEEK_END)
         try:
             written = self._file.write(content)
             os.fsync(self._file.fileno())
             if written != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as exc:
-            # Others may still append: half a line would join with theirs.
-            self._file.truncate(whole)
+            # Remove the partial line: the next append would continue it.
+            self._file.truncate(end)
             raise InvalidRequestError(f"{self._name} cannot be written: {exc.strerror}") from None
 
     def _lock(self) -> None:
@@ -88,14 +91,17 @@ class JudgmentLog:
             raise InvalidRequestError(f"{self._name} is being written by another process") from None
 
     def _remove_cut_line(self) -> None:
-        """Only of a file that is ours: somebody's last line may lack its end and be whole."""
+        """Removes a last line without a line break, only if `evaluate` wrote the file.
+
+        The last line of a user's file may be complete without a line break.
+        """
         self._file.seek(0)
         content = self._file.read()
         lines = content.split(b"\n")
         if not all(line.startswith(LINE_BEGINS[: len(line)]) for line in lines):
             raise InvalidRequestError(
-                f"{self._name} is no file that evaluate wrote: give another --out, or evaluate it "
-                "with --from"
+                f"{self._name} was not written by evaluate: give another --out, or evaluate this "
+                "file with --from"
             )
         if lines[-1]:
             self._file.truncate(len(content) - len(lines[-1]))

@@ -1,13 +1,13 @@
-"""The report's tables on what changes the outcome: noisy labels, fewer of them, other data."""
+"""The report's tables on noisy labels, calibration size, transfer, and the normal world."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from app.evaluation import paper
 from app.evaluation.paper import PaperOutcome
 from app.evaluation.protocol import CALIBRATION_SIZES, AblationRow
-from app.evaluation.report.main_tables import (
+from app.evaluation.report.main_tables import RULES
+from app.evaluation.report.table import (
     NONE,
-    RULES,
     Cell,
     Heading,
     Line,
@@ -24,7 +24,10 @@ from app.evaluation.results import Results
 
 
 def noise_table(results: Results) -> Table | None:
-    """Risk and coverage by the share of flipped calibration labels; no correction in the paper."""
+    """Risk and coverage by the share of flipped calibration labels.
+
+    The paper's numbers are printed beside SCOPE without correction; the paper does not correct.
+    """
     found = {dataset.name: dataset.label_noise for dataset in results.datasets}
 
     def cell(dataset: str, ablation: AblationRow) -> Cell:
@@ -71,7 +74,7 @@ def _ablation_table(
     columns: tuple[Heading, ...],
     cell: Callable[[str, AblationRow], Cell],
 ) -> Table | None:
-    """A body for each data set with a line for each rule and alpha, a column for each value."""
+    """One body for each data set, one line for each rule and alpha, one column for each value."""
     bodies = []
     for dataset, rows in found.items():
         cells = {(row.row.selector, row.row.alpha, row.value): cell(dataset, row) for row in rows}
@@ -93,7 +96,7 @@ def _ablation_table(
 
 
 def transfer_table(results: Results) -> Table | None:
-    """Rows are what is calibrated on, columns what is tested on; coverage and risk."""
+    """Coverage and risk; calibration data sets as rows, test data sets as columns."""
     if not results.transfer:
         return None
     cells = {}
@@ -117,21 +120,21 @@ def transfer_table(results: Results) -> Table | None:
             f"{RULES.get(rule, rule)}, alpha {level(alpha)}",
             tuple(
                 Line(
-                    Heading(ours),
-                    tuple(cells.get((rule, alpha, ours, test), missing) for test in tests),
+                    Heading(calibration),
+                    tuple(cells.get((rule, alpha, calibration, test), missing) for test in tests),
                 )
-                for ours in calibrations
+                for calibration in calibrations
             ),
         )
         for rule, alpha in dict.fromkeys((rule, alpha) for rule, alpha, _, _ in cells)
     )
     columns = tuple(Heading(f"tested on {test}") for test in tests)
-    note = "Italic is calibrated and tested on the two halves of one data set."
+    note = "Italic: calibrated and tested on the two halves of one data set."
     return Table("Transfer: coverage / risk", "Calibrated on", (), columns, bodies, (note,))
 
 
 def world_table(results: Results) -> Table | None:
-    """The paper's coverage beside that of a judge of which only two figures are known."""
+    """The paper's coverage beside the coverage in the normal world."""
     if not results.normal_world:
         return None
     lines: dict[str, list[Line]] = {}
@@ -144,8 +147,8 @@ def world_table(results: Results) -> Table | None:
         Heading("Accuracy", "of BPE in the paper"),
         Heading("AUROC", "of BPE in the paper"),
         Heading("Coverage, paper", "of SCOPE at alpha 0.10 in the paper"),
-        Heading("Coverage, normal world", "of SCOPE at alpha 0.10, 1,000 calibration pairs"),
-        Heading("Difference", "that of the normal world less the paper's"),
+        Heading("Coverage, normal world", "of SCOPE at alpha 0.10 with 1,000 calibration pairs"),
+        Heading("Difference", "coverage in the normal world minus the paper's"),
     )
     bodies = tuple((judge, tuple(found)) for judge, found in lines.items())
     return Table("The normal world", "Data set", (), columns, bodies)

@@ -1,4 +1,4 @@
-"""The figures of the evaluation report, as SVG that stands inside the page."""
+"""The figures of the report, as SVG inside the page."""
 
 import io
 import re
@@ -22,8 +22,8 @@ class _Style(NamedTuple):
     label: str
 
 
-# Blue, vermilion and bluish green of Okabe and Ito (2008), told apart with any colour vision; the
-# markers tell them apart in black and white. Each rule on the paper's signal for it.
+# Blue, vermilion and bluish green of Okabe and Ito (2008): distinguishable with any colour vision.
+# The markers differ for black and white. Each rule uses the paper's signal.
 _STYLES: Mapping[str, _Style] = {
     "scope": _Style("#0072B2", "o", "SCOPE"),
     "pac": _Style("#D55E00", "s", "pac"),
@@ -31,26 +31,26 @@ _STYLES: Mapping[str, _Style] = {
 }
 _GREY = "#777777"
 _BARS = "#9CC7E4"  # the blue, light enough for dark figures on it
-# Bytes, not looks: text stays text, and what matplotlib says of itself is left out.
+# matplotlib's metadata changes with its version: without it, equal results give equal bytes.
 _NO_METADATA: dict[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
-# Selector -> its rows at every alpha, on the paper's signal for it.
+# Rows at every alpha by selector, on the paper's signal for the selector.
 Curves = Mapping[str, Sequence[Row]]
-# Selector -> the paper's figures at its only alpha.
+# The paper's numbers by selector, at the paper's only alpha.
 Marks = Mapping[str, PaperOutcome]
 
 
 def risk_figure(curves: Curves, marks: Marks, *, alpha: float, key: str) -> str | None:
-    """Draws risk against alpha with one standard deviation, and the line that it should stay below.
+    """Draws risk against alpha with one standard deviation, and the line risk = alpha.
 
     Args:
-        curves: Of some of "scope", "pac" and "naive".
-        marks: The paper's, drawn beside ours.
-        alpha: Of the marks.
-        key: Unique in the page: the ids inside the figure depend on it.
+        curves: Rows of "scope", "pac" and "naive", or of some of them.
+        marks: The paper's outcomes to draw as points.
+        alpha: Alpha of the marks.
+        key: A key that is unique in the page; the ids inside the figure depend on it.
 
     Returns:
-        An `<svg>` element without anything that a user wrote; None where there is nothing to draw.
+        An `<svg>` element without text from users; None if there is nothing to draw.
     """
 
     def draw(axes: Axes) -> None:
@@ -63,7 +63,7 @@ def risk_figure(curves: Curves, marks: Marks, *, alpha: float, key: str) -> str 
         highest = max(row.alpha for rows in curves.values() for row in rows)
         line = [0.0, 1.08 * highest]
         axes.plot(line, line, color=_GREY, linestyle="--", linewidth=1.1, label="risk = alpha")
-        # The few that a small alpha accepts may all be wrong: they do not set the scale.
+        # A small alpha accepts a few pairs that may all be wrong: limited for the scale.
         axes.set(ylabel="risk", xlim=line, ylim=(0, 1.08 * max(highest, min(top, 2 * highest))))
 
     return _alpha_figure(draw, key) if any(curves.values()) else None
@@ -83,13 +83,16 @@ def coverage_figure(curves: Curves, marks: Marks, *, alpha: float, key: str) -> 
 
 
 def reliability_figure(method: MethodResults, title: str, *, start: float, key: str) -> str | None:
-    """Draws the share of right verdicts for each level of confidence, with the number of pairs.
+    """Draws the share of right verdicts in each bin of confidence, with the number of pairs.
 
     Args:
-        method: With its non-empty bins.
-        title: Of the method; no user's text.
-        start: Of the axis, see `lowest_confidence`.
-        key: Unique in the page: the ids inside the figure depend on it.
+        method: Results with the non-empty bins.
+        title: Title of the method, not a text from users.
+        start: Start of the axis of confidence, from `lowest_confidence`.
+        key: A key that is unique in the page; the ids inside the figure depend on it.
+
+    Returns:
+        An `<svg>` element; None if all bins are empty.
     """
     if not method.reliability:
         return None
@@ -112,7 +115,7 @@ def reliability_figure(method: MethodResults, title: str, *, start: float, key: 
 
 
 def lowest_confidence(methods: Sequence[MethodResults]) -> float:
-    """0.4 where no method has a confidence in a bin below, 0.5 being in (0.4, 0.5]; else 0."""
+    """Start of the axis: 0.4 if no bin below (0.4, 0.5] has a verdict of any method, else 0."""
     bins = [found for method in methods for found in method.reliability]
     return 0.4 if all(found.place >= 4 for found in bins) else 0.0
 
@@ -123,13 +126,13 @@ def _alpha_figure(draw: Callable[[Axes], None], key: str) -> str:
     draw(axes)
     axes.set_xlabel("alpha (largest share of errors asked for)")
     _plain(axes)
-    # Below the axes, where no curve can run through it.
+    # Below the axes, so that no curve crosses the legend.
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
     return _svg(figure, key)
 
 
 def _draw_bands(axes: Axes, curves: Curves, reading: str) -> float:
-    """Draws mean and one standard deviation of "risk" or "coverage"; gives the highest edge."""
+    """Draws mean and one standard deviation of "risk" or "coverage"; returns the highest edge."""
     top = 0.0
     for selector, rows in curves.items():
         if not rows:
@@ -153,12 +156,12 @@ def _draw_bands(axes: Axes, curves: Curves, reading: str) -> float:
 
 
 def _draw_sums(axes: Axes, rows: Sequence[Row]) -> float:
-    """Draws the ratio of sums where something is accepted; gives the highest."""
+    """Draws the ratio of sums where something is accepted; returns the highest ratio."""
     sums = [(row.alpha, row.outcome.ratio_of_sums) for row in rows]
-    told = [(alpha, ratio) for alpha, ratio in sums if ratio is not None]
-    ratios = [ratio for _, ratio in told]
+    defined = [(alpha, ratio) for alpha, ratio in sums if ratio is not None]
+    ratios = [ratio for _, ratio in defined]
     axes.plot(
-        [alpha for alpha, _ in told],
+        [alpha for alpha, _ in defined],
         ratios,
         color=_STYLES["scope"].colour,
         marker=".",
@@ -193,17 +196,17 @@ def _plain(axes: Axes) -> None:
 
 
 def _svg(figure: Figure, key: str) -> str:
-    """The `<svg>` element alone: the same figure and key give the same bytes."""
+    """The `<svg>` element alone; an equal figure and key give equal bytes."""
     FigureCanvasSVG(figure)
     page = io.StringIO()
     with rc_context({"svg.hashsalt": f"scope-judge {key}", "svg.fonttype": "none"}):
         figure.savefig(page, format="svg", metadata=_NO_METADATA)
     drawn = page.getvalue()
     drawn = drawn[drawn.index("<svg") :]
-    # Names of groups that nothing refers to, the same in every figure; a style for the whole page.
+    # Remove ids of groups, which repeat in every figure, and limit the style rule to figures.
     drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)
     drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
     drawn = drawn.replace("*{stroke-linejoin", "svg *{stroke-linejoin")
-    # Nine names at every number; the page names the fonts once.
+    # Remove the list of fonts of each text; the page sets the fonts once.
     drawn = re.sub(r"font-family: [^;\"]*; ", "", drawn)
     return re.sub(r"\n\s*", "\n", drawn).strip()

@@ -1,17 +1,27 @@
-"""The tables of the evaluation report, in the paper's form, with its figures beside ours."""
+"""The main tables of the report: quality of the uncertainty, and risk control."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
 
 from app.evaluation import paper
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
 from app.evaluation.protocol import Row
+from app.evaluation.report.table import (
+    NONE,
+    Cell,
+    Heading,
+    Line,
+    Table,
+    in_paper,
+    level,
+    number,
+    over,
+    share,
+    why_notes,
+)
 from app.evaluation.results import DatasetResults, MethodResults, Results
 
-NONE = "\N{EN DASH}"
-
-# In the order of the paper's table, Trust-or-Escalate and ours at its end.
+# Titles of the rules, in the order of the paper's table.
 RULES: Mapping[str, str] = {
     "vanilla": "Vanilla",
     "heuristic": "Heuristic",
@@ -22,71 +32,22 @@ RULES: Mapping[str, str] = {
     "scope_corrected": "SCOPE, noise known",
     "pac_corrected": "pac, noise known",
 }
-# Each rule on the signal that the paper gives it; ours on that of SCOPE.
+# The uncertainty method of each rule, as in the paper; pac uses that of SCOPE.
 SIGNALS: Mapping[str, MethodName] = {**paper.SIGNALS, "pac": "bpe"}
-
-
-# The best of its column, above alpha, calibrated and tested on the same data set.
-Mark = Literal["", "best", "over", "within", "over within"]
-
-
-class Cell(NamedTuple):
-    """One figure; `beside` stands next to it in grey, `why` says what is missing."""
-
-    text: str
-    beside: str = ""
-    mark: Mark = ""
-    why: str = ""
-
-
-class Heading(NamedTuple):
-    """Of a row, a column or several columns; `beside` stands below it, `why` explains it."""
-
-    text: str
-    why: str = ""
-    spans: int = 1
-    beside: str = ""
-
-
-class Line(NamedTuple):
-    """A row of a table."""
-
-    heading: Heading
-    cells: tuple[Cell, ...]
-
-
-class Table(NamedTuple):
-    """A table as the page shows it.
-
-    Args:
-        caption: What it is.
-        corner: Above the row headings.
-        spanning: The upper row of headings; () where there is only one.
-        columns: A heading for each cell of a line.
-        bodies: Lines, under a title where there is one.
-        notes: Below it.
-    """
-
-    caption: str
-    corner: str
-    spanning: tuple[Heading, ...]
-    columns: tuple[Heading, ...]
-    bodies: tuple[tuple[str, tuple[Line, ...]], ...]
-    notes: tuple[str, ...] = ()
 
 
 _COVERAGE = Heading("Coverage", "mean share of the test pairs that is accepted")
 _RISK = Heading("Risk", "mean over splits of errors among accepted, 0 where nothing is accepted")
-_SUMS = Heading("Ratio of sums", "errors of all splits by accepted of all splits")
+_SUMS = Heading("Ratio of sums", "errors of all splits divided by accepted of all splits")
 _ABOVE = Heading("Above alpha", "share of splits whose risk exceeds alpha")
 _READINGS = (_COVERAGE, _RISK, _SUMS, _ABOVE)
 _QUALITY = (
-    Heading("Acc", "accuracy: share of verdicts that are the label"),
+    Heading("Acc", "accuracy: share of verdicts that agree with the label"),
     Heading("ECE ↓", "expected calibration error over 10 bins, lower is better"),
-    Heading("ROC", "area under the ROC curve: does confidence tell right from wrong verdicts"),
+    Heading("ROC", "area under the ROC curve: how well confidence separates right and wrong"),
     Heading("PRC", "area under the precision-recall curve (average precision)"),
 )
-_COUNTED = Heading("n", "pairs with an opinion; below it the pairs and answers that gave none")
+_COUNTED = Heading("n", "scored pairs; below, the pairs and answers that could not be scored")
 _WHY_NO_QUALITY = (
     "no pair was answered",
     "no pair was answered",
@@ -95,41 +56,24 @@ _WHY_NO_QUALITY = (
 )
 
 
-def number(value: float | None, *, signed: bool = False) -> str:
-    """Three decimals, never "-0.000"; a dash for what does not exist."""
-    if value is None:
-        return NONE
-    return f"{round(value, 3) + 0.0:{'+' if signed else ''}.3f}"
-
-
-def share(value: float) -> str:
-    """A percentage with one decimal."""
-    return f"{100 * value:.1f}%"
-
-
-def level(alpha: float) -> str:
-    """An alpha or a share with two decimals, or as many as it needs."""
-    return f"{alpha:.2f}" if round(alpha, 2) == alpha else f"{alpha:g}"
-
-
 def nearest_alpha(alphas: Iterable[float]) -> float:
-    """The paper's alpha, or of those asked for the one nearest to it."""
+    """The alpha that is nearest to the paper's."""
     return min(alphas, key=lambda alpha: (abs(alpha - paper.ALPHA), alpha), default=paper.ALPHA)
 
 
 def method_of(dataset: DatasetResults, name: str) -> MethodResults | None:
-    """The results of a method; None where it was not measured."""
+    """The results of a method; None if it was not measured."""
     return next((found for found in dataset.methods if found.method == name), None)
 
 
 def outcome_of(rows: Iterable[Row], selector: str, alpha: float) -> RiskCoverage | None:
-    """What a rule does at an alpha; None where there is no such row."""
+    """The outcome of a rule at an alpha; None if there is no such row."""
     found = (row.outcome for row in rows if (row.selector, row.alpha) == (selector, alpha))
     return next(found, None)
 
 
 def quality_table(results: Results) -> Table:
-    """Rows are methods, columns accuracy, ECE, AUROC and AUPRC of each data set."""
+    """A row for each method; accuracy, ECE, AUROC and AUPRC of each data set as columns."""
     measured = {method.method for dataset in results.datasets for method in dataset.methods}
     best = {dataset.name: _best(dataset.methods) for dataset in results.datasets}
     lines = tuple(
@@ -145,9 +89,8 @@ def quality_table(results: Results) -> Table:
         if name in measured
     )
     note = (
-        "Bold is the best of those with an opinion on the most pairs. Each method is measured on "
-        "the n pairs that it has an opinion on; a smaller n is a choice of its own, mostly of "
-        "easier pairs."
+        "Bold is the best among the methods that score the most pairs. Each method is measured on "
+        "the n pairs that it scores; a method with a smaller n mostly leaves out harder pairs."
     )
     return Table(
         "Quality of the uncertainty",
@@ -160,14 +103,14 @@ def quality_table(results: Results) -> Table:
 
 
 def _best(methods: Sequence[MethodResults]) -> tuple[str, ...]:
-    """The best figure of each column as it is printed: high but for ECE.
+    """The best number of each column as printed: the lowest ECE, and the highest of the others.
 
-    Of methods on all pairs: another has chosen the pairs that it has an opinion on.
+    Only methods with the largest n compete: the others left out pairs, mostly harder ones.
     """
     most = max((method.n for method in methods), default=0)
     columns = zip(*(method.quality for method in methods if method.n == most), strict=True)
     found = [[value for value in column if value is not None] for column in columns]
-    # One alone is the best of nothing.
+    # A column with a single number has no best one.
     return tuple(
         number(pick(column)) if len(column) > 1 else ""
         for pick, column in zip((max, min, max, max), found, strict=True)
@@ -196,14 +139,14 @@ def _quality_cells(
 
 
 def _left_out(method: MethodResults) -> list[str]:
-    told = {"unparsed": method.unparsed, "failed": method.failed, "undecided": method.undecided}
+    counts = {"unparsed": method.unparsed, "failed": method.failed, "undecided": method.undecided}
     if method.unparsed_answers > method.unparsed:
-        told["answers\nunparsed"] = method.unparsed_answers
-    return [f"{count:,} {what}" for what, count in told.items() if count]
+        counts["answers\nunparsed"] = method.unparsed_answers
+    return [f"{count:,} {name}" for name, count in counts.items() if count]
 
 
 def risk_table(results: Results, alpha: float) -> Table:
-    """Rows are rules on the paper's signal for each, columns the readings of each data set."""
+    """A row for each rule on the paper's signal; coverage and the readings of risk as columns."""
     lines = tuple(
         Line(
             Heading(RULES[rule], beside=f"on {METHODS[signal].title}"),
@@ -245,7 +188,7 @@ def _risk_cells(
 
 
 def alphas_table(results: Results) -> Table | None:
-    """SCOPE and pac at every alpha with standard deviations, a body for each data set."""
+    """SCOPE and pac at every alpha with standard deviations; one body for each data set."""
     bodies = []
     for dataset in results.datasets:
         method = method_of(dataset, "bpe")
@@ -275,7 +218,7 @@ def alphas_table(results: Results) -> Table | None:
 
 
 def rules_table(dataset: DatasetResults) -> Table | None:
-    """Every rule on every signal at every alpha, a body for each signal."""
+    """Every rule on every signal at every alpha; one body for each signal."""
     bodies = tuple(
         (
             f"on {METHODS[method.method].title}",
@@ -324,24 +267,3 @@ def _sums_cell(ours: RiskCoverage, alpha: float) -> Cell:
 
 def _spread(mean: float | None, std: float | None) -> str:
     return number(mean) if std is None else f"{number(mean)} ± {number(std)}"
-
-
-def pair(first: float | None, second: float | None) -> str:
-    """Two figures of one cell."""
-    return f"{number(first)} / {number(second)}"
-
-
-def in_paper(figure: str) -> str:
-    """The paper's figure as it stands beside ours; nothing where it has none."""
-    return f"(paper {figure})" if figure != NONE else ""
-
-
-def over(risk: float, alpha: float) -> Literal["over", ""]:
-    """Whether a risk exceeds alpha as both are printed: less than 0.0005 above is noise."""
-    return "over" if round(risk, 3) > round(alpha, 3) else ""
-
-
-def why_notes(lines: Iterable[Line]) -> tuple[str, ...]:
-    """What the dashes of a table mean, for those who cannot point at them."""
-    reasons = dict.fromkeys(cell.why for line in lines for cell in line.cells if cell.why)
-    return (f"{NONE} stands for: {'; '.join(reasons)}.",) if reasons else ()

@@ -1,4 +1,4 @@
-"""The evaluation report: one page that needs no network and no script."""
+"""The evaluation report as one HTML page without scripts and without external resources."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,30 +19,32 @@ from app.evaluation.report.ablation_tables import (
 )
 from app.evaluation.report.main_tables import (
     SIGNALS,
-    Table,
     alphas_table,
-    level,
     method_of,
     nearest_alpha,
     outcome_of,
     quality_table,
     risk_table,
     rules_table,
-    share,
 )
+from app.evaluation.report.table import Table, level, share
 from app.evaluation.results import DatasetResults, Results
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 # The rules that the figures compare.
 _DRAWN = ("scope", "pac", "naive")
-_NO_BPE = (
-    "The judge was not measured in both orders here, so nothing can be said about SCOPE and pac."
-)
+_NO_BPE = "The judge was not measured in both orders here, so SCOPE and pac cannot be evaluated."
 _TOO_FEW = "There are fewer than 4 pairs: too few to calibrate on one half and test on the other."
 
 
 class Answer(NamedTuple):
-    """What a user decides by: a data set, what was measured on it, and a sentence per guarantee."""
+    """The summary of a data set.
+
+    Args:
+        dataset: Name of the data set.
+        measured: Numbers of pairs and left-out rows, and the error rate without abstaining.
+        sentences: One sentence for each guarantee.
+    """
 
     dataset: str
     measured: str
@@ -50,7 +52,7 @@ class Answer(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """An `<svg>` element without a text of a user's, and what it shows, in words."""
+    """An `<svg>` element without text from users, and its description for screen readers."""
 
     svg: str
     shows: str
@@ -65,7 +67,7 @@ class Plots(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Everything that the template shows."""
+    """The values that the template shows."""
 
     facts: tuple[tuple[str, str], ...]
     alpha: str
@@ -84,22 +86,22 @@ class Page(NamedTuple):
 
 
 def write_report(results: Results, file: Path) -> None:
-    """Writes the page; the same results write the same bytes.
+    """Writes the page; equal results write equal bytes.
 
     Args:
-        results: Of one judge.
-        file: Is replaced.
+        results: Results of one judge.
+        file: File to write or replace.
 
     Raises:
         OSError: The file cannot be written.
     """
-    # A name may hold half of a surrogate pair, which JSON can carry and UTF-8 cannot.
+    # A name may contain a lone surrogate, which UTF-8 cannot encode.
     text = render_report(results).encode("utf-8", errors="replace")
     file.write_bytes(text)
 
 
 def render_report(results: Results) -> str:
-    """The page as HTML; whatever a user named is shown as text."""
+    """The page as HTML; names from users are escaped."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATE.parent),
         autoescape=True,
@@ -156,8 +158,8 @@ def _answer(dataset: DatasetResults, results: Results, alpha: float) -> Answer:
     if method is None:
         return Answer(dataset.name, _measured(dataset), (_NO_BPE,))
     pac = f"pac (delta {level(results.design.delta)})"
-    told = (("SCOPE", "scope"), (pac, "pac"))
-    found = [(name, outcome_of(method.rows, rule, alpha)) for name, rule in told]
+    rules = (("SCOPE", "scope"), (pac, "pac"))
+    found = [(name, outcome_of(method.rows, rule, alpha)) for name, rule in rules]
     sentences = tuple(_sentence(name, outcome) for name, outcome in found if outcome)
     return Answer(dataset.name, _measured(dataset), sentences or (_TOO_FEW,))
 
@@ -173,19 +175,21 @@ def _sentence(name: str, outcome: RiskCoverage) -> str:
 
 
 def _measured(dataset: DatasetResults) -> str:
-    told = [f"{dataset.n:,} pairs"]
+    parts = [f"{dataset.n:,} pairs"]
     if dataset.groups:
-        told[0] += f" of {dataset.groups:,} groups"
+        parts[0] += f" of {dataset.groups:,} groups"
     if dataset.ties:
-        told.append(f"{dataset.ties:,} ties left out")
-    told += [f"{count:,} left out: {reason}" for reason, count in dataset.left_out.items()]
+        parts.append(f"{dataset.ties:,} ties left out")
+    parts += [f"{count:,} left out: {reason}" for reason, count in dataset.left_out.items()]
     method = method_of(dataset, "bpe")
     if method and method.quality.accuracy is not None:
         wrong = share(1.0 - method.quality.accuracy)
-        told.append(f"accepting every verdict would be wrong on {wrong}")
+        parts.append(f"accepting every verdict would be wrong on {wrong}")
     if dataset.label_mass is not None:
-        told.append(f"A and B have {share(dataset.label_mass)} of the judge's probability (median)")
-    return "; ".join(told)
+        parts.append(
+            f"A and B have {share(dataset.label_mass)} of the judge's probability (median)"
+        )
+    return "; ".join(parts)
 
 
 def _cluster(dataset: DatasetResults) -> str:

@@ -1,4 +1,4 @@
-"""The paper's benchmarks from rows in their real schemas, JSONL of anybody's, and the draw."""
+"""The paper's benchmarks from rows in their real schemas, users' JSONL files, and the draw."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is fetched, and nothing is kept in the home folder."""
+    """Blocks downloads, and keeps caches out of the home folder."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -153,7 +153,7 @@ def reward_bench_row(number: int, **changed: Any) -> Row:
     return row | changed
 
 
-def test_reward_bench_prefers_what_was_chosen(tmp_path: Path) -> None:
+def test_reward_bench_prefers_the_chosen_response(tmp_path: Path) -> None:
     rows = [reward_bench_row(i) for i in range(60)]
     rows += [reward_bench_row(0, subset="refusals-dangerous"), reward_bench_row(99, rejected="")]
     found = load_benchmark("reward-bench", source=local(tmp_path, filtered=rows, raw=rows[:2]))
@@ -161,20 +161,20 @@ def test_reward_bench_prefers_what_was_chosen(tmp_path: Path) -> None:
     assert found.left_out == {"response_b is blank": 1}
     assert {pair.label for pair in found.pairs} == {"A"}
     assert found.pairs[3].comparison == Comparison.of("Prompt 3", "good 3", "bad 3")
-    # A group is a question, not a subset: 60 of them, one in two subsets.
+    # A group is a question, not a subset: there are 60 questions, one of them in two subsets.
     assert len({pair.group for pair in found.pairs}) == 60
 
 
-def test_what_is_drawn_stands_in_an_order_that_only_the_id_decides(tmp_path: Path) -> None:
+def test_the_order_of_the_responses_depends_on_the_id_alone(tmp_path: Path) -> None:
     rows = [reward_bench_row(i) for i in range(200)]
     found = load_benchmark("reward-bench", source=local(tmp_path, filtered=rows))
     drawn = draw(found, seed=1)
     for pair in drawn.pairs:
         preferred = getattr(pair.comparison, f"response_{pair.label.lower()}")
         assert preferred[0].startswith("good")
-        # The source has the chosen one first.
+        # The source has the chosen response first.
         assert pair.swapped == (pair.label == "B")
-    # 200 coins: 100, give or take four standard errors of 7.
+    # 200 fair coins give 100 heads with a standard error of 7; the bounds are 4 standard errors.
     assert 72 < sum(pair.swapped for pair in drawn.pairs) < 128
     other = draw(found, seed=2, at_most=50, demonstrations=20)
     assert set(other.pairs) | set(other.demonstrations) < set(drawn.pairs)
@@ -199,7 +199,7 @@ def test_judge_bench_is_both_of_its_splits(tmp_path: Path) -> None:
     claude = [judge_bench_row(3, label="A=B"), judge_bench_row(4, question=None)]
     found = load_benchmark("judge-bench", source=local(tmp_path, gpt=gpt, claude=claude))
     assert [(pair.id, pair.label) for pair in found.pairs] == [("pair-1", "A"), ("pair-2", "B")]
-    # Both ask "1 + 1?".
+    # Both pairs have the question "1 + 1?".
     assert found.pairs[0].group == found.pairs[1].group
     assert (found.ties, found.left_out) == (1, {"question is blank, or has a blank turn": 1})
 
@@ -235,20 +235,23 @@ def test_pku_safe_rlhf_prefers_the_safer_response_not_the_more_helpful(tmp_path:
     assert len({pair.group for pair in found.pairs}) == 2
 
 
-def test_a_copy_that_is_none_says_what_to_do(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_copy_is_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="must hold the data set as the hub"):
         load_benchmark("mt-bench", source=str(local(tmp_path, train=[mt_bench_row()])))
     with pytest.raises(InvalidRequestError, match=r"mt-bench: .* cannot be"):
         load_benchmark("mt-bench", source=str(tmp_path / "nothing"))
     other = local(tmp_path / "2", human=[reward_bench_row(1)])
-    with pytest.raises(InvalidRequestError, match="no row of lmsys/mt_bench_human_judgments"):
+    with pytest.raises(
+        InvalidRequestError,
+        match="a row does not have the columns of lmsys/mt_bench_human_judgments",
+    ):
         load_benchmark("mt-bench", source=other)
-    with pytest.raises(InvalidRequestError, match="is no file, and no benchmark"):
+    with pytest.raises(InvalidRequestError, match="is neither a file nor a benchmark"):
         load_benchmark("demo", source=other)
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "train-00000-of-00001.parquet"])
-def test_a_copy_with_a_broken_file_says_what_to_do(name: str, tmp_path: Path) -> None:
+def test_a_copy_with_a_broken_file_is_refused_with_advice(name: str, tmp_path: Path) -> None:
     data = tmp_path / "copy" / "data"
     data.mkdir(parents=True)
     (data / name).write_text('{"question_id":\n nonsense')
@@ -256,8 +259,8 @@ def test_a_copy_with_a_broken_file_says_what_to_do(name: str, tmp_path: Path) ->
         load_benchmark("chatbot-arena", source=str(tmp_path / "copy"))
 
 
-def test_without_the_network_the_message_says_what_to_do() -> None:
-    with pytest.raises(InvalidRequestError, match="check the network; where it is gated, accept"):
+def test_without_the_network_the_message_gives_advice() -> None:
+    with pytest.raises(InvalidRequestError, match="check the network; if the data set is gated"):
         load_benchmark("reward-bench")
 
 
@@ -286,14 +289,14 @@ def test_jsonl_is_read_as_the_hub_has_it(tmp_path: Path) -> None:
         {"config_name": "default", "data_files": files},
         {"config_name": "alpaca-7b", "data_files": "data/Alpaca-7B/test.jsonl"},
     ]
-    # JSON is YAML, which a card begins with.
+    # A card begins with YAML, and JSON is YAML.
     (copy / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")
     found = load_benchmark("pku-safe-rlhf", source=str(copy))
     asked = [pair.comparison.question[0].content for pair in found.pairs]
     assert asked == ["Alpaca-7B test", "Alpaca2-7B test"]
 
 
-def test_the_demo_pairs_are_those_that_no_training_and_no_calibration_has_seen() -> None:
+def test_the_demo_pairs_are_used_neither_in_training_nor_in_calibration() -> None:
     found, sets = load_benchmark("demo"), demo_sets()
     assert len(found.pairs) == 2400
     drawn = {
@@ -344,7 +347,7 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
         ("7", "B"),
         ("line-10", "A"),
     ]
-    # Its own group, or that of its question.
+    # The group of the line, or else that of its question.
     first, second, third = (pair.group for pair in found.pairs)
     assert second == "3"
     assert len({first, second, third}) == 3
@@ -364,9 +367,9 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "line 2: this is no JSON object"),
-        ("[" * 100_000, "line 2: this is no JSON object"),
-        ("3", "line 2: this is no JSON object"),
+        ("{", "line 2: not a JSON object"),
+        ("[" * 100_000, "line 2: not a JSON object"),
+        ("3", "line 2: not a JSON object"),
         ({"question": "Q?", "response_a": "a", "label": "A"}, "line 2: response_b is missing"),
         (LINE | {"label": "C"}, 'line 2: label must be "A", "B" or "tie"'),
         (LINE | {"label": []}, 'line 2: label must be "A", "B" or "tie"'),
@@ -379,15 +382,19 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
         (LINE | {"id": "line-1"}, "has the id 'line-1' twice"),
     ],
 )
-def test_a_bad_line_is_refused_by_its_place(line: Row | str, reason: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_refused_with_file_and_line(
+    line: Row | str, reason: str, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidRequestError, match=reason):
         load_benchmark(jsonl(tmp_path, LINE, line))
 
 
-def test_what_is_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="no file, and no benchmark: there is mt-bench"):
+def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidRequestError, match="neither a file nor a benchmark; the benchmarks are mt-bench"
+    ):
         load_benchmark("mtbench")
-    with pytest.raises(InvalidRequestError, match="no labelled pair: 1 ties, no row"):
+    with pytest.raises(InvalidRequestError, match="no labelled pair: 1 ties, no other row"):
         load_benchmark(jsonl(tmp_path, LINE | {"label": "tie"}))
     broken = tmp_path / "x.jsonl.gz"
     broken.write_bytes(b"\x1f\x8b\x08 no gzip")
@@ -404,7 +411,7 @@ def benchmark(n: int, *, votes: int = 1) -> Benchmark:
     return Benchmark("x", tuple(pairs), 0, {})
 
 
-def test_a_draw_is_seeded_and_a_smaller_one_is_its_beginning() -> None:
+def test_a_draw_is_seeded_and_a_smaller_draw_is_its_prefix() -> None:
     data = benchmark(300)
     whole = draw(data, seed=1, at_most=200, demonstrations=20)
     assert draw(data, seed=1, at_most=200, demonstrations=20) == whole
@@ -417,12 +424,12 @@ def test_a_draw_is_seeded_and_a_smaller_one_is_its_beginning() -> None:
     assert [int(pair.id) for pair in whole.pairs] != sorted(int(pair.id) for pair in whole.pairs)
 
 
-def test_demonstrations_are_not_judged_and_take_at_most_a_tenth_of_what_is_scarce() -> None:
+def test_demonstrations_are_not_judged_and_take_at_most_a_tenth_of_a_small_benchmark() -> None:
     drawn = draw(benchmark(90), seed=1, at_most=200, demonstrations=50)
     assert (len(drawn.pairs), len(drawn.demonstrations)) == (81, 9)
     assert not set(drawn.pairs) & set(drawn.demonstrations)
     assert drawn.pairs == draw(benchmark(90), seed=1).pairs[:81]
-    # Enough for both: a small sample leaves room for all 50.
+    # There are enough pairs for both: a small sample leaves all 50 demonstrations.
     few = draw(benchmark(90), seed=1, at_most=30, demonstrations=50)
     assert (len(few.pairs), len(few.demonstrations)) == (30, 50)
     assert not set(few.pairs) & set(few.demonstrations)

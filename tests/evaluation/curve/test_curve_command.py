@@ -22,7 +22,7 @@ runner = CliRunner()
 
 
 def scores(n: int = 400, seed: int = 5) -> LabelledScores:
-    """A judge that is wrong more often where it is less sure."""
+    """A judge that is wrong more often when it is less confident."""
     rng = np.random.default_rng(seed)
     uncertainty = rng.random(n) * LN2
     return LabelledScores(uncertainty, rng.random(n) < 0.3 * uncertainty, 0, ())
@@ -44,9 +44,10 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_rows_by_hand() -> None:
-    # 20 points, the last two wrong. (e + 1) / k: 1/18 at 18, 2/19, 3/20. So alpha = 0.06 accepts
-    # 18 of 20 without an error, 0.15 all, 0.05 none, and 1/18 is the smallest. At 0.05 the errors
-    # seen need 1 / (0.05 * 18) * 20 = 22.2 points, so 3 more.
+    # 20 points, the last two wrong. (e + 1) / k is 1/18 at 18, then 2/19 and 3/20. So alpha = 0.06
+    # accepts 18 of 20 without an error, 0.15 accepts all, and 0.05 accepts none; 1/18 is the
+    # smallest feasible alpha. At 0.05 the error rates need 1 / (0.05 * 18) * 20 = 22.2 points, that
+    # is 3 more.
     data = LabelledScores(np.arange(20) / 40, np.arange(20) >= 18, 0, ())
     rows = curve_rows(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
     infeasible, some, every = (row.threshold for row in rows[:3])
@@ -64,7 +65,7 @@ def test_rows_by_hand() -> None:
     assert all(row.feasibility is not None for row in rows[3:])
 
 
-def test_rows_are_those_of_the_core_with_noise_too() -> None:
+def test_rows_agree_with_the_core_with_and_without_noise() -> None:
     data = scores()
     for row in threshold_rows(data, (0.1, 0.2), delta=0.2, label_noise=0.05):
         if row.guarantee == "marginal":
@@ -96,7 +97,7 @@ def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_p
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.SVG").read_bytes()
 
 
-def test_the_command_prints_the_table_to_stdout_and_what_is_left_out_to_stderr(file: Path) -> None:
+def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(file: Path) -> None:
     result = runner.invoke(app, ["curve", str(file)])
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("n = 300, accuracy 0.")
@@ -132,14 +133,16 @@ def test_the_command_takes_alphas_delta_noise_and_a_plot(file: Path, tmp_path: P
         (["--plot", "/absent/x.png"], "/absent/x.png cannot be written"),
     ],
 )
-def test_a_call_that_cannot_work_says_why(file: Path, options: list[str], words: str) -> None:
+def test_bad_arguments_are_refused_with_the_reason(
+    file: Path, options: list[str], words: str
+) -> None:
     result = runner.invoke(app, ["curve", str(file), *options])
     assert result.exit_code == 1, result.output
     assert words in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
 
 
-def test_a_file_that_is_wrong_is_told_and_the_status_is_1(tmp_path: Path) -> None:
+def test_a_bad_file_is_reported_with_status_1(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"p_fwd": 2, "p_rev": 1, "label": "A"}\n', encoding="utf-8")
     result = runner.invoke(app, ["curve", str(bad)])

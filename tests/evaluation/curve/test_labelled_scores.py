@@ -1,4 +1,4 @@
-"""What the reader makes of a file of judged pairs: by hand, and what it refuses."""
+"""Scores from a file of judged pairs: by hand, and the files that are refused."""
 
 import gzip
 import json
@@ -13,8 +13,7 @@ from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
 from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
 from app.evaluation.judgments.jsonl import Skipped
-
-DATA = Path(__file__).parents[4] / "shared" / "data"
+from tests.judgment_files import SYNTHETIC, each_file, file_of
 
 
 def write(folder: Path, rows: list[Any]) -> Path:
@@ -42,11 +41,11 @@ def test_probabilities_by_hand(tmp_path: Path) -> None:
     assert scores.error.tolist() == [False, False, True]
     assert (scores.n, scores.ties, scores.skipped) == (3, 0, ())
     assert scores.accuracy == pytest.approx(2 / 3)
-    # The wrong one ties with one right one (a half) and is surer than the other (0).
+    # The wrong pair ties with one right pair (a half) and is more confident than the other (0).
     assert scores.auroc == 0.25
 
 
-def test_no_preference_is_an_error_at_ln_2_whatever_the_label(tmp_path: Path) -> None:
+def test_no_preference_is_an_error_at_ln_2_with_either_label(tmp_path: Path) -> None:
     scores = of(tmp_path, [pair(1, 0), pair(0.3, 0.7, "B"), pair(0.5, 0.5)])
     assert scores.uncertainty.tolist() == [LN2] * 3
     assert scores.error.all()
@@ -68,27 +67,27 @@ def test_a_reward_gap_is_the_logit_gap_of_both_orders(tmp_path: Path) -> None:
     scores = of(tmp_path, rows)
     expected = entropy(1 / (1 + math.exp(-2)))
     assert scores.uncertainty[:3] == pytest.approx([expected, expected, LN2])
-    # exp(-60) (1 + 60) to first order: no 0, where 1 - p would have rounded to one.
+    # exp(-60) (1 + 60) to first order; it would be 0 if 1 - p were rounded.
     assert scores.uncertainty[3] == pytest.approx(61 * math.exp(-60), rel=1e-12)
     assert scores.error.tolist() == [False, True, True, False]
 
 
-def test_one_level_of_votes_is_one_score_however_it_adds_up(tmp_path: Path) -> None:
-    # Each mean is 0.4 or 0.6; in floating point 0.1 + 0.7 is not 0.2 + 0.6 and mirrors differ.
+def test_equal_vote_shares_have_equal_scores_in_spite_of_rounding(tmp_path: Path) -> None:
+    # Each mean is 0.4 or 0.6; in floating point 0.1 + 0.7 is not 0.2 + 0.6, and swaps differ.
     votes = [(0.1, 0.7), (0.7, 0.1), (0.2, 0.6), (0.4, 0.4), (0.9, 0.3), (0.6, 0.6), (0.8, 0.4)]
     assert 0.1 + 0.7 != 0.2 + 0.6
     scores = of(tmp_path, [pair(*vote) for vote in votes])
     assert len(set(scores.uncertainty.tolist())) == 1
-    # Three sevenths and four sevenths are no preference, however they are rounded.
+    # Three sevenths and four sevenths are no preference, in spite of rounding.
     assert of(tmp_path, [pair(3 / 7, 4 / 7), pair(0.333333333333, 0.666666666667)]).error.all()
 
 
-def test_tiny_probabilities_stay_apart(tmp_path: Path) -> None:
+def test_tiny_probabilities_keep_distinct_scores(tmp_path: Path) -> None:
     scores = of(tmp_path, [pair(1e-30, 1e-30, "B"), pair(2e-30, 2e-30, "B"), pair(0, 0, "B")])
     assert scores.uncertainty[1] > scores.uncertainty[0] > scores.uncertainty[2] == 0.0
 
 
-def test_ties_and_what_is_missing_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_ties_and_incomplete_lines_are_left_out_and_counted(tmp_path: Path) -> None:
     rows = [
         pair(0.9, 0.9),
         pair(0.9, None),
@@ -109,13 +108,13 @@ def test_ties_and_what_is_missing_are_left_out_and_counted(tmp_path: Path) -> No
     assert of(tmp_path, rows).skipped == (Skipped(2, "score_a and score_b"),)
 
 
-def test_blank_lines_and_further_fields_are_nothing(tmp_path: Path) -> None:
+def test_blank_lines_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
     file = write(tmp_path, [{**pair(0.9, 0.9), "question": None, "votes": {"x": ["A", None]}}])
     file.write_text("\n\n" + file.read_text() + "  \n", encoding="utf-8")
     assert read_labelled_scores(file).n == 1
 
 
-def test_a_gzipped_file_is_read_whatever_its_name(tmp_path: Path) -> None:
+def test_a_gzipped_file_is_read_with_any_name(tmp_path: Path) -> None:
     plain = write(tmp_path, [pair(0.9, 0.6), pair(0.1, 0.3)])
     zipped = tmp_path / "pairs"
     zipped.write_bytes(gzip.compress(plain.read_bytes()))
@@ -127,21 +126,21 @@ def test_a_gzipped_file_is_read_whatever_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("[1]", "this is no JSON object"),
-        ("{", "this is no JSON object"),
-        ("[" * 100_000, "this is no JSON object"),
+        ("[1]", "not a JSON object"),
+        ("{", "not a JSON object"),
+        ("[" * 100_000, "not a JSON object"),
         ('{"p_fwd": 1.01, "p_rev": 0.5, "label": "A"}', r"p_fwd must be in \[0, 1\], got 1.01"),
         ('{"p_fwd": 1, "p_rev": -0.5, "label": "A"}', r"p_rev must be in \[0, 1\], got -0.5"),
-        ('{"p_fwd": NaN, "p_rev": 0.5, "label": "A"}', "p_fwd is no finite number"),
-        ('{"p_fwd": "1", "p_rev": 0.5, "label": "A"}', "p_fwd is no finite number"),
-        ('{"p_fwd": true, "p_rev": 0.5, "label": "A"}', "p_fwd is no finite number"),
-        (f'{{"p_fwd": 1{"0" * 400}, "p_rev": 0, "label": "A"}}', "p_fwd is no finite number"),
+        ('{"p_fwd": NaN, "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
+        ('{"p_fwd": "1", "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
+        ('{"p_fwd": true, "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
+        (f'{{"p_fwd": 1{"0" * 400}, "p_rev": 0, "label": "A"}}', "p_fwd is not a finite number"),
         ('{"p_fwd": 1, "p_rev": 0.5, "label": "a"}', 'label must be "A", "B" or "tie"'),
         ('{"p_fwd": 1, "p_rev": 0.5, "label": ["A"]}', 'label must be "A", "B" or "tie"'),
         ('{"score_a": 1, "score_b": 0, "label": "A"}', "score_a after lines with p_fwd"),
     ],
 )
-def test_a_bad_line_is_told_by_file_and_number(tmp_path: Path, line: str, why: str) -> None:
+def test_a_bad_line_is_refused_with_file_and_line(tmp_path: Path, line: str, why: str) -> None:
     file = write(tmp_path, [pair(0.9, 0.9)])
     file.write_text(file.read_text() + f"\n{line}\n", encoding="utf-8")
     with pytest.raises(InvalidRequestError, match=rf"pairs\.jsonl, line 3: {why}"):
@@ -161,7 +160,7 @@ def test_a_file_without_a_usable_line_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"\x1f\x8b", gzip.compress(b"{}" * 999)[:-9]])
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_bytes(content)
     with pytest.raises(InvalidRequestError, match="cannot be read"):
@@ -170,20 +169,29 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> No
         read_labelled_scores(tmp_path / "absent")
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data")
-@pytest.mark.parametrize(
-    ("name", "n", "levels"),
-    [
-        # n and the levels of the signal as the folder's README has them.
-        ("llmbar_case__GPT-4_prompt-ensemble", 734, 12),
-        ("llmbar_processed_human__GPT-4", 466, 5),
-        ("vicuna80_prd__jury5", 685, 11),
-        ("vicuna80_prd__gpt4", 685, 3),
-        ("rewardbench2__rm_URM-LLaMa-3.1-8B", 1763, None),
-    ],
-)
-def test_the_shared_files_are_read_as_they_are(name: str, n: int, levels: int | None) -> None:
-    scores = read_labelled_scores(DATA / f"{name}.jsonl.gz")
+# n, and the number of levels of the signal, from the README of ../shared/data.
+REAL_FILES = {
+    "llmbar_case__GPT-4_prompt-ensemble": (734, 12),
+    "llmbar_processed_human__GPT-4": (466, 5),
+    "vicuna80_prd__jury5": (685, 11),
+    "vicuna80_prd__gpt4": (685, 3),
+    "rewardbench2__rm_URM-LLaMa-3.1-8B": (1763, None),
+}
+
+
+def n_and_levels(name: str) -> tuple[int, int | None]:
+    if name in REAL_FILES:
+        return REAL_FILES[name]
+    # With k votes in each order, p_bar is j / 2k. A pair and its mirror image have the same level,
+    # and every level occurs in the file.
+    shape = SYNTHETIC[name]
+    return shape.n, shape.votes + 1 if shape.votes else None
+
+
+@each_file
+def test_files_of_judgments_are_read_completely(name: str) -> None:
+    n, levels = n_and_levels(name)
+    scores = read_labelled_scores(file_of(name))
     assert (scores.n, scores.ties, scores.skipped) == (n, 0, ())
     if levels is not None:
         assert len(np.unique(scores.uncertainty)) == levels

@@ -1,4 +1,4 @@
-"""Asking a judge about labelled pairs: what is asked, what is kept, what is asked again."""
+"""Asking a judge about labelled pairs: questions, stored answers, and repeated questions."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,16 +17,15 @@ from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.interview import (
     CHUNK_PAIRS,
-    SAMPLES,
     Dataset,
     Interviewer,
-    Respondent,
-    Work,
-    corrected,
+    MissingAnswers,
+    missing_answers,
+    relabelled,
 )
-from app.evaluation.judgments.interview import unanswered as unanswered_of
-from app.evaluation.judgments.jsonl import JudgedPair, Observation
 from app.evaluation.judgments.log import JudgmentLog
+from app.evaluation.judgments.questions import SAMPLES, Questionnaire
+from app.evaluation.judgments.record import JudgedPair, Observation
 from app.ports import Engine, EngineIdentity, LabelLogits, Prompt, PromptError
 from app.service.prompts import PromptTemplate
 from tests.serving import ShortEngine
@@ -42,8 +41,8 @@ def pair(i: int, gap: float = 1.0) -> LabelledPair:
 
 def dataset(n: int, *, gap: float = 1.0, template: PromptTemplate = TEMPLATE) -> Dataset:
     demonstrations = [pair(1000 + i) for i in range(50)]
-    interviewer = Interviewer.of(template, demonstrations, ALL, seed=3)
-    return Dataset("d", [pair(i, gap) for i in range(n)], interviewer)
+    questionnaire = Questionnaire.of(template, demonstrations, ALL, seed=3)
+    return Dataset("d", [pair(i, gap) for i in range(n)], questionnaire)
 
 
 async def ask(
@@ -54,20 +53,20 @@ async def ask(
     *,
     retry: bool = False,
 ) -> tuple[dict[tuple[str, str], JudgedPair], int]:
-    """What the log holds afterwards, and how many pairs were asked, counted per observation."""
+    """The content of the log afterwards, and the number of pairs asked, counted per observation."""
     answered: list[int] = []
-    respondent = Respondent(engine or ScriptedEngine(), "scripted", "f")
+    interviewer = Interviewer(engine or ScriptedEngine(), "scripted", "f")
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
         known = log.read()
-        work = unanswered_of([data], observations, known, retry=retry)
-        respondent.check(known.values(), observations)
-        await respondent.ask(work, log, lambda _, n: answered.append(n))
-        log.append(corrected([data], known))
+        missing = missing_answers([data], observations, known, retry=retry)
+        interviewer.check(known.values(), observations)
+        await interviewer.ask(missing, log, lambda _, n: answered.append(n))
+        log.append(relabelled([data], known))
         return log.read(), sum(answered)
 
 
 @pytest.mark.anyio
-async def test_every_observation_is_the_engines_own_answer(tmp_path: Path) -> None:
+async def test_every_observation_stores_the_engines_answer(tmp_path: Path) -> None:
     def script(prompt: Prompt) -> LabelLogits:
         shown_first = prompt.user.rindex("quality=1.000") < prompt.user.rindex("quality=0 ")
         return logits_of_gap(1.5 if shown_first else -0.5)
@@ -76,7 +75,7 @@ async def test_every_observation_is_the_engines_own_answer(tmp_path: Path) -> No
     assert asked == 12
     for i in range(3):
         found = judged["d", f"pair-{i}"]
-        # Shown second, response_a is label B: a gap of -0.5 there is 0.5 for it.
+        # In the reverse prompt response_a is label B: a gap of -0.5 there is 0.5 for response_a.
         assert found.gaps == pytest.approx((1.5, 0.5))
         assert found.label_mass == pytest.approx(0.99)
         assert found.annotators == pytest.approx((1.5,) * 5)
@@ -90,7 +89,7 @@ async def test_every_observation_is_the_engines_own_answer(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-async def test_only_what_is_missing_is_asked(tmp_path: Path) -> None:
+async def test_only_missing_answers_are_asked_for(tmp_path: Path) -> None:
     some, asked = await ask(tmp_path, dataset(100), observations=["orders"])
     assert asked == 100
     again, asked = await ask(tmp_path, dataset(130), observations=["orders", "samples"])
@@ -101,7 +100,7 @@ async def test_only_what_is_missing_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_another_text_or_prompt_is_asked_anew_and_another_label_is_not(
+async def test_a_new_text_or_prompt_is_asked_again_and_a_new_label_is_not(
     tmp_path: Path,
 ) -> None:
     await ask(tmp_path, dataset(5))
@@ -117,7 +116,7 @@ async def test_another_text_or_prompt_is_asked_anew_and_another_label_is_not(
     assert asked == 0
     assert {(found.label, found.group) for found in judged.values()} == {("B", "new")}
     assert judged["d", "pair-0"].gaps == pytest.approx((2.0, 2.0))
-    # Told once: the next run has nothing to correct.
+    # The correction is written once: the next run has nothing to correct.
     before = (tmp_path / "judgments.jsonl").read_bytes()
     await ask(tmp_path, relabelled, observations=["orders"])
     assert (tmp_path / "judgments.jsonl").read_bytes() == before
@@ -125,7 +124,7 @@ async def test_another_text_or_prompt_is_asked_anew_and_another_label_is_not(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [PromptTooLongError("too long"), JudgmentFailedError("odd")])
-async def test_a_failure_is_kept_as_one_and_asked_again_where_that_may_help(
+async def test_a_failure_is_stored_and_asked_again_unless_it_would_repeat(
     error: PromptError, tmp_path: Path
 ) -> None:
     def script(prompt: Prompt) -> LabelLogits | PromptError:
@@ -136,7 +135,7 @@ async def test_a_failure_is_kept_as_one_and_asked_again_where_that_may_help(
     assert failed.failed == {"orders": error.code, "annotators": error.code}
     assert (failed.gaps, failed.annotators) == (None, None)
     _, asked = await ask(tmp_path, dataset(3), ScriptedEngine(script), ["orders", "annotators"])
-    # Too long stays too long.
+    # A prompt that is too long is not asked again.
     assert asked == (0 if isinstance(error, PromptTooLongError) else 2)
     judged, asked = await ask(
         tmp_path, dataset(3), observations=["orders", "annotators"], retry=True
@@ -162,7 +161,7 @@ async def test_one_failed_reply_fails_the_observation_and_no_other(
 
 
 @pytest.mark.anyio
-async def test_a_judge_that_goes_down_loses_nothing_it_has_answered(tmp_path: Path) -> None:
+async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> None:
     calls = 0
 
     def script(prompt: Prompt) -> LabelLogits:
@@ -180,8 +179,8 @@ async def test_a_judge_that_goes_down_loses_nothing_it_has_answered(tmp_path: Pa
     assert len(judged) == n
     with JudgmentLog(tmp_path / "undisturbed.jsonl", judge="scripted") as log:
         whole = dataset(n)
-        respondent = Respondent(ScriptedEngine(), "scripted", "f")
-        await respondent.ask([Work(whole, "orders", whole.pairs)], log, lambda *_: None)
+        interviewer = Interviewer(ScriptedEngine(), "scripted", "f")
+        await interviewer.ask([MissingAnswers(whole, "orders", whole.pairs)], log, lambda *_: None)
         assert log.read() == judged
 
 
@@ -193,7 +192,7 @@ async def test_a_short_answer_is_an_error_and_nothing_is_written(tmp_path: Path)
 
 
 @pytest.mark.anyio
-async def test_samples_do_not_depend_on_what_is_asked_beside_them(tmp_path: Path) -> None:
+async def test_samples_do_not_depend_on_the_other_questions_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     whole, _ = await ask(tmp_path / "one", dataset(40, gap=0.1), observations=["samples"])
@@ -230,7 +229,7 @@ async def test_an_engine_without_text_is_refused_only_where_text_is_needed(tmp_p
 async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> None:
     await ask(tmp_path, dataset(2), observations=["orders"])
     with JudgmentLog(tmp_path / "judgments.jsonl", judge="scripted") as log:
-        other = Respondent(ScriptedEngine(), "scripted", "other")
+        other = Interviewer(ScriptedEngine(), "scripted", "other")
         with pytest.raises(InvalidRequestError, match="other weights, dtype or prompt"):
             other.check(log.read().values(), ["orders"])
 
@@ -239,6 +238,6 @@ async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> No
 async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> None:
     data = dataset(3)
     await ask(tmp_path, data, observations=["orders", "verbalized", "samples"])
-    reseeded = data._replace(interviewer=dataclasses.replace(data.interviewer, seed=4))
+    reseeded = data._replace(questionnaire=dataclasses.replace(data.questionnaire, seed=4))
     _, asked = await ask(tmp_path, reseeded, observations=["orders", "verbalized", "samples"])
     assert asked == 3

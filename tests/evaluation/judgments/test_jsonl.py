@@ -1,4 +1,4 @@
-"""The file of judged pairs: what is written is read, and what is no judgment is refused."""
+"""The file of judged pairs: lines survive a round trip, and bad lines are refused."""
 
 import gzip
 import json
@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.judgments.jsonl import JudgedPair, Skipped, judgment_line, read_judgments
+from app.evaluation.judgments.jsonl import Skipped, judgment_line, read_judgments
+from app.evaluation.judgments.record import JudgedPair
 from app.ports import Generated
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -53,7 +54,7 @@ def write(folder: Path, *lines: dict[str, Any] | str) -> Path:
 
 
 @given(pair=OWN)
-def test_what_is_written_is_read(
+def test_a_written_line_is_read_back(
     pair: JudgedPair, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     line = judgment_line(pair)
@@ -72,7 +73,7 @@ def read(folder: Path, *pairs: JudgedPair) -> JudgedPair:
     return found
 
 
-def test_lines_of_one_pair_complete_each_other(tmp_path: Path) -> None:
+def test_lines_of_one_pair_are_merged(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         own(gaps=(1.0, 2.0), label_mass=0.9, asked={"orders": "x"}),
@@ -82,7 +83,7 @@ def test_lines_of_one_pair_complete_each_other(tmp_path: Path) -> None:
     assert found.asked == {"orders": "x", "annotators": "y"}
 
 
-def test_an_answer_ends_a_failure_and_a_failure_an_answer(tmp_path: Path) -> None:
+def test_an_answer_replaces_a_failure_and_a_failure_an_answer(tmp_path: Path) -> None:
     answer = own(gaps=(1.0, 2.0), label_mass=0.9, asked={"orders": "x"})
     failure = own(failed={"orders": "prompt_too_long"}, asked={"orders": "y"})
     other = own(failed={"verbalized": "judgment_failed"}, asked={"verbalized": "z"})
@@ -93,7 +94,7 @@ def test_an_answer_ends_a_failure_and_a_failure_an_answer(tmp_path: Path) -> Non
     assert found.failed == {"orders": "prompt_too_long"}
 
 
-def test_a_pair_can_be_had_with_some_observations_only() -> None:
+def test_a_pair_can_be_reduced_to_some_observations() -> None:
     whole = own(
         gaps=(1.0, 2.0),
         label_mass=0.9,
@@ -117,14 +118,14 @@ def test_the_same_id_in_two_data_sets_is_two_pairs(tmp_path: Path) -> None:
     ]
 
 
-def test_lines_of_others_are_never_put_together(tmp_path: Path) -> None:
+def test_lines_that_evaluate_did_not_write_are_never_merged(tmp_path: Path) -> None:
     line = {"id": "same", "label": "A", "p_fwd": 0.9, "p_rev": 0.8}
     judged = read_judgments(write(tmp_path, line, line))
     assert [pair.id for pair in judged.pairs] == ["same", "same"]
     assert judged.lines == (1, 2)
 
 
-def test_what_has_no_label_or_answer_is_left_out_and_told(tmp_path: Path) -> None:
+def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         {"label": "A", "p_fwd": 0.9, "p_rev": 0.8},
@@ -147,28 +148,28 @@ def test_what_has_no_label_or_answer_is_left_out_and_told(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("[1]\n", "this is no JSON object"),
-        ("{\n", "this is no JSON object"),
+        ("[1]\n", "not a JSON object"),
+        ("{\n", "not a JSON object"),
         ({"label": "C"}, "label must be"),
         ({"label": ["A"]}, "label must be"),
         ({"label": "A", "p_fwd": 1.5, "p_rev": 0.1}, r"p_fwd must be in \[0, 1\], got 1.5"),
-        ({"label": "A", "p_fwd": True, "p_rev": 0.1}, "p_fwd is no finite number"),
-        ({"label": "A", "gap_fwd": 10**400, "gap_rev": 0.1}, "gap_fwd is no finite number"),
-        ('{"label": "A", "gap_fwd": NaN, "gap_rev": 0.1}\n', "gap_fwd is no finite number"),
+        ({"label": "A", "p_fwd": True, "p_rev": 0.1}, "p_fwd is not a finite number"),
+        ({"label": "A", "gap_fwd": 10**400, "gap_rev": 0.1}, "gap_fwd is not a finite number"),
+        ('{"label": "A", "gap_fwd": NaN, "gap_rev": 0.1}\n', "gap_fwd is not a finite number"),
         ({"label": "A", "score_a": 1e308, "score_b": -1e308}, "too far apart"),
         ({"label": "A", "label_mass": 2, "gap_fwd": 1, "gap_rev": 1}, "label_mass must be in"),
         ({"label": "A", "verdict_fwd": "C"}, "verdict_fwd and verdict_rev"),
         ({"label": "A", "verdict_fwd": {}}, "verdict_fwd and verdict_rev"),
         ({"label": "A", "verbalized": "0.5"}, "verbalized needs text and complete"),
         ({"label": "A", "samples": [{"text": "[[A]]"}]}, "samples needs text and complete"),
-        ({"label": "A", "samples": "[[A]]"}, "samples is no list"),
-        ({"label": "A", "annotators": [1, None]}, "annotators is no finite number"),
-        (OF_OURS | {"asked": ["orders"]}, "asked is no object of strings"),
-        (OF_OURS | {"asked": {"orders": 1}}, "asked is no object of strings"),
+        ({"label": "A", "samples": "[[A]]"}, "samples is not a list"),
+        ({"label": "A", "annotators": [1, None]}, "annotators is not a finite number"),
+        (OF_OURS | {"asked": ["orders"]}, "asked is not an object with string values"),
+        (OF_OURS | {"asked": {"orders": 1}}, "asked is not an object with string values"),
         ({"label": "A", "asked": {}}, "a line with asked needs dataset and id"),
     ],
 )
-def test_a_line_that_is_no_judgment_is_refused_by_its_place(
+def test_a_bad_line_is_refused_with_file_and_line(
     line: dict[str, Any] | str, reason: str, tmp_path: Path
 ) -> None:
     file = write(tmp_path, {"label": "A", "verdict_fwd": "A", "verdict_rev": "A"}, line)
@@ -176,7 +177,7 @@ def test_a_line_that_is_no_judgment_is_refused_by_its_place(
         read_judgments(file)
 
 
-def test_one_file_is_of_one_judge(tmp_path: Path) -> None:
+def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         {"label": "A", "p_fwd": 0.9, "p_rev": 0.8},
@@ -186,7 +187,7 @@ def test_one_file_is_of_one_judge(tmp_path: Path) -> None:
         read_judgments(file)
 
 
-def test_zipped_and_missing_files(tmp_path: Path) -> None:
+def test_gzipped_files_are_read_and_unreadable_files_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl.gz"
     with gzip.open(file, "wt") as out:
         out.write(judgment_line(own(gaps=(1.0, 2.0), asked={"orders": "x"})))

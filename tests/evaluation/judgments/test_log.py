@@ -1,4 +1,4 @@
-"""The log that `evaluate` appends to: nothing lost, nothing torn, one writer."""
+"""The log of `evaluate`: durable, without partial lines, with a single writer."""
 
 import os
 import resource
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.judgments.jsonl import JudgedPair, judgment_line
+from app.evaluation.judgments.jsonl import judgment_line
 from app.evaluation.judgments.log import JudgmentLog
+from app.evaluation.judgments.record import JudgedPair
 
 
 def pair(number: int, judge: str = "demo") -> JudgedPair:
@@ -16,7 +17,7 @@ def pair(number: int, judge: str = "demo") -> JudgedPair:
     return JudgedPair("d", str(number), None, "A", judge=judge, gaps=gaps, asked={"orders": "x"})
 
 
-def test_what_is_appended_is_there_for_the_next_run(tmp_path: Path) -> None:
+def test_appended_lines_are_there_in_the_next_run(tmp_path: Path) -> None:
     file = tmp_path / "judgments.jsonl"
     with JudgmentLog(file, judge="demo") as log:
         log.append([pair(1), pair(2)])
@@ -58,7 +59,7 @@ def test_another_judges_answers_are_refused(tmp_path: Path) -> None:
         log.read()
 
 
-def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="cannot be opened: Is a directory"):
         JudgmentLog(tmp_path, judge="demo")
 
@@ -72,10 +73,10 @@ def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
         judgment_line(pair(1)).encode() + b"a note of mine",
     ],
 )
-def test_somebodys_file_is_left_as_it_is(content: bytes, tmp_path: Path) -> None:
+def test_a_users_file_is_left_unchanged(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "judgments.jsonl"
     file.write_bytes(content)
-    with pytest.raises(InvalidRequestError, match="no file that evaluate wrote"):
+    with pytest.raises(InvalidRequestError, match="was not written by evaluate"):
         JudgmentLog(file, judge="demo")
     assert file.read_bytes() == content
 
@@ -91,7 +92,7 @@ def test_a_child_of_a_killed_run_does_not_hold_the_file(tmp_path: Path) -> None:
             os._exit(0)
         os.read(ready[0], 1)
     try:
-        # The parent's handle is closed, as by its death; the child is still there.
+        # The parent closed its handle, as if it were killed; the child still runs.
         with JudgmentLog(file, judge="demo") as log:
             assert log.read() == {}
     finally:
@@ -101,7 +102,7 @@ def test_a_child_of_a_killed_run_does_not_hold_the_file(tmp_path: Path) -> None:
             os.close(end)
 
 
-def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_line(tmp_path: Path) -> None:
     file = tmp_path / "judgments.jsonl"
     with JudgmentLog(file, judge="demo") as log:
         log.append([pair(1)])

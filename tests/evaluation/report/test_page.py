@@ -1,4 +1,4 @@
-"""The report page, read back by a parser: its figures, its words, and what it may not contain."""
+"""The report page, parsed: its numbers, its words, and its freedom from scripts and links."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def outcome(coverage: float, risk: float, ratio: float | None) -> RiskCoverage:
 
 
 def method(name: MethodName, quality: Quality, rows: Sequence[Row] | None = None) -> MethodResults:
-    """Rows of every rule where none are given: coverage 0.30 and risk 0.08 at alpha 0.10."""
+    """A method's results; by default every rule has coverage 0.30 and risk 0.08 at alpha 0.10."""
     every = [
         Row(rule, alpha, outcome(3 * alpha, 0.8 * alpha, 0.9 * alpha))
         for rule in SELECTORS
@@ -48,7 +48,7 @@ def method(name: MethodName, quality: Quality, rows: Sequence[Row] | None = None
 
 
 def dataset(name: str, *methods: MethodResults) -> DatasetResults:
-    """With an ablation each: risk 0.047 and coverage 0.061, and the reverse."""
+    """A data set with one row of each ablation: risk 0.047 and coverage 0.061, and the reverse."""
     noisy = AblationRow(0.05, Row("scope", 0.10, outcome(0.061, 0.047, 0.05)))
     known = AblationRow(0.05, Row("scope_corrected", 0.10, outcome(0.212, 0.092, 0.09)))
     sized = AblationRow(200, Row("scope", 0.10, outcome(0.231, 0.083, 0.09)))
@@ -72,7 +72,7 @@ def results(
 
 @dataclass
 class Page(HTMLParser):
-    """Tables as texts of cells, all that is visible, and every tag with its attributes."""
+    """The parsed page: tables as texts of cells, visible text, and tags with their attributes."""
 
     html: str
     tables: dict[str, list[list[str]]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
     def row(self, caption: str, heading: str) -> list[str]:
-        """The cells of the first line whose heading begins so."""
+        """The cells of the first line whose heading begins with a text."""
         found = [row[1:] for row in self.tables[caption] if row and row[0].startswith(heading)]
         assert found, f"no {heading} in {caption}: {self.tables[caption]}"
         return found[0]
@@ -145,7 +145,7 @@ def test_quality_has_a_row_for_each_method_with_the_papers_figures_beside_ours()
     assert read.row("Quality of the uncertainty", "Predictive")[0] == "0.730 (paper 0.731)"
 
 
-def test_the_best_of_a_column_is_marked_and_the_lowest_ece_is_best() -> None:
+def test_the_best_number_of_a_column_is_marked_and_the_lowest_ece_is_best() -> None:
     read = page(results(dataset("mine"), judge=None))
     marked = {text for text, kind in read.classes.items() if kind == "best"}
     assert marked == {"0.741", "0.143", "0.684", "0.856"}
@@ -171,7 +171,7 @@ def test_every_alpha_has_its_standard_deviations() -> None:
     ]
 
 
-def test_every_rule_is_on_every_signal_and_only_alike_ones_are_the_papers() -> None:
+def test_every_rule_is_on_every_signal_and_has_the_papers_numbers_on_one() -> None:
     read = page(results(dataset("mt-bench")))
     lines = [row for row in read.tables["mt-bench"] if len(row) == 5 and row[0] != "Rule"]
     assert len(lines) == 2 * len(SELECTORS) * len(DESIGN.alphas)
@@ -221,7 +221,7 @@ def test_the_normal_world_is_shown_with_its_difference() -> None:
 
 
 @pytest.mark.parametrize(("judge", "name"), [("my-judge", "mt-bench"), (QWEN_7B, "mine")])
-def test_another_judge_or_data_set_has_nothing_of_the_paper(judge: str, name: str) -> None:
+def test_another_judge_or_data_set_has_no_numbers_of_the_paper(judge: str, name: str) -> None:
     read = page(results(dataset(name), judge=judge))
     cells = [cell for rows in read.tables.values() for row in rows for cell in row]
     assert cells
@@ -236,7 +236,7 @@ def test_a_risk_is_marked_where_it_is_printed_above_alpha(risk: float, shown: st
     assert read.row("Risk control at alpha = 0.10", "SCOPE")[1:3] == [shown, shown]
 
 
-def test_words_say_what_each_guarantee_accepts() -> None:
+def test_sentences_report_the_coverage_of_each_guarantee() -> None:
     rows = [
         Row("scope", 0.10, outcome(0.2461, 0.0971, 0.1112)),
         Row("pac", 0.10, outcome(0.0, 0.0, None)),
@@ -251,7 +251,7 @@ def test_words_say_what_each_guarantee_accepts() -> None:
     assert "412 ties left out; 3 left out: blank response" in read.text
 
 
-def test_the_header_has_what_reproduces_the_page() -> None:
+def test_the_header_has_everything_needed_to_reproduce_the_page() -> None:
     read = page(results(dataset("mine")))
     for fact in (QWEN_7B, "scope-judge 9.8.7", "1,000 (500 for the ablations)", "Seed 7"):
         assert fact in read.text
@@ -298,7 +298,7 @@ def test_groups_are_counted_against_pairs() -> None:
     assert "in each" not in apart.text
 
 
-def test_names_of_users_are_text_and_never_markup() -> None:
+def test_names_from_users_are_escaped() -> None:
     named = replace(dataset(NASTY), left_out={NASTY: 2})
     moved = (TransferRow(NASTY, NASTY, Row("scope", 0.10, outcome(0.5, 0.1, 0.1))),)
     read = page(results(named, judge=NASTY, transfer=moved))
@@ -308,7 +308,7 @@ def test_names_of_users_are_text_and_never_markup() -> None:
     assert not any(name.startswith("on") for _, attrs in read.tags for name in attrs)
 
 
-def test_the_page_needs_nothing_from_outside() -> None:
+def test_the_page_has_no_external_resources() -> None:
     html = render_report(results(dataset("mt-bench"), dataset("reward-bench")))
     read = Page(html)
     links = {
@@ -326,7 +326,7 @@ def test_the_page_needs_nothing_from_outside() -> None:
     assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in read.tags}
 
 
-def test_ids_are_unique_and_every_reference_has_one() -> None:
+def test_ids_are_unique_and_every_reference_resolves() -> None:
     html = render_report(results(dataset("mt-bench"), dataset("reward-bench")))
     read = Page(html)
     ids = [attrs["id"] for _, attrs in read.tags if attrs.get("id")]
@@ -334,7 +334,7 @@ def test_ids_are_unique_and_every_reference_has_one() -> None:
     assert set(re.findall(r'(?:href="|url\()#([^")]*)', html)) <= {*ids}
 
 
-def test_what_does_not_exist_is_never_printed() -> None:
+def test_missing_numbers_are_never_printed_as_nan_or_none() -> None:
     empty = replace(
         method("bpe", Quality(None, None, None, None), ()), n=0, reliability=(), failed=2000
     )
@@ -344,7 +344,7 @@ def test_what_does_not_exist_is_never_printed() -> None:
     assert "-0.000" not in read.text
 
 
-def test_the_same_results_write_the_same_bytes(tmp_path: Path) -> None:
+def test_equal_results_write_equal_bytes(tmp_path: Path) -> None:
     what = results(dataset("mt-bench"), dataset("reward-bench"))
     first, second = tmp_path / "first.html", tmp_path / "second.html"
     write_report(what, first)
@@ -352,13 +352,13 @@ def test_the_same_results_write_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_half_a_surrogate_pair_in_a_name_is_no_reason_to_fail(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_a_name_does_not_fail(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     write_report(results(dataset("mine \ud800")), file)
     assert "mine ?" in Page(file.read_text(encoding="utf-8")).text
 
 
-def test_nothing_to_draw_is_no_figure() -> None:
+def test_without_data_there_is_no_figure() -> None:
     assert figures.risk_figure({"scope": ()}, {}, alpha=0.1, key="a") is None
     assert figures.coverage_figure({}, {}, alpha=0.1, key="a") is None
     empty = replace(method("bpe", Quality(None, None, None, None), ()), reliability=())
