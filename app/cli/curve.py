@@ -1,4 +1,4 @@
-"""`scope-judge curve`: which alpha labelled judgments can support, without a service."""
+"""`scope-judge curve`: the coverage of each alpha on labelled judgments, without a service."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,12 +12,12 @@ from rich.table import Table
 from app.cli.console import console, failure
 from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import InvalidRequestError
-from app.evaluation.curve import CurveRow, curve_rows
-from app.evaluation.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.curve.rows import CurveRow, curve_rows
 
 _PLOT_ENDINGS = (".png", ".svg")
 _SHOWN_LINES = 5
-# Wide enough for a row of the table, so that a pipe or a narrow terminal never breaks one in two.
+# Width of a row of the table: a pipe or a narrow terminal must not break rows.
 _LEAST_WIDTH = 90
 
 
@@ -32,16 +32,16 @@ def curve(
         list[float] | None,
         typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Of pac, in (0, 1).")] = STANDARD_DELTA,
+    delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
     label_noise: Annotated[
         float, typer.Option(help="Probability in [0, 0.5) that a label is flipped.")
     ] = 0.0,
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
 ) -> None:
-    """Show which alpha labelled pairs can support that a judge has already judged.
+    """Show which alpha is feasible with labelled pairs that a judge has already judged.
 
-    For each alpha and both guarantees: the threshold, the share of the pairs that it accepts, and
-    the share of errors among those.
+    The table has the threshold of each alpha and guarantee, the share of the pairs that it accepts,
+    and the share of errors among the accepted.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     _check(alphas, delta, label_noise, plot)
@@ -111,14 +111,14 @@ def _advice(row: CurveRow) -> tuple[str, ...]:
     smallest, more = row.feasibility
     return (
         "none" if smallest is None else f"{smallest:.3f}",
-        # None: the share of errors is too high at any confidence, however many pairs there are.
+        # None: the error rate is too high at every confidence, so more pairs do not help.
         "never enough" if more is None else str(more),
     )
 
 
 def _write_figure(scores: LabelledScores, plot: Path, delta: float, label_noise: float) -> None:
-    # Imported late: every other command works without matplotlib.
-    from app.evaluation.curve_figure import write_curve_figure
+    # Imported here, because the other commands work without matplotlib.
+    from app.evaluation.curve.figure import write_curve_figure
 
     try:
         write_curve_figure(scores, plot, delta=delta, label_noise=label_noise)

@@ -19,26 +19,35 @@ from app.service.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
 from app.wiring import judge_name, open_judge
 
-# The modules of app.evaluation are imported in the functions: their libraries are an extra.
+# Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
-    from app.evaluation.judging import Dataset, Work
-    from app.evaluation.judgment_log import JudgmentLog
-    from app.evaluation.judgments import JudgedPair, Observation
-    from app.evaluation.labelled_pairs import Benchmark, Drawn
+    from app.evaluation.benchmarks.labelled_pairs import Benchmark, Drawn
+    from app.evaluation.judgments.interview import Dataset, MissingAnswers
+    from app.evaluation.judgments.log import JudgmentLog
+    from app.evaluation.judgments.record import JudgedPair, Observation
+    from app.evaluation.measurement import Source
     from app.evaluation.methods import MethodName
     from app.evaluation.protocol import Design
-    from app.evaluation.results import DatasetResults, Results, Source
+    from app.evaluation.results import DatasetResults, Results
 
 _EXTRA = ("sklearn", "matplotlib", "jinja2")
-# The paper's main table; the other two ask the judge five times more each.
+# The methods of the paper's main table; the other two need five answers for each pair.
 _DEFAULT_METHODS = "predictive_probability,verbalized_confidence,swap_and_aggregate,bpe"
 _LOG_NAME = "judgments.jsonl"
 _LEAST_WIDTH = 90
 _ABLATION_SPLITS = 500
 
 
-class _Asked(NamedTuple):
-    """What is to be judged, and what the judge is asked about it."""
+class _Job(NamedTuple):
+    """The pairs to judge, and the questions about them.
+
+    Args:
+        data: Benchmarks and files, as given on the command line.
+        observations: Observations that the methods need.
+        limit: Largest number of pairs of each data set.
+        seed: Seed of draws and samples.
+        retry: Whether to ask again after a failure that normally repeats.
+    """
 
     data: Sequence[str]
     observations: "Sequence[Observation]"
@@ -48,7 +57,7 @@ class _Asked(NamedTuple):
 
 
 class _JudgeChoice(NamedTuple):
-    """Which judge, and how it is asked."""
+    """The judge's settings and its prompt."""
 
     settings: Settings
     template: PromptTemplate
@@ -69,52 +78,47 @@ def evaluate(
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option(help="One of the paper's judges (see docs/reproduce.md), or as SCOPE_MODEL."),
+        typer.Option(
+            help="One of the paper's judges (see docs/reproduce.md), or a model as in SCOPE_MODEL."
+        ),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
             help="Comma-separated, or all, which adds simulated_annotators and self_consistency.  "
-            f"[default: {_DEFAULT_METHODS}; with --from, those that there are answers for]"
+            f"[default: {_DEFAULT_METHODS}; with --from, those with answers in the file]"
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write; what is judged in it already is not judged again.  "
+            help="Folder to write; pairs that it already has judgments of are not judged again.  "
             "[default: evaluation-JUDGE; with --from, the folder of judgments.jsonl]"
         ),
     ] = None,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Also judge again what was too long for the judge.")
+        bool, typer.Option("--retry", help="Also judge pairs again that were too long before.")
     ] = False,
     limit: Annotated[int, typer.Option(min=2, help="Pairs to draw from each data set.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Of draws, samples and splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of draws, samples and splits.")] = 0,
     splits: Annotated[int, typer.Option(min=1, help="Random halves to average over.")] = 1000,
     alpha: Annotated[
         list[float] | None,
         typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Of pac, in (0, 1).")] = STANDARD_DELTA,
+    delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
 ) -> None:
-    """Measure a judge on labelled pairs as the paper does: tables, figures, one report.
+    """Measure a judge on labelled pairs as in the paper: tables, figures, one report.
 
-    Writes judgments.jsonl (every raw answer), results.json and report.html. Stopped in the middle,
-    the same command goes on where it was.
+    Writes judgments.jsonl (every raw answer), results.json and report.html. If it is stopped, run
+    the same command again: it continues where it stopped.
     """
-    missing = [name for name in _EXTRA if find_spec(name) is None]
-    if missing:
-        raise failure(f"{', '.join(missing)} missing: pip install scope-judge[evaluation]")
-    from app.evaluation.benchmarks import data_name
-    from app.evaluation.protocol import Design
-
-    alphas = tuple(sorted(set(alpha or STANDARD_ALPHAS)))
-    for name, value in (*(("alpha", each) for each in alphas), ("delta", delta)):
-        if not 0.0 < value < 1.0:
-            raise failure(f"--{name} must be between 0 and 1, both excluded, got {value}")
+    _check_extra()
+    design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise failure("--from needs no judge and no data: give either it, or what to judge")
-    design = Design(seed, splits, min(splits, _ABLATION_SPLITS), alphas, delta)
+    from app.evaluation.benchmarks.catalogue import data_name
+
     observations = None if judged and not methods else _observations(methods or _DEFAULT_METHODS)
     try:
         if judged is not None:
@@ -125,8 +129,8 @@ def evaluate(
             choice = _chosen(judge)
             name = judge_name(choice.settings)
             folder = Path(f"evaluation-{name.rpartition('/')[2]}")
-            asked = _Asked(data or ["demo"], observations or (), limit, seed, retry)
-            found = name, _judged(asked, choice, out or folder)
+            job = _Job(data or ["demo"], observations or (), limit, seed, retry)
+            found = name, _judged(job, choice, out or folder)
         _write(_measured(*found, design), out or folder)
     except UnavailableError as exc:
         raise failure(f"{exc.detail}; what is judged is kept: run the same command again") from None
@@ -137,11 +141,27 @@ def evaluate(
         raise typer.Exit(130) from None
 
 
+def _check_extra() -> None:
+    missing = [name for name in _EXTRA if find_spec(name) is None]
+    if missing:
+        raise failure(f"{', '.join(missing)} missing: pip install scope-judge[evaluation]")
+
+
+def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) -> "Design":
+    from app.evaluation.protocol import Design
+
+    alphas = tuple(sorted(set(alpha or STANDARD_ALPHAS)))
+    for name, value in (*(("alpha", each) for each in alphas), ("delta", delta)):
+        if not 0.0 < value < 1.0:
+            raise failure(f"--{name} must be between 0 and 1, both excluded, got {value}")
+    return Design(seed, splits, min(splits, _ABLATION_SPLITS), alphas, delta)
+
+
 def _read(
     file: Path, observations: "Sequence[Observation] | None", limit: int, seed: int
 ) -> "tuple[str | None, dict[str, Source]]":
-    from app.evaluation.judgments import read_judgments
-    from app.evaluation.results import sources_of
+    from app.evaluation.judgments.jsonl import read_judgments
+    from app.evaluation.measurement import sources_of
 
     found = read_judgments(file)
     for skipped in found.skipped[:3]:
@@ -154,7 +174,7 @@ def _read(
 
 
 def _chosen(judge: str | None) -> _JudgeChoice:
-    """A preset's settings stand behind the user's own."""
+    """The judge of an argument; the user's own settings override those of a preset."""
     from app.evaluation.presets import PRESETS
 
     preset = PRESETS.get(judge or "")
@@ -168,7 +188,7 @@ def _chosen(judge: str | None) -> _JudgeChoice:
     known = preset or judge in (None, "demo") or "/" in judge or Path(judge).is_dir()
     if settings.engine == "vllm" and not known:
         raise failure(
-            f"--judge {judge} is no folder, no model of the hub (OWNER/NAME), and none of "
+            f"--judge {judge} is neither a folder, nor a model of the hub (OWNER/NAME), nor one of "
             f"{', '.join(PRESETS)}, demo"
         )
     own = {"prompt_file", "prefill"} & settings.model_fields_set
@@ -183,33 +203,35 @@ def _observations(methods: str) -> "tuple[Observation, ...]":
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
     unknown = [name for name in names if name not in METHODS]
     if unknown:
-        raise failure(f"--methods {', '.join(unknown)}: there is {', '.join(METHODS)}, and all")
+        raise failure(
+            f"--methods {', '.join(unknown)}: the methods are {', '.join(METHODS)}, or all"
+        )
     known: Sequence[MethodName] = [name for name in METHODS if name in names]
     return tuple(dict.fromkeys(need for name in known for need in METHODS[name].needs))
 
 
-def _judged(asked: _Asked, choice: _JudgeChoice, folder: Path) -> "dict[str, Source]":
-    """Judges what is missing in the folder's judgments.jsonl."""
-    from app.evaluation.judging import corrected, unanswered
-    from app.evaluation.judgment_log import JudgmentLog
-    from app.evaluation.results import Source
+def _judged(job: _Job, choice: _JudgeChoice, folder: Path) -> "dict[str, Source]":
+    """Judges the pairs that lack answers in the folder's judgments.jsonl."""
+    from app.evaluation.judgments.interview import missing_answers, relabelled
+    from app.evaluation.judgments.log import JudgmentLog
+    from app.evaluation.measurement import Source
 
-    benchmarks, datasets = _drawn(asked, choice.template)
+    benchmarks, datasets = _drawn(job, choice.template)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise failure(f"--out {folder}: {exc.strerror}") from None
     with JudgmentLog(folder / _LOG_NAME, judge=judge_name(choice.settings)) as log:
         known = log.read()
-        work = unanswered(datasets, asked.observations, known, retry=asked.retry)
-        if any(one.pairs for one in work):
-            asyncio.run(_ask(choice, work, known, log))
-        log.append(corrected(datasets, known))
+        missing = missing_answers(datasets, job.observations, known, retry=job.retry)
+        if any(one.pairs for one in missing):
+            asyncio.run(_ask(choice, missing, known, log))
+        log.append(relabelled(datasets, known))
         found = log.read()
     return {
         dataset.name: Source(
-            # Answers from other runs, of other texts or seeds, say, are not of this one.
-            [found[dataset.name, pair.id].only(asked.observations) for pair in dataset.pairs],
+            # Answers of other runs to other observations are not part of these results.
+            [found[dataset.name, pair.id].only(job.observations) for pair in dataset.pairs],
             benchmark.ties,
             benchmark.left_out,
         )
@@ -217,53 +239,54 @@ def _judged(asked: _Asked, choice: _JudgeChoice, folder: Path) -> "dict[str, Sou
     }
 
 
-def _drawn(asked: _Asked, template: PromptTemplate) -> "tuple[list[Benchmark], list[Dataset]]":
-    from app.evaluation.benchmarks import load_benchmark
-    from app.evaluation.judging import Dataset, Interviewer
-    from app.evaluation.labelled_pairs import POOL, draw
+def _drawn(job: _Job, template: PromptTemplate) -> "tuple[list[Benchmark], list[Dataset]]":
+    from app.evaluation.benchmarks.catalogue import load_benchmark
+    from app.evaluation.benchmarks.labelled_pairs import POOL, draw
+    from app.evaluation.judgments.interview import Dataset
+    from app.evaluation.judgments.questions import Questionnaire
 
     benchmarks: list[Benchmark] = []
     datasets: list[Dataset] = []
-    for each in asked.data:
+    for each in job.data:
         name, _, source = each.partition("=") if not Path(each).exists() else (each, "", "")
         benchmark = load_benchmark(name, source=source or None)
         if benchmark.name in {other.name for other in benchmarks}:
             raise failure(f"two data sets are called {benchmark.name}: rename one of the files")
         drawn = draw(
             benchmark,
-            seed=asked.seed,
-            at_most=asked.limit,
-            demonstrations=POOL if "annotators" in asked.observations else 0,
+            seed=job.seed,
+            at_most=job.limit,
+            demonstrations=POOL if "annotators" in job.observations else 0,
         )
-        console.print(_told(benchmark, drawn), highlight=False, soft_wrap=True)
-        interviewer = Interviewer.of(template, drawn.demonstrations, asked.observations, asked.seed)
+        console.print(_summary(benchmark, drawn), highlight=False, soft_wrap=True)
+        questionnaire = Questionnaire.of(template, drawn.demonstrations, job.observations, job.seed)
         benchmarks.append(benchmark)
-        datasets.append(Dataset(benchmark.name, drawn.pairs, interviewer))
+        datasets.append(Dataset(benchmark.name, drawn.pairs, questionnaire))
     return benchmarks, datasets
 
 
-def _told(benchmark: "Benchmark", drawn: "Drawn") -> str:
+def _summary(benchmark: "Benchmark", drawn: "Drawn") -> str:
     groups = len({pair.group for pair in drawn.pairs})
-    told = [
+    parts = [
         f"{len(drawn.pairs)} of {len(benchmark.pairs)} pairs on {groups} questions",
         f"{len(drawn.demonstrations)} more as demonstrations" if drawn.demonstrations else "",
         f"{benchmark.ties} ties left out" if benchmark.ties else "",
         *(f"{n} left out: {reason}" for reason, n in benchmark.left_out.items()),
     ]
-    return escape(f"{benchmark.name}: {'; '.join(filter(None, told))}")
+    return escape(f"{benchmark.name}: {'; '.join(filter(None, parts))}")
 
 
 async def _ask(
     choice: _JudgeChoice,
-    work: "Sequence[Work]",
+    missing: "Sequence[MissingAnswers]",
     known: "Mapping[tuple[str, str], JudgedPair]",
     log: "JudgmentLog",
 ) -> None:
-    from app.evaluation.judging import Respondent
+    from app.evaluation.judgments.interview import Interviewer
 
     async with open_judge(choice.settings, choice.template, ConsoleObserver()) as started:
-        respondent = Respondent(started.engine, started.name, started.identity.fingerprint)
-        respondent.check(known.values(), [one.observation for one in work if one.pairs])
+        interviewer = Interviewer(started.engine, started.name, started.identity.fingerprint)
+        interviewer.check(known.values(), [one.observation for one in missing if one.pairs])
         with progress_bar() as progress:
             tasks = {
                 (one.dataset.name, one.observation): progress.add_task(
@@ -271,24 +294,24 @@ async def _ask(
                     total=len(one.dataset.pairs),
                     completed=len(one.dataset.pairs) - len(one.pairs),
                 )
-                for one in work
+                for one in missing
             }
-            await respondent.ask(
-                work,
+            await interviewer.ask(
+                missing,
                 log,
                 lambda one, n: progress.advance(tasks[one.dataset.name, one.observation], n),
             )
 
 
 def _measured(name: "str | None", sources: "dict[str, Source]", design: "Design") -> "Results":
-    from app.evaluation.results import evaluate as measure
+    from app.evaluation.measurement import measure
 
     with console.status("measuring") as status:
         return measure(name, sources, design, on_progress=lambda text: status.update(escape(text)))
 
 
 def _write(results: "Results", folder: Path) -> None:
-    from app.evaluation.report import write_report
+    from app.evaluation.report.page import write_report
     from app.evaluation.results import to_json
 
     report = folder / "report.html"

@@ -1,4 +1,4 @@
-"""What is judged and what comes out of it: frozen values, checked when they are made."""
+"""Comparisons and judgments: immutable values, validated on creation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -28,10 +28,11 @@ class Comparison:
     Args:
         question: The conversation so far; a single question is one user turn.
         response_a: One text, or one text per user turn of `question`.
-        response_b: The same number of texts as `response_a`.
+        response_b: As many texts as `response_a`.
 
     Raises:
-        InvalidComparisonError: A part is missing or blank, or the numbers of turns disagree.
+        InvalidComparisonError: A text is missing or blank, or the numbers of texts and turns
+            differ.
     """
 
     question: tuple[Turn, ...]
@@ -60,7 +61,7 @@ class Comparison:
 
     @classmethod
     def of(cls, question: str, response_a: str, response_b: str) -> "Comparison":
-        """Builds the single-turn comparison."""
+        """A comparison of two texts that answer a single question."""
         return cls((Turn("user", question),), (response_a,), (response_b,))
 
     @property
@@ -71,7 +72,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class LabelledComparison:
-    """A comparison and what people say of it."""
+    """A comparison and the label that people gave it."""
 
     comparison: Comparison
     label: Label
@@ -79,14 +80,14 @@ class LabelledComparison:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What a verdict must meet to be accepted.
+    """The conditions under which a verdict is accepted.
 
     Args:
         alpha: Largest share of wrong verdicts among the accepted, in (0, 1); None accepts every
-            verdict and promises nothing.
-        guarantee: "marginal" is SCOPE's; "pac" holds with probability 1 - delta.
+            verdict and guarantees nothing.
+        guarantee: "marginal" is SCOPE's guarantee; "pac" holds with probability 1 - delta.
         delta: In (0, 1) with "pac", None with "marginal".
-        calibration: The name of the calibration set.
+        calibration: Name of the calibration set.
     """
 
     alpha: float | None
@@ -97,9 +98,10 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReference:
-    """The very calibration that a judgment was accepted or refused by.
+    """The calibration by which a judgment was accepted or refused.
 
-    `age_s` is for how many seconds the store had not confirmed it; 0 while the store answers.
+    `age_s` is the number of seconds since the store last confirmed the calibration; 0 while the
+    store answers.
     """
 
     name: str
@@ -110,16 +112,16 @@ class CalibrationReference:
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
-    """A verdict or an abstention, with everything that led to it.
+    """A verdict or an abstention, with the numbers that led to it.
 
-    Probabilities are of response_a being preferred; `uncertainty` is s(x) in nats (SCOPE, section
-    on BPE). `threshold` is None if infeasible or without an alpha. `risk_level` is
-    the smallest alpha that accepts this judgment under "marginal"; None if none does, and under
-    "pac", whose thresholds may fall where alpha rises.
+    Probabilities are those of response_a being preferred. `uncertainty` is s(x) in nats (SCOPE,
+    section on BPE). `threshold` is None if alpha is infeasible or not given. `risk_level` is the
+    smallest alpha that accepts this judgment under "marginal". It is None if no alpha does, and
+    under "pac", where a larger alpha may have a smaller threshold.
 
-    Of several reasons to abstain the first of these is named: `off_task` (the labels have too
-    little of the probability: the judge is not answering the question, so that there is no verdict
-    even without an alpha), `no_preference`, `infeasible`, `uncertain`.
+    `reason` is the first of these that applies: `off_task`, `no_preference`, `infeasible`,
+    `uncertain`. `off_task` means that the two labels have too little of the probability: the judge
+    is not answering the question, so it gives no verdict even without an alpha.
     """
 
     verdict: Verdict
@@ -139,5 +141,5 @@ class Judgment:
 
     @property
     def orders_disagree(self) -> bool:
-        """Whether the two orders prefer different responses; not where one prefers none."""
+        """Whether the two orders prefer different responses; False if one prefers none."""
         return (self.p_fwd - 0.5) * (self.p_rev - 0.5) < 0.0

@@ -1,4 +1,4 @@
-"""How good a judge's confidence is, and what it would take to make an alpha feasible."""
+"""Quality of a judge's confidence, and the changes that make an alpha feasible."""
 
 import math
 from fractions import Fraction
@@ -14,19 +14,19 @@ from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
 
 _BINS = 10
-# More labels than this nobody makes, and looking further for a start rank takes seconds.
+# Far more examples than people label; a longer search for a start rank takes seconds.
 _MOST_EXAMPLES = 10**5
 
 
 def auroc(confidence: ArrayLike, right: ArrayLike) -> float | None:
-    """Probability that a right verdict is more confident than a wrong one, ties counted half.
+    """Probability that a right verdict is more confident than a wrong one; ties count half.
 
     Args:
         confidence: Shape (n,).
         right: Shape (n,), bool.
 
     Returns:
-        In [0, 1]; None where all verdicts are right, or all wrong.
+        In [0, 1]; None if all verdicts are right or all are wrong.
     """
     ranks, is_right = rankdata(confidence), np.asarray(right, dtype=bool)
     positives = int(is_right.sum())
@@ -52,32 +52,32 @@ def expected_calibration_error(confidence: ArrayLike, right: ArrayLike) -> float
         return None
     bins = confidence_bins(sure)
     surplus = np.asarray(right, dtype=np.float64) - sure
-    # fsum: the same to the last digit in whatever order the examples come from a store.
+    # fsum does not depend on the order in which a store returns the examples.
     gaps = [abs(math.fsum(surplus[bins == m])) for m in range(_BINS)]
     return math.fsum(gaps) / len(sure)
 
 
 def confidence_bins(confidence: ArrayLike) -> NDArray[np.int64]:
-    """The bin of each confidence, 0 to 9: ((m - 1) / 10, m / 10], as in Naeini et al. (2015).
+    """The bin of each confidence; bin m is (m / 10, (m + 1) / 10], as in Naeini et al. (2015).
 
     Args:
         confidence: Shape (n,), in [0, 1].
 
     Returns:
-        Shape (n,).
+        Shape (n,). Bin numbers from 0 to 9; a confidence of 0 is in bin 0.
     """
     numbers = np.ceil(np.asarray(confidence, dtype=np.float64) * _BINS).astype(np.int64) - 1
     return np.clip(numbers, 0, _BINS - 1)
 
 
 class Feasibility(NamedTuple):
-    """What to do about an alpha at which nothing can be accepted.
+    """The two ways to make an infeasible alpha feasible.
 
     Args:
-        smallest_alpha: The smallest feasible alpha with these examples, to three decimals for
-            "pac"; None if there is none.
-        more_examples: How many more would make the alpha feasible if the error rates stay as they
-            are; None if none would, or more than 100,000.
+        smallest_alpha: Smallest feasible alpha with these examples, to three decimals for "pac";
+            None if no alpha is feasible.
+        more_examples: Number of further examples that make the alpha feasible if the error rates
+            stay the same; None if no number does, or more than 100,000 are needed.
     """
 
     smallest_alpha: float | None
@@ -92,14 +92,15 @@ def feasibility(
     *,
     off_task: int = 0,
 ) -> Feasibility:
-    """Says what would make alpha feasible, from the errors that the examples show.
+    """Computes the changes that make alpha feasible, from the error rates of the examples.
 
     Args:
-        curve: Of the calibration set, its examples off task left out.
+        curve: Curve of the calibration set without its off-task examples.
         alpha: In (0, 1).
-        guarantee: Which promise.
-        delta: In (0, 1) with "pac".
-        off_task: How many those are: of further examples the same share will be.
+        guarantee: "marginal" or "pac".
+        delta: In (0, 1) for "pac"; ignored for "marginal".
+        off_task: Number of off-task examples. The same share of further examples is assumed to be
+            off task.
     """
     if guarantee == "marginal":
         first = float(curve.risk_levels[0]) if len(curve.risk_levels) else math.inf
@@ -115,7 +116,10 @@ def feasibility(
 
 
 def _examples_marginal(curve: ThresholdCurve, alpha: float) -> int | None:
-    """With m times the examples, (m e + 1) / (m k) <= bound needs m >= 1 / (bound k - e)."""
+    """Number of examples at which "marginal" becomes feasible; None if no number suffices.
+
+    With m times the examples, (m e + 1) / (m k) <= bound needs m >= 1 / (bound k - e).
+    """
     if not curve.n:
         return None
     slack = observed_error(alpha, curve.label_noise) * curve.accepted - curve.errors
@@ -124,7 +128,10 @@ def _examples_marginal(curve: ThresholdCurve, alpha: float) -> int | None:
 
 
 def _examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | None:
-    """With n' examples the start rank k falls where k n / n' is now, at the same error rate."""
+    """Number of examples at which "pac" becomes feasible; None if no number suffices.
+
+    With n' examples, the start rank k has the error rate that rank k n / n' has now.
+    """
     start = start_rank(alpha, delta, curve.label_noise, at_most=_MOST_EXAMPLES)
     if start is None or not curve.n:
         return None
@@ -138,7 +145,7 @@ def _examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | No
 
 
 def _smallest_alpha_pac(curve: ThresholdCurve, delta: float) -> float | None:
-    """The first feasible alpha on a grid of 1%, then of 0.1% below it."""
+    """The first feasible alpha on a grid of 1%, refined on a grid of 0.1% below it."""
     coarse = _first_feasible(curve, np.arange(1, 100) / 100, delta)
     if coarse is None:
         return None
@@ -146,7 +153,7 @@ def _smallest_alpha_pac(curve: ThresholdCurve, delta: float) -> float | None:
 
 
 def _first_feasible(curve: ThresholdCurve, alphas: FloatArray, delta: float) -> float | None:
-    """Feasible is where the first test passes: the others only raise the threshold."""
+    """The first feasible alpha: only the first test matters, the later ones raise the threshold."""
     for alpha in map(float, alphas):
         start = start_rank(alpha, delta, curve.label_noise, at_most=curve.n)
         if start is None:

@@ -1,4 +1,4 @@
-"""What a calibration is valid for, and what makes two labelled comparisons the same one."""
+"""Digests that identify a judge, a comparison and a labelled batch."""
 
 import hashlib
 import json
@@ -10,19 +10,20 @@ from app.core.comparison import Comparison, LabelledComparison
 
 @dataclass(frozen=True, slots=True)
 class JudgeIdentity:
-    """Everything that a judge's scores depend on, and nothing else.
+    """All inputs of a judge's scores besides the comparison.
 
     Args:
         model: Hugging Face id, or the name of the model's folder.
-        weights: Digest of the weights, or the revision of the hub.
-        chat_frame: What the chat template puts around a user message; empty where there is none.
-        label_tokens: Token ids of A and B where the judge answers.
-        dtype: In which the model computes.
-        system: The system message.
-        user: The user message with its placeholders.
-        prefill: How the judge's answer begins.
-        fence: Version of the rules by which texts that resemble a heading are quoted. It is raised
-            whenever some text is shown to the judge otherwise than before.
+        weights: Digest of the weights, or the revision on the hub.
+        chat_frame: Text that the chat template puts around a user message; empty without a chat
+            template.
+        label_tokens: Token ids of A and B at the position of the answer.
+        dtype: Data type in which the model computes.
+        system: System message.
+        user: User message with its placeholders.
+        prefill: Beginning of the judge's answer.
+        fence: Version of the rules that quote texts which resemble a heading. Every change of the
+            rules that changes a prompt raises the version.
     """
 
     model: str
@@ -37,15 +38,15 @@ class JudgeIdentity:
 
     @property
     def fingerprint(self) -> str:
-        """64 hexadecimal digits; a calibration made under one serves no other."""
+        """64 hexadecimal digits. A calibration is valid only for the judge of its fingerprint."""
         return _digest(asdict(self))
 
 
 def example_digest(fingerprint: str, comparison: Comparison) -> str:
-    """Names a comparison within a calibration set, the same for both orders of the responses.
+    """Identifies a comparison within a calibration set, in either order of the responses.
 
-    Deviation: the order of the responses is left out, because the swapped comparison has the same
-    p_bar, mirrored: counted beside the first one it would be a duplicate and break exchangeability.
+    Deviation: the digest ignores the order of the responses. The swapped comparison has the same
+    p_bar, mirrored, so counting both would be a duplicate and break exchangeability.
 
     Returns:
         64 hexadecimal digits.
@@ -56,16 +57,16 @@ def example_digest(fingerprint: str, comparison: Comparison) -> str:
 
 
 def batch_digest(batch: Sequence[LabelledComparison]) -> str:
-    """Names a labelled batch, so that whoever posted one can tell whether it is theirs.
+    """Identifies a labelled batch, so that clients can recognise the batches that they posted.
 
-    It is the SHA-256 of the batch as JSON: a list with one row for each example, in order, ties
-    included, without spaces, and with JSON escapes for all outside ASCII:
+    The digest is the SHA-256 of the batch as JSON: a list with one row for each example, in order
+    and with ties, without spaces, and with JSON escapes for all characters outside ASCII:
 
         [[[["user","Question?"]],["Response A"],["Response B"],"A"]]
 
-    A row is the question's turns, the texts of both responses, and the label. A plain question is
-    one turn of the user, a plain response a list of one text. In Python
-    `json.dumps(rows, separators=(",", ":"))` writes it.
+    A row holds the turns of the question, the texts of both responses, and the label. A plain
+    question is one user turn, and a plain response is a list of one text. In Python,
+    `json.dumps(rows, separators=(",", ":"))` writes this JSON.
 
     Returns:
         64 hexadecimal digits.

@@ -1,4 +1,4 @@
-"""Label logits in both orders -> the order-averaged preference and its entropy (SCOPE, BPE)."""
+"""The order-averaged preference and its entropy, from label logits in both orders (SCOPE, BPE)."""
 
 import math
 from typing import NamedTuple
@@ -17,13 +17,13 @@ LN2 = math.log(2.0)
 
 
 class Preferences(NamedTuple):
-    """What a judge prefers, over n comparisons.
+    """The preferences of a judge on n comparisons.
 
     Args:
         p_fwd: Shape (n,). Probability of response_a when it is shown first.
         p_rev: Shape (n,). Probability of response_a when it is shown second.
-        p_bar: Shape (n,). Their mean; exactly 0.5 where the judge has no preference.
-        entropy: Shape (n,). Of p_bar, in nats, within [0, ln 2]: the uncertainty s(x).
+        p_bar: Shape (n,). Mean of p_fwd and p_rev; exactly 0.5 where the judge has no preference.
+        entropy: Shape (n,). Entropy of p_bar, the uncertainty s(x), in nats within [0, ln 2].
     """
 
     p_fwd: FloatArray
@@ -42,11 +42,11 @@ def preference_from_logits(
 ) -> Preferences:
     """Averages the two orders, exact even where the judge is nearly certain.
 
-    In the reverse prompt response_b is shown first, so there "prefers response_a" is label B.
+    The reverse prompt shows response_b first, so that label B means response_a there.
 
     Args:
-        logit_a_fwd: Shape (n,). Logit of label A in the forward prompt; any finite number, up to
-            a constant that it shares with logit_b_fwd.
+        logit_a_fwd: Shape (n,). Logit of label A in the forward prompt; any finite number. A
+            constant added to both logits of a prompt changes nothing.
         logit_b_fwd: Shape (n,). Logit of label B in the forward prompt.
         logit_a_rev: Shape (n,). Logit of label A in the reverse prompt.
         logit_b_rev: Shape (n,). Logit of label B in the reverse prompt.
@@ -59,17 +59,20 @@ def preference_from_logits(
     """
     a_fwd, b_fwd = np.asarray(logit_a_fwd, np.float64), np.asarray(logit_b_fwd, np.float64)
     a_rev, b_rev = np.asarray(logit_a_rev, np.float64), np.asarray(logit_b_rev, np.float64)
-    # inf - inf warns before the gap is refused as not finite.
+    # Infinite logits give a gap that is not finite; the error below reports it, not a warning.
     with np.errstate(invalid="ignore", over="ignore"):
         return preference_from_gaps(a_fwd - b_fwd, b_rev - a_rev)
 
 
 def preference_from_gaps(gap_fwd: FloatArray, gap_rev: FloatArray) -> Preferences:
-    """The same from the two logit gaps, which is what a calibration set keeps.
+    """Averages the two orders, given the logit gaps that a calibration set stores.
 
     Args:
-        gap_fwd: Shape (n,). Logit of response_a less that of response_b, response_a shown first.
-        gap_rev: Shape (n,). The same with response_a shown second.
+        gap_fwd: Shape (n,). Logit of response_a minus that of response_b, response_a shown first.
+        gap_rev: Shape (n,). Logit of response_a minus that of response_b, response_a shown second.
+
+    Returns:
+        The preferences, each of shape (n,).
 
     Raises:
         JudgmentFailedError: A gap is not a finite number.
@@ -78,10 +81,11 @@ def preference_from_gaps(gap_fwd: FloatArray, gap_rev: FloatArray) -> Preference
         raise JudgmentFailedError("the judge's label logits are not finite numbers")
     p_fwd, p_rev = expit(gap_fwd), expit(gap_rev)
     p_bar = (p_fwd + p_rev) / 2.0
-    # 1 - p_bar would round to 0 for a gap above 37: the other side is averaged on its own.
+    # 1 - p_bar would round to 0 for a gap above 37, so the other side is averaged separately.
     q_bar = (expit(-gap_fwd) + expit(-gap_rev)) / 2.0
-    # Swapped responses must mirror exactly, and two means rounded apart may not: the smaller one is
-    # kept and the larger is 1 less it. Where that leaves no two sides of 0.5 there is none.
+    # Swapped responses must mirror exactly, but the two means are rounded separately. So the
+    # smaller mean is kept and the larger is 1 minus it. If that rounds to 0.5, the judge has no
+    # preference.
     smaller = np.minimum(p_bar, q_bar)
     undecided = (p_bar == q_bar) | (1.0 - smaller <= 0.5)
     smaller = np.where(undecided, 0.5, smaller)
@@ -102,7 +106,7 @@ def binary_entropy(p: FloatArray, q: FloatArray) -> FloatArray:
     Returns:
         Shape (n,), in nats, within [0, ln 2].
     """
-    # p ln p for p next to 1 is exact through the other side: ln p = log1p(-q).
+    # Near p = 1, p ln p is exact through the other side: ln p = log1p(-q).
     p_term = np.where(p > 0.5, p * np.log1p(-np.minimum(q, 0.5)), xlogy(p, p))
     q_term = np.where(q > 0.5, q * np.log1p(-np.minimum(p, 0.5)), xlogy(q, q))
     entropy: FloatArray = np.minimum(np.abs(p_term + q_term), LN2)
@@ -110,7 +114,7 @@ def binary_entropy(p: FloatArray, q: FloatArray) -> FloatArray:
 
 
 def preferred_side(p_bar: float) -> Side | None:
-    """The side that p_bar is on; None at exactly 0.5 (no preference, whatever the threshold)."""
+    """The preferred side; None at exactly 0.5, where every threshold abstains."""
     if p_bar == 0.5:
         return None
     return "A" if p_bar > 0.5 else "B"

@@ -1,4 +1,4 @@
-"""SCOPE's threshold for every alpha at once, and its inverse, the risk level of a judgment."""
+"""SCOPE's threshold for every alpha, and its inverse, the risk level of a judgment."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core.preference import LN2, FloatArray
 
-# Label noise is read as the decimal that it prints as; finer than this it is rounded, so that the
-# integers below stay exact for up to 1e9 points.
+# Largest denominator of a label noise. The integers below stay exact for up to 1e9 points.
 _NOISE_DENOMINATOR = 10**6
 
 
@@ -20,15 +19,16 @@ class ThresholdCurve:
     """Every lambda_hat(alpha) of one calibration set (SCOPE, eq. scope_condition).
 
     Eq. scope_condition, sum S (E - alpha) <= -1, holds at the j-th distinct score exactly when
-    (e_j + 1) / k_j <= alpha, with k_j the points at or below that score and e_j the errors among
-    them. The running minimum from the right is the smallest alpha whose threshold reaches j.
+    (e_j + 1) / k_j <= alpha, where k_j is the number of points at or below that score and e_j is
+    the number of errors among those points. The running minimum from the right is the smallest
+    alpha whose threshold reaches the j-th score.
 
     Args:
         scores: Shape (m,). Distinct uncertainties, ascending, in nats.
-        accepted: Shape (m,). Points at or below each score.
-        errors: Shape (m,). Observed errors among them.
-        risk_levels: Shape (m,). Smallest feasible alpha that accepts the score; non-decreasing.
-        label_noise: Share of flipped labels that was corrected for.
+        accepted: Shape (m,). Number of points at or below each score.
+        errors: Shape (m,). Number of observed errors among the accepted points.
+        risk_levels: Shape (m,). Smallest alpha that accepts the score; non-decreasing.
+        label_noise: Share of flipped labels that the curve corrects for, in [0, 0.5).
     """
 
     scores: FloatArray
@@ -41,22 +41,22 @@ class ThresholdCurve:
     def fit(
         cls, uncertainty: ArrayLike, error: ArrayLike, label_noise: float = 0.0
     ) -> "ThresholdCurve":
-        """Fits the curve: one sort and two passes.
+        """Fits the curve with one sort and two passes.
 
         Args:
             uncertainty: Shape (n,). s(x) of each calibration point, in nats; n may be 0.
             error: Shape (n,). True where the judge disagrees with the label.
             label_noise: Probability in [0, 0.5) that a label was flipped, independently of the
-                score. The observed error among accepted is eps + (1 - 2 eps) FDR, so the curve
-                is that of (observed - eps) / (1 - 2 eps) (guarantees.md, section 4).
+                score. The observed error rate among the accepted is eps + (1 - 2 eps) FDR, so the
+                curve is that of (observed - eps) / (1 - 2 eps) (guarantees.md, section 4).
 
         Raises:
             ValueError: Shapes differ, a score is NaN, or label_noise is outside [0, 0.5).
         """
         scores, accepted, errors = accepted_and_errors(uncertainty, error)
-        # (e + 1) / k is compared with alpha, never e - alpha k with -1: the latter is wrong in
-        # floating point (e = 28, k = 100, alpha = 0.29). Noise is kept as a ratio of integers for
-        # the same reason: one correctly rounded division per score.
+        # Compare (e + 1) / k with alpha, not e - alpha k with -1: the latter is wrong in floating
+        # point (e = 28, k = 100, alpha = 0.29). The noise is a ratio of integers for the same
+        # reason, so that each score has a single, correctly rounded division.
         noise = exact_noise(label_noise)
         p, q = noise.numerator, noise.denominator
         risks = ((errors + 1) * q - p * accepted) / (accepted * (q - 2 * p))
@@ -79,8 +79,8 @@ class ThresholdCurve:
             alpha: In (0, 1), a number or shape (m,).
 
         Returns:
-            In nats, of alpha's shape; -inf where nothing is feasible, ln 2 (the largest entropy
-            there is) where every point is.
+            In nats, of alpha's shape; -inf if no score is feasible, ln 2 (the largest entropy) if
+            every score is.
         """
         feasible = np.searchsorted(self.risk_levels, alpha, side="right")
         last = self.scores[np.maximum(feasible, 1) - 1] if len(self.scores) else -np.inf
@@ -92,16 +92,17 @@ class ThresholdCurve:
     @overload
     def risk_level(self, uncertainty: FloatArray) -> FloatArray: ...
     def risk_level(self, uncertainty: float | FloatArray) -> float | FloatArray:
-        """The smallest alpha at which a judgment with this uncertainty is accepted.
+        """The smallest alpha that accepts a judgment with this uncertainty.
 
         Args:
             uncertainty: In nats, a number or shape (m,).
 
         Returns:
-            Of the same shape, within [0, 1); inf where no alpha below 1 accepts it.
+            Array of the same shape, or a number, within [0, 1); inf if no alpha below 1 accepts
+            the judgment.
         """
         if isinstance(uncertainty, float):
-            # One at a time, as single judgments come: a tenth of what the arrays below cost.
+            # Single judgments take this path: it costs a tenth of the array path below.
             place = bisect_left(self.scores, uncertainty)
             level = float(self.risk_levels[min(place, len(self.scores) - 1)]) if self.n else 1.0
             return level if level < 1.0 else np.inf
@@ -114,10 +115,12 @@ class ThresholdCurve:
         return float(found) if np.ndim(found) == 0 else found
 
     def accepted_at(self, threshold: float, *, undecided: int = 0) -> tuple[int, int]:
-        """Calibration points accepted at a threshold, and the observed errors among them.
+        """Number of calibration points accepted at a threshold, and of observed errors among them.
 
-        `undecided` of them have no preference: for the threshold they are errors at ln 2, but they
-        are never accepted, not even where everything else is.
+        Args:
+            threshold: In nats.
+            undecided: Number of points without a preference. The threshold counts them as errors at
+                ln 2, but they are never accepted, even if all other points are.
         """
         rank = int(np.searchsorted(self.scores, threshold, side="right"))
         if rank == 0:
@@ -138,7 +141,8 @@ def accepted_and_errors(
         error: Shape (n,), bool.
 
     Returns:
-        Distinct scores ascending, points, and errors, each of shape (m,).
+        Distinct scores in ascending order, numbers of points, and numbers of errors, each of shape
+        (m,).
 
     Raises:
         ValueError: Shapes differ or a score is NaN.
@@ -149,7 +153,7 @@ def accepted_and_errors(
         raise ValueError(f"uncertainty {score.shape} and error {wrong.shape} need one shape (n,)")
     if np.isnan(score).any():
         raise ValueError("uncertainty holds NaN")
-    # Any order within ties will do: only the counts at the end of a tied block are kept.
+    # The order within ties does not matter: only the counts at the end of a tied block are kept.
     order = np.argsort(score)
     score, cumulative = score[order], np.cumsum(wrong[order], dtype=np.int64)
     index = np.flatnonzero(np.append(score[1:] != score[:-1], True)[: len(score)])
@@ -157,13 +161,13 @@ def accepted_and_errors(
 
 
 def exact_noise(label_noise: float) -> Fraction:
-    """The label noise as the decimal that it prints as.
+    """The label noise as the exact decimal that Python prints, rounded to a denominator of 1e6.
 
     Raises:
-        ValueError: It is outside [0, 0.5).
+        ValueError: The label noise is outside [0, 0.5).
     """
     if not 0.0 <= label_noise < 0.5:
         raise ValueError(f"label_noise must be in [0, 0.5), got {label_noise}")
     noise = Fraction(repr(float(label_noise))).limit_denominator(_NOISE_DENOMINATOR)
-    # Rounding must not reach 1/2, where nothing can be corrected for.
+    # Rounding must not reach 1/2: at 1/2 the labels carry no information.
     return min(noise, Fraction(_NOISE_DENOMINATOR // 2 - 1, _NOISE_DENOMINATOR))

@@ -1,4 +1,4 @@
-"""Measures the demo judge through a running service, on 2,000 pairs that nothing has seen.
+"""Measures the demo judge through a running service, on 2,000 pairs used for nothing else.
 
 make serve                              # in one terminal
 .venv/bin/python -m app.demo.measure    # in another: prints the tables of the README
@@ -21,10 +21,17 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the judge did on the fresh pairs.
+    """Results of the judge on the fresh pairs.
 
-    `accepted` and `error` are for each alpha: the share of pairs that got a verdict, and the share
-    of wrong ones among those.
+    Args:
+        n: Number of pairs.
+        accuracy: Share of right preferences.
+        auroc: AUROC of confidence for right preferences.
+        flips: Share of pairs on which the two orders disagree.
+        mean_p_first: Mean probability of the response shown first; 0.5 without position bias.
+        accepted: Share of pairs with a verdict, by alpha.
+        error: Share of wrong verdicts among the accepted, by alpha.
+        families: Accuracy by family.
     """
 
     n: int
@@ -38,7 +45,7 @@ class Measurement:
 
 
 def measure(client: httpx.Client) -> Measurement:
-    """Calibrates a set of its own with the shipped pairs, then judges the fresh ones."""
+    """Calibrates a separate calibration set with the shipped pairs, then judges the fresh ones."""
     sets = demo_sets()
     examples = [_comparison(pair) | {"label": pair.label} for pair in sets.calibrate]
     client.delete(f"/calibrations/{CALIBRATION}")
@@ -54,13 +61,12 @@ def measure(client: httpx.Client) -> Measurement:
     p_fwd, p_rev = (np.array([j[name] for j in any_alpha]) for name in ("p_fwd", "p_rev"))
     family = np.array([pair.family for pair in sets.fresh])
     ranked = auroc([j["confidence"] for j in any_alpha], right)
-    assert ranked is not None, "the judge is right about everything, or about nothing"
+    assert ranked is not None, "AUROC is undefined: all preferences are right, or all are wrong"
     return Measurement(
         n=len(right),
         accuracy=float(right.mean()),
         auroc=ranked,
         flips=float(((p_fwd > 0.5) != (p_rev > 0.5)).mean()),
-        # Probability that the response shown first is preferred: 0.5 without position bias.
         mean_p_first=float((p_fwd + 1 - p_rev).mean() / 2),
         accepted={a: float((v != "abstain").mean()) for a, v in verdicts.items()},
         error={a: float(1 - right[v != "abstain"].mean()) for a, v in verdicts.items()},
@@ -93,7 +99,7 @@ def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, An
 
 
 def report(found: Measurement) -> str:
-    """The tables, in Markdown."""
+    """The tables of the README, in Markdown."""
     lines = [
         "| alpha | verdicts given | wrong among them |",
         "|---|---|---|",

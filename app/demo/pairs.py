@@ -1,8 +1,8 @@
-"""Pairs with checkable answers, made by a program: what the demo judge is trained and tried on.
+"""Generated pairs with checkable answers, on which the demo judge is trained and measured.
 
-Every pair is a question of one of the families below, its right answer and a plausible wrong one.
-The families differ in difficulty on purpose, so that a small judge is sure of some and guesses at
-others, as a large judge does on real questions.
+Each pair is a question of one of the families below with its right answer and a plausible wrong
+one. The families differ in difficulty, so that a small judge is sure of some and guesses at others,
+as a large judge does on real questions.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class Task(NamedTuple):
 
 
 def _word(rng: random.Random, shortest: int, longest: int) -> str:
-    """A pronounceable word that no dictionary has: no judge can know it by heart."""
+    """A pronounceable word that is not in a dictionary, so that no judge has memorised it."""
     length = rng.randint(shortest, longest)
     start = rng.randint(0, 1)
     return "".join(
@@ -159,7 +159,7 @@ FAMILIES: dict[str, Callable[[random.Random], Task]] = {
 
 
 def is_held_out(task: Task) -> bool:
-    """True for a tenth of all tasks, chosen by their digest: never trained on."""
+    """Whether a task is never trained on: a tenth of all tasks, chosen by digest."""
     text = "\x00".join((task.question, *sorted((task.right, task.wrong))))
     return hashlib.sha256(text.encode()).digest()[0] % 10 == 0
 
@@ -167,11 +167,12 @@ def is_held_out(task: Task) -> bool:
 def pairs(
     seed: int, *, held_out: bool, families: tuple[str, ...] = tuple(FAMILIES)
 ) -> Iterator[Pair]:
-    """Yields an endless, seeded stream of pairs, the families in equal shares.
+    """Yields an endless stream of random pairs, with equal shares of the families.
 
     Args:
-        seed: The same seed yields the same pairs.
-        held_out: Draw from the tenth that training never sees, or from the rest.
+        seed: An equal seed yields the same pairs.
+        held_out: Whether to draw from the tenth of the tasks that training never sees, or from the
+            rest.
         families: Names from FAMILIES.
     """
     rng = random.Random(seed)
@@ -187,7 +188,13 @@ def pairs(
 
 
 class DemoSets(NamedTuple):
-    """Pairs that no training has seen, in three sets without a common one."""
+    """Three disjoint sets of pairs that are never trained on.
+
+    Args:
+        calibrate: 600 pairs, shipped to calibrate with.
+        trial: 400 pairs, shipped to try.
+        fresh: 2,000 pairs to measure on.
+    """
 
     calibrate: list[Pair]
     trial: list[Pair]
@@ -195,10 +202,10 @@ class DemoSets(NamedTuple):
 
 
 def demo_sets() -> DemoSets:
-    """The 600 pairs shipped to calibrate with, the 400 to try, and 2,000 fresh ones to measure on.
+    """Draws the three sets; the same ones on every call.
 
-    Drawn together and shuffled, so that the sets are exchangeable although small families run out
-    of distinct tasks; labels alternate, so that each set is balanced.
+    The sets are drawn together and shuffled. So they are exchangeable, although small families run
+    out of distinct tasks. Labels alternate, so that each set is balanced.
     """
     seed, sizes = 20261120, (600, 400, 2000)
     drawn: dict[tuple[str, ...], Pair] = {}
@@ -217,7 +224,7 @@ def demo_sets() -> DemoSets:
 
 
 def labelled(pair: Pair, label: str) -> Pair:
-    """The pair in the order in which `label` is right."""
+    """The pair with its responses in the order in which `label` is right."""
     if pair.label == label:
         return pair
     return pair._replace(
@@ -228,7 +235,7 @@ def labelled(pair: Pair, label: str) -> Pair:
 
 
 def main() -> None:
-    """Writes the shipped pairs beside this file."""
+    """Writes calibrate.jsonl and try.jsonl beside this file."""
     sets, folder = demo_sets(), Path(__file__).parent
     for name, chosen in (("calibrate", sets.calibrate), ("try", sets.trial)):
         lines = [json.dumps(pair._asdict()) + "\n" for pair in chosen]

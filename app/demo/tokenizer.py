@@ -1,7 +1,7 @@
-"""The demo judge's tokenizer: the words of its prompts are tokens, all else goes byte by byte.
+"""The demo judge's tokenizer: one token for each word of its prompts, and bytes for other text.
 
-A word that must be spelled, counted or reversed reaches the judge as letters, so that a small
-model can learn to do it; the instructions around it cost one token a word.
+A word that must be spelled, counted or reversed is split into letters, so that a small model can
+learn the task. The instructions around it cost one token a word.
 """
 
 from collections import Counter
@@ -21,12 +21,12 @@ CHAT_TEMPLATE = (
 )
 CONTEXT_TOKENS = 2048
 
-# A word with the space before it, a digit, a mark, line breaks, or one other blank.
+# A word with the space before it, a digit, a punctuation mark, line breaks, or other whitespace.
 _PIECES = Regex(r" ?[A-Za-z]+|[0-9]| ?[^A-Za-z0-9\s]|\n+|\s")
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    """Builds the tokenizer; the same one every time."""
+    """Builds the tokenizer, deterministically."""
     pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(_PIECES, behavior="isolated"),
@@ -36,7 +36,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     words = _prompt_words(pre_tokenizer)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {piece: i for i, piece in enumerate((*alphabet, *words))}
-    # ignore_merges: a piece that is in the vocabulary is one token, any other is its bytes.
+    # With ignore_merges, a piece in the vocabulary is one token, and any other is split into bytes.
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()
@@ -52,7 +52,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def _prompt_words(pre_tokenizer: pre_tokenizers.PreTokenizer) -> list[str]:
-    """The pieces of the prompt and of the families' questions, without the made-up words."""
+    """The words of the prompt and of the families' questions, without generated words."""
     words: set[str] = set()
     template = "\n".join((PAPER_SYSTEM, PAPER_USER, "system\n", "user\n", "assistant\n"))
     words.update(piece for piece, _ in pre_tokenizer.pre_tokenize_str(template))

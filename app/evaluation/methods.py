@@ -1,4 +1,4 @@
-"""The paper's ways to tell how sure a judge is: what it said of labelled pairs -> confidences."""
+"""The paper's six uncertainty methods: judged pairs in, confidences and uncertainties out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core.comparison import Label
 from app.core.preference import LN2, FloatArray, Preferences, binary_entropy, preference_from_gaps
-from app.evaluation.elicitation import parse_confidence, parse_verdict
-from app.evaluation.judgments import JudgedPair, Observation
+from app.evaluation.judgments.answers import parse_confidence, parse_verdict
+from app.evaluation.judgments.record import JudgedPair, Observation
 
 MethodName = Literal[
     "predictive_probability",
@@ -23,26 +23,27 @@ MethodName = Literal[
 ]
 Signal = Literal["gaps", "p", "scores", "verdicts"]
 
-# What has two orders; a reward model's scores have none.
+# Signals with two orders; a reward model scores each response by itself.
 _ORDERED: tuple[Signal, ...] = ("gaps", "p")
+# A vote as a number: positive for response_a.
 _SIDES: Mapping[Label | None, float] = {"A": 1.0, "tie": 0.0, "B": -1.0, None: np.nan}
-# Vote shares are decimals of few digits, so that 0.1 + 0.7 and 0.2 + 0.6 are one level; in floating
-# point they are two. 12 digits keep every level one and are far finer than any judge's.
+# Vote shares are decimals with few digits: 0.1 + 0.7 and 0.2 + 0.6 are the same level, but not the
+# same float. Rounding to 12 digits makes them equal and keeps the levels of any judge apart.
 _SIGNIFICANT_DIGITS = 12
 
 
 class MethodScores(NamedTuple):
-    """How sure a judge is of each pair by one method, and where it is wrong.
+    """Confidence, uncertainty and error of each pair by one method.
 
     Args:
-        pairs: Shape (m,). Places of the pairs that the method has an opinion on.
-        confidence: Shape (m,), in [0, 1]: for ECE, AUROC and AUPRC.
-        uncertainty: Shape (m,), in nats within [0, ln 2]: for the selectors; ln 2 where the judge
-            has no preference.
-        error: Shape (m,). True where the preferred side is not the label, or there is none.
-        unparsed: Pairs that were answered with something that is no opinion.
-        failed: Pairs that the judge failed on.
-        unparsed_answers: Single answers that did not parse; several of one pair may.
+        pairs: Shape (m,). Indices of the scored pairs.
+        confidence: Shape (m,), in [0, 1]. Input of ECE, AUROC and AUPRC.
+        uncertainty: Shape (m,), in nats within [0, ln 2]; ln 2 where the judge has no preference.
+            Input of the selectors.
+        error: Shape (m,). True where the preferred side is not the label, or no side is preferred.
+        unparsed: Number of pairs left out because an answer did not parse.
+        failed: Number of pairs left out because the judge failed.
+        unparsed_answers: Number of single answers that did not parse; a pair may have several.
     """
 
     pairs: NDArray[np.int64]
@@ -56,12 +57,12 @@ class MethodScores(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to tell how sure a judge is.
+    """An uncertainty method.
 
     Args:
-        title: As in the paper.
-        needs: What a pair must have been asked.
-        score: Judged pairs -> scores of those that were asked it.
+        title: Name in the paper.
+        needs: Observations that the method needs of a pair.
+        score: Scores those of the judged pairs that have all needed observations.
     """
 
     title: str
@@ -69,8 +70,150 @@ class Method:
     score: Callable[[Sequence[JudgedPair]], MethodScores]
 
 
-class _Asked(NamedTuple):
-    """The pairs that have what a method needs, their places, and how many the judge failed on."""
+def bpe(pairs: Sequence[JudgedPair]) -> MethodScores:
+    """Entropy of the preference averaged over both orders.
+
+    SCOPE, section on BPE, and "BPE as confidence" in its appendix.
+    """
+    answered = _AnsweredPairs.of(pairs, ("orders",), ("gaps", "p", "scores"))
+    found = preferences_of(answered.pairs)
+    return answered.scores(found.p_bar - 0.5, found.confidence, found.entropy)
+
+
+def predictive_probability(pairs: Sequence[JudgedPair]) -> MethodScores:
+    """The larger of the two label probabilities, with response_a shown first."""
+    answered = _AnsweredPairs.of(pairs, ("orders",))
+    found = _forward_preferences(answered.pairs)
+    return answered.scores(found.p_bar - 0.5, found.confidence, found.entropy)
+
+
+def verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
+    """The confidence that the judge declares, with the verdict of Predictive Probability.
+
+    Deviation: the paper defines no uncertainty for a confidence below 0.5. Its entropy would rank
+    0.1 as highly as 0.9. Here the uncertainty is ln 2, so that the pair is accepted only if
+    everything is.
+    """
+    answered = _AnsweredPairs.of(pairs, ("orders", "verbalized"))
+    found = _forward_preferences(answered.pairs)
+    parsed = [parse_confidence(pair.verbalized) for pair in answered.pairs if pair.verbalized]
+    confidence = np.array([np.nan if c is None else c for c in parsed], np.float64)
+    unparsed = np.isnan(confidence)
+    declared = np.maximum(np.where(unparsed, 0.5, confidence), 0.5)
+    return answered.scores(
+        np.where(unparsed, np.nan, found.p_bar - 0.5),
+        confidence,
+        _preferences_from_probabilities(np.column_stack([declared, declared])).entropy,
+        unparsed_answers=int(unparsed.sum()),
+    )
+
+
+def swap_and_aggregate(pairs: Sequence[JudgedPair]) -> MethodScores:
+    """The share of the two orders' verdicts that agree; BPE's verdict where they disagree."""
+    answered = _AnsweredPairs.of(pairs, ("orders",), (*_ORDERED, "verdicts"))
+    votes = np.array([_votes(pair) for pair in answered.pairs], np.float64).reshape(-1, 2)
+    lead = votes.sum(axis=1)
+    larger, smaller = (2.0 + np.abs(lead)) / 4.0, (2.0 - np.abs(lead)) / 4.0
+    divided = np.flatnonzero(lead == 0.0)
+    side = lead.copy()
+    side[divided] = [_averaged_side(answered.pairs[i]) for i in divided]
+    unparsed_answers = int(np.isnan(votes).sum())
+    entropy = binary_entropy(larger, smaller)
+    return answered.scores(side, larger, entropy, unparsed_answers=unparsed_answers)
+
+
+def _votes(pair: JudgedPair) -> tuple[float, float]:
+    """The votes of both orders: 1 for response_a, -1 for response_b, 0 for a tie, NaN unparsed."""
+    if pair.verdicts is not None:
+        first, second = pair.verdicts
+        return _SIDES[first], _SIDES[second]
+    if pair.gaps is not None:
+        return float(np.sign(pair.gaps[0])), float(np.sign(pair.gaps[1]))
+    assert pair.p is not None
+    return float(np.sign(pair.p[0] - 0.5)), float(np.sign(pair.p[1] - 0.5))
+
+
+def _averaged_side(pair: JudgedPair) -> float:
+    """BPE's side: positive for response_a; 0 where a file has only verdicts."""
+    if _signal_of(pair) is None:
+        return 0.0
+    return float(preferences_of([pair]).p_bar[0] - 0.5)
+
+
+def simulated_annotators(pairs: Sequence[JudgedPair]) -> MethodScores:
+    """The share of the personas that vote for the majority's side."""
+    answered = _AnsweredPairs.of(pairs, ("annotators",))
+    votes = [np.sign(np.array(pair.annotators)) for pair in answered.pairs]
+    return _majority(answered, votes)
+
+
+def self_consistency(pairs: Sequence[JudgedPair]) -> MethodScores:
+    """The share of the sampled answers that name the majority's side."""
+    answered = _AnsweredPairs.of(pairs, ("samples",))
+    votes = [
+        np.array([_SIDES[parse_verdict(sample)] for sample in pair.samples or ()])
+        for pair in answered.pairs
+    ]
+    return _majority(answered, votes)
+
+
+def _majority(answered: "_AnsweredPairs", votes: Sequence[FloatArray]) -> MethodScores:
+    """The side that most answers name, and the share of all answers that name it.
+
+    A pair with an unparsed answer is left out: a vote of four is not comparable to a vote of five.
+
+    Args:
+        answered: m pairs.
+        votes: Votes of each pair: 1 for response_a, -1 for response_b, 0 for a tie, NaN unparsed.
+    """
+    count = np.array([len(pair) for pair in votes], np.float64)
+    unparsed = np.array([int(np.isnan(pair).sum()) for pair in votes], np.int64)
+    for_a = np.array([(pair > 0.0).sum() for pair in votes], np.float64)
+    for_b = np.array([(pair < 0.0).sum() for pair in votes], np.float64)
+    majority = np.maximum(for_a, for_b)
+    side = np.where(unparsed > 0, np.nan, for_a - for_b)
+    # Several ties can put the majority below one half, where entropy would fall again.
+    at_least_half = np.maximum(majority, count / 2.0)
+    entropy = binary_entropy(at_least_half / count, (count - at_least_half) / count)
+    return answered.scores(side, majority / count, entropy, unparsed_answers=int(unparsed.sum()))
+
+
+METHODS: Mapping[MethodName, Method] = MappingProxyType(
+    {
+        "predictive_probability": Method(
+            "Predictive Probability", ("orders",), predictive_probability
+        ),
+        "verbalized_confidence": Method(
+            "Verbalized Confidence", ("orders", "verbalized"), verbalized_confidence
+        ),
+        "swap_and_aggregate": Method("Swap-and-Aggregate", ("orders",), swap_and_aggregate),
+        "simulated_annotators": Method(
+            "Simulated Annotators", ("annotators",), simulated_annotators
+        ),
+        "self_consistency": Method("Self-Consistency", ("samples",), self_consistency),
+        "bpe": Method("BPE", ("orders",), bpe),
+    }
+)
+
+
+def available(pairs: Sequence[JudgedPair]) -> list[MethodName]:
+    """The methods for which at least one pair was asked, also where the judge failed."""
+    found: list[MethodName] = []
+    for name, method in METHODS.items():
+        scores = method.score(pairs)
+        if len(scores.pairs) + scores.unparsed + scores.failed:
+            found.append(name)
+    return found
+
+
+class _AnsweredPairs(NamedTuple):
+    """The pairs that have all observations that a method needs.
+
+    Args:
+        pairs: m pairs.
+        places: Shape (m,). Indices among all pairs.
+        failed: Number of pairs that the judge failed on.
+    """
 
     pairs: list[JudgedPair]
     places: NDArray[np.int64]
@@ -82,8 +225,11 @@ class _Asked(NamedTuple):
         pairs: Sequence[JudgedPair],
         needs: tuple[Observation, ...],
         signals: tuple[Signal, ...] = _ORDERED,
-    ) -> "_Asked":
-        """Pairs that lack a need which has not failed either were never asked, and are left out."""
+    ) -> "_AnsweredPairs":
+        """Selects the pairs with all needs, and counts those whose lacking needs all failed.
+
+        A pair that lacks a need without a failure was never asked; it is left out uncounted.
+        """
         places, failed = [], 0
         for place, pair in enumerate(pairs):
             lacking = [need for need in needs if not _has(pair, need, signals)]
@@ -101,14 +247,14 @@ class _Asked(NamedTuple):
         *,
         unparsed_answers: int = 0,
     ) -> MethodScores:
-        """Counts sides against labels.
+        """Compares the preferred sides with the labels.
 
         Args:
-            side: Shape (m,). Above 0 for response_a, below for response_b, 0 for none; NaN for
-                a pair whose answers are no opinion.
-            confidence: Shape (m,).
+            side: Shape (m,). Positive for response_a, negative for response_b, 0 for no preference,
+                NaN for a pair with an unparsed answer.
+            confidence: Shape (m,), in [0, 1].
             uncertainty: Shape (m,), in nats.
-            unparsed_answers: Single answers that did not parse.
+            unparsed_answers: Number of single answers that did not parse.
         """
         sides = np.sign(np.asarray(side, np.float64))
         labels = np.array([_SIDES[pair.label] for pair in self.pairs])
@@ -128,33 +274,33 @@ class _Asked(NamedTuple):
 def _has(pair: JudgedPair, need: Observation, signals: tuple[Signal, ...]) -> bool:
     if need == "orders":
         return any(getattr(pair, signal) is not None for signal in signals)
-    # No persona and no sample is no answer.
+    # An empty list of votes is not an answer.
     return bool(getattr(pair, need))
 
 
 def preferences_of(pairs: Sequence[JudgedPair]) -> Preferences:
-    """The preferences that gaps, probabilities or a reward model's scores come to.
+    """The preferences from logit gaps, probabilities or a reward model's scores.
 
     Args:
-        pairs: n of one judge; all have the same of the three.
+        pairs: n pairs of one judge, all with the same one of the three signals.
 
     Returns:
         The preferences, each of shape (n,).
 
     Raises:
-        ValueError: Pairs have different signals, or one has none.
+        ValueError: Two pairs have different signals, or a pair has none.
     """
     return _preferences(*_signals(pairs))
 
 
 def _forward_preferences(pairs: Sequence[JudgedPair]) -> Preferences:
-    """Of the forward order alone: the reverse one is taken to say the same."""
+    """The preferences of the forward order alone; the reverse order is set equal to it."""
     kind, values = _signals(pairs)
     return _preferences(kind, values[:, [0, 0]])
 
 
 def _signals(pairs: Sequence[JudgedPair]) -> tuple[Signal, FloatArray]:
-    """Which signal the pairs have, and its values, shape (n, 2)."""
+    """The common signal of the pairs, and its values, shape (n, 2)."""
     kinds = {_signal_of(pair) for pair in pairs} or {"gaps"}
     kind = kinds.pop()
     if kinds or kind is None:
@@ -165,9 +311,9 @@ def _signals(pairs: Sequence[JudgedPair]) -> tuple[Signal, FloatArray]:
 
 def _preferences(kind: Signal, values: FloatArray) -> Preferences:
     if kind == "p":
-        return _of_probabilities(values)
+        return _preferences_from_probabilities(values)
     if kind == "scores":
-        # A reward model sees each response by itself: both orders have the same gap.
+        # A reward model scores each response by itself: both orders have the same gap.
         gap = values[:, 0] - values[:, 1]
         return preference_from_gaps(gap, gap)
     return preference_from_gaps(values[:, 0], values[:, 1])
@@ -178,144 +324,15 @@ def _signal_of(pair: JudgedPair) -> Signal | None:
     return next((signal for signal in signals if getattr(pair, signal) is not None), None)
 
 
-def _of_probabilities(p: FloatArray) -> Preferences:
-    """The mean of both orders, its smaller side kept to 12 digits and the larger 1 less it."""
+def _preferences_from_probabilities(p: FloatArray) -> Preferences:
+    """Averages both orders; rounds the smaller side to 12 digits, so that equal levels are equal.
+
+    Args:
+        p: Shape (n, 2). Probability of response_a, shown first and second.
+    """
     p_bar, q_bar = p.mean(axis=1), (1.0 - p).mean(axis=1)
     rounded = [float(f"{x:.{_SIGNIFICANT_DIGITS}g}") for x in np.minimum(p_bar, q_bar)]
     smaller = np.minimum(rounded, 0.5)
     entropy = binary_entropy(smaller, 1.0 - smaller)
     p_bar = np.where(p_bar < q_bar, smaller, 1.0 - smaller)
     return Preferences(p[:, 0], p[:, 1], p_bar, entropy)
-
-
-def _bpe(pairs: Sequence[JudgedPair]) -> MethodScores:
-    """SCOPE, section on BPE, and "BPE as confidence" in its appendix."""
-    asked = _Asked.of(pairs, ("orders",), ("gaps", "p", "scores"))
-    found = preferences_of(asked.pairs)
-    return asked.scores(found.p_bar - 0.5, found.confidence, found.entropy)
-
-
-def _predictive_probability(pairs: Sequence[JudgedPair]) -> MethodScores:
-    """The larger of both probabilities, response_a shown first."""
-    asked = _Asked.of(pairs, ("orders",))
-    found = _forward_preferences(asked.pairs)
-    return asked.scores(found.p_bar - 0.5, found.confidence, found.entropy)
-
-
-def _verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
-    """The confidence that the judge declares, with the verdict of Predictive Probability.
-
-    Deviation: the paper has no uncertainty of a confidence below 0.5, of which no entropy can be
-    taken without ranking 0.1 as highly as 0.9. Here it is ln 2: accepted only where everything is.
-    """
-    asked = _Asked.of(pairs, ("orders", "verbalized"))
-    found = _forward_preferences(asked.pairs)
-    parsed = [parse_confidence(pair.verbalized) for pair in asked.pairs if pair.verbalized]
-    confidence = np.array([np.nan if c is None else c for c in parsed], np.float64)
-    unparsed = np.isnan(confidence)
-    declared = np.maximum(np.where(unparsed, 0.5, confidence), 0.5)
-    return asked.scores(
-        np.where(unparsed, np.nan, found.p_bar - 0.5),
-        confidence,
-        _of_probabilities(np.column_stack([declared, declared])).entropy,
-        unparsed_answers=int(unparsed.sum()),
-    )
-
-
-def _swap_and_aggregate(pairs: Sequence[JudgedPair]) -> MethodScores:
-    """The share of both orders' verdicts that agree, with BPE's verdict where they do not."""
-    asked = _Asked.of(pairs, ("orders",), (*_ORDERED, "verdicts"))
-    votes = np.array([_votes(pair) for pair in asked.pairs], np.float64).reshape(-1, 2)
-    lead = votes.sum(axis=1)
-    larger, smaller = (2.0 + np.abs(lead)) / 4.0, (2.0 - np.abs(lead)) / 4.0
-    divided = np.flatnonzero(lead == 0.0)
-    side = lead.copy()
-    side[divided] = [_averaged_side(asked.pairs[i]) for i in divided]
-    unparsed_answers = int(np.isnan(votes).sum())
-    entropy = binary_entropy(larger, smaller)
-    return asked.scores(side, larger, entropy, unparsed_answers=unparsed_answers)
-
-
-def _votes(pair: JudgedPair) -> tuple[float, float]:
-    """Both orders' votes: 1 for response_a, -1 for response_b, 0 for a tie, NaN unparsed."""
-    if pair.verdicts is not None:
-        first, second = pair.verdicts
-        return _SIDES[first], _SIDES[second]
-    if pair.gaps is not None:
-        return float(np.sign(pair.gaps[0])), float(np.sign(pair.gaps[1]))
-    assert pair.p is not None
-    return float(np.sign(pair.p[0] - 0.5)), float(np.sign(pair.p[1] - 0.5))
-
-
-def _averaged_side(pair: JudgedPair) -> float:
-    """BPE's side; 0 where a file has nothing but verdicts."""
-    if _signal_of(pair) is None:
-        return 0.0
-    return float(preferences_of([pair]).p_bar[0] - 0.5)
-
-
-def _simulated_annotators(pairs: Sequence[JudgedPair]) -> MethodScores:
-    """The share of the personas that the majority has."""
-    asked = _Asked.of(pairs, ("annotators",))
-    votes = [np.sign(np.array(pair.annotators)) for pair in asked.pairs]
-    return _majority(asked, votes)
-
-
-def _self_consistency(pairs: Sequence[JudgedPair]) -> MethodScores:
-    """The share of the sampled answers that the majority has."""
-    asked = _Asked.of(pairs, ("samples",))
-    votes = [
-        np.array([_SIDES[parse_verdict(sample)] for sample in pair.samples or ()])
-        for pair in asked.pairs
-    ]
-    return _majority(asked, votes)
-
-
-def _majority(asked: _Asked, votes: Sequence[FloatArray]) -> MethodScores:
-    """The side that most answers name, and the share of all answers that name it.
-
-    A pair with an answer that does not parse is left out: a vote of four is no vote of five.
-
-    Args:
-        asked: The m pairs.
-        votes: For each pair its answers: 1, -1, 0 for neither, NaN unparsed.
-    """
-    answers = np.array([len(pair) for pair in votes], np.float64)
-    unparsed = np.array([int(np.isnan(pair).sum()) for pair in votes], np.int64)
-    for_a = np.array([(pair > 0.0).sum() for pair in votes], np.float64)
-    for_b = np.array([(pair < 0.0).sum() for pair in votes], np.float64)
-    larger = np.maximum(for_a, for_b)
-    share = larger / answers
-    side = np.where(unparsed > 0, np.nan, for_a - for_b)
-    # Below one half where several answers name neither.
-    surer = np.maximum(larger, answers / 2.0)
-    entropy = binary_entropy(surer / answers, (answers - surer) / answers)
-    return asked.scores(side, share, entropy, unparsed_answers=int(unparsed.sum()))
-
-
-METHODS: Mapping[MethodName, Method] = MappingProxyType(
-    {
-        "predictive_probability": Method(
-            "Predictive Probability", ("orders",), _predictive_probability
-        ),
-        "verbalized_confidence": Method(
-            "Verbalized Confidence", ("orders", "verbalized"), _verbalized_confidence
-        ),
-        "swap_and_aggregate": Method("Swap-and-Aggregate", ("orders",), _swap_and_aggregate),
-        "simulated_annotators": Method(
-            "Simulated Annotators", ("annotators",), _simulated_annotators
-        ),
-        "self_consistency": Method("Self-Consistency", ("samples",), _self_consistency),
-        "bpe": Method("BPE", ("orders",), _bpe),
-    }
-)
-
-
-def available(pairs: Sequence[JudgedPair]) -> list[MethodName]:
-    """The methods that at least one pair was asked for, be it that the judge failed on it."""
-    found: list[MethodName] = []
-    for name, method in METHODS.items():
-        scores = method.score(pairs)
-        if len(scores.pairs) + scores.unparsed + scores.failed:
-            found.append(name)
-    return found

@@ -1,4 +1,4 @@
-"""How good a confidence is, and what a threshold does on data that it was not chosen from."""
+"""The paper's metrics: quality of a confidence, and risk and coverage of a selection rule."""
 
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ class Quality(NamedTuple):
     """The columns of the paper's tables on uncertainty (SCOPE, appendix on metrics).
 
     Args:
-        accuracy: Share of verdicts that are right; None without verdicts.
+        accuracy: Share of right verdicts; None without verdicts.
         ece: Expected calibration error over 10 uniform bins; None without verdicts.
-        auroc: None where all verdicts are right, or all wrong.
-        auprc: Average precision; None where no verdict is right.
+        auroc: Area under the ROC curve; None if all verdicts are right or all are wrong.
+        auprc: Average precision; None if no verdict is right.
     """
 
     accuracy: float | None
@@ -42,7 +42,7 @@ def quality(confidence: ArrayLike, error: ArrayLike) -> Quality:
 
 
 def accuracy(error: ArrayLike) -> float | None:
-    """Share of verdicts that are right; None without verdicts.
+    """Share of right verdicts; None without verdicts.
 
     Args:
         error: Shape (n,), bool.
@@ -52,14 +52,14 @@ def accuracy(error: ArrayLike) -> float | None:
 
 
 def auprc(confidence: ArrayLike, right: ArrayLike) -> float | None:
-    """Average precision of confidence, right verdicts being the positive ones.
+    """Average precision of a confidence; right verdicts are the positives.
 
     Args:
         confidence: Shape (n,).
         right: Shape (n,), bool.
 
     Returns:
-        In [0, 1]; None where no verdict is right.
+        In [0, 1]; None if no verdict is right.
     """
     is_right = np.asarray(right, dtype=bool)
     if not is_right.any():
@@ -68,18 +68,21 @@ def auprc(confidence: ArrayLike, right: ArrayLike) -> float | None:
 
 
 class RiskCoverage(NamedTuple):
-    """What one rule does at one alpha over many splits, with risk in all three readings.
+    """Coverage and risk of one rule at one alpha over many splits.
+
+    Risk has three readings, because a split may accept nothing.
 
     Args:
         coverage: Mean over splits of the accepted share.
-        coverage_std: Its standard deviation over splits.
-        risk: Mean over splits of the share of errors among the accepted, 0 where nothing is: the
-            paper's tables.
-        risk_std: Its standard deviation over splits.
-        ratio_of_sums: Errors of all splits by accepted of all splits: the paper's theorem. None
-            where no split accepts anything.
-        share_above_alpha: Share of splits whose risk exceeds alpha: what one user is exposed to.
-        splits: How many.
+        coverage_std: Standard deviation of the coverage over splits.
+        risk: Mean over splits of the share of errors among the accepted; 0 for a split that accepts
+            nothing. The paper's tables report this reading.
+        risk_std: Standard deviation of the risk over splits.
+        ratio_of_sums: Errors of all splits divided by accepted of all splits; None if no split
+            accepts anything. The paper's theorem bounds this reading.
+        share_above_alpha: Share of splits whose risk exceeds alpha. This is the chance that a user
+            with one calibration exceeds alpha.
+        splits: Number of splits.
     """
 
     coverage: float
@@ -97,9 +100,9 @@ class RiskCoverage(NamedTuple):
         """Summarises the test halves.
 
         Args:
-            accepted: Shape (splits,). Test points at or below the threshold.
-            errors: Shape (splits,). Errors among them.
-            tested: Shape (splits,) or a number. Test points, at least 1.
+            accepted: Shape (splits,). Number of test points at or below the threshold.
+            errors: Shape (splits,). Number of errors among the accepted points.
+            tested: Shape (splits,) or a number. Number of test points, at least 1.
             alpha: In (0, 1).
 
         Raises:

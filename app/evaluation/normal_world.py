@@ -1,7 +1,7 @@
-"""The paper's coverage from accuracy and AUROC alone, in a world whose truth is known.
+"""The normal world: a model that derives a judge's coverage from its accuracy and AUROC alone.
 
-A judge is wrong with probability 1 - accuracy; its confidence is N(d, 1) where it is right and
-N(0, 1) where it is wrong, d = sqrt(2) Phi^-1(AUROC) (guarantees.md).
+A judge is wrong with probability 1 - accuracy. Its confidence is N(d, 1) when it is right and
+N(0, 1) when it is wrong, with d = sqrt(2) Phi^-1(AUROC) (guarantees.md).
 """
 
 import math
@@ -18,16 +18,16 @@ from app.evaluation import paper
 
 # Half of the paper's 2,000 pairs.
 _CALIBRATION_PAIRS = 1000
-# At 200 a coverage still moves by 0.01 with the seed.
+# With 200 calibrations a coverage still changes by 0.01 with the seed.
 _CALIBRATIONS = 1000
 
 
 class NormalJudge(NamedTuple):
-    """A judge whose true error at every threshold is known.
+    """A judge of the normal world: its true error at every threshold is known.
 
     Args:
-        accuracy: In (0, 1).
-        auroc: Of its confidence, in (0, 1).
+        accuracy: Probability of a right verdict, in (0, 1).
+        auroc: AUROC of the confidence, in (0, 1).
     """
 
     accuracy: float
@@ -35,17 +35,24 @@ class NormalJudge(NamedTuple):
 
     @property
     def shift(self) -> float:
-        """Mean confidence where it is right."""
+        """Mean confidence of a right verdict; that of a wrong one is 0."""
         return math.sqrt(2.0) * float(ndtri(self.auroc))
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Uncertainty in nats and error of n pairs, each of shape (n,)."""
+        """Draws the uncertainty in nats and the error of n pairs, each of shape (n,)."""
         wrong = rng.random(n) >= self.accuracy
         confidence = rng.normal(size=n) + np.where(wrong, 0.0, self.shift)
         return LN2 * ndtr(-confidence), wrong
 
     def truth(self, threshold: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Coverage, and share of errors among the accepted; the latter 0 where nothing is."""
+        """Coverage, and share of errors among the accepted; 0 if nothing is accepted.
+
+        Args:
+            threshold: In nats, a number or shape (m,).
+
+        Returns:
+            Two arrays of the threshold's shape, in [0, 1].
+        """
         share = np.maximum(np.asarray(threshold, dtype=np.float64), 0.0) / LN2
         lowest = -ndtri(share)
         wrong = (1 - self.accuracy) * ndtr(-lowest)
@@ -55,15 +62,16 @@ class NormalJudge(NamedTuple):
 
 
 class WorldRow(NamedTuple):
-    """A judge on a benchmark of the paper: what SCOPE accepts there, and in this world.
+    """SCOPE's coverage for a judge on a benchmark, in the paper and in the normal world.
 
     Args:
-        judge: The paper's name.
+        judge: Name of the judge in the paper.
         dataset: Our name of the benchmark.
-        accuracy: The paper's, of BPE.
-        auroc: Likewise.
-        paper_coverage: The paper's, of SCOPE at alpha 0.10.
-        coverage: Ours in the world with this accuracy and AUROC, mean over calibrations.
+        accuracy: Accuracy of BPE in the paper.
+        auroc: AUROC of BPE in the paper.
+        paper_coverage: Coverage of SCOPE at alpha 0.10 in the paper.
+        coverage: Mean coverage over calibrations in the normal world with this accuracy and
+            AUROC.
     """
 
     judge: str
@@ -76,7 +84,12 @@ class WorldRow(NamedTuple):
 
 @cache
 def normal_world_rows(*, seed: int = 0, calibrations: int = _CALIBRATIONS) -> tuple[WorldRow, ...]:
-    """The paper's twelve: four judges on three benchmarks, calibrated with 1,000 pairs each."""
+    """Four judges on three benchmarks, the paper's twelve cells, each calibrated with 1,000 pairs.
+
+    Args:
+        seed: An equal seed gives the same rows.
+        calibrations: Number of calibrations to average over.
+    """
     rows = []
     for i, cell in enumerate(paper.scope_cells()):
         judge, rng = NormalJudge(cell.accuracy, cell.auroc), np.random.default_rng([seed, i])

@@ -1,6 +1,7 @@
-"""The figures of the SCOPE paper's tables, looked up by our names; None where the paper has none.
+"""The numbers of the SCOPE paper's tables, found by our names.
 
-`paper_tables.json` has them as printed, in the paper's names, with the label of each table.
+`paper_tables.json` has the tables as printed, with the paper's names and the label of each table. A
+lookup returns None if the paper does not have the number.
 """
 
 import json
@@ -16,7 +17,7 @@ _FILE = Path(__file__).with_name("paper_tables.json")
 
 # Every risk table of the paper is at this alpha.
 ALPHA = 0.10
-# Which confidence each rule of the risk tables works on (SCOPE, footnote on baselines, and
+# The uncertainty method that each rule of the risk tables uses (SCOPE, footnote on baselines, and
 # appendix on Trust-or-Escalate).
 SIGNALS: Mapping[str, Literal["predictive_probability", "simulated_annotators", "bpe"]] = (
     MappingProxyType(
@@ -33,13 +34,13 @@ SIGNALS: Mapping[str, Literal["predictive_probability", "simulated_annotators", 
 _QWEN_7B, _QWEN_14B = "Qwen2.5-7B-Instruct", "Qwen2.5-14B-Instruct"
 _QWEN_32B, _LLAMA_70B = "Qwen2.5-32B-Instruct", "Llama-3.1-70B-Instruct"
 _SKYWORK = "Skywork-Critic-Llama-3.1-8B"
-# Model ids in lower case, the paper's short names, and the name that Llama's weights had at first.
+# Model ids in lower case, the paper's short names, and the first name of the Llama model.
 _MODELS = {
     **{name.lower(): name for name in (_QWEN_7B, _QWEN_14B, _QWEN_32B, _LLAMA_70B, _SKYWORK)},
     **{"qwen-7b": _QWEN_7B, "qwen-14b": _QWEN_14B, "qwen-32b": _QWEN_32B, "llama-70b": _LLAMA_70B},
     **{"meta-llama-3.1-70b-instruct": _LLAMA_70B},
 }
-# As they are written and no other way: Qwen/Qwen2.5-7B is the base model, another judge.
+# Compared exactly, including case: Qwen/Qwen2.5-7B is the base model, which is another judge.
 _PRESETS = {
     **{"qwen2.5-7b": _QWEN_7B, "qwen2.5-14b": _QWEN_14B, "qwen2.5-32b": _QWEN_32B},
     **{"llama-3.1-70b": _LLAMA_70B, "skywork-critic-8b": _SKYWORK},
@@ -63,12 +64,12 @@ _METHODS = {
     "ToE (SimAnnot-Maj)": "trust_or_escalate",
     "SCOPE (Ours)": "scope",
 }
-# Those with all columns before the one without accuracy.
+# In order of preference: the table without accuracy is last.
 _QUALITY_TABLES = (
     *("uncertainty", "uncertainty_extended", "skywork_uncertainty"),
     *("self_consistency", "simulated_annotators"),
 )
-# The one that has risks before the one that has only coverages.
+# In order of preference: the table that has only coverages is last.
 _RISK_TABLES = (
     *("risk_coverage", "risk_coverage_extended", "skywork_risk"),
     "trust_or_escalate",
@@ -76,7 +77,7 @@ _RISK_TABLES = (
 
 
 class PaperOutcome(NamedTuple):
-    """Means over splits at alpha 0.10, as printed; None is what that table does not have."""
+    """Means over splits at alpha 0.10, as printed; None for columns that the table lacks."""
 
     coverage: float
     risk: float | None
@@ -85,7 +86,7 @@ class PaperOutcome(NamedTuple):
 
 
 class ScopeCell(NamedTuple):
-    """A judge on a benchmark: how good BPE is there, and what SCOPE accepts of it at alpha 0.10."""
+    """A judge on a benchmark: accuracy and AUROC of BPE, and SCOPE's coverage at alpha 0.10."""
 
     judge: str
     dataset: str
@@ -103,7 +104,8 @@ def paper_judge(name: str | None) -> str | None:
     """The paper's name of a judge.
 
     Args:
-        name: A model id or path, whose last part counts in upper or lower case, or a preset.
+        name: A preset, or a model id or path. Only the last part of an id or path is compared,
+            without regard to case.
     """
     if not name:
         return None
@@ -116,14 +118,14 @@ def paper_dataset(name: str) -> str | None:
 
 
 def quality(judge: str | None, dataset: str, method: str) -> Quality | None:
-    """A row of the tables on uncertainty; simulated annotators have no accuracy there."""
+    """A row of the tables on uncertainty; they have no accuracy for Simulated Annotators."""
     return _qualities().get((paper_judge(judge), dataset, method))
 
 
 def outcome(
     judge: str | None, dataset: str, selector: str, *, signal: str, alpha: float
 ) -> PaperOutcome | None:
-    """A cell of the tables on risk control; None for a rule on another signal than the paper's."""
+    """A cell of the tables on risk control; None if the paper uses another signal for the rule."""
     if SIGNALS.get(selector) != signal or alpha != ALPHA:
         return None
     return _outcomes().get((paper_judge(judge), dataset, selector))
@@ -145,7 +147,7 @@ def transfer(judge: str | None, calibration: str, test: str) -> PaperOutcome | N
 
 
 def scope_cells() -> tuple[ScopeCell, ...]:
-    """The twelve of four judges and three benchmarks, in the order of the paper's first table."""
+    """The twelve cells of four judges and three benchmarks, in the order of the first table."""
     return tuple(
         ScopeCell(
             row["judge"],
@@ -166,7 +168,7 @@ def _tables() -> dict[str, Any]:
 
 
 def _rows(table: str) -> Iterator[dict[str, Any]]:
-    """The rows of a table with our names in place of the paper's."""
+    """The rows of a table, with our names instead of the paper's."""
     for cells in _tables()[table]["rows"]:
         row = dict(zip(_tables()[table]["columns"], cells, strict=True))
         row["judge"] = _MODELS[row["judge"].lower()]

@@ -1,4 +1,4 @@
-"""The paper's five judges, each as it asks them."""
+"""The paper's five judges, each with its model and its prompt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from app.service.prompts import PromptTemplate
 
-# From the judge's own model card; everything in the user's message.
+# The prompt of the judge's model card; all of it is in the user message.
 _SKYWORK_USER = (
     "Please act as an impartial judge and evaluate the quality of the responses provided by two AI "
     "assistants to the user question displayed below. You should choose the assistant that follows "
@@ -29,9 +29,9 @@ class JudgePreset:
     """A judge of the paper.
 
     Args:
-        model: On the Hugging Face hub.
-        tensor_parallel: GPUs of 80 GB that share it.
-        template: How it is asked.
+        model: Model id on the Hugging Face hub.
+        tensor_parallel: Number of 80 GB GPUs that share the model.
+        template: Prompt of the judge.
     """
 
     model: str
@@ -45,11 +45,11 @@ PRESETS: Mapping[str, JudgePreset] = MappingProxyType(
     {
         "qwen2.5-7b": JudgePreset("Qwen/Qwen2.5-7B-Instruct", 1, _PAPER),
         "qwen2.5-14b": JudgePreset("Qwen/Qwen2.5-14B-Instruct", 1, _PAPER),
-        # 65 GB of weights in 16 bits: on one GPU hardly anything is left for the KV cache.
+        # 65 GB of 16-bit weights: one GPU would have almost no memory left for the KV cache.
         "qwen2.5-32b": JudgePreset("Qwen/Qwen2.5-32B-Instruct", 2, _PAPER),
-        # 141 GB of weights: two GPUs, which the paper had, hold them and no context.
+        # 141 GB of 16-bit weights: two GPUs, as in the paper, leave almost no KV cache.
         "llama-3.1-70b": JudgePreset("meta-llama/Llama-3.1-70B-Instruct", 4, _PAPER),
-        # Its answers begin with "[[": the label is the token behind it.
+        # The judge's answers begin with "[[": the prefill makes the label the next token.
         "skywork-critic-8b": JudgePreset(
             "Skywork/Skywork-Critic-Llama-3.1-8B",
             1,

@@ -1,10 +1,10 @@
-"""Every selection rule that the paper compares: labelled scores in, a threshold in nats out."""
+"""The selection rules that the paper compares: calibration points in, a threshold in nats out."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,114 +15,142 @@ from app.core.thresholds import ThresholdCurve, accepted_and_errors
 
 SelectorName = Literal["vanilla", "heuristic", "naive", "scope", "trust_or_escalate", "pac"]
 
+BoolArray = NDArray[np.bool_]
+IndexArray = NDArray[np.int64]
+
 # Confidences are decimals: 1 - 0.8 is not 0.2 in floating point, and a vote share of 0.8 must pass
-# at alpha = 0.2. The entropy then is off by 1e-16, and no two levels are as close as this.
+# at alpha = 0.2. The entropy is then off by 1e-16; no two levels are that close.
 _SAME_LEVEL = 1.0 + 1e-12
-# Of the code of Jung et al.: so that with delta 0.1 no alpha below 0.074 accepts anything; from the
-# definition's single most confident point on, none below 0.9 would.
+# Points below the first tested threshold, as in the code of Jung et al. With delta 0.1 the rule
+# then accepts nothing at an alpha below 0.074. The definition starts at the single most confident
+# point, and would accept nothing at an alpha below 0.9.
 _FEWEST = 30
 
 
-class Selector(Protocol):
-    """A rule that chooses which judgments to accept: those at or below its threshold."""
+class Points(NamedTuple):
+    """Labelled pairs as a rule sees them.
 
-    def __call__(
-        self, uncertainty: ArrayLike, error: ArrayLike, *, alpha: float, delta: float
-    ) -> float:
-        """Chooses from calibration points; their order does not matter.
+    Args:
+        uncertainty: Shape (n,). s(x) in nats; n may be 0.
+        error: Shape (n,). True where the judge disagrees with the label or has no preference.
+    """
 
-        Args:
-            uncertainty: Shape (n,). s(x) of each calibration point, in nats; n may be 0.
-            error: Shape (n,). True where the judge disagrees with the label or has no preference.
-            alpha: In (0, 1).
-            delta: In (0, 1). Only `trust_or_escalate` and `pac` look at it.
+    uncertainty: FloatArray
+    error: BoolArray
 
-        Returns:
-            In nats: -inf accepts nothing, ln 2 everything.
+    @classmethod
+    def of(cls, uncertainty: ArrayLike, error: ArrayLike) -> "Points":
+        """Sorts the points by uncertainty, and tied points by error.
+
+        Sorting once makes every split sorted, and makes the result independent of the input order.
         """
-        ...
+        score, wrong = np.asarray(uncertainty, dtype=np.float64), np.asarray(error, dtype=bool)
+        order = np.lexsort((wrong, score))
+        return cls(score[order], wrong[order])
+
+    def at(self, places: IndexArray) -> "Points":
+        """The points at some places, in the order of all points."""
+        picked = np.zeros(len(self.error), dtype=bool)
+        picked[places] = True
+        return Points(self.uncertainty[picked], self.error[picked])
 
 
-def vanilla(uncertainty: ArrayLike, error: ArrayLike, *, alpha: float, delta: float) -> float:
-    """Accepts everything, whatever the points (SCOPE, selective prediction baselines)."""
+class RiskTarget(NamedTuple):
+    """The risk that a rule must keep.
+
+    Args:
+        alpha: Largest share of errors among the accepted, in (0, 1).
+        delta: Probability with which a calibration may miss alpha, in (0, 1). Only
+            `trust_or_escalate` and `pac` use delta.
+    """
+
+    alpha: float
+    delta: float
+
+
+# A rule chooses a threshold in nats; judgments at or below it are accepted. -inf accepts nothing,
+# ln 2 accepts everything. The order of the points does not matter.
+Selector = Callable[[Points, RiskTarget], float]
+
+
+def vanilla(points: Points, target: RiskTarget) -> float:
+    """Accepts everything (SCOPE, selective prediction baselines)."""
     return LN2
 
 
-def heuristic(uncertainty: ArrayLike, error: ArrayLike, *, alpha: float, delta: float) -> float:
-    """Accepts a confidence of 1 - alpha or more and looks at no point (SCOPE, the same section).
+def heuristic(points: Points, target: RiskTarget) -> float:
+    """Accepts a confidence of at least 1 - alpha (SCOPE, selective prediction baselines).
 
-    The paper says "uncertainty score exceeds 1 - alpha", where only confidence can be meant.
+    The rule ignores the points. The paper says "uncertainty score exceeds 1 - alpha", which can
+    only mean the confidence.
     """
+    alpha = target.alpha
     if alpha >= 0.5:
         return LN2
     entropy = binary_entropy(np.array([alpha]), np.array([1.0 - alpha]))
     return min(float(entropy[0]) * _SAME_LEVEL, LN2)
 
 
-def naive(uncertainty: ArrayLike, error: ArrayLike, *, alpha: float, delta: float) -> float:
-    """Accepts up to the largest score with an empirical risk of at most alpha, uncorrected."""
-    scores, accepted, errors = accepted_and_errors(uncertainty, error)
-    return _last(scores, np.flatnonzero(errors / accepted <= alpha))
+def naive(points: Points, target: RiskTarget) -> float:
+    """Accepts up to the largest score with an empirical risk of at most alpha, uncorrected.
 
-
-def scope(
-    uncertainty: ArrayLike,
-    error: ArrayLike,
-    *,
-    alpha: float,
-    delta: float,
-    label_noise: float = 0.0,
-) -> float:
-    """Gives lambda_hat: the largest score with (errors + 1) / accepted <= alpha.
-
-    SCOPE, eq. scope_condition. `label_noise` is the share of flipped labels, in [0, 0.5), that is
-    corrected for; the paper corrects for none (guarantees.md, section 4).
+    SCOPE, selective prediction baselines.
     """
-    return ThresholdCurve.fit(uncertainty, error, label_noise).threshold(alpha)
+    scores, accepted, errors = accepted_and_errors(*points)
+    return _largest(scores, np.flatnonzero(errors / accepted <= target.alpha))
 
 
-def trust_or_escalate(
-    uncertainty: ArrayLike,
-    error: ArrayLike,
-    *,
-    alpha: float,
-    delta: float,
-    fewest: int = _FEWEST,
-) -> float:
-    """Gives the last score, from the most confident upwards, before the bound exceeds alpha.
+def scope(points: Points, target: RiskTarget, *, label_noise: float = 0.0) -> float:
+    """lambda_hat: the largest score with (errors + 1) / accepted <= alpha.
+
+    SCOPE, eq. scope_condition.
+
+    Args:
+        points: Calibration points.
+        target: Supplies alpha.
+        label_noise: Share of flipped labels to correct for, in [0, 0.5). The paper corrects for
+            none (guarantees.md, section 4).
+    """
+    return ThresholdCurve.fit(*points, label_noise).threshold(target.alpha)
+
+
+def trust_or_escalate(points: Points, target: RiskTarget, *, fewest: int = _FEWEST) -> float:
+    """The last score, from the most confident upwards, before the error bound exceeds alpha.
 
     The rule of Jung et al. (2025), section 2: fixed-sequence testing of Clopper-Pearson bounds,
     lambda_hat = inf {lambda: R+(lambda') <= alpha for all lambda' >= lambda}, where R+(lambda) is
-    sup {R: P[Bin(n(lambda), R) <= n(lambda) R_hat(lambda)] >= delta}, lambda a confidence. The
-    first test needs `fewest` points.
+    sup {R: P[Bin(n(lambda), R) <= n(lambda) R_hat(lambda)] >= delta} and lambda is a confidence.
 
-    Deviation: the authors' code tests 5,000 evenly spaced lambdas, this every distinct score, which
-    is what a finer grid comes to. Where the first test fails theirs accepts its block nevertheless,
-    unproven; this accepts nothing.
+    Deviation: the authors' code tests 5,000 evenly spaced lambdas. This function tests every
+    distinct score, the limit of a finer grid. If the first test fails, their code still accepts its
+    block without proof; this function accepts nothing.
+
+    Args:
+        points: Calibration points.
+        target: Supplies alpha and delta.
+        fewest: Number of points at or below the first tested score.
     """
-    scores, accepted, errors = accepted_and_errors(uncertainty, error)
+    scores, accepted, errors = accepted_and_errors(*points)
     if not len(scores):
         return -math.inf
     first = int(np.searchsorted(accepted, fewest, side="left"))
-    allowable = _allowable(int(accepted[-1]), alpha, delta)[accepted[first:]]
+    allowable = _allowable(int(accepted[-1]), *target)[accepted[first:]]
     failed = np.flatnonzero(errors[first:] > allowable)
     passed = int(failed[0]) if len(failed) else len(allowable)
-    return _last(scores, np.arange(first, first + passed))
+    return _largest(scores, np.arange(first, first + passed))
 
 
-def pac(
-    uncertainty: ArrayLike,
-    error: ArrayLike,
-    *,
-    alpha: float,
-    delta: float,
-    label_noise: float = 0.0,
-) -> float:
-    """Ours: the same promise as Trust-or-Escalate's, started where the test has power.
+def pac(points: Points, target: RiskTarget, *, label_noise: float = 0.0) -> float:
+    """Our rule: the guarantee of Trust-or-Escalate, with a start rank at which the test has power.
 
-    guarantees.md, section 3; `label_noise` as for `scope`.
+    guarantees.md, section 3.
+
+    Args:
+        points: Calibration points.
+        target: Supplies alpha and delta.
+        label_noise: Share of flipped labels to correct for, in [0, 0.5).
     """
-    return pac_threshold(uncertainty, error, alpha=alpha, delta=delta, label_noise=label_noise)
+    return pac_threshold(*points, alpha=target.alpha, delta=target.delta, label_noise=label_noise)
 
 
 SELECTORS: Mapping[SelectorName, Selector] = MappingProxyType(
@@ -137,8 +165,8 @@ SELECTORS: Mapping[SelectorName, Selector] = MappingProxyType(
 )
 
 
-def _last(scores: FloatArray, feasible: NDArray[np.int64]) -> float:
-    """The largest feasible score; -inf where there is none, ln 2 where it is the largest of all."""
+def _largest(scores: FloatArray, feasible: IndexArray) -> float:
+    """The largest feasible score; -inf if none is feasible, ln 2 if the last score is."""
     if not len(feasible):
         return -math.inf
     return LN2 if feasible[-1] == len(scores) - 1 else float(scores[feasible[-1]])
@@ -146,9 +174,12 @@ def _last(scores: FloatArray, feasible: NDArray[np.int64]) -> float:
 
 @lru_cache(maxsize=256)
 def _allowable(n: int, alpha: float, delta: float) -> FloatArray:
-    """Shape (n + 1,). Errors among k points up to which R+ is at most alpha; -1 where not even 0.
+    """Largest number of errors among k points with R+ <= alpha, for k from 0 to n.
 
     R+ <= alpha exactly where P[Bin(k, alpha) <= e] <= delta: the test needs no root finding.
+
+    Returns:
+        Shape (n + 1,); -1 where even 0 errors are too many.
     """
     allowable = np.append(-1.0, allowable_errors(np.arange(1, n + 1), alpha, delta))
     allowable.setflags(write=False)

@@ -1,4 +1,4 @@
-"""Promises of a comparison: what it refuses, and how it swaps."""
+"""Comparisons: validation and swapping."""
 
 from dataclasses import FrozenInstanceError
 
@@ -11,7 +11,7 @@ USER, ASSISTANT, SYSTEM = Turn("user", "q"), Turn("assistant", "r"), Turn("syste
 TWO_TURNS = (USER, Turn("user", "q2"))
 
 
-def test_of_makes_one_user_turn() -> None:
+def test_a_plain_question_is_one_user_turn() -> None:
     assert Comparison.of("q", "a", "b") == Comparison((USER,), ("a",), ("b",))
 
 
@@ -38,7 +38,7 @@ def test_a_comparison_cannot_be_changed() -> None:
         ((USER,), (" a\n",), ("\u00a0b",)),
     ],
 )
-def test_a_sound_comparison_is_kept_as_it_is(
+def test_a_valid_comparison_is_unchanged(
     question: tuple[Turn, ...], response_a: tuple[str, ...], response_b: tuple[str, ...]
 ) -> None:
     made = Comparison(question, response_a, response_b)
@@ -62,7 +62,7 @@ def test_a_sound_comparison_is_kept_as_it_is(
         ((*TWO_TURNS, USER), ("a", "a2"), ("b", "b2"), "3 user turns, response_a 2 texts"),
     ],
 )
-def test_a_faulty_comparison_is_refused(
+def test_an_invalid_comparison_is_refused(
     question: tuple[Turn, ...],
     response_a: tuple[str, ...],
     response_b: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""Promises of the names under which a calibration keeps a judge and an example."""
+"""The digests that identify a judge, an example and a batch."""
 
 import hashlib
 from dataclasses import fields, replace
@@ -27,7 +27,7 @@ texts = st.text(min_size=1).filter(str.strip)
 
 
 def test_the_fingerprint_is_the_same_in_every_release() -> None:
-    # sha256 of the identity as JSON, keys sorted, no spaces. Whoever changes this number makes
+    # SHA-256 of the identity as JSON with sorted keys and no spaces. A change of this number makes
     # every stored calibration refuse its own judge.
     assert IDENTITY.fingerprint == (
         "ff718f9d8637146bd25cbb6c9dd6f31919e36db24905c6005e5f7b5699539a64"
@@ -39,7 +39,7 @@ def test_the_example_digest_is_the_same_in_every_release() -> None:
     assert found == "a7f0d2b92848b62188410dad6a2bf1d40557bc28c00972c6271ae813902897be"
 
 
-def test_the_batch_digest_is_that_of_the_documented_text() -> None:
+def test_the_batch_digest_is_the_documented_one() -> None:
     batch = [
         LabelledComparison(Comparison.of("Why?", "Because.", "Não sei 🏛"), "A"),
         LabelledComparison(
@@ -54,7 +54,7 @@ def test_the_batch_digest_is_that_of_the_documented_text() -> None:
     assert batch_digest(batch) == hashlib.sha256(text.encode("ascii")).hexdigest()
     assert batch_digest([]) == hashlib.sha256(b"[]").hexdigest()
     one, other = batch
-    # The order of the examples, of the responses and the label are all told apart.
+    # The digest depends on the order of the examples, the order of the responses, and the label.
     swapped = LabelledComparison(one.comparison.swapped, "A")
     relabelled = LabelledComparison(one.comparison, "B")
     batches = ([one, other], [other, one], [swapped, other], [relabelled, other], [one])
@@ -67,7 +67,7 @@ def test_every_part_of_the_identity_changes_the_fingerprint(field: str) -> None:
     assert other.fingerprint != IDENTITY.fingerprint
 
 
-def test_parts_do_not_run_into_each_other() -> None:
+def test_moving_text_between_fields_changes_the_fingerprint() -> None:
     assert (
         replace(IDENTITY, system="ab", user="c").fingerprint
         != replace(IDENTITY, system="a", user="bc").fingerprint
@@ -76,7 +76,7 @@ def test_parts_do_not_run_into_each_other() -> None:
 
 @settings(deadline=None)
 @given(texts, texts, texts)
-def test_both_orders_of_the_responses_are_one_example(q: str, a: str, b: str) -> None:
+def test_both_orders_of_the_responses_have_the_same_digest(q: str, a: str, b: str) -> None:
     comparison = Comparison.of(q, a, b)
     digest = example_digest("f", comparison)
     assert digest == example_digest("f", comparison.swapped)
@@ -98,12 +98,12 @@ def test_both_orders_of_the_responses_are_one_example(q: str, a: str, b: str) ->
         ),
     ],
 )
-def test_another_comparison_is_another_example(other: Comparison) -> None:
+def test_another_comparison_has_another_digest(other: Comparison) -> None:
     comparison = Comparison.of("Why?", "Because.", "No idea.")
     assert example_digest("f", other) != example_digest("f", comparison)
 
 
-def test_responses_of_several_turns_stay_whole() -> None:
+def test_the_texts_of_a_response_stay_together() -> None:
     turns = (Turn("user", "1"), Turn("user", "2"))
     here = Comparison(turns, ("p", "q"), ("r", "s"))
     mixed = Comparison(turns, ("p", "s"), ("r", "q"))
@@ -111,11 +111,11 @@ def test_responses_of_several_turns_stay_whole() -> None:
     assert example_digest("f", here) != example_digest("f", mixed)
 
 
-def test_another_judge_makes_another_example() -> None:
+def test_another_judge_gives_another_digest() -> None:
     comparison = Comparison.of("Why?", "Because.", "No idea.")
     assert example_digest("f", comparison) != example_digest("g", comparison)
 
 
 def test_a_lone_surrogate_has_a_digest() -> None:
-    # JSON may carry one; utf-8 may not.
+    # JSON can contain a lone surrogate; UTF-8 cannot.
     assert len(example_digest("f", Comparison.of("\ud800", "a", "b"))) == 64

@@ -1,4 +1,4 @@
-"""Promises of the preference: by hand, and as properties."""
+"""Preferences: by hand, and as properties."""
 
 import math
 
@@ -19,7 +19,7 @@ from app.core.preference import (
 )
 
 patient = settings(deadline=None, max_examples=300)
-# Around 0, where rounding decides the side; ordinary; and far beyond exp's underflow at 745.
+# Gaps near 0, where rounding decides the side; ordinary gaps; and gaps beyond the underflow of exp.
 gaps = st.one_of(
     st.floats(-1e-15, 1e-15),
     st.floats(-40.0, 40.0),
@@ -90,7 +90,7 @@ def test_entropy_at_its_ends_is_exact() -> None:
     assert not np.signbit(found).any()
 
 
-def test_no_comparisons_have_no_preferences() -> None:
+def test_an_empty_batch_has_no_preferences() -> None:
     found = preference_from_logits([], [], [], [])
     assert all(part.shape == (0,) for part in (*found, found.confidence))
 
@@ -134,7 +134,7 @@ def test_a_larger_gap_is_less_uncertain(gap: float, more: float) -> None:
 
 @patient
 @given(st.lists(st.tuples(gaps, gaps), max_size=8))
-def test_each_comparison_is_scored_on_its_own(pairs: list[tuple[float, float]]) -> None:
+def test_each_comparison_is_scored_independently(pairs: list[tuple[float, float]]) -> None:
     together = of_gaps([fwd for fwd, _ in pairs], [rev for _, rev in pairs])
     for i, (fwd, rev) in enumerate(pairs):
         alone = of_gaps([fwd], [rev])
@@ -143,7 +143,7 @@ def test_each_comparison_is_scored_on_its_own(pairs: list[tuple[float, float]]) 
 
 @patient
 @given(st.floats(-30, 30), st.floats(-30, 30), st.integers(-1000, 1000))
-def test_a_shared_constant_in_the_logits_changes_little(a: float, b: float, shift: int) -> None:
+def test_a_constant_added_to_all_logits_changes_little(a: float, b: float, shift: int) -> None:
     here = preference_from_logits([a], [b], [b], [a])
     there = preference_from_logits([a + shift], [b + shift], [b + shift], [a + shift])
     assert here.p_bar[0] == pytest.approx(there.p_bar[0], abs=1e-12)
@@ -151,7 +151,7 @@ def test_a_shared_constant_in_the_logits_changes_little(a: float, b: float, shif
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", range(4))
-def test_a_logit_that_is_no_number_is_no_judgment(bad: float, place: int) -> None:
+def test_a_logit_that_is_not_finite_is_refused(bad: float, place: int) -> None:
     logits = [[0.0, 1.0] for _ in range(4)]
     logits[place][1] = bad
     with pytest.raises(JudgmentFailedError):
@@ -159,12 +159,12 @@ def test_a_logit_that_is_no_number_is_no_judgment(bad: float, place: int) -> Non
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf])
-def test_infinite_logits_of_both_labels_are_no_judgment(bad: float) -> None:
+def test_infinite_logits_of_both_labels_are_refused(bad: float) -> None:
     with pytest.raises(JudgmentFailedError):
         preference_from_logits([bad], [bad], [0.0], [0.0])
 
 
-def test_logits_whose_gap_overflows_are_no_judgment() -> None:
+def test_logits_whose_gap_overflows_are_refused() -> None:
     with pytest.raises(JudgmentFailedError):
         preference_from_logits([1.7e308], [-1.7e308], [0.0], [0.0])
 

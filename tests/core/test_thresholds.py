@@ -1,4 +1,4 @@
-"""Promises of the threshold curve: by hand, as properties, and against the definition."""
+"""The threshold curve: by hand, as properties, and against the definition."""
 
 import math
 import random
@@ -15,7 +15,7 @@ from app.core.thresholds import ThresholdCurve, accepted_and_errors, exact_noise
 patient = settings(deadline=None, max_examples=200)
 NOISES = ("0.0", "0.05", "0.1", "0.2", "0.3")
 ALPHAS = ("0.05", "0.07", "0.1", "0.15", "0.2", "0.25", "0.29", "0.33", "0.5", "0.9")
-# Few distinct scores, so that many tie.
+# Few distinct scores give many ties.
 points = st.lists(st.tuples(st.integers(0, 12).map(lambda i: i * LN2 / 12), st.booleans()))
 noises = st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.3])
 
@@ -25,7 +25,7 @@ def fit(data: list[tuple[float, bool]], label_noise: float = 0.0) -> ThresholdCu
 
 
 def by_definition(scores: list[float], wrong: list[bool], alpha: str, noise: str) -> float:
-    """Eq. scope_condition as it is written, in rationals: sum S (E - alpha_obs) <= -1."""
+    """Eq. scope_condition as printed, in rational numbers: sum S (E - alpha_obs) <= -1."""
     eps = Fraction(noise)
     alpha_obs = eps + (1 - 2 * eps) * Fraction(alpha)
     feasible = []
@@ -84,7 +84,7 @@ def test_a_risk_corrected_below_zero_is_zero() -> None:
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_one_point_is_never_enough(wrong: bool) -> None:
-    # (0 + 1) / 1 = 1 is no alpha in (0, 1).
+    # (0 + 1) / 1 = 1 is not an alpha in (0, 1).
     curve = ThresholdCurve.fit([0.1], [wrong])
     assert curve.threshold(0.999) == -math.inf
     assert curve.risk_level(0.1) == math.inf
@@ -109,7 +109,7 @@ def random_case(rng: random.Random) -> tuple[list[float], list[bool]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_curve_is_the_definition(seed: int) -> None:
+def test_the_curve_agrees_with_the_definition(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(1000):
         scores, wrong = random_case(rng)
@@ -120,7 +120,7 @@ def test_the_curve_is_the_definition(seed: int) -> None:
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("n", [40, 100, 200])
-def test_the_curve_is_the_definition_where_it_is_tightest(n: int, noise: str) -> None:
+def test_the_curve_agrees_with_the_definition_at_equality(n: int, noise: str) -> None:
     # Every count of errors against every alpha of two digits: equality in the condition is common.
     for errors in range(n):
         wrong = [i < errors for i in range(n)]
@@ -190,7 +190,7 @@ def test_label_noise_out_of_range_is_refused(label_noise: float) -> None:
         ThresholdCurve.fit([0.1], [False], label_noise)
 
 
-def test_a_score_that_is_no_number_is_refused() -> None:
+def test_a_nan_score_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         ThresholdCurve.fit([0.1, math.nan], [False, False])
 
@@ -202,7 +202,7 @@ def test_shapes_that_differ_are_refused() -> None:
         accepted_and_errors([[0.1]], [[False]])
 
 
-def test_noise_is_the_decimal_that_it_prints_as() -> None:
+def test_noise_is_read_as_the_decimal_that_python_prints() -> None:
     assert exact_noise(0.1) == Fraction(1, 10)
     assert exact_noise(0.07) == Fraction(7, 100)
     assert exact_noise(0.0) == 0
@@ -210,7 +210,7 @@ def test_noise_is_the_decimal_that_it_prints_as() -> None:
 
 @given(points, noises)
 @patient
-def test_a_number_and_an_array_are_looked_up_alike(
+def test_numbers_and_arrays_give_equal_results(
     data: list[tuple[float, bool]], noise: float
 ) -> None:
     curve = fit(data, noise)

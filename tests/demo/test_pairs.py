@@ -1,4 +1,4 @@
-"""The demo's pairs: every label is checked by other means than those that made it."""
+"""The demo pairs: an independent solver checks every label."""
 
 import itertools
 import json
@@ -12,7 +12,7 @@ from app.wiring import DEMO_FOLDER
 
 
 def answers(family: str, question: str) -> str:
-    """The right answer, worked out from the question's text alone."""
+    """The right answer, computed from the text of the question alone."""
     numbers = [int(found) for found in re.findall(r"\d+", question)]
     word = question.split()[-1].rstrip("?")
     if family == "parity":
@@ -57,7 +57,7 @@ def identity(pair: Pair) -> tuple[str, ...]:
     return (pair.question, *sorted((pair.response_a, pair.response_b)))
 
 
-def test_no_two_sets_share_a_pair_and_none_was_trained_on() -> None:
+def test_the_sets_are_disjoint_and_held_out_from_training() -> None:
     sets = demo_sets()
     assert [len(chosen) for chosen in sets] == [600, 400, 2000]
     everything = [identity(pair) for chosen in sets for pair in chosen]
@@ -70,7 +70,7 @@ def test_labels_are_balanced_in_every_set() -> None:
         assert sum(pair.label == "A" for pair in chosen) * 2 == len(chosen)
 
 
-def test_the_shipped_pairs_are_those_of_the_program() -> None:
+def test_the_shipped_files_agree_with_the_program() -> None:
     sets: DemoSets = demo_sets()
     for name, chosen in (("calibrate", sets.calibrate), ("try", sets.trial)):
         lines = (DEMO_FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()

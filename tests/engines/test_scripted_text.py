@@ -10,7 +10,7 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, PromptTooLongError
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.engines.vllm_local import VllmEngine, VllmOptions
-from app.evaluation.elicitation import verbalized_prompt
+from app.evaluation.judgments.prompts import verbalized_prompt
 from app.ports import Generated, LabelLogits, Prompt, PromptError, TextGenerator
 from app.service.prompts import PromptTemplate
 

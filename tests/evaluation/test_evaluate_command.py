@@ -21,12 +21,12 @@ def run(*arguments: str | Path, **environment: str) -> Result:
 
 
 def told(result: Result) -> str:
-    """What was printed, on one line: a terminal may break it anywhere."""
+    """The output on one line: a terminal may break lines anywhere."""
     return " ".join(result.output.split())
 
 
 def pairs_file(folder: Path, n: int = 120, name: str = "mine.jsonl") -> Path:
-    """The scripted judge is sure of what differs much in quality, and so is mostly right there."""
+    """A file of pairs on which the scripted judge is right more often when it is more confident."""
     rng = random.Random(7)
     rows = []
     for i in range(n):
@@ -73,7 +73,7 @@ def test_one_command_writes_judgments_results_and_report(tmp_path: Path) -> None
     assert "mine" in page
 
 
-def test_a_second_run_asks_nothing_and_says_the_same(tmp_path: Path) -> None:
+def test_a_second_run_asks_nothing_and_gives_the_same_results(tmp_path: Path) -> None:
     file, out = pairs_file(tmp_path), tmp_path / "out"
     arguments = (file, "--methods", "all", "--splits", "20", "--out", out)
     assert run(*arguments).exit_code == 0
@@ -90,13 +90,13 @@ def test_judgments_alone_give_the_same_tables(tmp_path: Path) -> None:
     result = run("--from", out / "judgments.jsonl", "--splits", "20", "--out", other)
     assert result.exit_code == 0, result.output
     ours, theirs = results(out), results(other)
-    # The file of judgments does not know the ties of the data.
+    # The file of judgments does not count the ties of the data.
     assert ours["datasets"][0].pop("ties") == 1
     assert theirs["datasets"][0].pop("ties") == 0
     assert ours == theirs
 
 
-def test_more_methods_and_more_pairs_ask_only_for_the_rest(tmp_path: Path) -> None:
+def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Path) -> None:
     file, out = pairs_file(tmp_path), tmp_path / "out"
     first = ("--splits", "5", "--out", out, "--methods", "bpe", "--limit", "50")
     assert run(file, *first).exit_code == 0
@@ -109,7 +109,7 @@ def test_more_methods_and_more_pairs_ask_only_for_the_rest(tmp_path: Path) -> No
     assert log.read_text().count("\n") == 50 + 70 + 120
 
 
-def test_answers_to_other_texts_are_no_results(tmp_path: Path) -> None:
+def test_answers_to_other_texts_are_not_used_as_results(tmp_path: Path) -> None:
     file, out = pairs_file(tmp_path), tmp_path / "out"
     assert run(file, "--splits", "5", "--out", out, "--methods", "bpe").exit_code == 0
     file.write_text(file.read_text().replace("quality=", "quality=-"))
@@ -119,7 +119,7 @@ def test_answers_to_other_texts_are_no_results(tmp_path: Path) -> None:
     assert [method["method"] for method in dataset["methods"]] == ["self_consistency"]
 
 
-def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_names_are_printed_unchanged(tmp_path: Path) -> None:
     file = pairs_file(tmp_path, 30, "[red]x[.y].jsonl")
     result = run(file, "--methods", "bpe", "--splits", "5", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
@@ -127,7 +127,7 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     assert "[red]x[.y]: 30 pairs" in told(result)
 
 
-def test_judgments_of_others_get_a_folder_of_their_own(
+def test_a_users_judgments_are_reported_in_a_separate_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -141,7 +141,7 @@ def test_judgments_of_others_get_a_folder_of_their_own(
     assert [row["alpha"] for row in dataset["methods"][0]["rows"]] == [0.2] * 6
     only = run("--from", file, "--splits", "5", "--methods", "self_consistency")
     assert only.exit_code == 1
-    assert "GPT-4.1_votes has no answers for the methods" in told(only)
+    assert "GPT-4.1_votes has no answers for any of the methods" in told(only)
 
 
 def test_two_data_sets_are_compared_and_transferred(tmp_path: Path) -> None:
@@ -173,31 +173,36 @@ def test_another_judge_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--methods", "bpe,guess"], "--methods guess: there is predictive_probability"),
+        (["--methods", "bpe,guess"], "--methods guess: the methods are predictive_probability"),
         (["--alpha", "1.5"], "--alpha must be between 0 and 1, both excluded, got 1.5"),
         (["--delta", "0"], "--delta must be between 0 and 1"),
-        (["nothing-here"], "nothing-here is no file, and no benchmark: there is mt-bench"),
+        (
+            ["nothing-here"],
+            "nothing-here is neither a file nor a benchmark; the benchmarks are mt-bench",
+        ),
         (["--from", "x.jsonl", "demo"], "--from needs no judge and no data"),
         (["--from", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
         (["--limit", "1"], "--limit"),
         (["--out", __file__], "File exists"),
     ],
 )
-def test_bad_arguments_say_what_to_do(arguments: list[str], reason: str, tmp_path: Path) -> None:
+def test_bad_arguments_are_refused_with_advice(
+    arguments: list[str], reason: str, tmp_path: Path
+) -> None:
     result = run(*arguments, "--splits", "2")
     assert result.exit_code != 0
     assert reason in told(result)
-    # Told in words: whatever else ends a command is kept by the runner.
+    # The runner keeps any other exception, which a user would see as a traceback.
     assert isinstance(result.exception, SystemExit)
 
 
-def test_a_judge_that_is_none_is_told_what_there_is(tmp_path: Path) -> None:
+def test_an_unknown_judge_is_refused_with_the_list_of_judges(tmp_path: Path) -> None:
     result = run(pairs_file(tmp_path), "--judge", "qwen9", SCOPE_ENGINE="vllm")
     assert result.exit_code == 1
-    assert "none of qwen2.5-7b, qwen2.5-14b" in told(result)
+    assert "nor one of qwen2.5-7b, qwen2.5-14b" in told(result)
 
 
-def test_a_wrong_setting_is_told_as_everywhere(tmp_path: Path) -> None:
+def test_a_wrong_setting_is_reported_as_in_other_commands(tmp_path: Path) -> None:
     result = run(pairs_file(tmp_path), "--out", tmp_path / "out", SCOPE_STORE_ULR="x")
     assert result.exit_code == 1
     assert "SCOPE_STORE_ULR: there is no such setting" in told(result)

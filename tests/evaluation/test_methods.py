@@ -1,4 +1,4 @@
-"""Every method by hand, against a plain loop over pairs, and what is no opinion never is one."""
+"""Every method by hand, against a plain loop over pairs, and with unparsed answers."""
 
 import math
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ import pytest
 
 from app.core.comparison import Side
 from app.core.preference import LN2
-from app.evaluation.elicitation import parse_confidence, parse_verdict
-from app.evaluation.judgments import JudgedPair
+from app.evaluation.judgments.answers import parse_confidence, parse_verdict
+from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available, preferences_of
 from app.ports import Generated
 
@@ -41,7 +41,7 @@ def score(name: MethodName, *pairs: JudgedPair) -> MethodScores:
 
 
 def mirrored(pair: JudgedPair) -> JudgedPair:
-    """The pair with its responses swapped: its reverse order is shown first then."""
+    """The pair with its responses swapped, so that its reverse order comes first."""
     label: Side = "B" if pair.label == "A" else "A"
     other = {"A": "B", "B": "A", "tie": "tie", None: None}
     said: dict[str, Any] = {}
@@ -74,8 +74,8 @@ def test_bpe_by_hand() -> None:
         "bpe",
         judged("A", gaps=(LN4, LN9)),  # (0.8 + 0.9) / 2 = 0.85 for A
         judged("B", gaps=(LN9, -LN3)),  # (0.9 + 0.25) / 2 = 0.575 for A: wrong
-        judged("B", gaps=(-LN4, LN4)),  # 0.5: no preference, an error whatever the label
-        judged("B", gaps=(-50.0, -50.0)),  # exact where 1 - p rounds to 1
+        judged("B", gaps=(-LN4, LN4)),  # 0.5: no preference, an error with either label
+        judged("B", gaps=(-50.0, -50.0)),  # exact, although 1 - p rounds to 1
     )
     np.testing.assert_array_equal(found.pairs, [0, 1, 2, 3])
     np.testing.assert_allclose(found.confidence, [0.85, 0.575, 0.5, 1.0], rtol=1e-12)
@@ -86,8 +86,8 @@ def test_bpe_by_hand() -> None:
     assert (found.unparsed, found.failed, found.unparsed_answers) == (0, 0, 0)
 
 
-def test_bpe_of_vote_shares_keeps_levels_one() -> None:
-    # 0.1 + 0.7 and 0.2 + 0.6 are 0.8 to a person and differ in floating point.
+def test_bpe_gives_equal_vote_shares_equal_scores() -> None:
+    # 0.1 + 0.7 and 0.2 + 0.6 are both 0.8, but differ in floating point.
     found = score("bpe", judged("B", p=(0.1, 0.7)), judged("B", p=(0.2, 0.6)))
     assert found.uncertainty[0] == found.uncertainty[1]
     np.testing.assert_allclose(found.uncertainty, entropy(0.4), rtol=1e-12)
@@ -95,7 +95,7 @@ def test_bpe_of_vote_shares_keeps_levels_one() -> None:
     np.testing.assert_array_equal(found.error, [False, False])
 
 
-def test_a_reward_models_scores_are_one_gap_and_have_no_orders() -> None:
+def test_a_reward_models_scores_are_one_gap_for_both_orders() -> None:
     pairs = [judged("A", scores=(2.0, 2.0 - LN4)), judged("B", scores=(1.0, 1.0))]
     found = score("bpe", *pairs)
     np.testing.assert_allclose(found.confidence, [0.8, 0.5])
@@ -131,10 +131,10 @@ def test_verbalized_confidence_by_hand() -> None:
         "verbalized_confidence",
         *(judged("A", gaps=g, verbalized=answer(t)) for g, t in zip(gaps, texts, strict=True)),
     )
-    # The side is the forward order's (0.8 for A, then 0.2), whatever the text names.
+    # The side is that of the forward order (0.8 for A, then 0.2), not the one that the text names.
     np.testing.assert_array_equal(found.pairs, [0, 1, 2, 3, 4])
     np.testing.assert_array_equal(found.confidence, [0.9, 0.9, 0.2, 1.0, 0.9])
-    # 0.2 is no better than a guess; a forward order at 0.5 has no preference to be sure of.
+    # A confidence of 0.2 has uncertainty ln 2, and so has a forward order at 0.5.
     by_hand = [entropy(0.9), entropy(0.9), LN2, 0.0, LN2]
     np.testing.assert_allclose(found.uncertainty, by_hand, rtol=1e-12)
     np.testing.assert_array_equal(found.error, [False, True, False, False, True])
@@ -158,13 +158,13 @@ def test_swap_and_aggregate_by_hand() -> None:
     np.testing.assert_array_equal(found.error, [False, True, False, True, False, True, True])
 
 
-def test_swap_and_aggregate_of_a_files_verdicts() -> None:
+def test_swap_and_aggregate_uses_the_verdicts_of_a_file() -> None:
     found = score(
         "swap_and_aggregate",
         judged("B", p=(0.9, 0.9), verdicts=("B", "tie")),  # the verdicts count, not p: 0.75 for B
         judged("B", p=(0.2, 0.6), verdicts=("B", "A")),  # one each; p_bar is 0.4: B
-        judged("B", p=(0.2, 0.2), verdicts=(None, "B")),  # one is none
-        judged("B", verdicts=("A", "B")),  # one each, and nothing else is known
+        judged("B", p=(0.2, 0.2), verdicts=(None, "B")),  # one verdict is missing
+        judged("B", verdicts=("A", "B")),  # one each, without another signal
         judged("B", p=(0.2, 0.5)),  # without verdicts: B and half a vote
     )
     np.testing.assert_array_equal(found.pairs, [0, 1, 3, 4])
@@ -180,7 +180,7 @@ def test_simulated_annotators_by_hand() -> None:
         judged("A", annotators=(-1.0, -1.0, -1.0, 9.0, -1.0)),  # 4 of 5 for B: wrong
         judged("B", annotators=(-1.0,) * 5),  # 5 of 5
         judged("A", annotators=(1.0, 1.0, -1.0, -1.0, 0.0)),  # 2 of 5 each: no preference
-        judged("A", annotators=(1.0, 1.0, 0.0, 0.0, 0.0)),  # 2 of 5, and nobody for B
+        judged("A", annotators=(1.0, 1.0, 0.0, 0.0, 0.0)),  # 2 of 5, and no vote for B
     )
     np.testing.assert_array_equal(found.pairs, [0, 1, 2, 3, 4])
     np.testing.assert_array_equal(found.confidence, [0.6, 0.8, 1.0, 0.4, 0.4])
@@ -194,7 +194,7 @@ def test_self_consistency_by_hand() -> None:
     found = score(
         "self_consistency",
         judged("A", samples=samples("AABAB")),
-        judged("A", samples=samples("BBBxB")),  # a vote of four is no vote of five
+        judged("A", samples=samples("BBBxB")),  # a vote of four is not comparable to a vote of five
         judged("B", samples=samples("BBBBB")),
         judged("A", samples=samples("AAxxB")),
         judged("A", samples=samples("xxxxx")),
@@ -206,7 +206,7 @@ def test_self_consistency_by_hand() -> None:
     assert (found.unparsed, found.unparsed_answers) == (3, 1 + 2 + 5)
 
 
-def test_what_failed_is_counted_and_what_was_never_asked_is_not_there() -> None:
+def test_failures_are_counted_and_pairs_never_asked_are_not() -> None:
     pairs = [
         judged("A", gaps=(1.0, 1.0), verbalized=answer("[[A]] 0.9")),
         judged("A", failed={"orders": "prompt_too_long", "verbalized": "prompt_too_long"}),
@@ -237,7 +237,7 @@ def test_methods_are_available_where_a_pair_was_asked_even_if_the_judge_failed()
     assert available([judged("A", verdicts=("A", "B"))]) == ["swap_and_aggregate"]
     assert available([judged("A", samples=samples("xxxxx"))]) == ["self_consistency"]
     assert available([judged("A", annotators=(1.0,))]) == ["simulated_annotators"]
-    # A confidence without a verdict is no method.
+    # A confidence without a verdict is not enough for a method.
     assert available([judged("A", verbalized=answer("[[A]] 0.9"))]) == []
     both = judged("A", gaps=(1.0, 1.0), verbalized=answer("sure"))
     assert available([both]) == [*list(METHODS)[:3], "bpe"]
@@ -287,7 +287,7 @@ def random_pairs(n: int, *, seed: int, signal: str) -> list[JudgedPair]:
 
 
 class Opinion:
-    """Of one pair by one method, as a plain loop has it: p_a is the probability it gives A."""
+    """One pair scored by one method in a plain loop; p_a is the probability of A."""
 
     def __init__(self, side: Side | None, confidence: float) -> None:
         self.side = side
@@ -312,7 +312,7 @@ def naive_side(p: float) -> Side | None:
 
 
 def naive_majority(votes: Sequence[str | None]) -> Opinion | None:
-    """Of votes "A", "B", "tie"; None among them is an answer that did not parse."""
+    """The opinion of votes "A", "B" and "tie"; None is an unparsed answer."""
     if None in votes:
         return None
     for_a, for_b = votes.count("A"), votes.count("B")
@@ -333,7 +333,7 @@ def naive_swap(pair: JudgedPair, p: tuple[float, float] | None) -> Opinion | Non
 
 
 def naive_opinion(name: MethodName, pair: JudgedPair) -> Opinion | None:
-    """Of a pair that has what the method needs; None where it is no opinion."""
+    """The opinion on a pair that has all needed answers; None if an answer did not parse."""
     p = naive_probabilities(pair)
     if name == "swap_and_aggregate":
         return naive_swap(pair, p)
@@ -363,7 +363,7 @@ def has(name: MethodName, pair: JudgedPair, need: str) -> bool:
 
 @pytest.mark.parametrize("signal", ["gaps", "p", "scores"])
 @pytest.mark.parametrize("name", list(METHODS))
-def test_arrays_say_what_a_plain_loop_says(name: MethodName, signal: str) -> None:
+def test_arrays_agree_with_a_plain_loop(name: MethodName, signal: str) -> None:
     pairs = random_pairs(1500, seed=7, signal=signal)
     places, opinions, unparsed, failed = [], [], 0, 0
     for place, pair in enumerate(pairs):
@@ -387,7 +387,7 @@ def test_arrays_say_what_a_plain_loop_says(name: MethodName, signal: str) -> Non
     wrong = [o.side != pairs[place].label for place, o in zip(places, opinions, strict=True)]
     np.testing.assert_array_equal(found.error, wrong)
     if signal != "scores":
-        # Every case is among them.
+        # The random pairs include every case.
         assert len(places) > 300
         assert 0 < sum(wrong) < len(wrong)
         assert any(o.side is None for o in opinions)
@@ -399,7 +399,7 @@ def test_swapping_the_responses_changes_no_score_of_a_method_with_both_orders(
     name: MethodName, signal: str
 ) -> None:
     pairs = random_pairs(500, seed=8, signal=signal)
-    # Halves and quarters mirror exactly; 1 - 0.3 is off by a bit, which 12 digits take back.
+    # Halves and quarters mirror exactly; 1 - 0.3 is off by a bit, and rounding removes it.
     before, after = METHODS[name].score(pairs), METHODS[name].score([mirrored(p) for p in pairs])
     np.testing.assert_array_equal(before.pairs, after.pairs)
     np.testing.assert_array_equal(before.error, after.error)
@@ -413,18 +413,18 @@ def test_swap_and_aggregate_shares_its_verdicts_with_bpe() -> None:
     pairs = [pair for pair in drawn if pair.gaps and not pair.verdicts]
     swap, bpe = score("swap_and_aggregate", *pairs), score("bpe", *pairs)
     np.testing.assert_array_equal(swap.pairs, bpe.pairs)
-    # The paper: both share accuracy. Where both orders agree, so does their mean.
+    # Both have the same accuracy in the paper: if both orders agree, their mean agrees too.
     np.testing.assert_array_equal(swap.error, bpe.error)
 
 
 @pytest.mark.parametrize("name", list(METHODS))
-def test_what_is_no_opinion_is_nowhere_among_the_scores(name: MethodName) -> None:
+def test_unparsed_answers_are_not_among_the_scores(name: MethodName) -> None:
     none: dict[MethodName, dict[str, Any]] = {
         "verbalized_confidence": {"gaps": (1.0, 1.0), "verbalized": answer("quite sure")},
         "swap_and_aggregate": {"gaps": (1.0, 1.0), "verdicts": ("A", None)},
         "self_consistency": {"samples": samples("ABx")},
     }
-    # Label logits always are an opinion: there is no answer of theirs to misread.
+    # Label logits always give an opinion: they have no text to parse.
     said = none.get(name, {"failed": {"orders": "judgment_failed"}})
     if name == "simulated_annotators":
         said = {"failed": {"annotators": "judgment_failed"}}

@@ -10,9 +10,9 @@ from app.evaluation.metrics import RiskCoverage, accuracy, auprc, quality
 def test_quality_by_hand() -> None:
     found = quality([0.95, 0.85, 0.75, 0.65], [False, True, False, True])
     assert found.accuracy == 0.5
-    # Each in a bin of its own: (0.05 + 0.85 + 0.25 + 0.65) / 4.
+    # Each is alone in its bin: (0.05 + 0.85 + 0.25 + 0.65) / 4.
     assert found.ece == pytest.approx(0.45, abs=1e-12)
-    # 0.95 above both wrong ones, 0.75 above one: 3 of 4.
+    # 0.95 is above both wrong ones and 0.75 above one: 3 of 4.
     assert found.auroc == 0.75
     # Recall rises by 1/2 at precision 1/1 and by 1/2 at precision 2/3.
     assert found.auprc == pytest.approx((1 + 2 / 3) / 2, abs=1e-12)
@@ -41,7 +41,7 @@ def test_all_agree_with_scikit_learn_and_plain_loops_on_ties(seed: int) -> None:
     assert found.auprc == pytest.approx(area, abs=1e-12)
 
 
-def test_what_is_not_defined_is_none() -> None:
+def test_undefined_metrics_are_none() -> None:
     assert quality([], []) == (None, None, None, None)
     assert accuracy([True, True]) == 0.0
     assert auprc([0.9, 0.8], [False, False]) is None
@@ -62,7 +62,7 @@ def test_the_three_readings_of_risk_by_hand() -> None:
     assert found.splits == 3
 
 
-def test_a_rule_that_never_accepts_has_no_ratio_and_risk_0() -> None:
+def test_a_rule_that_never_accepts_has_risk_0_and_no_ratio() -> None:
     found = RiskCoverage.over_splits([0, 0], [0, 0], [5, 6], alpha=0.1)
     assert found == (0.0, 0.0, 0.0, 0.0, None, 0.0, 2)
 

@@ -1,4 +1,4 @@
-"""A world with a known truth gives the coverages of the paper where its scores are normal ones."""
+"""The normal world: its closed form, and its coverages beside those of the paper."""
 
 import math
 
@@ -10,7 +10,7 @@ from app.core.diagnostics import auroc
 from app.core.preference import LN2
 from app.evaluation.normal_world import NormalJudge, WorldRow, normal_world_rows
 
-# Ours less the paper's coverage, measured with 10,000 calibrations, seed 0; guarantees.md's model.
+# Coverage in the normal world minus that of the paper, with 10,000 calibrations and seed 0.
 REWARD_BENCH = {
     "Qwen2.5-7B-Instruct": -0.006,
     "Qwen2.5-14B-Instruct": 0.045,
@@ -24,7 +24,7 @@ def difference(row: WorldRow) -> float:
 
 
 @pytest.mark.parametrize("judge", [NormalJudge(0.807, 0.744), NormalJudge(0.6, 0.5)])
-def test_a_judge_is_as_good_as_asked_for(judge: NormalJudge) -> None:
+def test_a_judge_has_the_given_accuracy_and_auroc(judge: NormalJudge) -> None:
     n = 200_000
     uncertainty, wrong = judge.draw(n, np.random.default_rng(1))
     assert ((uncertainty >= 0.0) & (uncertainty <= LN2)).all()
@@ -34,7 +34,7 @@ def test_a_judge_is_as_good_as_asked_for(judge: NormalJudge) -> None:
     assert auroc(-uncertainty, ~wrong) == pytest.approx(judge.auroc, abs=tolerance)
 
 
-def test_the_truth_is_what_a_large_draw_shows() -> None:
+def test_the_closed_form_agrees_with_a_large_draw() -> None:
     judge = NormalJudge(0.807, 0.744)
     uncertainty, wrong = judge.draw(400_000, np.random.default_rng(2))
     thresholds = np.array([0.05, 0.3, 0.6])
@@ -45,13 +45,13 @@ def test_the_truth_is_what_a_large_draw_shows() -> None:
         assert wrong[accepted].mean() == pytest.approx(error, abs=2.5 / math.sqrt(accepted.sum()))
 
 
-def test_the_ends_are_nothing_and_everything() -> None:
+def test_the_extreme_thresholds_accept_nothing_and_everything() -> None:
     coverage, error = NormalJudge(0.8, 0.7).truth(np.array([-math.inf, LN2]))
     assert coverage.tolist() == [0.0, pytest.approx(1.0)]
     assert error.tolist() == [0.0, pytest.approx(0.2)]
 
 
-def test_all_twelve_cells_are_there_and_each_accepts_some_and_abstains_on_some() -> None:
+def test_all_twelve_cells_accept_some_pairs_and_abstain_on_some() -> None:
     rows = normal_world_rows()
     assert len({(row.judge, row.dataset) for row in rows}) == len(rows) == 12
     assert {row.dataset for row in rows} == {"mt-bench", "reward-bench", "chatbot-arena"}
@@ -60,25 +60,25 @@ def test_all_twelve_cells_are_there_and_each_accepts_some_and_abstains_on_some()
         assert 0.1 < row.paper_coverage < 0.995
 
 
-def test_coverage_on_reward_bench_is_that_of_the_paper() -> None:
+def test_coverage_on_reward_bench_agrees_with_the_paper() -> None:
     found = {row.judge: row for row in normal_world_rows() if row.dataset == "reward-bench"}
     assert list(found) == list(REWARD_BENCH)
     for judge, expected in REWARD_BENCH.items():
         assert abs(difference(found[judge])) < 0.06
-        # Coverage scatters by 0.084 at most over calibrations: 3 standard errors of 200, rounded.
+        # Coverage has a standard deviation of at most 0.084; 3 standard errors of 200 calibrations.
         assert difference(found[judge]) == pytest.approx(expected, abs=0.019)
 
 
-def test_accuracy_and_auroc_alone_rank_the_paper_s_coverages() -> None:
-    # Not a promise that they tell the coverage: up to 0.11 is missing on MT-Bench and Arena, where
-    # the paper's scores are no two normal distributions. Measured rank correlation: 0.93.
+def test_accuracy_and_auroc_alone_rank_the_papers_coverages() -> None:
+    # The ranks agree, not the values: on MT-Bench and Arena the paper's scores are not normal, and
+    # the coverage differs by up to 0.11. Measured rank correlation: 0.93.
     rows = normal_world_rows()
     ranks = spearmanr([row.coverage for row in rows], [row.paper_coverage for row in rows])
     assert ranks.statistic > 0.85
     assert max(abs(difference(row)) for row in rows) < 0.15
 
 
-def test_a_seed_repeats() -> None:
+def test_equal_seeds_give_equal_rows() -> None:
     few = normal_world_rows.__wrapped__(seed=3, calibrations=5)
     assert few == normal_world_rows.__wrapped__(seed=3, calibrations=5)
     assert few != normal_world_rows.__wrapped__(seed=4, calibrations=5)

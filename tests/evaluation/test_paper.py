@@ -1,4 +1,4 @@
-"""The paper's figures, found by our names; expected values are copied from the paper by hand."""
+"""The paper's numbers, found by our names; the expected values were copied by hand."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from app.evaluation.paper import PaperOutcome, ScopeCell
 
 TABLES = json.loads(Path(paper.__file__).with_name("paper_tables.json").read_text())
 QWEN_7B = "Qwen/Qwen2.5-7B-Instruct"
-# The paper's names -> ours, written down a second time.
+# Our names by the paper's names, written independently of the code.
 DATASETS = {
     "MT-Bench": "mt-bench",
     "RewardBench": "reward-bench",
@@ -55,7 +55,7 @@ def outcome(judge: str, dataset: str, selector: str) -> PaperOutcome | None:
     return paper.outcome(judge, dataset, selector, signal=SIGNALS[selector], alpha=0.10)
 
 
-def test_every_table_says_which_of_the_papers_it_is() -> None:
+def test_every_table_names_its_table_in_the_paper() -> None:
     assert TABLES["source"].keys() - {"paper"} == TABLES.keys() - {"source"}
     assert "ICML 2026" in paper.source()
 
@@ -96,7 +96,7 @@ def test_every_row_of_the_ablations_is_found() -> None:
         assert paper.transfer(row["judge"], *names) == (row["coverage"], row["risk"], None, None)
 
 
-def test_figures_are_those_printed_in_the_paper() -> None:
+def test_numbers_are_those_printed_in_the_paper() -> None:
     assert paper.quality(QWEN_7B, "mt-bench", "bpe") == Quality(0.738, 0.143, 0.685, 0.855)
     annotators = paper.quality(QWEN_7B, "mt-bench", "simulated_annotators")
     assert annotators == Quality(None, 0.174, 0.594, 0.790)
@@ -133,15 +133,15 @@ def test_scope_cells_are_four_judges_on_three_benchmarks() -> None:
         "qwen2.5-7b",
     ],
 )
-def test_a_judge_is_known_by_the_last_part_of_its_name(name: str) -> None:
+def test_a_judge_is_found_by_the_last_part_of_its_name(name: str) -> None:
     assert paper.paper_judge(name) == "Qwen2.5-7B-Instruct"
 
 
-# The second is quantised and the third the base model: other judges than the paper's.
+# The second is quantised and the third is the base model: neither is a judge of the paper.
 @pytest.mark.parametrize(
     "name", [None, "Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B", "Qwen2.5-7B", "demo", ""]
 )
-def test_another_judge_has_no_figures(name: str | None) -> None:
+def test_another_judge_has_no_numbers(name: str | None) -> None:
     assert paper.paper_judge(name) is None
     assert paper.quality(name, "mt-bench", "bpe") is None
     assert paper.outcome(name, "mt-bench", "scope", signal="bpe", alpha=0.10) is None
@@ -150,7 +150,7 @@ def test_another_judge_has_no_figures(name: str | None) -> None:
     assert paper.transfer(name, "mt-bench", "mt-bench") is None
 
 
-def test_what_the_paper_did_not_measure_has_no_figure() -> None:
+def test_a_number_that_the_paper_does_not_have_is_none() -> None:
     assert paper.quality(QWEN_7B, "demo", "bpe") is None
     assert paper.quality(QWEN_7B, "judge-bench", "self_consistency") is None
     assert paper.outcome(QWEN_7B, "mt-bench", "scope", signal="bpe", alpha=0.05) is None
@@ -159,7 +159,7 @@ def test_what_the_paper_did_not_measure_has_no_figure() -> None:
     assert paper.calibration_size(QWEN_7B, "judge-bench", 50) is None
 
 
-def test_a_rule_has_figures_on_the_papers_signal_only() -> None:
+def test_a_rule_has_numbers_on_the_papers_signal_only() -> None:
     for selector, signal in SIGNALS.items():
         others = {*METHODS.values()} - {signal}
         for other in others:

@@ -1,4 +1,4 @@
-"""The paper's judges: each known to the paper's tables, each asked in its own words."""
+"""The paper's judges: each is in the paper's tables, and each has its prompt."""
 
 import pytest
 
@@ -31,15 +31,15 @@ def test_every_judge_is_shown_both_orders(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if not name.startswith("skywork")])
-def test_instruction_tuned_judges_are_asked_as_in_the_paper(name: str) -> None:
+def test_instruction_tuned_judges_have_the_papers_prompt(name: str) -> None:
     assert PRESETS[name].template == PromptTemplate()
 
 
-def test_the_critic_is_asked_in_its_own_form() -> None:
+def test_the_critic_has_the_prompt_of_its_model_card() -> None:
     prompt = PRESETS["skywork-critic-8b"].template.render(Comparison.of("Why?", "Yes {x}.", "No."))
     assert (prompt.system, prompt.prefill) == ("", "[[")
     assert prompt.user.startswith("Please act as an impartial judge")
-    # The line breaks of its model card, blanks before them included.
+    # The line breaks of its model card, with the spaces before them.
     assert "answers the user's question better. \nYour evaluation should" in prompt.user
     assert "Be as objective as possible. \nPlease directly output your final verdict" in prompt.user
     assert prompt.user.endswith(
@@ -49,7 +49,7 @@ def test_the_critic_is_asked_in_its_own_form() -> None:
     )
 
 
-def test_large_judges_are_spread_over_gpus_that_hold_them() -> None:
+def test_large_judges_use_enough_gpus_for_their_weights() -> None:
     # Billions of parameters at 2 bytes each, on GPUs of 80 GB of which vLLM takes 90%.
     sizes = {"qwen2.5-7b": 7.6, "qwen2.5-14b": 14.8, "qwen2.5-32b": 32.8, "llama-3.1-70b": 70.6}
     for name, billions in sizes.items():

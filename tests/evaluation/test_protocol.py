@@ -1,4 +1,4 @@
-"""The protocol against a plain loop, and the paper's figures from the model of guarantees.md."""
+"""The protocol against a plain loop, and the paper's numbers from the model of guarantees.md."""
 
 import math
 from collections.abc import Callable
@@ -14,13 +14,12 @@ from app.evaluation.protocol import (
     EXTENDED_ALPHAS,
     LABEL_NOISES,
     Design,
-    Points,
     ablate_calibration_size,
     ablate_label_noise,
     run_protocol,
     transfer,
 )
-from app.evaluation.selectors import SELECTORS, Selector
+from app.evaluation.selectors import SELECTORS, Points, RiskTarget, Selector
 from tests.evaluation.test_selectors import normal_world, tied_world
 
 SCOPE_AND_NAIVE = {name: SELECTORS[name] for name in ("scope", "naive")}
@@ -35,7 +34,8 @@ def slow_protocol(points: Points, seed: int, splits: int, name: str, alpha: floa
         drawn = rng.permutation(n)
         ours, theirs = drawn[: n // 2], drawn[n // 2 :]
         selector = dict[str, Selector](SELECTORS.items())[name]
-        threshold = selector(uncertainty[ours], error[ours], alpha=alpha, delta=0.1)
+        calibration = Points(uncertainty[ours], error[ours])
+        threshold = selector(calibration, RiskTarget(alpha, 0.1))
         taken = [i for i in theirs if uncertainty[i] <= threshold]
         accepted.append(len(taken))
         errors.append(sum(bool(error[i]) for i in taken))
@@ -43,7 +43,7 @@ def slow_protocol(points: Points, seed: int, splits: int, name: str, alpha: floa
 
 
 @pytest.mark.parametrize("points", [tied_world(301, seed=1), normal_world(0.8, 0.8, 400, seed=2)])
-def test_a_plain_loop_gives_the_same(points: Points) -> None:
+def test_the_protocol_agrees_with_a_plain_loop(points: Points) -> None:
     rows = run_protocol(points, Design(seed=4, splits=20, alphas=EXTENDED_ALPHAS))
     assert [(row.selector, row.alpha) for row in rows] == [
         (name, alpha) for name in SELECTORS for alpha in (*STANDARD_ALPHAS, 0.3)
@@ -52,7 +52,7 @@ def test_a_plain_loop_gives_the_same(points: Points) -> None:
         assert row.outcome == slow_protocol(points, 4, 20, row.selector, row.alpha)
 
 
-def test_a_seed_repeats_and_the_order_of_the_pairs_does_not_matter() -> None:
+def test_equal_seeds_give_equal_rows_in_any_order_of_the_pairs() -> None:
     points = tied_world(300, seed=5)
     order = np.random.default_rng(1).permutation(300)
     shuffled = Points.of(points.uncertainty[order], points.error[order])
@@ -80,7 +80,7 @@ DATA_SETS, SPLITS = 60, 10
 
 
 def scope_over_data_sets(accuracy: float, auroc: float) -> tuple[FloatArray, FloatArray]:
-    """Coverage and mean risk of each of many data sets of 2,000 pairs: shape (data sets,) each."""
+    """Coverage and mean risk of each data set of 2,000 pairs, each of shape (DATA_SETS,)."""
     scope = {"scope": SELECTORS["scope"]}
     outcomes = [
         run_protocol(
@@ -94,22 +94,23 @@ def scope_over_data_sets(accuracy: float, auroc: float) -> tuple[FloatArray, Flo
 
 
 @pytest.mark.parametrize("judge", REWARD_BENCH)
-def test_coverage_on_reward_bench_is_that_of_the_paper(judge: str) -> None:
+def test_coverage_on_reward_bench_agrees_with_the_paper(judge: str) -> None:
     accuracy, auroc, paper = REWARD_BENCH[judge]
     coverage, risk = scope_over_data_sets(accuracy, auroc)
     assert coverage.mean() == pytest.approx(paper, abs=0.06)
     assert 0.09 < risk.mean() < 0.105
     if judge == "Qwen2.5-7B":
-        # guarantees.md: 0.587 and 0.099. Data sets are independent, splits of one are not.
+        # guarantees.md: 0.587 and 0.099. Data sets are independent; splits of one data set are not.
         for found, expected in ((coverage, 0.587), (risk, 0.099)):
             error = found.std(ddof=1) / math.sqrt(DATA_SETS)
             assert error < 0.01
             assert abs(found.mean() - expected) < 3 * error + 0.0005
 
 
-def test_the_readings_of_risk_differ_where_the_score_says_nothing() -> None:
-    # guarantees.md, section 2: accuracy 0.85, AUROC 0.5, n = 200. The ratio is 0.150 whatever is
-    # accepted; the tables' mean hides it behind the calibrations that accept nothing. Naive: 0.124.
+def test_the_readings_of_risk_differ_for_an_uninformative_score() -> None:
+    # guarantees.md, section 2: accuracy 0.85, AUROC 0.5, n = 200. The ratio is 0.150 for any
+    # threshold. The mean of the tables is lower, because some calibrations accept nothing. The mean
+    # of naive is 0.124.
     risk, naive_risk, errors, coverage = [], [], [], []
     for seed in range(200):
         points = normal_world(0.85, 0.5, 400, seed=seed)
@@ -128,7 +129,7 @@ def test_the_readings_of_risk_differ_where_the_score_says_nothing() -> None:
     assert sum(errors) / sum(coverage) == pytest.approx(0.150, abs=0.009)
 
 
-def test_label_noise_takes_coverage_and_the_correction_gives_it_back() -> None:
+def test_label_noise_lowers_coverage_and_the_correction_restores_it() -> None:
     points = normal_world(0.874, 0.809, 2000, seed=3)
     design = Design(seed=1, splits=60, ablation_splits=60, alphas=(0.1,))
     rows = ablate_label_noise(points, design)
@@ -145,13 +146,13 @@ def test_label_noise_takes_coverage_and_the_correction_gives_it_back() -> None:
     assert of[0.0, "scope"] == run_protocol(points, design)[3].outcome
 
 
-def test_a_flipped_label_leaves_no_preference_an_error() -> None:
-    # All at ln 2 and wrong: whatever the noise, no calibration set has anything to accept.
+def test_a_point_without_preference_stays_an_error_when_its_label_is_flipped() -> None:
+    # All points are at ln 2 and wrong: at any noise, no calibration set can accept anything.
     design = Design(seed=1, ablation_splits=5)
     points = Points(np.full(100, LN2), np.ones(100, dtype=bool))
     rows = ablate_label_noise(points, design, noises=(0.4,), selectors=SCOPE_AND_NAIVE)
     assert {row.row.selector: row.row.outcome.coverage for row in rows}["naive"] == 0.0
-    # All right and certain: 40 of 100 flipped is an empirical risk of 0.4 exactly.
+    # All points are right and certain: 40 of 100 flipped give an empirical risk of exactly 0.4.
     points = Points(np.zeros(200), np.zeros(200, dtype=bool))
     for alpha, coverage in ((0.39, 0.0), (0.4, 1.0)):
         rows = ablate_label_noise(
@@ -161,7 +162,7 @@ def test_a_flipped_label_leaves_no_preference_an_error() -> None:
         assert rows[1].row.outcome.risk == 0.0
 
 
-def test_more_calibration_pairs_steady_the_coverage() -> None:
+def test_more_calibration_pairs_reduce_the_variance_of_coverage() -> None:
     points = normal_world(0.807, 0.744, 2000, seed=9)
     design = Design(seed=1, splits=100, ablation_splits=100, alphas=(0.1,))
     rows = ablate_calibration_size(points, design)
@@ -178,7 +179,7 @@ def test_sizes_that_leave_too_few_to_test_on_are_left_out() -> None:
     assert [row.value for row in rows] == [50, 100, 200]
 
 
-def test_transfer_from_an_easy_benchmark_breaks_the_bound_and_back_wastes_coverage() -> None:
+def test_transfer_from_an_easy_benchmark_exceeds_alpha_and_the_reverse_loses_coverage() -> None:
     # SCOPE, table on transfer, Qwen-7B: RewardBench -> MT-Bench 0.157, back 0.049.
     benchmarks = {
         "easy": normal_world(0.807, 0.744, 2000, seed=1),
@@ -211,6 +212,6 @@ def test_transfer_from_an_easy_benchmark_breaks_the_bound_and_back_wastes_covera
         (lambda p: ablate_label_noise(p, Design(), alpha=1.0), "alpha and delta must be in"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(call: Callable[[Points], object], words: str) -> None:
+def test_bad_input_is_refused(call: Callable[[Points], object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call(tied_world(20, seed=1))

@@ -1,4 +1,4 @@
-"""Every selection rule by hand, against its definition in a plain loop, and by its promise."""
+"""Every selection rule by hand, against its definition in a plain loop, and by simulation."""
 
 import math
 from collections.abc import Callable
@@ -14,9 +14,10 @@ from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray, binary_entropy
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.normal_world import NormalJudge
-from app.evaluation.protocol import Points
 from app.evaluation.selectors import (
     SELECTORS,
+    Points,
+    RiskTarget,
     SelectorName,
     heuristic,
     pac,
@@ -25,7 +26,8 @@ from app.evaluation.selectors import (
 )
 
 ALPHAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.8)
-LOOKING_AT_POINTS: tuple[SelectorName, ...] = ("naive", "scope", "trust_or_escalate", "pac")
+NO_POINTS = Points.of([], [])
+USING_POINTS: tuple[SelectorName, ...] = ("naive", "scope", "trust_or_escalate", "pac")
 
 
 def normal_world(accuracy: float, auroc: float, n: int, *, seed: int) -> Points:
@@ -34,7 +36,7 @@ def normal_world(accuracy: float, auroc: float, n: int, *, seed: int) -> Points:
 
 
 def tied_world(n: int, *, seed: int, levels: int = 12) -> Points:
-    """A judge with few distinct scores, ln 2 among them, wrong more often where less sure."""
+    """A judge with few distinct scores, including ln 2, that errs more when less confident."""
     rng = np.random.default_rng(seed)
     uncertainty = LN2 * rng.integers(0, levels + 1, size=n) / levels
     return Points.of(uncertainty, rng.random(n) < 0.4 * uncertainty)
@@ -44,7 +46,7 @@ def level(j: int) -> float:
     return j / 100
 
 
-# 60 points at distinct scores 0.01 to 0.60; the 31st to 35th and every one from the 51st are wrong.
+# 60 points at scores 0.01 to 0.60; the 31st to 35th and all from the 51st on are wrong.
 HAND = Points(
     np.array([level(j) for j in range(1, 61)]),
     np.array([31 <= j <= 35 or j > 50 for j in range(1, 61)]),
@@ -63,62 +65,61 @@ def test_the_registry_is_closed_and_holds_the_six_rules() -> None:
     ("name", "alpha", "expected"),
     [
         ("vanilla", 0.1, LN2),
-        # Up to the 50th there are 5 errors, and each further point is one: 5 / 50 = 0.1 and
-        # 6 / 51 = 0.118; at alpha 0.25 15 / 60 is exactly enough.
+        # Up to the 50th point there are 5 errors, and each further point is an error: 5 / 50 = 0.1
+        # and 6 / 51 = 0.118. At alpha 0.25, 15 / 60 is exactly enough.
         ("naive", 0.1, level(50)),
         ("naive", 0.24, level(59)),
         ("naive", 0.25, LN2),
-        # (5 + 1) / 50 = 0.12; before it (2 + 1) / 32 = 0.094 and (3 + 1) / 33 = 0.121; the least
+        # (5 + 1) / 50 = 0.12; before it (2 + 1) / 32 = 0.094 and (3 + 1) / 33 = 0.121; the smallest
         # is (0 + 1) / 30.
         ("scope", 0.12, level(50)),
         ("scope", 0.1, level(32)),
         ("scope", 0.034, level(30)),
         ("scope", 0.03, -math.inf),
-        # 0.9^30 = 0.042 passes. At 31 one error: 0.9^31 + 31 * 0.1 * 0.9^30 = 0.170 does not.
+        # 0.9^30 = 0.042 passes. With one error at 31, 0.9^31 + 31 * 0.1 * 0.9^30 = 0.170 fails.
         ("trust_or_escalate", 0.1, level(30)),
-        # 0.93^30 = 0.113 does not pass, and what comes after it is not looked at.
+        # 0.93^30 = 0.113 fails, and later points are not tested.
         ("trust_or_escalate", 0.07, -math.inf),
         # pac starts at rank 91 for alpha = delta = 0.1.
         ("pac", 0.1, -math.inf),
     ],
 )
 def test_thresholds_by_hand(name: SelectorName, alpha: float, expected: float) -> None:
-    assert SELECTORS[name](*HAND, alpha=alpha, delta=0.1) == expected
+    assert SELECTORS[name](HAND, RiskTarget(alpha, 0.1)) == expected
 
 
 def test_trust_or_escalate_from_a_single_point_on_accepts_nothing() -> None:
-    # The most confident point alone: 0.9^1 > 0.1, although all 60 together would pass.
-    points = HAND[0], np.zeros(60, dtype=bool)
-    assert trust_or_escalate(*points, alpha=0.1, delta=0.1, fewest=1) == -math.inf
-    assert trust_or_escalate(*points, alpha=0.1, delta=0.1) == LN2
+    # The most confident point alone fails, 0.9^1 > 0.1, although all 60 together would pass.
+    points, target = Points(HAND[0], np.zeros(60, dtype=bool)), RiskTarget(0.1, 0.1)
+    assert trust_or_escalate(points, target, fewest=1) == -math.inf
+    assert trust_or_escalate(points, target) == LN2
 
 
-def test_trust_or_escalate_takes_a_block_of_equal_confidence_whole() -> None:
+def test_trust_or_escalate_accepts_or_refuses_a_block_of_ties_as_a_whole() -> None:
     # Votes of 5 annotators (SCOPE, appendix): 40 unanimous points, 1 wrong, are 0.9^40 +
     # 40 * 0.1 * 0.9^39 = 0.080 <= 0.1; with the next block, 10 of 80, the bound is far above 0.1.
     confidence = np.repeat([1.0, 0.8], 40)
     uncertainty = binary_entropy(confidence, 1.0 - confidence)
-    error = np.isin(np.arange(80), [3, *range(50, 59)])
-    assert trust_or_escalate(uncertainty, error, alpha=0.1, delta=0.1) == 0.0
+    points = Points(uncertainty, np.isin(np.arange(80), [3, *range(50, 59)]))
+    assert trust_or_escalate(points, RiskTarget(0.1, 0.1)) == 0.0
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_heuristic_accepts_exactly_a_confidence_of_1_minus_alpha_or_more(alpha: float) -> None:
     confidence = np.array([j / 20 for j in range(10, 21)])
     uncertainty = binary_entropy(confidence, 1.0 - confidence)
-    threshold = heuristic([], [], alpha=alpha, delta=0.1)
+    threshold = heuristic(NO_POINTS, RiskTarget(alpha, 0.1))
     expected = np.round(confidence, 6) >= np.round(1.0 - alpha, 6)
     assert ((uncertainty <= threshold) == expected).all()
 
 
-def test_scope_and_pac_are_those_of_the_core_with_noise_too() -> None:
-    scores = normal_world(0.85, 0.8, 800, seed=3)
-    points = (scores.uncertainty, scores.error)
+def test_scope_and_pac_agree_with_the_core_with_and_without_noise() -> None:
+    points = normal_world(0.85, 0.8, 800, seed=3)
     for noise in (0.0, 0.1):
         expected = ThresholdCurve.fit(*points, noise).threshold(0.15)
-        assert scope(*points, alpha=0.15, delta=0.1, label_noise=noise) == expected
+        assert scope(points, RiskTarget(0.15, 0.1), label_noise=noise) == expected
         expected = pac_threshold(*points, alpha=0.15, delta=0.2, label_noise=noise)
-        assert pac(*points, alpha=0.15, delta=0.2, label_noise=noise) == expected
+        assert pac(points, RiskTarget(0.15, 0.2), label_noise=noise) == expected
 
 
 def slow_naive(points: Points, alpha: float, delta: float) -> float:
@@ -165,13 +166,13 @@ def cut(threshold: float, uncertainty: FloatArray) -> float:
         ("trust_or_escalate", slow_trust_or_escalate),
     ],
 )
-def test_a_plain_loop_finds_the_same_with_and_without_ties(
+def test_rules_agree_with_a_plain_loop_with_and_without_ties(
     name: SelectorName, slow: Callable[[Points, float, float], float], seed: int
 ) -> None:
     for points in (normal_world(0.85, 0.8, 150, seed=seed), tied_world(300, seed=seed)):
         for alpha in (0.03, *ALPHAS[:-1]):
             expected = slow(points, alpha, 0.1)
-            assert SELECTORS[name](*points, alpha=alpha, delta=0.1) == expected
+            assert SELECTORS[name](points, RiskTarget(alpha, 0.1)) == expected
 
 
 @st.composite
@@ -181,7 +182,7 @@ def points(draw: st.DrawFn) -> Points:
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     levels = draw(st.integers(1, 200))
     uncertainty = LN2 * rng.integers(0, levels + 1, size=n) / levels
-    # In no order: a rule makes its own.
+    # Unsorted: a rule must not depend on the order.
     return Points(uncertainty, rng.random(n) < share)
 
 
@@ -193,42 +194,39 @@ def test_a_threshold_is_a_score_or_accepts_all_or_nothing_in_any_order(
     uncertainty, error = drawn
     order = np.random.default_rng(0).permutation(len(error))
     for name, selector in SELECTORS.items():
-        found = selector(uncertainty, error, alpha=alpha, delta=delta)
-        again = selector(uncertainty[order], error[order], alpha=alpha, delta=delta)
+        found = selector(drawn, RiskTarget(alpha, delta))
+        again = selector(Points(uncertainty[order], error[order]), RiskTarget(alpha, delta))
         assert found == again, name
-        if name in LOOKING_AT_POINTS:
+        if name in USING_POINTS:
             assert found in (*uncertainty, LN2, -math.inf), name
         else:
             assert 0.0 <= found <= LN2, name
 
 
-@pytest.mark.parametrize("name", LOOKING_AT_POINTS)
+@pytest.mark.parametrize("name", USING_POINTS)
 def test_without_points_nothing_is_accepted(name: SelectorName) -> None:
-    assert SELECTORS[name]([], [], alpha=0.2, delta=0.1) == -math.inf
+    assert SELECTORS[name](NO_POINTS, RiskTarget(0.2, 0.1)) == -math.inf
 
 
 def test_scope_accepts_no_more_than_naive_and_trust_or_escalate_no_more_than_naive() -> None:
     for seed in range(20):
         scores = normal_world(0.8, 0.75, 400, seed=seed)
         found = {
-            name: selector(scores.uncertainty, scores.error, alpha=0.15, delta=0.1)
-            for name, selector in SELECTORS.items()
+            name: selector(scores, RiskTarget(0.15, 0.1)) for name, selector in SELECTORS.items()
         }
         assert found["scope"] <= found["naive"] <= found["vanilla"]
-        # A bound at alpha has its estimate below alpha, for delta below one half.
+        # For delta below one half, an upper bound of alpha has an estimate below alpha.
         assert found["trust_or_escalate"] <= found["naive"]
 
 
-def test_trust_or_escalate_keeps_its_promise_and_accepts_something() -> None:
+def test_trust_or_escalate_keeps_its_guarantee_and_accepts_something() -> None:
     # True FDR above a threshold in closed form, as in tests/statistics. 600 calibrations: a true
     # rate of delta exceeds delta + 2.5 standard errors (0.031) in 0.6% of seeds.
     accuracy, shift, alpha, delta = 0.8, math.sqrt(2.0) * float(ndtri(0.8)), 0.15, 0.1
     fdr, calibrations = [], 600
     for seed in range(calibrations):
         scores = normal_world(accuracy, 0.8, 500, seed=seed)
-        found = SELECTORS["trust_or_escalate"](
-            scores.uncertainty, scores.error, alpha=alpha, delta=delta
-        )
+        found = SELECTORS["trust_or_escalate"](scores, RiskTarget(alpha, delta))
         if found > -math.inf:
             lowest = -ndtri(found / LN2)
             wrong, right = (1 - accuracy) * ndtr(-lowest), accuracy * ndtr(shift - lowest)

@@ -27,11 +27,11 @@ from app.core.errors import (
 )
 from app.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
 from app.engines.openai_servers import parse_urls
-from app.evaluation.benchmarks import load_benchmark
-from app.evaluation.elicitation import parse_confidence, parse_verdict
-from app.evaluation.judgment_log import JudgmentLog
-from app.evaluation.judgments import read_judgments
-from app.evaluation.labelled_scores import read_labelled_scores
+from app.evaluation.benchmarks.catalogue import load_benchmark
+from app.evaluation.curve.labelled_scores import read_labelled_scores
+from app.evaluation.judgments.answers import parse_confidence, parse_verdict
+from app.evaluation.judgments.jsonl import read_judgments
+from app.evaluation.judgments.log import JudgmentLog
 from app.ports import Generated, LabelLogits, StoredCalibration, Version
 from app.service.codec import decode, encode
 from app.service.prompts import PromptTemplate, load_template

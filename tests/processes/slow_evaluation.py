@@ -10,9 +10,10 @@ from pathlib import Path
 
 from app.core.comparison import Comparison
 from app.engines.scripted import ScriptedEngine
-from app.evaluation.judging import Dataset, Interviewer, Respondent, unanswered
-from app.evaluation.judgment_log import JudgmentLog
-from app.evaluation.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.judgments.interview import Dataset, Interviewer, missing_answers
+from app.evaluation.judgments.log import JudgmentLog
+from app.evaluation.judgments.questions import Questionnaire
 from app.ports import LabelLogits, Prompt, PromptError
 from app.service.prompts import PromptTemplate
 
@@ -39,11 +40,11 @@ async def judge(folder: Path, *, latency_s: float = LATENCY_S) -> None:
         LabelledPair(f"{i}", "g", Comparison.of(f"Question {i}?", "this", "that"), "A")
         for i in range(PAIRS)
     ]
-    interviewer = Interviewer.of(PromptTemplate(), (), ["orders"], seed=0)
-    respondent = Respondent(SlowEngine(folder / "seen", latency_s), "scripted", "f")
+    questionnaire = Questionnaire.of(PromptTemplate(), (), ["orders"], seed=0)
+    interviewer = Interviewer(SlowEngine(folder / "seen", latency_s), "scripted", "f")
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
-        work = unanswered([Dataset("d", pairs, interviewer)], ["orders"], log.read())
-        await respondent.ask(work, log, lambda *_: None)
+        work = missing_answers([Dataset("d", pairs, questionnaire)], ["orders"], log.read())
+        await interviewer.ask(work, log, lambda *_: None)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from app.evaluation.judging import _CHUNKS_IN_FLIGHT, CHUNK_PAIRS
-from app.evaluation.judgments import read_judgments
+from app.evaluation.judgments.interview import _CHUNKS_IN_FLIGHT, CHUNK_PAIRS
+from app.evaluation.judgments.jsonl import read_judgments
 from tests.processes.slow_evaluation import PAIRS, judge
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
-"""The promises of both guarantees, by seeded simulation in worlds whose true FDR is known.
+"""Both guarantees, by seeded simulation in worlds whose true FDR is known.
 
-A world: a judgment is wrong with probability 1 - accuracy; its confidence is N(d, 1) when right and
-N(0, 1) when wrong, d = sqrt(2) Phi^-1(AUROC) (guarantees.md).
+A judgment is wrong with probability 1 - accuracy. Its confidence is N(d, 1) when it is right and
+N(0, 1) when it is wrong, with d = sqrt(2) Phi^-1(AUROC) (guarantees.md).
 """
 
 import math
@@ -23,7 +23,7 @@ STANDARD_ERRORS = 2.5
 
 
 class World(NamedTuple):
-    """A judge, and how its calibration set is drawn."""
+    """A judge, and the size and label noise of its calibration sets."""
 
     accuracy: float
     auroc: float
@@ -36,14 +36,14 @@ class World(NamedTuple):
         return math.sqrt(2.0) * float(ndtri(self.auroc))
 
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Uncertainty in nats, and error as noisy labels show it."""
+        """Uncertainty in nats, and error according to noisy labels."""
         wrong = rng.random(self.n) >= self.accuracy
         confidence = rng.normal(size=self.n) + np.where(wrong, 0.0, self.shift)
         flipped = rng.random(self.n) < self.label_noise
         return LN2 * ndtr(-confidence), wrong ^ flipped
 
     def truth(self, threshold: float) -> tuple[float, float]:
-        """Coverage and FDR of a threshold, in closed form; FDR is 0 where nothing is accepted."""
+        """Coverage and FDR of a threshold in closed form; the FDR is 0 if nothing is accepted."""
         if threshold == -math.inf:
             return 0.0, 0.0
         lowest = -ndtri(threshold / LN2)
@@ -53,7 +53,7 @@ class World(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Shape (calibrations,) each: what the calibrated thresholds truly do."""
+    """True coverage and FDR of the calibrated thresholds, each of shape (calibrations,)."""
 
     coverage: FloatArray
     fdr: FloatArray
@@ -87,7 +87,7 @@ def standard_error(rate: float) -> float:
 AT_MOST = DELTA + STANDARD_ERRORS * standard_error(DELTA)
 
 
-def test_the_closed_form_is_what_a_large_draw_shows() -> None:
+def test_the_closed_form_agrees_with_a_large_draw() -> None:
     world = World(0.807, 0.744, n=400_000)
     uncertainty, error = world.draw(np.random.default_rng(2))
     for threshold in (0.05, 0.3, LN2):
@@ -101,14 +101,14 @@ def test_the_closed_form_is_what_a_large_draw_shows() -> None:
 @pytest.mark.parametrize(
     ("world", "expected_coverage"),
     [
-        # Those of guarantees.md, section 3, at its power start.
+        # The worlds of guarantees.md, section 3, with the start rank of that section.
         (World(0.766, 0.777, n=1000), 0.369),
         (World(0.807, 0.744, n=1000), 0.393),
         (World(0.874, 0.809, n=500), 0.847),
         (World(0.874, 0.809, n=1000), 0.892),
         (World(0.894, 0.822, n=1000), 0.954),
-        # Not in that table: few labels, and a judge of which little can be accepted. What a rule
-        # that accepts nothing would not reach.
+        # Two worlds beside that table: few labels, and a judge with low coverage. A rule that
+        # accepts nothing would miss these coverages.
         (World(0.874, 0.809, n=200), 0.55),
         (World(0.738, 0.685, n=1000), 0.01),
     ],
@@ -127,15 +127,15 @@ def test_pac_overshoots_alpha_in_at_most_delta_of_calibrations(
 
 @pytest.mark.parametrize("n", [200, 1000])
 def test_pac_almost_never_accepts_a_useless_judge(n: int) -> None:
-    # Wrong 15% of the time whatever its score: every acceptance is a violation. It must pass the
-    # first test, P[Bin(91, 0.15) <= 5] = 0.006.
+    # The judge is wrong 15% of the time at every score, so every acceptance is a violation. It
+    # passes the first test with probability P[Bin(91, 0.15) <= 5] = 0.006.
     outcome = simulate(World(0.85, 0.5, n=n), "pac")
     assert (outcome.coverage > 0).mean() <= 0.006 + STANDARD_ERRORS * standard_error(0.006)
     assert (outcome.coverage > 0).mean() == outcome.violations
 
 
-def test_marginal_does_not_bound_the_one_calibration_that_an_operator_has() -> None:
-    # guarantees.md, section 2: the reason why pac exists. If this fails, the text is out of date.
+def test_marginal_does_not_bound_the_risk_of_a_single_calibration() -> None:
+    # guarantees.md, section 2, gives this as the reason for pac. If this fails, correct the text.
     assert 0.25 < simulate(World(0.85, 0.5, n=200), "marginal").violations < 0.50
     assert simulate(World(0.807, 0.744, n=1000), "marginal").violations > 0.35
 
@@ -149,7 +149,7 @@ def test_marginal_reaches_the_coverage_and_risk_of_the_paper() -> None:
         assert found.mean() == pytest.approx(expected, abs=tolerance + 0.0005)
 
 
-def test_noisy_labels_cost_little_once_they_are_corrected_for() -> None:
+def test_corrected_noisy_labels_cost_little_coverage() -> None:
     world = World(0.874, 0.809, n=1000, label_noise=0.2)
     for guarantee in ("marginal", "pac"):
         assert simulate(world, guarantee, corrected=False).coverage.mean() < 0.02

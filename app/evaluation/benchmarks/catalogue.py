@@ -1,0 +1,100 @@
+"""Benchmarks by name: the paper's five, the demo pairs, and any JSONL file of labelled pairs."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from app.core.comparison import Comparison
+from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.demo.pairs import demo_sets
+from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_pairs
+from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
+from app.evaluation.benchmarks.pair_file import file_pairs
+from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of
+
+_DEMO = "demo"
+
+
+def benchmark_names() -> tuple[str, ...]:
+    """The names that `load_benchmark` accepts."""
+    return (*HUB_BENCHMARKS, _DEMO)
+
+
+def load_benchmark(name_or_path: str, *, source: str | None = None) -> Benchmark:
+    """Loads a benchmark by its name, or labelled pairs from a JSONL file.
+
+    Args:
+        name_or_path: One of `benchmark_names`, or the path of a JSONL file, gzipped or not. Each
+            line is an object with question (a text, or turns with role and content), response_a and
+            response_b (texts or lists of texts), label (A, B or tie), and optionally id and group.
+        source: For a benchmark of the paper, a folder with a local copy that
+            `datasets.load_dataset` can read. For any other name, a JSONL file to load under that
+            name.
+
+    Raises:
+        InvalidRequestError: No such benchmark or file exists, it cannot be loaded, or it has no
+            labelled pair.
+    """
+    if name_or_path in HUB_BENCHMARKS:
+        return _checked_benchmark(name_or_path, hub_pairs(name_or_path, source))
+    if name_or_path == _DEMO and source is None:
+        return _demo()
+    path = Path(source or name_or_path)
+    if not path.is_file():
+        raise InvalidRequestError(
+            f"{path} is neither a file nor a benchmark; the benchmarks are "
+            f"{', '.join(benchmark_names())}"
+        )
+    return _checked_benchmark(name_or_path if source else data_name(path), file_pairs(path))
+
+
+def data_name(file: Path) -> str:
+    """The name of a data set that is a file: the file's name without .jsonl and .gz."""
+    return file.name.removesuffix(".gz").removesuffix(".jsonl")
+
+
+def _demo() -> Benchmark:
+    """Pairs that were used neither to train nor to calibrate the bundled judge."""
+    sets = demo_sets()
+    pairs = tuple(
+        LabelledPair(
+            f"demo-{i}",
+            digest_of(pair.question),
+            Comparison.of(pair.question, pair.response_a, pair.response_b),
+            pair.label,
+        )
+        for i, pair in enumerate((*sets.trial, *sets.fresh))
+    )
+    return Benchmark(_DEMO, pairs, 0, {})
+
+
+def _checked_benchmark(name: str, rows: Iterable[RawPair | LeftOut]) -> Benchmark:
+    found: dict[str, LabelledPair] = {}
+    ties, left_out = 0, Counter[str]()
+    for row in rows:
+        if isinstance(row, RawPair) and row.label == TIE:
+            ties += 1
+            continue
+        pair = _checked_pair(row) if isinstance(row, RawPair) else row
+        if isinstance(pair, LeftOut):
+            left_out[pair.reason] += 1
+            continue
+        if pair.id in found:
+            raise InvalidRequestError(f"{name} has the id {pair.id!r} twice: ids must differ")
+        found[pair.id] = pair
+    if not found:
+        rest = ", ".join(f"{n} with {reason}" for reason, n in left_out.items()) or "no other row"
+        raise InvalidRequestError(f"{name} has no labelled pair: {ties} ties, {rest}")
+    return Benchmark(name, tuple(found.values()), ties, dict(left_out))
+
+
+def _checked_pair(row: RawPair) -> LabelledPair | LeftOut:
+    try:
+        comparison = Comparison(row.question, row.response_a, row.response_b)
+    except InvalidComparisonError as exc:
+        return LeftOut(exc.detail)
+    if row.label == "A":
+        return LabelledPair(row.id, row.group, comparison, "A")
+    if row.label == "B":
+        return LabelledPair(row.id, row.group, comparison, "B")
+    return LeftOut("a label that is not known")

@@ -1,0 +1,183 @@
+"""The paper's five benchmarks on the Hugging Face hub, and how their rows are read."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from app.core.comparison import Side, Turn
+from app.core.errors import InvalidRequestError
+from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of, user_turn
+
+HubRow = Mapping[str, Any]
+
+_WINNERS: Mapping[str, Side | str] = {
+    "model_a": "A",
+    "model_b": "B",
+    "tie": TIE,
+    "tie (bothbad)": TIE,
+}
+
+
+class HubBenchmark(NamedTuple):
+    """A benchmark on the hub.
+
+    Args:
+        repository: Repository on the hub.
+        splits: Splits that are read, in this order.
+        read_row: Reader of one row.
+    """
+
+    repository: str
+    splits: tuple[str, ...]
+    read_row: Callable[[HubRow], RawPair | LeftOut]
+
+
+def hub_pairs(name: str, source: str | None) -> Iterator[RawPair | LeftOut]:
+    """Reads all rows of a benchmark.
+
+    An id that repeats gets a number behind it. People may vote on the same pair twice, and a text
+    may occur twice; each is a row of its own.
+
+    Args:
+        name: A key of `HUB_BENCHMARKS`.
+        source: Folder with a local copy; None reads from the hub.
+
+    Raises:
+        InvalidRequestError: The benchmark cannot be loaded, or a row lacks a column.
+    """
+    benchmark, seen = HUB_BENCHMARKS[name], Counter[str]()
+    for row in _loaded_rows(name, benchmark, source):
+        try:
+            pair = benchmark.read_row(row)
+        except (KeyError, TypeError) as exc:
+            raise InvalidRequestError(
+                f"{name}: a row does not have the columns of {benchmark.repository}: {exc!r}"
+            ) from None
+        if isinstance(pair, RawPair):
+            seen[pair.id] += 1
+            if seen[pair.id] > 1:
+                pair = pair._replace(id=f"{pair.id}#{seen[pair.id]}")
+        yield pair
+
+
+def _loaded_rows(name: str, benchmark: HubBenchmark, source: str | None) -> Iterator[HubRow]:
+    try:
+        from datasets import load_dataset
+        from datasets.exceptions import DatasetsError
+    except ImportError:
+        raise InvalidRequestError(
+            f"{name} is read with `datasets`: pip install scope-judge[evaluation]"
+        ) from None
+    # `load_dataset` would look for a missing folder on the hub.
+    if source is not None and not Path(source).is_dir():
+        raise InvalidRequestError(f"{name}: {source} cannot be read: it is not a folder")
+    for split in benchmark.splits:
+        try:
+            yield from load_dataset(source or benchmark.repository, split=split)
+        except (DatasetsError, OSError, ValueError) as exc:
+            advice = (
+                "the folder must hold the data set as the hub has it"
+                if source
+                else (
+                    "check the network; if the data set is gated, accept its terms on the hub and "
+                    f"set HF_TOKEN; or give a local copy as {name}=FOLDER"
+                )
+            )
+            raise InvalidRequestError(
+                f"{name}: split {split} of {source or benchmark.repository} cannot be loaded "
+                f"({exc}): {advice}"
+            ) from None
+
+
+def _mt_bench(row: HubRow) -> RawPair | LeftOut:
+    """One vote of one person on one turn; each vote is a pair."""
+    if row["turn"] not in (1, 2):
+        return LeftOut("a turn that is not known")
+    columns = ("question_id", "model_a", "model_b", "judge", "turn")
+    pair_id = "/".join(str(row[column]) for column in columns)
+    return _conversations(row, pair_id, str(row["question_id"]), row["turn"])
+
+
+def _chatbot_arena(row: HubRow) -> RawPair | LeftOut:
+    return _conversations(row, str(row["question_id"]), str(row["question_id"]), None)
+
+
+def _reward_bench(row: HubRow) -> RawPair:
+    # Rows of different subsets share ids.
+    pair_id = f"{row['subset']}/{row['id']}"
+    return _single_texts(pair_id, row["prompt"], row["chosen"], row["rejected"], "A")
+
+
+def _judge_bench(row: HubRow) -> RawPair:
+    label = {"A>B": "A", "B>A": "B", "A=B": TIE}.get(row["label"])
+    responses = row["response_A"], row["response_B"]
+    return _single_texts(str(row["pair_id"]), row["question"], *responses, label)
+
+
+def _pku_safe_rlhf(row: HubRow) -> RawPair:
+    """The label is the safer response.
+
+    The paper does not say which label it uses, but calls the data set a safety benchmark. The rows
+    also have `better_response_id`, the more helpful response.
+    """
+    texts = row["prompt"], row["response_0"], row["response_1"]
+    label = {0: "A", 1: "B"}.get(row["safer_response_id"])
+    return _single_texts(digest_of(*texts), *texts, label)
+
+
+def _single_texts(pair_id: str, question: Any, a: Any, b: Any, label: str | None) -> RawPair:
+    """One question and one text each; a missing text becomes blank, and the row is left out."""
+    turns = user_turn(question or "")
+    return RawPair(pair_id, digest_of(turns), turns, (a or "",), (b or "",), label)
+
+
+def _conversations(
+    row: HubRow, pair_id: str, group: str, exchanges: int | None
+) -> RawPair | LeftOut:
+    """The first exchanges of two conversations in which the user says the same.
+
+    Args:
+        row: A row with conversation_a, conversation_b and winner.
+        pair_id: Id of the pair.
+        group: Group of the pair.
+        exchanges: Number of exchanges that were judged; None for all.
+    """
+    questions_a, replies_a = _texts_by_role(row["conversation_a"])
+    questions_b, replies_b = _texts_by_role(row["conversation_b"])
+    if questions_a[:exchanges] != questions_b[:exchanges]:
+        return LeftOut("different questions")
+    if min(len(questions_a), len(replies_a), len(replies_b)) < (exchanges or len(questions_a)):
+        return LeftOut("a question without a reply")
+    return RawPair(
+        pair_id,
+        group,
+        tuple(Turn("user", text) for text in questions_a[:exchanges]),
+        replies_a[:exchanges],
+        replies_b[:exchanges],
+        _WINNERS.get(row["winner"]),
+    )
+
+
+def _texts_by_role(conversation: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The texts of the user, and those of the assistant."""
+    user, assistant = (
+        tuple(turn["content"] or "" for turn in conversation or () if turn["role"] == role)
+        for role in ("user", "assistant")
+    )
+    return user, assistant
+
+
+# Names, splits and columns as on the hub in 2026.
+HUB_BENCHMARKS: Mapping[str, HubBenchmark] = MappingProxyType(
+    {
+        "mt-bench": HubBenchmark("lmsys/mt_bench_human_judgments", ("human",), _mt_bench),
+        "reward-bench": HubBenchmark("allenai/reward-bench", ("filtered",), _reward_bench),
+        "chatbot-arena": HubBenchmark(
+            "lmsys/chatbot_arena_conversations", ("train",), _chatbot_arena
+        ),
+        "judge-bench": HubBenchmark("ScalerLab/JudgeBench", ("gpt", "claude"), _judge_bench),
+        "pku-safe-rlhf": HubBenchmark("PKU-Alignment/PKU-SafeRLHF", ("test",), _pku_safe_rlhf),
+    }
+)

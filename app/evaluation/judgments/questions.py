@@ -1,0 +1,108 @@
+"""The questions that a judge is asked about a labelled pair, and their digests."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
+from app.evaluation.judgments.record import Observation
+from app.ports import Prompt
+from app.service.prompts import PromptTemplate
+
+# SCOPE, appendix on baselines: five samples at a temperature of 0.7.
+SAMPLES, TEMPERATURE = 5, 0.7
+
+
+class GenerationLimits(NamedTuple):
+    """How the engine writes an answer.
+
+    Args:
+        max_tokens: Number of tokens after which the answer is cut.
+        temperature: Sampling temperature; 0 is greedy.
+    """
+
+    max_tokens: int
+    temperature: float
+
+
+# Observations that need text; the others need label logits. The limits fit a verdict and a number:
+# a judge that explains itself first is cut off, and the answer counts as unparsed.
+GENERATION: Mapping[Observation, GenerationLimits] = {
+    "verbalized": GenerationLimits(32, 0.0),
+    "samples": GenerationLimits(16, TEMPERATURE),
+}
+
+
+class Question(NamedTuple):
+    """All prompts of one observation of one pair.
+
+    Args:
+        prompts: Prompts in the order in which their replies are read.
+        seeds: One sampling seed for each prompt.
+        digest: Digest of everything that the answer depends on except the judge.
+    """
+
+    prompts: tuple[Prompt, ...]
+    seeds: tuple[int, ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Questionnaire:
+    """The questions of a run about the pairs of one data set.
+
+    Args:
+        template: Template of the judge's prompts.
+        personas: Demonstrations of each simulated annotator; empty without annotators.
+        seed: Seed of the sampled answers.
+    """
+
+    template: PromptTemplate
+    personas: tuple[tuple[LabelledPair, ...], ...]
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        template: PromptTemplate,
+        demonstrations: Sequence[LabelledPair],
+        observations: Iterable[Observation],
+        seed: int,
+    ) -> "Questionnaire":
+        """Draws the personas if "annotators" is among the observations.
+
+        Raises:
+            InvalidRequestError: There are too few demonstrations.
+        """
+        needs_personas = "annotators" in observations
+        personas = draw_personas(demonstrations, seed=seed) if needs_personas else ()
+        return cls(template, personas, seed)
+
+    def question(self, observation: Observation, pair: LabelledPair) -> Question:
+        """The question of one observation of one pair."""
+        prompts = self._prompts(observation, pair)
+        seeds = [0] * len(prompts)
+        if observation == "samples":
+            # Derived from the pair, so that a resumed run draws the same samples.
+            start = int(_digest([self.seed, pair.id, prompts])[:7], 16)
+            seeds = [start + i for i in range(len(prompts))]
+        digest = _digest([prompts, seeds, GENERATION.get(observation)])
+        return Question(tuple(prompts), tuple(seeds), digest)
+
+    def _prompts(self, observation: Observation, pair: LabelledPair) -> list[Prompt]:
+        match observation:
+            case "orders":
+                return list(self.template.both_orders(pair.comparison))
+            case "verbalized":
+                return [verbalized_prompt(self.template, pair.comparison)]
+            case "annotators":
+                return annotator_prompts(self.template, pair.comparison, self.personas)
+            case "samples":
+                return [self.template.render(pair.comparison)] * SAMPLES
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode("ascii")).hexdigest()[:16]

@@ -1,0 +1,108 @@
+"""The answers of one judge about one labelled pair."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.core.comparison import Label, Side
+from app.ports import Generated
+
+# A kind of question about a pair. "orders" asks for the label logits in both orders, "verbalized"
+# for a confidence in words, "annotators" for a verdict as each of several personas, and "samples"
+# for several verdicts drawn at a temperature.
+Observation = Literal["orders", "verbalized", "annotators", "samples"]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPair:
+    """One labelled pair with the judge's answers; None where nobody asked.
+
+    A pair has at most one of `gaps`, `p` and `scores`. All pairs of a judge have the same one.
+
+    Args:
+        dataset: Name of the data set; "" in files that `evaluate` did not write.
+        id: Unique within the data set.
+        group: Identifies the question: pairs of one group are not independent.
+        label: The response that people prefer.
+        swapped: Whether response_a here is response_b in the data.
+        text: Digest of the question and the responses. Answers to another text are discarded.
+        judge: Name of the judge; None in files that do not name it.
+        fingerprint: Fingerprint of the judge; None in files that `evaluate` did not write.
+        gaps: Label logit of response_a minus that of response_b, with response_a shown first and
+            second.
+        label_mass: Probability on the two labels, in [0, 1]; the smaller of the two orders.
+        p: Probability or vote share of response_a in [0, 1], shown first and second.
+        scores: A reward model's scores of response_a and response_b.
+        verdicts: The judge's verdicts, with response_a shown first and second; only in files that
+            have them.
+        verbalized: The answer to the request for a confidence.
+        annotators: Logit gap of each persona, with response_a shown first.
+        samples: Answers drawn at a temperature, with response_a shown first.
+        failed: Error code of each observation that failed.
+        asked: Digest of the question of each observation. An equal question is not asked again.
+    """
+
+    dataset: str
+    id: str
+    group: str | None
+    label: Side
+    swapped: bool = False
+    text: str | None = None
+    judge: str | None = None
+    fingerprint: str | None = None
+    gaps: tuple[float, float] | None = None
+    label_mass: float | None = None
+    p: tuple[float, float] | None = None
+    scores: tuple[float, float] | None = None
+    verdicts: tuple[Label | None, Label | None] | None = None
+    verbalized: Generated | None = None
+    annotators: tuple[float, ...] | None = None
+    samples: tuple[Generated, ...] | None = None
+    failed: Mapping[Observation, str] | None = None
+    asked: Mapping[Observation, str] | None = None
+
+    def only(self, observations: Collection[Observation]) -> "JudgedPair":
+        """The same pair with the answers and failures of these observations only."""
+        others: tuple[Observation, ...] = ("orders", "verbalized", "annotators", "samples")
+        return replace(
+            self._without_answers([other for other in others if other not in observations]),
+            failed={k: v for k, v in (self.failed or {}).items() if k in observations} or None,
+            asked={k: v for k, v in (self.asked or {}).items() if k in observations} or None,
+        )
+
+    def updated_by(self, later: "JudgedPair") -> "JudgedPair":
+        """The same pair after a later line of the file.
+
+        The later line overrides what it says and keeps the rest. An observation that it asks again
+        loses its earlier answer and its earlier failure. Answers to another text are discarded.
+        """
+        if self.text != later.text:
+            return later
+        again = later.asked or {}
+        kept = self._without_answers(again)
+        failed = {k: v for k, v in (self.failed or {}).items() if k not in again}
+        return replace(
+            later,
+            gaps=kept.gaps if later.gaps is None else later.gaps,
+            label_mass=kept.label_mass if later.label_mass is None else later.label_mass,
+            p=kept.p if later.p is None else later.p,
+            scores=kept.scores if later.scores is None else later.scores,
+            verdicts=kept.verdicts if later.verdicts is None else later.verdicts,
+            verbalized=kept.verbalized if later.verbalized is None else later.verbalized,
+            annotators=kept.annotators if later.annotators is None else later.annotators,
+            samples=kept.samples if later.samples is None else later.samples,
+            failed={**failed, **(later.failed or {})} or None,
+            asked={**(self.asked or {}), **again} or None,
+        )
+
+    def _without_answers(self, observations: Collection[Observation]) -> "JudgedPair":
+        pair = self
+        if "orders" in observations:
+            pair = replace(pair, gaps=None, p=None, scores=None, label_mass=None, verdicts=None)
+        if "verbalized" in observations:
+            pair = replace(pair, verbalized=None)
+        if "annotators" in observations:
+            pair = replace(pair, annotators=None)
+        if "samples" in observations:
+            pair = replace(pair, samples=None)
+        return pair

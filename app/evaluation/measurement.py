@@ -1,0 +1,186 @@
+"""The measurement of a judge: judged pairs in, results out."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from app import __version__
+from app.core.diagnostics import confidence_bins
+from app.core.errors import InvalidRequestError
+from app.core.preference import LN2
+from app.evaluation.benchmarks.catalogue import data_name
+from app.evaluation.judgments.jsonl import Judged
+from app.evaluation.judgments.record import JudgedPair
+from app.evaluation.methods import METHODS, MethodName, MethodScores, available
+from app.evaluation.metrics import quality
+from app.evaluation.normal_world import normal_world_rows
+from app.evaluation.protocol import (
+    Design,
+    Row,
+    ablate_calibration_size,
+    ablate_label_noise,
+    run_protocol,
+    transfer,
+)
+from app.evaluation.results import DatasetResults, MethodResults, ReliabilityBin, Results
+from app.evaluation.selectors import Points
+
+# Two pairs to calibrate on and two to test on.
+_FEWEST_PAIRS = 4
+
+
+class Source(NamedTuple):
+    """The judged pairs of a data set, and the rows that were left out.
+
+    Args:
+        pairs: Judged pairs of one judge.
+        ties: Number of ties; people have no preference there.
+        left_out: Number of other rows that were left out, by reason.
+    """
+
+    pairs: Sequence[JudgedPair]
+    ties: int = 0
+    left_out: Mapping[str, int] = {}
+
+
+def sources_of(
+    judged: Judged, file: Path, *, at_most: int, seed: int
+) -> tuple[str | None, dict[str, Source]]:
+    """Splits a file of judged pairs into its data sets.
+
+    Args:
+        judged: Content of the file.
+        file: Path of the file; names the data set of pairs that do not name theirs.
+        at_most: Largest number of pairs of a data set; more are drawn at random.
+        seed: Seed of that draw.
+
+    Returns:
+        The judge's name, None if the file does not name it, and the data sets by name.
+
+    Raises:
+        InvalidRequestError: The file has no judged pair, or answers of several judges.
+    """
+    judges = {pair.judge for pair in judged.pairs}
+    if len(judges) > 1:
+        names = ", ".join(sorted(name or "an unnamed one" for name in judges))
+        raise InvalidRequestError(
+            f"{file} has answers of several judges ({names}): evaluate one at a time"
+        )
+    if not judges:
+        raise InvalidRequestError(f"{file} has no labelled pair that was judged")
+    datasets: dict[str, list[JudgedPair]] = {}
+    for pair in judged.pairs:
+        datasets.setdefault(pair.dataset or data_name(file), []).append(pair)
+    left_out = Counter(f"no {skipped.reason}" for skipped in judged.skipped)
+    # The data set of a line that was left out is unknown; the first one reports all of them.
+    found = {
+        name: Source(_drawn(pairs, at_most, seed), *(() if i else (judged.ties, dict(left_out))))
+        for i, (name, pairs) in enumerate(datasets.items())
+    }
+    return judges.pop(), found
+
+
+def _drawn(pairs: Sequence[JudgedPair], at_most: int, seed: int) -> list[JudgedPair]:
+    if len(pairs) <= at_most:
+        return list(pairs)
+    drawn = np.random.default_rng(seed).choice(len(pairs), size=at_most, replace=False)
+    return [pairs[i] for i in np.sort(drawn)]
+
+
+def measure(
+    judge: str | None,
+    datasets: Mapping[str, Source],
+    design: Design,
+    *,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> Results:
+    """Runs the paper's protocol, ablations and metrics.
+
+    Args:
+        judge: Name of the judge; None if unknown.
+        datasets: Judged pairs by the name of the data set.
+        design: Parameters of the protocol.
+        on_progress: Receives the name of each step when it begins.
+
+    Raises:
+        InvalidRequestError: A data set has no answers for any of the methods.
+    """
+    found, of_bpe = [], {}
+    for name, source in datasets.items():
+        results, points = _measure_dataset(name, source, design, on_progress)
+        if not results.methods:
+            raise InvalidRequestError(f"{name} has no answers for any of the methods")
+        found.append(results)
+        if points is not None:
+            of_bpe[name] = points
+    on_progress("transfer between data sets")
+    transferred = transfer(of_bpe, design) if len(of_bpe) > 1 else ()
+    on_progress("the paper's coverages")
+    return Results(
+        judge, __version__, design, tuple(found), transferred, normal_world_rows(seed=design.seed)
+    )
+
+
+def _measure_dataset(
+    name: str, source: Source, design: Design, on_progress: Callable[[str], None]
+) -> tuple[DatasetResults, Points | None]:
+    """The results, and the points of BPE for transfer; None if there are fewer than 4 points."""
+    methods, bpe = [], None
+    for method in available(source.pairs):
+        on_progress(f"{name}: {METHODS[method].title}")
+        scores = METHODS[method].score(source.pairs)
+        points = Points.of(scores.uncertainty, scores.error)
+        enough = len(points.error) >= _FEWEST_PAIRS
+        rows = run_protocol(points, design) if enough else ()
+        methods.append(_method_results(method, scores, rows))
+        if method == "bpe" and enough:
+            bpe = points
+    on_progress(f"{name}: ablations")
+    groups = {pair.group for pair in source.pairs}
+    masses = [pair.label_mass for pair in source.pairs if pair.label_mass is not None]
+    results = DatasetResults(
+        name=name,
+        n=len(source.pairs),
+        ties=source.ties,
+        left_out=dict(source.left_out),
+        groups=None if None in groups else len(groups),
+        label_mass=float(np.median(masses)) if masses else None,
+        methods=tuple(methods),
+        label_noise=ablate_label_noise(bpe, design) if bpe else (),
+        calibration_size=ablate_calibration_size(bpe, design) if bpe else (),
+    )
+    return results, bpe
+
+
+def _method_results(
+    method: MethodName, scores: MethodScores, rows: tuple[Row, ...]
+) -> MethodResults:
+    # Only under BPE: a verbalized confidence of at most 0.5 has ln 2 too, but has a side.
+    undecided = scores.error & (scores.uncertainty >= LN2) if method == "bpe" else np.array(())
+    return MethodResults(
+        method=method,
+        n=len(scores.pairs),
+        unparsed=scores.unparsed,
+        failed=scores.failed,
+        unparsed_answers=scores.unparsed_answers,
+        undecided=int(undecided.sum()),
+        quality=quality(scores.confidence, scores.error),
+        reliability=_reliability(scores),
+        rows=rows,
+    )
+
+
+def _reliability(scores: MethodScores) -> tuple[ReliabilityBin, ...]:
+    bins = confidence_bins(scores.confidence)
+    return tuple(
+        ReliabilityBin(
+            place=int(m),
+            confidence=float(scores.confidence[bins == m].mean()),
+            accuracy=float(1.0 - scores.error[bins == m].mean()),
+            count=int((bins == m).sum()),
+        )
+        for m in np.unique(bins)
+    )

@@ -1,0 +1,269 @@
+"""The main tables of the report: quality of the uncertainty, and risk control."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from app.evaluation import paper
+from app.evaluation.methods import METHODS, MethodName
+from app.evaluation.metrics import Quality, RiskCoverage
+from app.evaluation.protocol import Row
+from app.evaluation.report.table import (
+    NONE,
+    Cell,
+    Heading,
+    Line,
+    Table,
+    in_paper,
+    level,
+    number,
+    over,
+    share,
+    why_notes,
+)
+from app.evaluation.results import DatasetResults, MethodResults, Results
+
+# Titles of the rules, in the order of the paper's table.
+RULES: Mapping[str, str] = {
+    "vanilla": "Vanilla",
+    "heuristic": "Heuristic",
+    "naive": "Naive",
+    "trust_or_escalate": "Trust-or-Escalate",
+    "scope": "SCOPE",
+    "pac": "pac",
+    "scope_corrected": "SCOPE, noise known",
+    "pac_corrected": "pac, noise known",
+}
+# The uncertainty method of each rule, as in the paper; pac uses that of SCOPE.
+SIGNALS: Mapping[str, MethodName] = {**paper.SIGNALS, "pac": "bpe"}
+
+
+_COVERAGE = Heading("Coverage", "mean share of the test pairs that is accepted")
+_RISK = Heading("Risk", "mean over splits of errors among accepted, 0 where nothing is accepted")
+_SUMS = Heading("Ratio of sums", "errors of all splits divided by accepted of all splits")
+_ABOVE = Heading("Above alpha", "share of splits whose risk exceeds alpha")
+_READINGS = (_COVERAGE, _RISK, _SUMS, _ABOVE)
+_QUALITY = (
+    Heading("Acc", "accuracy: share of verdicts that agree with the label"),
+    Heading("ECE ↓", "expected calibration error over 10 bins, lower is better"),
+    Heading("ROC", "area under the ROC curve: how well confidence separates right and wrong"),
+    Heading("PRC", "area under the precision-recall curve (average precision)"),
+)
+_COUNTED = Heading("n", "scored pairs; below, the pairs and answers that could not be scored")
+_WHY_NO_QUALITY = (
+    "no pair was answered",
+    "no pair was answered",
+    "all verdicts are right, or all wrong",
+    "no verdict is right",
+)
+
+
+def nearest_alpha(alphas: Iterable[float]) -> float:
+    """The alpha that is nearest to the paper's."""
+    return min(alphas, key=lambda alpha: (abs(alpha - paper.ALPHA), alpha), default=paper.ALPHA)
+
+
+def method_of(dataset: DatasetResults, name: str) -> MethodResults | None:
+    """The results of a method; None if it was not measured."""
+    return next((found for found in dataset.methods if found.method == name), None)
+
+
+def outcome_of(rows: Iterable[Row], selector: str, alpha: float) -> RiskCoverage | None:
+    """The outcome of a rule at an alpha; None if there is no such row."""
+    found = (row.outcome for row in rows if (row.selector, row.alpha) == (selector, alpha))
+    return next(found, None)
+
+
+def quality_table(results: Results) -> Table:
+    """A row for each method; accuracy, ECE, AUROC and AUPRC of each data set as columns."""
+    measured = {method.method for dataset in results.datasets for method in dataset.methods}
+    best = {dataset.name: _best(dataset.methods) for dataset in results.datasets}
+    lines = tuple(
+        Line(
+            Heading(METHODS[name].title),
+            tuple(
+                cell
+                for dataset in results.datasets
+                for cell in _quality_cells(results.judge, dataset, name, best[dataset.name])
+            ),
+        )
+        for name in METHODS
+        if name in measured
+    )
+    note = (
+        "Bold is the best among the methods that score the most pairs. Each method is measured on "
+        "the n pairs that it scores; a method with a smaller n mostly leaves out harder pairs."
+    )
+    return Table(
+        "Quality of the uncertainty",
+        "Method",
+        tuple(Heading(dataset.name, spans=5) for dataset in results.datasets),
+        (*_QUALITY, _COUNTED) * len(results.datasets),
+        (("", lines),),
+        (note, *why_notes(lines)),
+    )
+
+
+def _best(methods: Sequence[MethodResults]) -> tuple[str, ...]:
+    """The best number of each column as printed: the lowest ECE, and the highest of the others.
+
+    Only methods with the largest n compete: the others left out pairs, mostly harder ones.
+    """
+    most = max((method.n for method in methods), default=0)
+    columns = zip(*(method.quality for method in methods if method.n == most), strict=True)
+    found = [[value for value in column if value is not None] for column in columns]
+    # A column with a single number has no best one.
+    return tuple(
+        number(pick(column)) if len(column) > 1 else ""
+        for pick, column in zip((max, min, max, max), found, strict=True)
+    )
+
+
+def _quality_cells(
+    judge: str | None, dataset: DatasetResults, name: str, best: tuple[str, ...]
+) -> list[Cell]:
+    method = method_of(dataset, name)
+    if method is None:
+        return [Cell(NONE, why="not measured on this data set")] * 5
+    theirs = paper.quality(judge, dataset.name, name) or Quality(None, None, None, None)
+    cells = [
+        Cell(
+            number(value),
+            in_paper(number(known)) if known is not None else "",
+            "best" if value is not None and number(value) == first else "",
+            "" if value is not None else (why if method.n else "no pair was answered"),
+        )
+        for value, known, first, why in zip(
+            method.quality, theirs, best, _WHY_NO_QUALITY, strict=True
+        )
+    ]
+    return [*cells, Cell(f"{method.n:,}", "\n".join(_left_out(method)))]
+
+
+def _left_out(method: MethodResults) -> list[str]:
+    counts = {"unparsed": method.unparsed, "failed": method.failed, "undecided": method.undecided}
+    if method.unparsed_answers > method.unparsed:
+        counts["answers\nunparsed"] = method.unparsed_answers
+    return [f"{count:,} {name}" for name, count in counts.items() if count]
+
+
+def risk_table(results: Results, alpha: float) -> Table:
+    """A row for each rule on the paper's signal; coverage and the readings of risk as columns."""
+    lines = tuple(
+        Line(
+            Heading(RULES[rule], beside=f"on {METHODS[signal].title}"),
+            tuple(
+                cell
+                for dataset in results.datasets
+                for cell in _risk_cells(results.judge, dataset, rule, signal, alpha)
+            ),
+        )
+        for rule, signal in SIGNALS.items()
+        if any(method_of(dataset, signal) for dataset in results.datasets)
+    )
+    return Table(
+        f"Risk control at alpha = {level(alpha)}",
+        "Rule and its signal",
+        tuple(Heading(dataset.name, spans=4) for dataset in results.datasets),
+        _READINGS * len(results.datasets),
+        (("", lines),),
+        why_notes(lines),
+    )
+
+
+def _risk_cells(
+    judge: str | None, dataset: DatasetResults, rule: str, signal: str, alpha: float
+) -> list[Cell]:
+    method = method_of(dataset, signal)
+    ours = outcome_of(method.rows, rule, alpha) if method else None
+    if ours is None:
+        why = "fewer than 4 pairs" if method else "not measured on this data set"
+        return [Cell(NONE, why=why)] * 4
+    theirs = paper.outcome(judge, dataset.name, rule, signal=signal, alpha=alpha)
+    coverage, risk = (theirs.coverage, theirs.risk) if theirs else (None, None)
+    return [
+        Cell(number(ours.coverage), in_paper(number(coverage))),
+        Cell(number(ours.risk), in_paper(number(risk)), over(ours.risk, alpha)),
+        _sums_cell(ours, alpha),
+        Cell(share(ours.share_above_alpha)),
+    ]
+
+
+def alphas_table(results: Results) -> Table | None:
+    """SCOPE and pac at every alpha with standard deviations; one body for each data set."""
+    bodies = []
+    for dataset in results.datasets:
+        method = method_of(dataset, "bpe")
+        if method is None or not method.rows:
+            continue
+        lines = tuple(
+            Line(
+                Heading(level(alpha)),
+                (
+                    *_spread_cells(results.judge, dataset.name, method, "scope", alpha),
+                    *_spread_cells(results.judge, dataset.name, method, "pac", alpha),
+                ),
+            )
+            for alpha in results.design.alphas
+        )
+        bodies.append((dataset.name, lines))
+    if not bodies:
+        return None
+    return Table(
+        "SCOPE and pac at every alpha, ± standard deviation",
+        "alpha",
+        (Heading("SCOPE", spans=4), Heading("pac", spans=4)),
+        _READINGS * 2,
+        tuple(bodies),
+        why_notes(line for _, lines in bodies for line in lines),
+    )
+
+
+def rules_table(dataset: DatasetResults) -> Table | None:
+    """Every rule on every signal at every alpha; one body for each signal."""
+    bodies = tuple(
+        (
+            f"on {METHODS[method.method].title}",
+            tuple(
+                Line(
+                    Heading(f"{RULES.get(row.selector, row.selector)}, alpha {level(row.alpha)}"),
+                    tuple(_outcome_cells(row.outcome, row.alpha)),
+                )
+                for row in method.rows
+            ),
+        )
+        for method in dataset.methods
+        if method.rows
+    )
+    return Table(dataset.name, "Rule", (), _READINGS, bodies) if bodies else None
+
+
+def _spread_cells(
+    judge: str | None, dataset: str, method: MethodResults, rule: str, alpha: float
+) -> list[Cell]:
+    ours = outcome_of(method.rows, rule, alpha)
+    if ours is None:
+        return [Cell(NONE, why="not among the rules that ran")] * 4
+    theirs = paper.outcome(judge, dataset, rule, signal="bpe", alpha=alpha)
+    coverage, risk, *others = _outcome_cells(ours, alpha)
+    if theirs:
+        coverage = coverage._replace(beside=in_paper(_spread(theirs.coverage, theirs.coverage_std)))
+        risk = risk._replace(beside=in_paper(_spread(theirs.risk, theirs.risk_std)))
+    return [coverage, risk, *others]
+
+
+def _outcome_cells(ours: RiskCoverage, alpha: float) -> list[Cell]:
+    return [
+        Cell(_spread(ours.coverage, ours.coverage_std)),
+        Cell(_spread(ours.risk, ours.risk_std), mark=over(ours.risk, alpha)),
+        _sums_cell(ours, alpha),
+        Cell(share(ours.share_above_alpha)),
+    ]
+
+
+def _sums_cell(ours: RiskCoverage, alpha: float) -> Cell:
+    if ours.ratio_of_sums is None:
+        return Cell(NONE, why="no split accepts anything")
+    return Cell(number(ours.ratio_of_sums), mark=over(ours.ratio_of_sums, alpha))
+
+
+def _spread(mean: float | None, std: float | None) -> str:
+    return number(mean) if std is None else f"{number(mean)} ± {number(std)}"

@@ -1,0 +1,446 @@
+"""The paper's benchmarks from rows in their real schemas, users' JSONL files, and the draw."""
+
+import gzip
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.comparison import Comparison, Turn
+from app.core.errors import InvalidRequestError
+from app.demo.pairs import demo_sets
+from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
+from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair, draw
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks downloads, and keeps caches out of the home folder."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+
+
+def local(folder: Path, **splits: list[Row]) -> str:
+    """A local copy as `load_dataset` reads it: a parquet file for each split."""
+    from datasets import Dataset
+
+    data = folder / "copy" / "data"
+    data.mkdir(parents=True)
+    for split, rows in splits.items():
+        Dataset.from_list(rows).to_parquet(data / f"{split}-00000-of-00001.parquet")
+    return str(folder / "copy")
+
+
+def user(text: str) -> Row:
+    return {"content": text, "role": "user"}
+
+
+def assistant(text: str) -> Row:
+    return {"content": text, "role": "assistant"}
+
+
+def mt_bench_row(**changed: Any) -> Row:
+    row = {
+        "question_id": 81,
+        "model_a": "alpaca-13b",
+        "model_b": "gpt-3.5-turbo",
+        "winner": "model_b",
+        "judge": "author_2",
+        "conversation_a": [user("Q1"), assistant("a1"), user("Q2"), assistant("a2")],
+        "conversation_b": [user("Q1"), assistant("b1"), user("Q2"), assistant("b2")],
+        "turn": 1,
+    }
+    return row | changed
+
+
+def test_mt_bench_judges_the_first_turn_or_both(tmp_path: Path) -> None:
+    first = [user("Q1"), assistant("a1")]
+    rows = [
+        mt_bench_row(),
+        mt_bench_row(turn=2, winner="model_a"),
+        mt_bench_row(winner="tie"),
+        mt_bench_row(judge="expert_3", conversation_b=[user("Other"), assistant("b1")]),
+        mt_bench_row(judge="expert_4", winner="model_c"),
+        mt_bench_row(judge="expert_5", turn=None),
+        mt_bench_row(judge="expert_6", turn=2, conversation_a=first, conversation_b=first),
+        mt_bench_row(judge="expert_7", conversation_a=None),
+    ]
+    found = load_benchmark("mt-bench", source=local(tmp_path, human=rows, gpt4_pair=rows[:1]))
+    once, twice = found.pairs
+    assert once == LabelledPair(
+        "81/alpaca-13b/gpt-3.5-turbo/author_2/1", "81", Comparison.of("Q1", "a1", "b1"), "B"
+    )
+    both = (Turn("user", "Q1"), Turn("user", "Q2"))
+    assert twice.comparison == Comparison(both, ("a1", "a2"), ("b1", "b2"))
+    assert (twice.label, twice.group) == ("A", "81")
+    assert found.ties == 1
+    assert found.left_out == {
+        "different questions": 2,
+        "a label that is not known": 1,
+        "a turn that is not known": 1,
+        "a question without a reply": 1,
+    }
+
+
+def test_a_person_who_votes_twice_is_two_pairs(tmp_path: Path) -> None:
+    rows = [mt_bench_row(), mt_bench_row(winner="model_a")]
+    found = load_benchmark("mt-bench", source=local(tmp_path, human=rows))
+    first, second = found.pairs
+    assert second.id == f"{first.id}#2"
+    assert (first.label, second.label) == ("B", "A")
+
+
+def arena_row(number: int, **changed: Any) -> Row:
+    row = {
+        "question_id": f"id-{number}",
+        "model_a": "chatglm-6b",
+        "model_b": "koala-13b",
+        "winner": "model_a",
+        "judge": "arena_user_973",
+        "conversation_a": [user("Hi?"), assistant("Hello.")],
+        "conversation_b": [user("Hi?"), assistant("Hey.")],
+        "turn": 1,
+        "anony": True,
+        "language": "English",
+        "tstamp": 1682351591.1322,
+        "openai_moderation": {
+            "categories": {"harassment": False, "self-harm/intent": False},
+            "category_scores": {"harassment": 1e-4, "self-harm/intent": 1e-6},
+            "flagged": False,
+        },
+        "toxic_chat_tag": {
+            "roberta-large": {"flagged": False, "probability": 0.01},
+            "t5-large": {"flagged": False, "score": 0.0},
+        },
+    }
+    return row | changed
+
+
+def test_chatbot_arena_judges_whole_conversations(tmp_path: Path) -> None:
+    longer = [user("Hi?"), assistant("x"), user("And?"), assistant("y")]
+    rows = [
+        arena_row(1),
+        arena_row(2, winner="model_b", conversation_a=longer, conversation_b=longer, turn=2),
+        arena_row(3, winner="tie (bothbad)"),
+        arena_row(4, winner="tie"),
+        arena_row(5, conversation_b=[user("Hi?"), assistant("")]),
+    ]
+    found = load_benchmark("chatbot-arena", source=local(tmp_path, train=rows))
+    assert [(pair.id, pair.label) for pair in found.pairs] == [("id-1", "A"), ("id-2", "B")]
+    assert found.pairs[0].comparison == Comparison.of("Hi?", "Hello.", "Hey.")
+    assert found.pairs[1].comparison.response_a == ("x", "y")
+    assert (found.ties, found.left_out) == (2, {"response_b is blank": 1})
+
+
+def reward_bench_row(number: int, **changed: Any) -> Row:
+    row = {
+        "prompt": f"Prompt {number}",
+        "chosen": f"good {number}",
+        "chosen_model": "GPT4-Turbo",
+        "rejected": f"bad {number}",
+        "rejected_model": "bison-001",
+        "subset": "alpacaeval-easy",
+        "id": number,
+    }
+    return row | changed
+
+
+def test_reward_bench_prefers_the_chosen_response(tmp_path: Path) -> None:
+    rows = [reward_bench_row(i) for i in range(60)]
+    rows += [reward_bench_row(0, subset="refusals-dangerous"), reward_bench_row(99, rejected="")]
+    found = load_benchmark("reward-bench", source=local(tmp_path, filtered=rows, raw=rows[:2]))
+    assert len(found.pairs) == 61
+    assert found.left_out == {"response_b is blank": 1}
+    assert {pair.label for pair in found.pairs} == {"A"}
+    assert found.pairs[3].comparison == Comparison.of("Prompt 3", "good 3", "bad 3")
+    # A group is a question, not a subset: there are 60 questions, one of them in two subsets.
+    assert len({pair.group for pair in found.pairs}) == 60
+
+
+def test_the_order_of_the_responses_depends_on_the_id_alone(tmp_path: Path) -> None:
+    rows = [reward_bench_row(i) for i in range(200)]
+    found = load_benchmark("reward-bench", source=local(tmp_path, filtered=rows))
+    drawn = draw(found, seed=1)
+    for pair in drawn.pairs:
+        preferred = getattr(pair.comparison, f"response_{pair.label.lower()}")
+        assert preferred[0].startswith("good")
+        # The source has the chosen response first.
+        assert pair.swapped == (pair.label == "B")
+    # 200 fair coins give 100 heads with a standard error of 7; the bounds are 4 standard errors.
+    assert 72 < sum(pair.swapped for pair in drawn.pairs) < 128
+    other = draw(found, seed=2, at_most=50, demonstrations=20)
+    assert set(other.pairs) | set(other.demonstrations) < set(drawn.pairs)
+
+
+def judge_bench_row(number: int, **changed: Any) -> Row:
+    row = {
+        "pair_id": f"pair-{number}",
+        "original_id": "1",
+        "source": "mmlu-pro-math",
+        "question": "1 + 1?",
+        "response_model": "gpt-4o-2024-05-13",
+        "response_A": "2",
+        "response_B": "3",
+        "label": "A>B",
+    }
+    return row | changed
+
+
+def test_judge_bench_is_both_of_its_splits(tmp_path: Path) -> None:
+    gpt = [judge_bench_row(1), judge_bench_row(2, label="B>A")]
+    claude = [judge_bench_row(3, label="A=B"), judge_bench_row(4, question=None)]
+    found = load_benchmark("judge-bench", source=local(tmp_path, gpt=gpt, claude=claude))
+    assert [(pair.id, pair.label) for pair in found.pairs] == [("pair-1", "A"), ("pair-2", "B")]
+    # Both pairs have the question "1 + 1?".
+    assert found.pairs[0].group == found.pairs[1].group
+    assert (found.ties, found.left_out) == (1, {"question is blank, or has a blank turn": 1})
+
+
+def safe_rlhf_row(number: int, **changed: Any) -> Row:
+    row = {
+        "prompt": f"Prompt {number}",
+        "response_0": "zero",
+        "response_1": "one",
+        "prompt_source": "Alpaca3-8B",
+        "response_0_source": "Alpaca3-8B",
+        "response_1_source": "Alpaca2-7B",
+        "is_response_0_safe": False,
+        "is_response_1_safe": True,
+        "response_0_harm_category": {"Violence": True},
+        "response_1_harm_category": {"Violence": False},
+        "response_0_severity_level": 2,
+        "response_1_severity_level": 0,
+        "better_response_id": 0,
+        "safer_response_id": 1,
+        "response_0_sha256": "a",
+        "response_1_sha256": "b",
+    }
+    return row | changed
+
+
+def test_pku_safe_rlhf_prefers_the_safer_response_not_the_more_helpful(tmp_path: Path) -> None:
+    rows = [safe_rlhf_row(1), safe_rlhf_row(1, safer_response_id=0), safe_rlhf_row(2)]
+    found = load_benchmark("pku-safe-rlhf", source=local(tmp_path, test=rows, train=rows[:1]))
+    assert [pair.label for pair in found.pairs] == ["B", "A", "B"]
+    assert found.pairs[0].comparison == Comparison.of("Prompt 1", "zero", "one")
+    assert len({pair.id for pair in found.pairs}) == 3
+    assert len({pair.group for pair in found.pairs}) == 2
+
+
+def test_a_path_that_is_not_a_copy_is_refused_with_advice(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="must hold the data set as the hub"):
+        load_benchmark("mt-bench", source=str(local(tmp_path, train=[mt_bench_row()])))
+    with pytest.raises(InvalidRequestError, match=r"mt-bench: .* cannot be"):
+        load_benchmark("mt-bench", source=str(tmp_path / "nothing"))
+    other = local(tmp_path / "2", human=[reward_bench_row(1)])
+    with pytest.raises(
+        InvalidRequestError,
+        match="a row does not have the columns of lmsys/mt_bench_human_judgments",
+    ):
+        load_benchmark("mt-bench", source=other)
+    with pytest.raises(InvalidRequestError, match="is neither a file nor a benchmark"):
+        load_benchmark("demo", source=other)
+
+
+@pytest.mark.parametrize("name", ["train.jsonl", "train-00000-of-00001.parquet"])
+def test_a_copy_with_a_broken_file_is_refused_with_advice(name: str, tmp_path: Path) -> None:
+    data = tmp_path / "copy" / "data"
+    data.mkdir(parents=True)
+    (data / name).write_text('{"question_id":\n nonsense')
+    with pytest.raises(InvalidRequestError, match="must hold the data set as the hub"):
+        load_benchmark("chatbot-arena", source=str(tmp_path / "copy"))
+
+
+def test_without_the_network_the_message_gives_advice() -> None:
+    with pytest.raises(InvalidRequestError, match="check the network; if the data set is gated"):
+        load_benchmark("reward-bench")
+
+
+def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InvalidRequestError, match=r"pip install scope-judge\[evaluation\]"):
+        load_benchmark("judge-bench")
+
+
+def test_jsonl_is_read_as_the_hub_has_it(tmp_path: Path) -> None:
+    """JudgeBench's own files, and the folders and configurations of PKU-SafeRLHF."""
+    copy = tmp_path / "judge"
+    for split in ("gpt", "claude"):
+        jsonl(copy / "data", judge_bench_row(1), name=f"{split}-00000-of-00001.jsonl")
+    found = load_benchmark("judge-bench", source=str(copy))
+    assert [pair.id for pair in found.pairs] == ["pair-1", "pair-1#2"]
+
+    copy = tmp_path / "safe"
+    folders = ("Alpaca-7B", "Alpaca2-7B")
+    for folder in folders:
+        for split in ("train", "test"):
+            row = safe_rlhf_row(1, prompt=f"{folder} {split}")
+            jsonl(copy / "data" / folder, row, name=f"{split}.jsonl")
+    files = [{"split": "test", "path": [f"data/{folder}/test.jsonl" for folder in folders]}]
+    configs = [
+        {"config_name": "default", "data_files": files},
+        {"config_name": "alpaca-7b", "data_files": "data/Alpaca-7B/test.jsonl"},
+    ]
+    # A card begins with YAML, and JSON is YAML.
+    (copy / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")
+    found = load_benchmark("pku-safe-rlhf", source=str(copy))
+    asked = [pair.comparison.question[0].content for pair in found.pairs]
+    assert asked == ["Alpaca-7B test", "Alpaca2-7B test"]
+
+
+def test_the_demo_pairs_are_used_neither_in_training_nor_in_calibration() -> None:
+    found, sets = load_benchmark("demo"), demo_sets()
+    assert len(found.pairs) == 2400
+    drawn = {
+        (pair.question[0].content, *sorted((*pair.response_a, *pair.response_b)))
+        for pair in (labelled.comparison for labelled in found.pairs)
+    }
+    assert len(drawn) == 2400
+    assert not drawn & {
+        (pair.question, *sorted((pair.response_a, pair.response_b))) for pair in sets.calibrate
+    }
+    assert 2000 < len({pair.group for pair in found.pairs}) < 2400
+
+
+def jsonl(folder: Path, *lines: Row | str, name: str = "mine.jsonl") -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    opened: Callable[..., Any] = gzip.open if name.endswith(".gz") else open
+    with opened(file, "wt") as out:
+        out.write("\n".join(texts))
+    return str(file)
+
+
+LINE: Row = {"question": "Q?", "response_a": "a", "response_b": "b", "label": "A"}
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz"])
+def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
+    turns = [{"role": "system", "content": "s"}, {"role": "user", "content": "Q?"}]
+    file = jsonl(
+        tmp_path,
+        LINE,
+        "",
+        LINE | {"id": 7, "group": 3, "label": "B", "question": turns, "response_a": ["a"]},
+        LINE | {"label": "tie"},
+        LINE | {"response_b": None},
+        LINE | {"question": " "},
+        LINE | {"response_a": [None]},
+        LINE | {"response_a": ["a"] * 3},
+        LINE | {"response_b": "\ud800"},
+        LINE | {"id": None, "question": [user("Q1"), assistant("old"), user("Q2")]},
+        name=name,
+    )
+    found = load_benchmark(file)
+    assert found.name == "mine"
+    assert [(pair.id, pair.label) for pair in found.pairs] == [
+        ("line-1", "A"),
+        ("7", "B"),
+        ("line-10", "A"),
+    ]
+    # The group of the line, or else that of its question.
+    first, second, third = (pair.group for pair in found.pairs)
+    assert second == "3"
+    assert len({first, second, third}) == 3
+    assert load_benchmark(jsonl(tmp_path, LINE)).pairs[0].group == first
+    assert [turn.role for turn in found.pairs[1].comparison.question] == ["system", "user"]
+    assert found.ties == 1
+    assert sum(found.left_out.values()) == 5
+    for reason in (
+        "no response_b",
+        "question is blank, or has a blank turn",
+        "response_a is blank",
+    ):
+        assert found.left_out[reason] == 1
+    assert found.left_out["half of a surrogate pair"] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "line 2: not a JSON object"),
+        ("[" * 100_000, "line 2: not a JSON object"),
+        ("3", "line 2: not a JSON object"),
+        ({"question": "Q?", "response_a": "a", "label": "A"}, "line 2: response_b is missing"),
+        (LINE | {"label": "C"}, 'line 2: label must be "A", "B" or "tie"'),
+        (LINE | {"label": []}, 'line 2: label must be "A", "B" or "tie"'),
+        (LINE | {"question": 3}, "line 2: question must be a text or a list of turns"),
+        (LINE | {"question": [{"role": "user"}]}, "line 2: question must be"),
+        (LINE | {"question": [{"role": "judge", "content": "x"}]}, "line 2: question must be"),
+        (LINE | {"question": ["x"]}, "line 2: question must be"),
+        (LINE | {"response_a": {"text": "x"}}, "line 2: question must be"),
+        (LINE | {"response_a": [1]}, "line 2: question must be"),
+        (LINE | {"id": "line-1"}, "has the id 'line-1' twice"),
+    ],
+)
+def test_a_bad_line_is_refused_with_file_and_line(
+    line: Row | str, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidRequestError, match=reason):
+        load_benchmark(jsonl(tmp_path, LINE, line))
+
+
+def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidRequestError, match="neither a file nor a benchmark; the benchmarks are mt-bench"
+    ):
+        load_benchmark("mtbench")
+    with pytest.raises(InvalidRequestError, match="no labelled pair: 1 ties, no other row"):
+        load_benchmark(jsonl(tmp_path, LINE | {"label": "tie"}))
+    broken = tmp_path / "x.jsonl.gz"
+    broken.write_bytes(b"\x1f\x8b\x08 no gzip")
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        load_benchmark(str(broken))
+    assert benchmark_names()[-1] == "demo"
+
+
+def benchmark(n: int, *, votes: int = 1) -> Benchmark:
+    """Several votes on one pair are several pairs."""
+    pairs = (
+        LabelledPair(str(i), "g", Comparison.of(f"Q{i // votes}?", "a", "b"), "A") for i in range(n)
+    )
+    return Benchmark("x", tuple(pairs), 0, {})
+
+
+def test_a_draw_is_seeded_and_a_smaller_draw_is_its_prefix() -> None:
+    data = benchmark(300)
+    whole = draw(data, seed=1, at_most=200, demonstrations=20)
+    assert draw(data, seed=1, at_most=200, demonstrations=20) == whole
+    assert draw(data, seed=2, at_most=200, demonstrations=20) != whole
+    assert draw(data, seed=1, at_most=50).pairs == whole.pairs[:50]
+    assert draw(data, seed=1, at_most=50, demonstrations=20) == whole._replace(
+        pairs=whole.pairs[:50]
+    )
+    assert len(set(whole.pairs)) == 200
+    assert [int(pair.id) for pair in whole.pairs] != sorted(int(pair.id) for pair in whole.pairs)
+
+
+def test_demonstrations_are_not_judged_and_take_at_most_a_tenth_of_a_small_benchmark() -> None:
+    drawn = draw(benchmark(90), seed=1, at_most=200, demonstrations=50)
+    assert (len(drawn.pairs), len(drawn.demonstrations)) == (81, 9)
+    assert not set(drawn.pairs) & set(drawn.demonstrations)
+    assert drawn.pairs == draw(benchmark(90), seed=1).pairs[:81]
+    # There are enough pairs for both: a small sample leaves all 50 demonstrations.
+    few = draw(benchmark(90), seed=1, at_most=30, demonstrations=50)
+    assert (len(few.pairs), len(few.demonstrations)) == (30, 50)
+    assert not set(few.pairs) & set(few.demonstrations)
+    assert few.pairs == drawn.pairs[:30]
+    assert few.demonstrations[:9] == drawn.demonstrations
+    assert draw(benchmark(90), seed=1).demonstrations == ()
+    assert len(draw(benchmark(90), seed=1).pairs) == 90
+
+
+def test_no_demonstration_is_another_vote_on_a_judged_pair() -> None:
+    drawn = draw(benchmark(400, votes=2), seed=1, at_most=150, demonstrations=50)
+    assert len(drawn.demonstrations) == 50
+    judged = {pair.comparison.question for pair in drawn.pairs}
+    assert not judged & {pair.comparison.question for pair in drawn.demonstrations}

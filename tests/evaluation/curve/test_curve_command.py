@@ -1,0 +1,160 @@
+"""The rows, the figure and the command of `scope-judge curve`."""
+
+import json
+import math
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from app.core.pac import pac_threshold
+from app.core.preference import LN2
+from app.core.thresholds import ThresholdCurve
+from app.evaluation.curve.figure import write_curve_figure
+from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.rows import curve_rows, threshold_rows
+
+runner = CliRunner()
+
+
+def scores(n: int = 400, seed: int = 5) -> LabelledScores:
+    """A judge that is wrong more often when it is less confident."""
+    rng = np.random.default_rng(seed)
+    uncertainty = rng.random(n) * LN2
+    return LabelledScores(uncertainty, rng.random(n) < 0.3 * uncertainty, 0, ())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(6)
+    p = rng.integers(0, 11, size=(300, 2)) / 10
+    label_a = rng.random(300) < p.mean(axis=1)
+    rows = [
+        {"p_fwd": fwd, "p_rev": rev, "label": "A" if a else "B"}
+        for (fwd, rev), a in zip(p.tolist(), label_a.tolist(), strict=True)
+    ]
+    rows += [{"p_fwd": 1, "p_rev": 1, "label": "tie"}, {"p_fwd": 1, "label": "A"}]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_rows_by_hand() -> None:
+    # 20 points, the last two wrong. (e + 1) / k is 1/18 at 18, then 2/19 and 3/20. So alpha = 0.06
+    # accepts 18 of 20 without an error, 0.15 accepts all, and 0.05 accepts none; 1/18 is the
+    # smallest feasible alpha. At 0.05 the error rates need 1 / (0.05 * 18) * 20 = 22.2 points, that
+    # is 3 more.
+    data = LabelledScores(np.arange(20) / 40, np.arange(20) >= 18, 0, ())
+    rows = curve_rows(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
+    infeasible, some, every = (row.threshold for row in rows[:3])
+    assert [row.threshold.guarantee for row in rows] == ["marginal"] * 3 + ["pac"] * 3
+    assert [row.threshold.delta for row in rows] == [None] * 3 + [0.1] * 3
+    assert (infeasible.threshold, infeasible.coverage, infeasible.empirical_risk) == (
+        *(-math.inf, 0.0, None),
+    )
+    assert (some.threshold, some.coverage, some.empirical_risk) == (17 / 40, 0.9, 0.0)
+    assert (every.threshold, every.coverage, every.empirical_risk) == (LN2, 1.0, 0.1)
+    assert rows[0].feasibility == (1 / 18, 3)
+    assert rows[1].feasibility is None
+    # 20 points are far below the start rank of pac at these alphas.
+    assert not any(row.threshold.feasible for row in rows[3:])
+    assert all(row.feasibility is not None for row in rows[3:])
+
+
+def test_rows_agree_with_the_core_with_and_without_noise() -> None:
+    data = scores()
+    for row in threshold_rows(data, (0.1, 0.2), delta=0.2, label_noise=0.05):
+        if row.guarantee == "marginal":
+            expected = ThresholdCurve.fit(data.uncertainty, data.error, 0.05).threshold(row.alpha)
+        else:
+            expected = pac_threshold(
+                data.uncertainty, data.error, alpha=row.alpha, delta=0.2, label_noise=0.05
+            )
+        assert row.threshold == expected
+        accepted = data.uncertainty <= row.threshold
+        assert row.coverage == accepted.mean()
+        assert row.empirical_risk == data.error[accepted].mean()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        scores(),
+        LabelledScores(np.zeros(1), np.ones(1, dtype=bool), 0, ()),
+        LabelledScores(np.full(50, LN2), np.zeros(50, dtype=bool), 0, ()),
+    ],
+)
+def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_path: Path) -> None:
+    write_curve_figure(data, tmp_path / "a.png", delta=0.1, label_noise=0.0)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    for name in ("a.svg", "b.SVG"):
+        write_curve_figure(data, tmp_path / name, delta=0.1, label_noise=0.1)
+        assert ElementTree.parse(tmp_path / name).getroot().tag.endswith("}svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.SVG").read_bytes()
+
+
+def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(file: Path) -> None:
+    result = runner.invoke(app, ["curve", str(file)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("n = 300, accuracy 0.")
+    assert "\x1b" not in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert [row[1] for row in rows if row[:1] == ["marginal"]] == [
+        *("0.05", "0.1", "0.15", "0.2", "0.25")
+    ]
+    assert sum(row[:3] == ["pac,", "delta", "0.1"] for row in rows) == 5
+    assert "left out: 1 ties" in result.stderr
+    assert "left out: 1 without p_rev (line 302)" in result.stderr
+
+
+def test_the_command_takes_alphas_delta_noise_and_a_plot(file: Path, tmp_path: Path) -> None:
+    plot = tmp_path / "curve.png"
+    options = ["--alpha", "0.3", "--alpha", "0.03", "--delta", "0.2", "--label-noise", "0.05"]
+    result = runner.invoke(app, ["curve", str(file), *options, "--plot", str(plot)])
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert [row[1] for row in rows if row[:1] == ["marginal"]] == ["0.3", "0.03"]
+    assert [row[3] for row in rows if row[:3] == ["pac,", "delta", "0.2"]] == ["0.3", "0.03"]
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--alpha", "0"], "--alpha must be between 0 and 1"),
+        (["--alpha", "0.1", "--alpha", "nan"], "--alpha must be between 0 and 1"),
+        (["--delta", "1"], "--delta must be between 0 and 1"),
+        (["--label-noise", "0.5"], "--label-noise must be at least 0 and below 0.5"),
+        (["--plot", "x.pdf"], "--plot x.pdf: the name must end in .png or .svg"),
+        (["--plot", "/absent/x.png"], "/absent/x.png cannot be written"),
+    ],
+)
+def test_bad_arguments_are_refused_with_the_reason(
+    file: Path, options: list[str], words: str
+) -> None:
+    result = runner.invoke(app, ["curve", str(file), *options])
+    assert result.exit_code == 1, result.output
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+
+
+def test_a_bad_file_is_reported_with_status_1(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"p_fwd": 2, "p_rev": 1, "label": "A"}\n', encoding="utf-8")
+    result = runner.invoke(app, ["curve", str(bad)])
+    assert result.exit_code == 1
+    assert f"{bad}, line 1: p_fwd must be in [0, 1], got 2" in result.stderr
+    assert result.stdout == ""
+
+
+def test_only_the_plot_needs_matplotlib(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "app.evaluation.curve.figure")
+    assert runner.invoke(app, ["curve", str(file)]).exit_code == 0
+    result = runner.invoke(app, ["curve", str(file), "--plot", "x.png"])
+    assert result.exit_code == 1
+    assert "pip install scope-judge[evaluation]" in result.stderr

@@ -1,0 +1,197 @@
+"""Scores from a file of judged pairs: by hand, and the files that are refused."""
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequestError
+from app.core.preference import LN2
+from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.judgments.jsonl import Skipped
+from tests.judgment_files import SYNTHETIC, each_file, file_of
+
+
+def write(folder: Path, rows: list[Any]) -> Path:
+    file = folder / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def of(folder: Path, rows: list[Any]) -> LabelledScores:
+    return read_labelled_scores(write(folder, rows))
+
+
+def pair(p_fwd: float | None, p_rev: float | None, label: str | None = "A") -> dict[str, Any]:
+    return {"p_fwd": p_fwd, "p_rev": p_rev, "label": label}
+
+
+def entropy(p: float) -> float:
+    return -(p * math.log(p) + (1 - p) * math.log(1 - p))
+
+
+def test_probabilities_by_hand(tmp_path: Path) -> None:
+    # p_bar 0.8 for A, 0.25 for B, 0.8 with label B.
+    scores = of(tmp_path, [pair(0.9, 0.7), pair(0.5, 0.0, "B"), pair(0.9, 0.7, "B")])
+    assert scores.uncertainty == pytest.approx([entropy(0.8), entropy(0.25), entropy(0.8)])
+    assert scores.error.tolist() == [False, False, True]
+    assert (scores.n, scores.ties, scores.skipped) == (3, 0, ())
+    assert scores.accuracy == pytest.approx(2 / 3)
+    # The wrong pair ties with one right pair (a half) and is more confident than the other (0).
+    assert scores.auroc == 0.25
+
+
+def test_no_preference_is_an_error_at_ln_2_with_either_label(tmp_path: Path) -> None:
+    scores = of(tmp_path, [pair(1, 0), pair(0.3, 0.7, "B"), pair(0.5, 0.5)])
+    assert scores.uncertainty.tolist() == [LN2] * 3
+    assert scores.error.all()
+
+
+def test_a_certain_vote_has_no_uncertainty(tmp_path: Path) -> None:
+    scores = of(tmp_path, [pair(1, 1), pair(0, 0, "B"), pair(0, 0)])
+    assert scores.uncertainty.tolist() == [0.0] * 3
+    assert scores.error.tolist() == [False, False, True]
+
+
+def test_a_reward_gap_is_the_logit_gap_of_both_orders(tmp_path: Path) -> None:
+    rows = [
+        {"score_a": 3.5, "score_b": 1.5, "label": "A"},
+        {"score_a": 1.5, "score_b": 3.5, "label": "A"},
+        {"score_a": -7, "score_b": -7, "label": "B"},
+        {"score_a": 60, "score_b": 0, "label": "A"},
+    ]
+    scores = of(tmp_path, rows)
+    expected = entropy(1 / (1 + math.exp(-2)))
+    assert scores.uncertainty[:3] == pytest.approx([expected, expected, LN2])
+    # exp(-60) (1 + 60) to first order; it would be 0 if 1 - p were rounded.
+    assert scores.uncertainty[3] == pytest.approx(61 * math.exp(-60), rel=1e-12)
+    assert scores.error.tolist() == [False, True, True, False]
+
+
+def test_equal_vote_shares_have_equal_scores_in_spite_of_rounding(tmp_path: Path) -> None:
+    # Each mean is 0.4 or 0.6; in floating point 0.1 + 0.7 is not 0.2 + 0.6, and swaps differ.
+    votes = [(0.1, 0.7), (0.7, 0.1), (0.2, 0.6), (0.4, 0.4), (0.9, 0.3), (0.6, 0.6), (0.8, 0.4)]
+    assert 0.1 + 0.7 != 0.2 + 0.6
+    scores = of(tmp_path, [pair(*vote) for vote in votes])
+    assert len(set(scores.uncertainty.tolist())) == 1
+    # Three sevenths and four sevenths are no preference, in spite of rounding.
+    assert of(tmp_path, [pair(3 / 7, 4 / 7), pair(0.333333333333, 0.666666666667)]).error.all()
+
+
+def test_tiny_probabilities_keep_distinct_scores(tmp_path: Path) -> None:
+    scores = of(tmp_path, [pair(1e-30, 1e-30, "B"), pair(2e-30, 2e-30, "B"), pair(0, 0, "B")])
+    assert scores.uncertainty[1] > scores.uncertainty[0] > scores.uncertainty[2] == 0.0
+
+
+def test_ties_and_incomplete_lines_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [
+        pair(0.9, 0.9),
+        pair(0.9, None),
+        pair(0.9, 0.9, "tie"),
+        pair(None, None),
+        {"p_fwd": 0.9, "p_rev": 0.9},
+        pair(0.2, 0.2, "B"),
+        pair(None, 0.4, "tie"),
+    ]
+    scores = of(tmp_path, rows)
+    assert (scores.n, scores.ties) == (2, 2)
+    assert scores.skipped == (
+        Skipped(2, "p_rev"),
+        Skipped(4, "p_fwd and p_rev"),
+        Skipped(5, "label"),
+    )
+    rows = [{"score_a": 1, "score_b": 0, "label": "A"}, {"score_a": None, "label": "B"}]
+    assert of(tmp_path, rows).skipped == (Skipped(2, "score_a and score_b"),)
+
+
+def test_blank_lines_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
+    file = write(tmp_path, [{**pair(0.9, 0.9), "question": None, "votes": {"x": ["A", None]}}])
+    file.write_text("\n\n" + file.read_text() + "  \n", encoding="utf-8")
+    assert read_labelled_scores(file).n == 1
+
+
+def test_a_gzipped_file_is_read_with_any_name(tmp_path: Path) -> None:
+    plain = write(tmp_path, [pair(0.9, 0.6), pair(0.1, 0.3)])
+    zipped = tmp_path / "pairs"
+    zipped.write_bytes(gzip.compress(plain.read_bytes()))
+    here, there = read_labelled_scores(plain), read_labelled_scores(zipped)
+    assert here.uncertainty.tolist() == there.uncertainty.tolist()
+    assert here.error.tolist() == there.error.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("[1]", "not a JSON object"),
+        ("{", "not a JSON object"),
+        ("[" * 100_000, "not a JSON object"),
+        ('{"p_fwd": 1.01, "p_rev": 0.5, "label": "A"}', r"p_fwd must be in \[0, 1\], got 1.01"),
+        ('{"p_fwd": 1, "p_rev": -0.5, "label": "A"}', r"p_rev must be in \[0, 1\], got -0.5"),
+        ('{"p_fwd": NaN, "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
+        ('{"p_fwd": "1", "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
+        ('{"p_fwd": true, "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
+        (f'{{"p_fwd": 1{"0" * 400}, "p_rev": 0, "label": "A"}}', "p_fwd is not a finite number"),
+        ('{"p_fwd": 1, "p_rev": 0.5, "label": "a"}', 'label must be "A", "B" or "tie"'),
+        ('{"p_fwd": 1, "p_rev": 0.5, "label": ["A"]}', 'label must be "A", "B" or "tie"'),
+        ('{"score_a": 1, "score_b": 0, "label": "A"}', "score_a after lines with p_fwd"),
+    ],
+)
+def test_a_bad_line_is_refused_with_file_and_line(tmp_path: Path, line: str, why: str) -> None:
+    file = write(tmp_path, [pair(0.9, 0.9)])
+    file.write_text(file.read_text() + f"\n{line}\n", encoding="utf-8")
+    with pytest.raises(InvalidRequestError, match=rf"pairs\.jsonl, line 3: {why}"):
+        read_labelled_scores(file)
+
+
+def test_scores_too_far_apart_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="line 1: score_a and score_b are too far"):
+        of(tmp_path, [{"score_a": 1e308, "score_b": -1e308, "label": "A"}])
+
+
+def test_a_file_without_a_usable_line_is_refused(tmp_path: Path) -> None:
+    unusable: list[list[Any]] = [[], [pair(None, None)], [pair(1, 1, "tie")], [{"label": "A"}]]
+    for rows in unusable:
+        with pytest.raises(InvalidRequestError, match="no labelled pair"):
+            of(tmp_path, rows)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"\x1f\x8b", gzip.compress(b"{}" * 999)[:-9]])
+def test_a_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        read_labelled_scores(file)
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        read_labelled_scores(tmp_path / "absent")
+
+
+# n, and the number of levels of the signal, from the README of ../shared/data.
+REAL_FILES = {
+    "llmbar_case__GPT-4_prompt-ensemble": (734, 12),
+    "llmbar_processed_human__GPT-4": (466, 5),
+    "vicuna80_prd__jury5": (685, 11),
+    "vicuna80_prd__gpt4": (685, 3),
+    "rewardbench2__rm_URM-LLaMa-3.1-8B": (1763, None),
+}
+
+
+def n_and_levels(name: str) -> tuple[int, int | None]:
+    if name in REAL_FILES:
+        return REAL_FILES[name]
+    # With k votes in each order, p_bar is j / 2k. A pair and its mirror image have the same level,
+    # and every level occurs in the file.
+    shape = SYNTHETIC[name]
+    return shape.n, shape.votes + 1 if shape.votes else None
+
+
+@each_file
+def test_files_of_judgments_are_read_completely(name: str) -> None:
+    n, levels = n_and_levels(name)
+    scores = read_labelled_scores(file_of(name))
+    assert (scores.n, scores.ties, scores.skipped) == (n, 0, ())
+    if levels is not None:
+        assert len(np.unique(scores.uncertainty)) == levels

@@ -1,0 +1,174 @@
+"""Verdicts and confidences parsed from answers; an ambiguous answer gives None."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.evaluation.judgments.answers import parse_confidence, parse_verdict
+from app.ports import Generated
+
+
+def said(text: str) -> Generated:
+    return Generated(text, complete=True)
+
+
+def cut(text: str) -> Generated:
+    return Generated(text, complete=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("[[A]]", "A"),
+        ("[[B]]", "B"),
+        ("  [[B]].\n", "B"),
+        ("My verdict is [[A]], because [[A]] is better than B.", "A"),
+        ("[[A]] 0.87", "A"),
+        ("A", "A"),
+        (" B\n", "B"),
+        ('"A".', "A"),
+        ("**B**", "B"),
+        ("(A)", "A"),
+        ("[[B", "B"),
+        ("[A]", "A"),
+        ("[[ A ]]", "A"),
+        ('"[[A]]" if assistant A is better, "[[B]]" if assistant B is better.', None),
+        ("[[A]][[B]]", None),
+        ("[[C]]", None),
+        ("[[a]]", None),
+        ("", None),
+        ("AB", None),
+        ("A B", None),
+        ("A/B", None),
+        ("A?", None),
+        ("AAAA", None),
+        ("a", None),
+        ("Apple", None),
+        ("A is better", None),
+        ("Assistant A", None),
+        ("neither", None),
+        ("0.5", None),
+    ],
+)
+def test_a_verdict_is_the_single_label_in_an_answer(text: str, verdict: str | None) -> None:
+    assert parse_verdict(said(text)) == verdict
+
+
+def test_in_a_cut_answer_a_bracketed_letter_is_a_verdict_and_a_bare_one_is_not() -> None:
+    assert parse_verdict(cut("A")) is None
+    assert parse_verdict(cut("[[B")) is None
+    assert parse_verdict(cut("[[B]] because it")) == "B"
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence"),
+    [
+        ("[[A]] 0.87", 0.87),
+        ("0.9", 0.9),
+        (".9", 0.9),
+        ("1.0", 1.0),
+        ("0.0", 0.0),
+        ("1", 1.0),
+        ("0", 0.0),
+        ("1.", 1.0),
+        ("[[B]] 1", 1.0),
+        ("[[A]]\n0", 0.0),
+        ("[[A]] [[0.9]]", 0.9),
+        ("[[A]] (0.9)", 0.9),
+        ("[[A]], score: 0.75.", 0.75),
+        ("Confidence:0.9", 0.9),
+        ("score=0.9!", 0.9),
+        ("**0.85**", 0.85),
+        ("The score of 1", 1.0),
+        ("1 (absolute certainty)", 1.0),
+        ("0.9, that is, 0.90", 0.9),
+        ("For 3 reasons: 0.8", 0.8),
+        ("1. [[A]]\n2. 0.8", 0.8),
+        ("Verdict:\n1) It is right\n2) It is short\nScore: 0.7", 0.7),
+        # Two different ones, or none.
+        ("0.8 or 0.9", None),
+        ("between 0.0 and 1.0", None),
+        ("0 to 1.0", None),
+        ("[[A]]", None),
+        ("", None),
+        ("high", None),
+        ("nan", None),
+        # Out of range.
+        ("2.5", None),
+        ("85", None),
+        ("1.01", None),
+        # Part of something else.
+        ("10/10", None),
+        ("1/1", None),
+        ("1 / 1", None),
+        ("0.9/1.0", None),
+        ("0.9 / 1.0", None),
+        ("0.9 out of 1.0", None),
+        ("9 out of 10", None),
+        ("1 out of 10", None),
+        ("85%", None),
+        ("0.85%", None),
+        ("0.9 %", None),
+        ("1 percent", None),
+        ("v1.0.2", None),
+        ("1.0.2", None),
+        ("1,000", None),
+        ("1,0", None),
+        ("0,9", None),
+        ("-0.9", None),
+        ("+1", None),
+        ("0.8-0.9", None),
+        ("0.8–0.9", None),  # noqa: RUF001
+        ("0.8±0.1", None),
+        ("< 0.5", None),
+        (">0.9", None),
+        ("1e-3", None),
+        ("10^-1", None),
+        ("1:30", None),
+        ("$0.99", None),
+        ("1st", None),
+        ("0.9x", None),
+        ("A1", None),
+        ("...0.9", None),
+        ("0.9...", 0.9),
+        # Numbers of items and of assistants.
+        ("1. Assistant A is better", None),
+        ("[[A]]\n1. It is right.\n2. It is short.", None),
+        ("[[A]] 1. It is right", None),
+        ("(1) It is right", None),
+        ("1)\nIt is right", None),
+        ("Response 1 is better", None),
+        ("I prefer assistant 1", None),
+        ("Response 1 is better: 0.8", None),
+        ("as said in [1]", None),
+        ("[[1]]", None),
+        ("It makes 0 mistakes", None),
+    ],
+)
+def test_a_confidence_is_the_single_free_number_in_an_answer(
+    text: str, confidence: float | None
+) -> None:
+    assert parse_confidence(said(text)) == confidence
+
+
+@pytest.mark.parametrize("text", ["[[A]] 0.9", "[[A]] 0", "[[A]] 0.", "1", "0.9 ", "0.8 or 0.8"])
+def test_a_number_that_the_token_limit_may_have_cut_is_ignored(text: str) -> None:
+    assert parse_confidence(cut(text)) is None
+
+
+def test_a_number_before_the_cut_is_read() -> None:
+    assert parse_confidence(cut("[[A]] 0.9\nAssistant A is")) == 0.9
+    assert parse_confidence(cut("0.9 because the fi")) == 0.9
+
+
+@given(text=st.text(alphabet="01259.,%/-+ \n()[]AB:ae", max_size=20), complete=st.booleans())
+def test_any_answer_gives_a_confidence_in_range_or_none(text: str, complete: bool) -> None:
+    confidence = parse_confidence(Generated(text, complete))
+    assert confidence is None or 0.0 <= confidence <= 1.0
+    assert parse_verdict(Generated(text, complete)) in ("A", "B", None)
+
+
+@given(hundredths=st.integers(0, 100), verdict=st.sampled_from(["", "[[A]] ", "[[B]]\n"]))
+def test_every_score_of_two_digits_is_read_as_it_is_written(hundredths: int, verdict: str) -> None:
+    text = f"{hundredths / 100:.2f}"
+    assert parse_confidence(said(verdict + text)) == float(text)

@@ -1,0 +1,199 @@
+"""The file of judged pairs: lines survive a round trip, and bad lines are refused."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.errors import InvalidRequestError
+from app.evaluation.judgments.jsonl import Skipped, judgment_line, read_judgments
+from app.evaluation.judgments.record import JudgedPair
+from app.ports import Generated
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+SHARE = st.floats(0.0, 1.0)
+TEXT = st.builds(Generated, st.text(), st.booleans())
+SIDE = st.sampled_from(["A", "B"])
+OBSERVATION = st.sampled_from(["orders", "verbalized", "annotators", "samples"])
+SIGNAL: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries({"gaps": st.tuples(FINITE, FINITE), "label_mass": SHARE}),
+    st.fixed_dictionaries({"p": st.tuples(SHARE, SHARE)}),
+)
+OWN = st.builds(
+    lambda signal, **fields: JudgedPair(**signal, **fields),
+    SIGNAL,
+    dataset=st.text(min_size=1),
+    id=st.text(min_size=1),
+    swapped=st.booleans(),
+    group=st.none() | st.text(),
+    label=SIDE,
+    judge=st.text(),
+    fingerprint=st.text(),
+    verdicts=st.none() | st.tuples(st.none() | SIDE, st.sampled_from(["A", "tie"])),
+    verbalized=st.none() | TEXT,
+    annotators=st.none() | st.lists(FINITE).map(tuple),
+    samples=st.none() | st.lists(TEXT).map(tuple),
+    failed=st.none() | st.dictionaries(OBSERVATION, st.text(), min_size=1),
+    asked=st.dictionaries(OBSERVATION, st.text(), min_size=1),
+)
+
+
+OF_OURS = {"label": "A", "dataset": "d", "id": "1"}
+
+
+def write(folder: Path, *lines: dict[str, Any] | str) -> Path:
+    file = folder / "judgments.jsonl"
+    texts = [line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines]
+    file.write_text("".join(texts), encoding="utf-8")
+    return file
+
+
+@given(pair=OWN)
+def test_a_written_line_is_read_back(
+    pair: JudgedPair, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    line = judgment_line(pair)
+    assert line.isascii()
+    assert line.count("\n") == 1
+    file = write(tmp_path_factory.mktemp("x"), line)
+    assert read_judgments(file).pairs == (pair,)
+
+
+def own(**fields: Any) -> JudgedPair:
+    return JudgedPair("mt-bench", "7", None, "A", judge="demo", fingerprint="f", **fields)
+
+
+def read(folder: Path, *pairs: JudgedPair) -> JudgedPair:
+    (found,) = read_judgments(write(folder, *map(judgment_line, pairs))).pairs
+    return found
+
+
+def test_lines_of_one_pair_are_merged(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        own(gaps=(1.0, 2.0), label_mass=0.9, asked={"orders": "x"}),
+        own(annotators=(0.5, -1.0), asked={"annotators": "y"}),
+    )
+    assert (found.gaps, found.annotators) == ((1.0, 2.0), (0.5, -1.0))
+    assert found.asked == {"orders": "x", "annotators": "y"}
+
+
+def test_an_answer_replaces_a_failure_and_a_failure_an_answer(tmp_path: Path) -> None:
+    answer = own(gaps=(1.0, 2.0), label_mass=0.9, asked={"orders": "x"})
+    failure = own(failed={"orders": "prompt_too_long"}, asked={"orders": "y"})
+    other = own(failed={"verbalized": "judgment_failed"}, asked={"verbalized": "z"})
+    found = read(tmp_path, failure, other, answer)
+    assert (found.gaps, found.failed) == ((1.0, 2.0), {"verbalized": "judgment_failed"})
+    found = read(tmp_path, answer, failure)
+    assert (found.gaps, found.label_mass) == (None, None)
+    assert found.failed == {"orders": "prompt_too_long"}
+
+
+def test_a_pair_can_be_reduced_to_some_observations() -> None:
+    whole = own(
+        gaps=(1.0, 2.0),
+        label_mass=0.9,
+        annotators=(1.0,),
+        failed={"verbalized": "x", "samples": "x"},
+        asked={"orders": "a", "annotators": "b", "verbalized": "c", "samples": "d"},
+    )
+    assert whole.only(("annotators", "samples")) == own(
+        annotators=(1.0,), failed={"samples": "x"}, asked={"annotators": "b", "samples": "d"}
+    )
+    assert whole.only(()) == own()
+
+
+def test_the_same_id_in_two_data_sets_is_two_pairs(tmp_path: Path) -> None:
+    one = own(gaps=(1.0, 2.0), asked={"orders": "x"})
+    two = JudgedPair("arena", "7", None, "B", gaps=(0.0, 0.0), asked={"orders": "x"})
+    file = write(tmp_path, judgment_line(one), judgment_line(two))
+    assert [(pair.dataset, pair.label) for pair in read_judgments(file).pairs] == [
+        ("mt-bench", "A"),
+        ("arena", "B"),
+    ]
+
+
+def test_lines_that_evaluate_did_not_write_are_never_merged(tmp_path: Path) -> None:
+    line = {"id": "same", "label": "A", "p_fwd": 0.9, "p_rev": 0.8}
+    judged = read_judgments(write(tmp_path, line, line))
+    assert [pair.id for pair in judged.pairs] == ["same", "same"]
+    assert judged.lines == (1, 2)
+
+
+def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        {"label": "A", "p_fwd": 0.9, "p_rev": 0.8},
+        {"label": "tie", "p_fwd": 0.9, "p_rev": 0.8},
+        {"p_fwd": 0.9, "p_rev": 0.8},
+        "\n",
+        {"label": "B", "p_fwd": 0.9},
+        {"label": "B"},
+    )
+    judged = read_judgments(file)
+    assert [pair.id for pair in judged.pairs] == ["line-1"]
+    assert judged.ties == 1
+    assert judged.skipped == (
+        Skipped(3, "label"),
+        Skipped(5, "p_rev"),
+        Skipped(6, "p_fwd and p_rev"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("[1]\n", "not a JSON object"),
+        ("{\n", "not a JSON object"),
+        ({"label": "C"}, "label must be"),
+        ({"label": ["A"]}, "label must be"),
+        ({"label": "A", "p_fwd": 1.5, "p_rev": 0.1}, r"p_fwd must be in \[0, 1\], got 1.5"),
+        ({"label": "A", "p_fwd": True, "p_rev": 0.1}, "p_fwd is not a finite number"),
+        ({"label": "A", "gap_fwd": 10**400, "gap_rev": 0.1}, "gap_fwd is not a finite number"),
+        ('{"label": "A", "gap_fwd": NaN, "gap_rev": 0.1}\n', "gap_fwd is not a finite number"),
+        ({"label": "A", "score_a": 1e308, "score_b": -1e308}, "too far apart"),
+        ({"label": "A", "label_mass": 2, "gap_fwd": 1, "gap_rev": 1}, "label_mass must be in"),
+        ({"label": "A", "verdict_fwd": "C"}, "verdict_fwd and verdict_rev"),
+        ({"label": "A", "verdict_fwd": {}}, "verdict_fwd and verdict_rev"),
+        ({"label": "A", "verbalized": "0.5"}, "verbalized needs text and complete"),
+        ({"label": "A", "samples": [{"text": "[[A]]"}]}, "samples needs text and complete"),
+        ({"label": "A", "samples": "[[A]]"}, "samples is not a list"),
+        ({"label": "A", "annotators": [1, None]}, "annotators is not a finite number"),
+        (OF_OURS | {"asked": ["orders"]}, "asked is not an object with string values"),
+        (OF_OURS | {"asked": {"orders": 1}}, "asked is not an object with string values"),
+        ({"label": "A", "asked": {}}, "a line with asked needs dataset and id"),
+    ],
+)
+def test_a_bad_line_is_refused_with_file_and_line(
+    line: dict[str, Any] | str, reason: str, tmp_path: Path
+) -> None:
+    file = write(tmp_path, {"label": "A", "verdict_fwd": "A", "verdict_rev": "A"}, line)
+    with pytest.raises(InvalidRequestError, match=f"judgments.jsonl, line 2: .*{reason}"):
+        read_judgments(file)
+
+
+def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        {"label": "A", "p_fwd": 0.9, "p_rev": 0.8},
+        {"label": "A", "score_a": 0.9, "score_b": 0.8},
+    )
+    with pytest.raises(InvalidRequestError, match="line 2: score_a after lines with p_fwd"):
+        read_judgments(file)
+
+
+def test_gzipped_files_are_read_and_unreadable_files_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl.gz"
+    with gzip.open(file, "wt") as out:
+        out.write(judgment_line(own(gaps=(1.0, 2.0), asked={"orders": "x"})))
+    assert read_judgments(file).pairs[0].gaps == (1.0, 2.0)
+    file.write_bytes(file.read_bytes()[:30])
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        read_judgments(file)
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        read_judgments(tmp_path / "none")

@@ -1,0 +1,257 @@
+"""The numbers of the report: by hand, in the normal world, and as JSON."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequestError
+from app.core.preference import preference_from_gaps
+from app.evaluation.judgments.jsonl import Judged, Skipped
+from app.evaluation.judgments.record import JudgedPair
+from app.evaluation.measurement import Source, measure, sources_of
+from app.evaluation.metrics import RiskCoverage
+from app.evaluation.normal_world import NormalJudge
+from app.evaluation.protocol import (
+    CALIBRATION_SIZES,
+    Design,
+    ablate_calibration_size,
+    ablate_label_noise,
+    run_protocol,
+    transfer,
+)
+from app.evaluation.results import MethodResults, Results, to_json
+from app.evaluation.selectors import SELECTORS, Points, RiskTarget
+from app.ports import Generated
+
+QUICK = Design(seed=1, splits=4, ablation_splits=3)
+
+
+def logit(p: float) -> float:
+    return math.log(p) - math.log1p(-p)
+
+
+def pair(i: int, p: float, label: str = "A", *, group: str | None = "g") -> JudgedPair:
+    """A pair on which the judge prefers response_a with probability p in both orders."""
+    assert label in ("A", "B")
+    gaps = (logit(p), logit(p)) if p != 0.5 else (0.0, 0.0)
+    return JudgedPair("d", str(i), group, "A" if label == "A" else "B", judge="j", gaps=gaps)
+
+
+def method(results: Results, name: str) -> MethodResults:
+    (found,) = (m for m in results.datasets[0].methods if m.method == name)
+    return found
+
+
+def test_quality_and_reliability_by_hand() -> None:
+    # Confidence 0.95: 3 right, 1 wrong; 0.75: 1 right, 1 wrong; 0.5: no preference, an error.
+    pairs = [pair(i, 0.95) for i in range(3)] + [pair(3, 0.05)]
+    pairs += [pair(4, 0.75), pair(5, 0.25), pair(6, 0.5)]
+    found = method(measure("j", {"d": Source(pairs)}, QUICK), "bpe")
+    assert (found.n, found.undecided, found.unparsed, found.failed) == (7, 1, 0, 0)
+    assert found.quality.accuracy == pytest.approx(4 / 7)
+    # (4 |0.75 - 0.95| + 2 |0.5 - 0.75| + 1 |0 - 0.5|) / 7.
+    assert found.quality.ece == pytest.approx((0.8 + 0.5 + 0.5) / 7)
+    assert [(b.count, b.accuracy) for b in found.reliability] == [(1, 0.0), (2, 0.5), (4, 0.75)]
+    assert [b.confidence for b in found.reliability] == pytest.approx([0.5, 0.75, 0.95])
+
+
+def test_missing_answers_are_counted_and_have_no_confidence() -> None:
+    pairs = [pair(i, 0.9) for i in range(6)]
+    answers = ["[[A]] 0.8", "[[A]] 0.9", "no idea", "[[A]] 0.8", "[[A]]"]
+    asked = [
+        JudgedPair("d", p.id, None, "A", gaps=p.gaps, verbalized=Generated(text, True))
+        for p, text in zip(pairs, answers, strict=False)
+    ]
+    failed = JudgedPair(
+        "d", "5", None, "A", gaps=pairs[5].gaps, failed={"verbalized": "prompt_too_long"}
+    )
+    results = measure(None, {"d": Source([*asked, failed], 3, {"no label": 2})}, QUICK)
+    found = method(results, "verbalized_confidence")
+    assert (found.n, found.unparsed, found.failed) == (3, 2, 1)
+    assert found.rows == ()
+    assert [b.confidence for b in found.reliability] == pytest.approx([0.8, 0.9])
+    assert [b.count for b in found.reliability] == [2, 1]
+    assert method(results, "bpe").n == 6
+    dataset = results.datasets[0]
+    assert (dataset.n, dataset.ties, dataset.left_out, dataset.groups) == (
+        6,
+        3,
+        {"no label": 2},
+        None,
+    )
+
+
+def test_groups_are_counted_if_every_pair_has_one() -> None:
+    pairs = [pair(i, 0.9, group=f"q{i % 3}") for i in range(8)]
+    assert measure("j", {"d": Source(pairs)}, QUICK).datasets[0].groups == 3
+    pairs.append(pair(8, 0.9, group=None))
+    assert measure("j", {"d": Source(pairs)}, QUICK).datasets[0].groups is None
+
+
+def simulated(accuracy: float, auroc: float, n: int, seed: int) -> list[JudgedPair]:
+    """Judged pairs with the uncertainty order and the errors of the normal world."""
+    uncertainty, wrong = NormalJudge(accuracy, auroc).draw(n, np.random.default_rng(seed))
+    share = 0.5 + 0.499 * (1.0 - uncertainty / math.log(2.0))
+    return [
+        pair(i, float(p), "B" if bad else "A")
+        for i, (p, bad) in enumerate(zip(share, wrong, strict=True))
+    ]
+
+
+def test_every_rule_runs_on_every_signal_and_ablations_on_bpe() -> None:
+    source = Source(simulated(0.8, 0.75, 240, seed=1))
+    told: list[str] = []
+    results = measure("j", {"one": source, "two": source}, QUICK, on_progress=told.append)
+    assert told[0] == "one: Predictive Probability"
+    for dataset in results.datasets:
+        assert [found.method for found in dataset.methods] == [
+            "predictive_probability",
+            "swap_and_aggregate",
+            "bpe",
+        ]
+        for found in dataset.methods:
+            assert [(row.selector, row.alpha) for row in found.rows] == [
+                (name, alpha) for name in SELECTORS for alpha in QUICK.alphas
+            ]
+        sizes = [row.value for row in dataset.calibration_size]
+        assert sizes == [size for size in CALIBRATION_SIZES if size <= 190]
+        assert {row.value for row in dataset.label_noise} == {0.0, 0.05, 0.1, 0.15, 0.2}
+    assert len(results.transfer) == 4
+    assert measure("j", {"one": source}, QUICK).transfer == ()
+
+
+def test_naive_overshoots_and_scopes_three_readings_differ() -> None:
+    # guarantees.md, section 2: (0.738, 0.685) with 50 calibration pairs: ratio 0.160, mean 0.060,
+    # and 40% of the calibrations above alpha. The risk is the true one, not that of a test half.
+    judge = NormalJudge(0.738, 0.685)
+    taken: dict[str, list[tuple[float, float]]] = {"scope": [], "naive": []}
+    for seed in range(400):
+        points = Points.of(*judge.draw(50, np.random.default_rng(seed)))
+        for name, chosen in taken.items():
+            rule = {"scope": SELECTORS["scope"], "naive": SELECTORS["naive"]}[name]
+            coverage, risk = judge.truth(rule(points, RiskTarget(0.1, 0.1)))
+            chosen.append((float(coverage), float(risk)))
+    readings = {}
+    for name, chosen in taken.items():
+        coverage, risk = np.array(chosen).T
+        readings[name] = (
+            risk.mean(),
+            (coverage * risk).sum() / coverage.sum(),
+            (risk > 0.1).mean(),
+        )
+    mean, ratio, above = readings["scope"]
+    assert mean == pytest.approx(0.060, abs=0.015)
+    assert ratio == pytest.approx(0.160, abs=0.02)
+    assert above == pytest.approx(0.40, abs=0.08)
+    # Even the mean risk of naive, with 0 for a split that accepts nothing, is above alpha.
+    assert readings["naive"][0] > 0.115
+
+
+def test_the_readings_of_risk_are_computed_over_the_splits() -> None:
+    points = Points.of(*NormalJudge(0.738, 0.685).draw(100, np.random.default_rng(5)))
+    rows = run_protocol(points, Design(seed=2, splits=300, alphas=(0.1,)))
+    (scope,) = (row.outcome for row in rows if row.selector == "scope")
+    assert scope.ratio_of_sums is not None
+    # A split that accepts nothing has risk 0 in the mean, but no weight in the ratio.
+    assert scope.risk < scope.ratio_of_sums
+    assert RiskCoverage.over_splits([0, 10], [0, 2], 20, alpha=0.1) == RiskCoverage(
+        coverage=0.25,
+        coverage_std=0.25,
+        risk=0.1,
+        risk_std=0.1,
+        ratio_of_sums=0.2,
+        share_above_alpha=0.5,
+        splits=2,
+    )
+
+
+def points_of(pairs: list[JudgedPair]) -> Points:
+    """The points of BPE, computed without `methods`."""
+    gaps = np.array([pair.gaps for pair in pairs], dtype=np.float64)
+    found = preference_from_gaps(gaps[:, 0], gaps[:, 1])
+    label_a = np.array([pair.label == "A" for pair in pairs])
+    return Points.of(found.entropy, np.where(label_a, found.p_bar <= 0.5, found.p_bar >= 0.5))
+
+
+def test_rows_ablations_and_transfer_come_from_the_protocol_on_bpe() -> None:
+    pairs = {"easy": simulated(0.9, 0.8, 320, seed=1), "hard": simulated(0.7, 0.7, 150, seed=2)}
+    sources = {name: Source(each) for name, each in pairs.items()}
+    results = measure(None, {**sources, "tiny": Source(pairs["easy"][:3])}, QUICK)
+    points = {name: points_of(each) for name, each in pairs.items()}
+    for dataset in results.datasets[:2]:
+        assert dataset.methods[-1].rows == run_protocol(points[dataset.name], QUICK)
+        assert dataset.label_noise == ablate_label_noise(points[dataset.name], QUICK)
+        assert dataset.calibration_size == ablate_calibration_size(points[dataset.name], QUICK)
+    # A data set of three pairs has a quality, but no rows, and is not part of transfer.
+    tiny = results.datasets[2]
+    assert tiny.methods[-1].quality.accuracy is not None
+    assert tiny.methods[-1].rows == ()
+    assert tiny.label_noise == tiny.calibration_size == ()
+    assert results.transfer == transfer(points, QUICK)
+
+
+def test_a_judge_that_failed_on_all_pairs_has_no_quality() -> None:
+    lost = [
+        JudgedPair("d", str(i), "g", "A", failed={"orders": "judgment_failed"}) for i in range(9)
+    ]
+    found = method(measure("j", {"d": Source(lost)}, QUICK), "bpe")
+    assert (found.n, found.failed, found.unparsed, found.undecided) == (0, 9, 0, 0)
+    assert found.quality == (None, None, None, None)
+    assert found.reliability == ()
+    assert found.rows == ()
+
+
+def same(value: Any, read: Any) -> bool:
+    """Whether a value read from JSON is equal, with floats to six digits."""
+    if isinstance(value, float):
+        return isinstance(read, float) and math.isclose(value, read, rel_tol=5e-6, abs_tol=0.0)
+    if hasattr(value, "__dataclass_fields__"):
+        value = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return list(value) == list(read) and all(same(value[name], read[name]) for name in value)
+    if isinstance(value, tuple):
+        return len(value) == len(read) and all(map(same, value, read))
+    return type(value) is type(read) and bool(value == read)
+
+
+def test_json_has_every_number_and_nothing_else() -> None:
+    sources = {
+        "easy": Source(simulated(0.9, 0.8, 200, seed=1), 3, {"unknown label": 1}),
+        "tiny": Source([pair(1, 0.9)]),
+    }
+    results = measure(None, sources, QUICK)
+    text = to_json(results)
+    assert same(results, json.loads(text))
+    # Check that the comparison detects differences.
+    assert not same(results, json.loads(text.replace('"splits": 4', '"splits": 5')))
+    assert not same(results, json.loads(text.replace('"auroc": null', '"auroc": 0.5')))
+    assert to_json(measure(None, sources, QUICK)) == text
+
+
+def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:
+    pairs = [pair(i, 0.9) for i in range(30)]
+    other = [JudgedPair("", str(i), None, "A", judge="j", gaps=(1.0, 1.0)) for i in range(5)]
+    judged = Judged(
+        (*pairs, *other), tuple(range(35)), 4, (Skipped(9, "label"), Skipped(10, "label"))
+    )
+    judge, found = sources_of(judged, Path("x/mine.jsonl.gz"), at_most=20, seed=1)
+    assert judge == "j"
+    assert [(name, len(source.pairs)) for name, source in found.items()] == [("d", 20), ("mine", 5)]
+    assert (found["d"].ties, found["d"].left_out) == (4, {"no label": 2})
+    assert (found["mine"].ties, found["mine"].left_out) == (0, {})
+    again = sources_of(judged, Path("x/mine.jsonl.gz"), at_most=20, seed=2)[1]
+    assert again["d"].pairs != found["d"].pairs
+
+
+def test_a_file_of_several_judges_or_none_is_refused() -> None:
+    two = (pair(1, 0.9), JudgedPair("d", "2", None, "A", gaps=(1.0, 1.0)))
+    with pytest.raises(InvalidRequestError, match=r"several judges \(an unnamed one, j\)"):
+        sources_of(Judged(two, (1, 2), 0, ()), Path("x"), at_most=9, seed=1)
+    with pytest.raises(InvalidRequestError, match="no labelled pair that was judged"):
+        sources_of(Judged((), (), 0, ()), Path("x"), at_most=9, seed=1)
