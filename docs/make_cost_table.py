@@ -1,4 +1,4 @@
-"""Prints the tables of cost.md and scale.md: what A100s serve and cost, an estimate from FLOPs.
+"""Prints the tables of docs/measured/cost.md: an estimate from FLOPs of what A100s serve and cost.
 
 Usage: python docs/make_cost_table.py
 """

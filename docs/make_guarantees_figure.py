@@ -1,4 +1,4 @@
-"""Measures every number of guarantees.md and draws its figure.
+"""Measures every number of docs/concepts/guarantees.md and draws its figure.
 
 Usage: python docs/make_guarantees_figure.py      (ten seconds; prints, writes the PNG)
 
@@ -253,4 +253,4 @@ if __name__ == "__main__":
     print_noise()
     print_broken_exchangeability()
     print_not_monotone()
-    draw(Path(__file__).with_name("guarantees.png"))
+    draw(Path(__file__).parent / "concepts" / "guarantees.png")

@@ -69,7 +69,9 @@ def evaluate(
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option(help="One of the paper's judges (see docs/reproduce.md), or as SCOPE_MODEL."),
+        typer.Option(
+            help="One of the paper's judges (docs/measured/reproduce.md), or as SCOPE_MODEL."
+        ),
     ] = None,
     methods: Annotated[
         str | None,

@@ -1,7 +1,7 @@
 """The paper's coverage from accuracy and AUROC alone, in a world whose truth is known.
 
 A judge is wrong with probability 1 - accuracy; its confidence is N(d, 1) where it is right and
-N(0, 1) where it is wrong, d = sqrt(2) Phi^-1(AUROC) (guarantees.md).
+N(0, 1) where it is wrong, d = sqrt(2) Phi^-1(AUROC) (docs/design/guarantees.md).
 """
 
 import math

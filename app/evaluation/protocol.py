@@ -149,8 +149,9 @@ def ablate_label_noise(
     """Flips a share of the calibration labels and none of the test labels (SCOPE, label noise).
 
     Every noise sees the same splits. Beside `selectors` come "scope_corrected" and
-    "pac_corrected", which know the noise (guarantees.md, section 4). A flipped label leaves no
-    preference (ln 2) an error, which is right for BPE and not for a method that breaks ties.
+    "pac_corrected", which know the noise (docs/design/guarantees.md, section 4). A flipped label
+    leaves no preference (ln 2) an error, which is right for BPE and not for a method that breaks
+    ties.
 
     Raises:
         ValueError: A noise is outside [0, 0.5), or as for `run_protocol`.

@@ -131,7 +131,7 @@ class Results:
         design: What was asked of the protocol.
         datasets: In the order they were given.
         transfer: Between them, of BPE; none with one data set.
-        normal_world: The paper's coverages beside those of the model of guarantees.md.
+        normal_world: The paper's coverages beside those of the model of docs/design/guarantees.md.
     """
 
     judge: str | None

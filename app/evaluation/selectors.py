@@ -76,7 +76,7 @@ def scope(
     """Gives lambda_hat: the largest score with (errors + 1) / accepted <= alpha.
 
     SCOPE, eq. scope_condition. `label_noise` is the share of flipped labels, in [0, 0.5), that is
-    corrected for; the paper corrects for none (guarantees.md, section 4).
+    corrected for; the paper corrects for none (docs/design/guarantees.md, section 4).
     """
     return ThresholdCurve.fit(uncertainty, error, label_noise).threshold(alpha)
 
@@ -120,7 +120,7 @@ def pac(
 ) -> float:
     """Ours: the same promise as Trust-or-Escalate's, started where the test has power.
 
-    guarantees.md, section 3; `label_noise` as for `scope`.
+    docs/design/guarantees.md, section 3; `label_noise` as for `scope`.
     """
     return pac_threshold(uncertainty, error, alpha=alpha, delta=delta, label_noise=label_noise)
 

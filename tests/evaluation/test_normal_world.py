@@ -10,7 +10,8 @@ from app.core.diagnostics import auroc
 from app.core.preference import LN2
 from app.evaluation.normal_world import NormalJudge, WorldRow, normal_world_rows
 
-# Ours less the paper's coverage, measured with 10,000 calibrations, seed 0; guarantees.md's model.
+# Our coverage minus the paper's, measured with 10,000 calibrations, seed 0, in the model of
+# docs/design/guarantees.md.
 REWARD_BENCH = {
     "Qwen2.5-7B-Instruct": -0.006,
     "Qwen2.5-14B-Instruct": 0.045,

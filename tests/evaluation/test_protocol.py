@@ -1,4 +1,7 @@
-"""The protocol against a plain loop, and the paper's figures from the model of guarantees.md."""
+"""The protocol against a plain loop, and the paper's figures in a simulated normal world.
+
+docs/design/guarantees.md describes that world.
+"""
 
 import math
 from collections.abc import Callable
@@ -100,7 +103,8 @@ def test_coverage_on_reward_bench_is_that_of_the_paper(judge: str) -> None:
     assert coverage.mean() == pytest.approx(paper, abs=0.06)
     assert 0.09 < risk.mean() < 0.105
     if judge == "Qwen2.5-7B":
-        # guarantees.md: 0.587 and 0.099. Data sets are independent, splits of one are not.
+        # docs/design/guarantees.md: 0.587 and 0.099. Data sets are independent; splits of one
+        # data set are not.
         for found, expected in ((coverage, 0.587), (risk, 0.099)):
             error = found.std(ddof=1) / math.sqrt(DATA_SETS)
             assert error < 0.01
@@ -108,8 +112,9 @@ def test_coverage_on_reward_bench_is_that_of_the_paper(judge: str) -> None:
 
 
 def test_the_readings_of_risk_differ_where_the_score_says_nothing() -> None:
-    # guarantees.md, section 2: accuracy 0.85, AUROC 0.5, n = 200. The ratio is 0.150 whatever is
-    # accepted; the tables' mean hides it behind the calibrations that accept nothing. Naive: 0.124.
+    # docs/design/guarantees.md, section 2: accuracy 0.85, AUROC 0.5, n = 200. The ratio is 0.150
+    # whatever is accepted; the tables' mean hides it behind the calibrations that accept nothing.
+    # Naive: 0.124.
     risk, naive_risk, errors, coverage = [], [], [], []
     for seed in range(200):
         points = normal_world(0.85, 0.5, 400, seed=seed)

@@ -131,8 +131,9 @@ def test_every_rule_runs_on_every_signal_and_ablations_on_bpe() -> None:
 
 
 def test_naive_overshoots_and_scopes_three_readings_differ() -> None:
-    # guarantees.md, section 2: (0.738, 0.685) with 50 calibration pairs: ratio 0.160, mean 0.060,
-    # and 40% of the calibrations above alpha. Tested on the truth, which a test half is not.
+    # docs/design/guarantees.md, section 2: (0.738, 0.685) with 50 calibration pairs: ratio 0.160,
+    # mean 0.060, and 40% of the calibrations above alpha. This tests against the truth, because a
+    # test half is noisy.
     judge = NormalJudge(0.738, 0.685)
     taken: dict[str, list[tuple[float, float]]] = {"scope": [], "naive": []}
     for seed in range(400):

@@ -1,4 +1,4 @@
-"""The table that people read, in the terminal and in docs/reliability.md, and its JSON."""
+"""The table that people read, in the terminal and in docs/guides/reliability.md, and its JSON."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from tests.benchmarks.report import to_json
 from tests.faults.experiment import Outcome
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "reliability.md"
+DOCUMENT = ROOT / "docs" / "guides" / "reliability.md"
 MEASURED = ROOT / "docs" / "measured"
 
 _COLUMNS = (

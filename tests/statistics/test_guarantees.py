@@ -1,7 +1,7 @@
 """The promises of both guarantees, by seeded simulation in worlds whose true FDR is known.
 
 A world: a judgment is wrong with probability 1 - accuracy; its confidence is N(d, 1) when right and
-N(0, 1) when wrong, d = sqrt(2) Phi^-1(AUROC) (guarantees.md).
+N(0, 1) when wrong, d = sqrt(2) Phi^-1(AUROC) (docs/design/guarantees.md).
 """
 
 import math
@@ -101,7 +101,7 @@ def test_the_closed_form_is_what_a_large_draw_shows() -> None:
 @pytest.mark.parametrize(
     ("world", "expected_coverage"),
     [
-        # Those of guarantees.md, section 3, at its power start.
+        # Those of docs/design/guarantees.md, section 3, at its power start.
         (World(0.766, 0.777, n=1000), 0.369),
         (World(0.807, 0.744, n=1000), 0.393),
         (World(0.874, 0.809, n=500), 0.847),
@@ -135,13 +135,15 @@ def test_pac_almost_never_accepts_a_useless_judge(n: int) -> None:
 
 
 def test_marginal_does_not_bound_the_one_calibration_that_an_operator_has() -> None:
-    # guarantees.md, section 2: the reason why pac exists. If this fails, the text is out of date.
+    # docs/design/guarantees.md, section 2: the reason why pac exists. If this fails, correct that
+    # section.
     assert 0.25 < simulate(World(0.85, 0.5, n=200), "marginal").violations < 0.50
     assert simulate(World(0.807, 0.744, n=1000), "marginal").violations > 0.35
 
 
 def test_marginal_reaches_the_coverage_and_risk_of_the_paper() -> None:
-    # RewardBench, Qwen2.5-7B: the paper's table has 0.590 and 0.098, guarantees.md 0.587 and 0.099.
+    # RewardBench, Qwen2.5-7B: the paper's table has 0.590 and 0.098, docs/design/guarantees.md
+    # has 0.587 and 0.099.
     outcome = simulate(World(0.807, 0.744, n=1000), "marginal")
     for found, expected in ((outcome.coverage, 0.587), (outcome.fdr, 0.099)):
         tolerance = 3 * found.std() / math.sqrt(CALIBRATIONS)

@@ -4,7 +4,8 @@ One half calibrates, the other is judged. Given the file, the splits are indepen
 standard error over splits says how far a mean is from that of all splits of this file. It says
 nothing about another file: splits share their points, and more of them add no judgments. So the
 checks are about one file at a time: of "pac" that it keeps its promise there, of "marginal", which
-has none that could be kept (guarantees.md, section 2), that it measures as the paper's tables do.
+has none that could be kept (docs/design/guarantees.md, section 2), that it measures as the
+paper's tables do.
 """
 
 import math
@@ -143,9 +144,9 @@ def test_something_is_accepted(name: str, guarantee: str) -> None:
 
 
 def test_the_ratio_of_sums_is_not_bounded_by_alpha() -> None:
-    # guarantees.md, section 2, on real scores. The error of LLMBar's surest level, three quarters
-    # of its pairs, is near 0.15: it is accepted in the splits whose labelled half happens to look
-    # better than it is, and only those enter the ratio.
+    # docs/design/guarantees.md, section 2, on real scores. The error of LLMBar's surest level,
+    # three quarters of its pairs, is near 0.15: it is accepted in the splits whose labelled half
+    # happens to look better than it is, and only those enter the ratio.
     found = split("llmbar_processed_human__GPT-4", "marginal", 0.15)
     assert 0 < (found.accepted > 0).mean() < 0.8
     assert found.fdr.mean() < 0.15
