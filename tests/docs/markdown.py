@@ -1,13 +1,14 @@
 """Reads the repository's Markdown: files, links, anchors, and the text outside fenced blocks."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+# Folders of the repository that people write in.
+FOLDERS = (".github", "app", "clients", "deploy", "docker", "docs", "requirements", "tests")
 
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
@@ -43,10 +44,9 @@ class Link(NamedTuple):
 
 
 def files() -> list[Path]:
-    """Every Markdown file of the repository that git does not ignore."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return sorted(path for name in listed.stdout.split("\0") if (path := ROOT / name).is_file())
+    """Every Markdown file of the repository, without what tools install or build."""
+    folders = (ROOT / name for name in FOLDERS)
+    return sorted([*ROOT.glob("*.md"), *(file for each in folders for file in each.rglob("*.md"))])
 
 
 def lines(text: str) -> Iterator[Line]:

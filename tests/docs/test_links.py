@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,23 @@ from tests.docs.markdown import DOCS, ROOT
 _PATH = re.compile(
     r"(?<![\w./$}-])(?:\./)?((?:\.ci|\.github|app|deploy|docker|docs|requirements|tests)/[\w.*<>/-]+)"
 )
+_PAGE = re.compile(r"(docs/[a-z/-]+\.md)(?:#([a-z0-9-]+))?")
 # Written when somebody runs the command beside it.
 _MADE_BY_COMMANDS = {"docs/measured/example-report/judgments.jsonl"}
+
+# Files of the layout in docs/design/architecture.md that are not there yet.
+_COMING = {
+    "app/api/auth/needs.py",
+    "app/wire/",
+    "app/wiring/",
+    "app/wiring/engines.py",
+    "app/wiring/stores.py",
+    "tests/drills/faults/store_faults.py",
+    "tests/integration/agreement/",
+    "tests/integration/contract/backends.py",
+    "tests/unit/api/",
+    "tests/unit/engines/",
+}
 
 FILES = [pytest.param(file, id=str(file.relative_to(ROOT))) for file in markdown.files()]
 
@@ -45,7 +59,7 @@ def path_faults(text: str) -> Iterator[str]:
     for number, span in spans:
         for found in _PATH.findall(span):
             path = found.rstrip(".")
-            if path not in _MADE_BY_COMMANDS and not _exists(path):
+            if path not in _MADE_BY_COMMANDS | _COMING and not _exists(path):
                 yield f"line {number}: there is no {path}"
 
 
@@ -64,20 +78,32 @@ def test_every_path_on_a_page_exists(file: Path) -> None:
     assert list(path_faults(file.read_text(encoding="utf-8"))) == []
 
 
+def test_a_file_that_has_come_is_no_longer_excused() -> None:
+    assert [path for path in sorted(_COMING) if _exists(path)] == []
+
+
 def test_every_page_that_code_or_configuration_names_exists() -> None:
-    command = ["git", "grep", "-I", "-o", "-n", "-E", r"docs/[a-z/-]+\.md(#[a-z0-9-]+)?", "--"]
-    where = ["app", "tests", "deploy", "docker", "docs/*.py", "Makefile", "*.yml", "*.toml"]
-    done = subprocess.run([*command, *where], cwd=ROOT, capture_output=True, text=True, check=True)
     faults = []
-    for found in done.stdout.splitlines():
-        place, _, name = found.rpartition(":")
-        path, _, anchor = name.partition("#")
-        page = ROOT / path
-        if not page.is_file() or (
-            anchor and anchor not in markdown.anchors(page.read_text(encoding="utf-8"))
-        ):
-            faults.append(f"{place}: there is no {name}")
+    for file in _sources():
+        source = file.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(source.splitlines(), start=1):
+            for path, anchor in _PAGE.findall(line):
+                page = ROOT / path
+                if not page.is_file() or (
+                    anchor and anchor not in markdown.anchors(page.read_text(encoding="utf-8"))
+                ):
+                    named = f"{path}#{anchor}" if anchor else path
+                    faults.append(f"{file.relative_to(ROOT)}:{number}: there is no {named}")
     assert faults == []
+
+
+def _sources() -> Iterator[Path]:
+    """Code and configuration that may name a page."""
+    yield from (ROOT / name for name in ("Makefile", "docker-compose.yml", "pyproject.toml"))
+    for folder in markdown.FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix in (".cfg", ".json", ".py", ".sh", ".toml", ".yaml", ".yml"):
+                yield file
 
 
 @pytest.mark.parametrize(
