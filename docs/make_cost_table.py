@@ -34,7 +34,7 @@ JUDGES = (
 
 
 def gpu_seconds(judge: Judge, read: int, written: int) -> float:
-    """Of one judgment: two FLOPs for each parameter and token, attention left out."""
+    """GPU seconds of one judgment: two FLOPs for each parameter and token, attention left out."""
     flops = 2 * judge.billions * 1e9
     return flops * (read / READING + written / WRITING) / PEAK
 

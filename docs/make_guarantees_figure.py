@@ -37,7 +37,7 @@ class Judge(NamedTuple):
 
     @property
     def normal(self) -> NormalJudge:
-        """What draws pairs and knows the truth."""
+        """The model that draws pairs and knows the truth."""
         return NormalJudge(self.accuracy, self.auroc)
 
     def best(self, alpha: float) -> float:
@@ -118,7 +118,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 
 def print_guarantees() -> None:
-    """What both guarantees give at alpha 0.10."""
+    """Prints the results of both guarantees at alpha 0.10."""
     rows = []
     for judge, n in ((USELESS, 200), (WEAK, 50), (WEAK, 1000), (MIDDLING, 1000), (STRONG, 1000)):
         for guarantee in ("marginal", "pac"):
@@ -171,7 +171,7 @@ def print_noise() -> None:
 
 
 def print_broken_exchangeability() -> None:
-    """What repeated pairs and other traffic do to pac."""
+    """Prints the effect of repeated pairs and of other traffic on pac."""
     cases = {
         "as it should be": measure(MIDDLING, "pac", 1000),
         "every pair twice": measure(MIDDLING, "pac", 1000, copies=2),

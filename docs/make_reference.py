@@ -45,7 +45,7 @@ SETTING_GROUPS = {
     "host": "Network and log",
 }
 
-# What a route asks of a key -> how the page says it.
+# The need of a route -> its wording on the page.
 KEY_NEEDED = {
     "key": "any key",
     "nothing": "none",

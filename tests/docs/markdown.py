@@ -11,7 +11,7 @@ DOCS = ROOT / "docs"
 FOLDERS = (".github", "app", "clients", "deploy", "docker", "docs", "requirements", "tests")
 
 _FENCE = re.compile(r"\s*(?:```|~~~)")
-_LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+_LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 _DEFINITION = re.compile(r"^\s{0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s|$)")
 _CODE = re.compile(r"(`+)(.+?)\1")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
@@ -59,14 +59,15 @@ def lines(text: str) -> Iterator[Line]:
 
 
 def links(text: str) -> Iterator[Link]:
-    """Yields every link and image outside code."""
-    for line in lines(text):
-        if line.fenced:
-            continue
-        # A code span may be the text of a link, so a word replaces it.
-        visible = _CODE.sub("code", line.text)
-        for found in (*_LINK.findall(visible), *_DEFINITION.findall(visible)):
-            yield Link(line.number, found)
+    """Yields every link and image outside code; the text of a link may run over line ends."""
+    # A code span may be the text of a link, so a word replaces it.
+    shown = ["" if line.fenced else _CODE.sub("code", line.text) for line in lines(text)]
+    visible = "\n".join(shown)
+    for found in _LINK.finditer(visible):
+        yield Link(visible.count("\n", 0, found.start(1)) + 1, found[1])
+    for number, line in enumerate(shown, start=1):
+        if definition := _DEFINITION.match(line):
+            yield Link(number, definition[1])
 
 
 def code_spans(text: str) -> Iterator[tuple[int, str]]:

@@ -112,6 +112,7 @@ def _sources() -> Iterator[Path]:
         ("[a](guides/monitoring.md#alerts)", []),
         ("[`a`](guides/monitoring.md)", []),
         ("![a](nothing.png)", ["line 1: there is no nothing.png"]),
+        ("[a\nb](nothing.md)", ["line 2: there is no nothing.md"]),
         ("# A b\n[a](#a-b)", []),
         ("# A b\n\n[a](#b)", ["line 3: page.md has no heading #b"]),
         ("[a](guides/monitoring.md#b)", ["line 1: guides/monitoring.md has no heading #b"]),
