@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve test setup setup-dev lint types architecture unit engine fuzz bench bench-scores drills faults soak replicas ray monitoring containers lock demo-judge clean
+.PHONY: serve test setup setup-dev lint types architecture unit engine docs prose reference fuzz bench bench-scores drills faults soak replicas ray monitoring containers lock demo-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
@@ -29,6 +29,15 @@ unit: setup-dev  ## All tests without vLLM
 
 engine: setup-dev  ## The tests on real vLLM
 	$(BIN)/python -m pytest -m vllm
+
+docs: setup-dev  ## Build the documentation into site/; a broken link or anchor fails
+	$(BIN)/python -m zensical build --strict --clean
+
+prose: setup-dev  ## Banned shapes of prose by package; ARGS=PATH prints those below it
+	$(BIN)/python -m tests.prose $(ARGS)
+
+reference: setup-dev  ## Write docs/reference/ from the code
+	$(BIN)/python docs/make_reference.py
 
 fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed N --requests N"
 	$(BIN)/python -m tests.fuzzing $(ARGS)
@@ -80,4 +89,4 @@ setup-dev:
 	@requirements/install.sh dev
 
 clean:  ## Remove the environment and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache site

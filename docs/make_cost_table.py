@@ -1,4 +1,4 @@
-"""Prints the tables of cost.md and scale.md: what A100s serve and cost, an estimate from FLOPs.
+"""Prints the tables of docs/measured/cost.md: an estimate from FLOPs of what A100s serve and cost.
 
 Usage: python docs/make_cost_table.py
 """
@@ -34,7 +34,7 @@ JUDGES = (
 
 
 def gpu_seconds(judge: Judge, read: int, written: int) -> float:
-    """Of one judgment: two FLOPs for each parameter and token, attention left out."""
+    """GPU seconds of one judgment: two FLOPs for each parameter and token, attention left out."""
     flops = 2 * judge.billions * 1e9
     return flops * (read / READING + written / WRITING) / PEAK
 

@@ -1,4 +1,4 @@
-"""Measures every number of guarantees.md and draws its figure.
+"""Measures every number of docs/concepts/guarantees.md and draws its figure.
 
 Usage: python docs/make_guarantees_figure.py      (ten seconds; prints, writes the PNG)
 
@@ -37,7 +37,7 @@ class Judge(NamedTuple):
 
     @property
     def normal(self) -> NormalJudge:
-        """What draws pairs and knows the truth."""
+        """The model that draws pairs and knows the truth."""
         return NormalJudge(self.accuracy, self.auroc)
 
     def best(self, alpha: float) -> float:
@@ -118,7 +118,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 
 def print_guarantees() -> None:
-    """What both guarantees give at alpha 0.10."""
+    """Prints the results of both guarantees at alpha 0.10."""
     rows = []
     for judge, n in ((USELESS, 200), (WEAK, 50), (WEAK, 1000), (MIDDLING, 1000), (STRONG, 1000)):
         for guarantee in ("marginal", "pac"):
@@ -171,7 +171,7 @@ def print_noise() -> None:
 
 
 def print_broken_exchangeability() -> None:
-    """What repeated pairs and other traffic do to pac."""
+    """Prints the effect of repeated pairs and of other traffic on pac."""
     cases = {
         "as it should be": measure(MIDDLING, "pac", 1000),
         "every pair twice": measure(MIDDLING, "pac", 1000, copies=2),
@@ -253,4 +253,4 @@ if __name__ == "__main__":
     print_noise()
     print_broken_exchangeability()
     print_not_monotone()
-    draw(Path(__file__).with_name("guarantees.png"))
+    draw(Path(__file__).parent / "concepts" / "guarantees.png")

@@ -1,15 +1,13 @@
-"""What can be set: defaults, names, refusals that never repeat a value, and the README's table."""
+"""What can be set: defaults, names, and refusals that never repeat a value."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from pydantic_core import PydanticUndefined
 
 from app.settings import Settings, read_settings
 
-README = Path(__file__).resolve().parents[1] / "README.md"
 SECRET = "xyzzy-secret"
 
 # Field -> (what the environment says, what is read).
@@ -177,21 +175,3 @@ def test_the_key_of_a_server_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> 
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         read_settings().port = 1  # type: ignore[misc]
-
-
-def readme_rows() -> list[str]:
-    """The settings table as it must stand in the README."""
-    rows = []
-    for name, field in Settings.model_fields.items():
-        assert field.default is not PydanticUndefined
-        shown = "" if field.default in (None, "") else f"`{field.default}`"
-        rows.append(f"| `SCOPE_{name.upper()}` | {shown} | {field.description} |")
-    return rows
-
-
-def test_the_readme_lists_every_setting() -> None:
-    lines = README.read_text(encoding="utf-8").splitlines()
-    found = [line for line in lines if line.startswith("| `SCOPE_")]
-    squeezed = [" ".join(line.split()) for line in found]
-    expected = [" ".join(line.split()) for line in readme_rows()]
-    assert squeezed == expected, "the table must be:\n" + "\n".join(readme_rows())

@@ -79,7 +79,8 @@ def evaluate(
     judge: Annotated[
         str | None,
         typer.Option(
-            help="One of the paper's judges (see docs/reproduce.md), or a model as in SCOPE_MODEL."
+            help="One of the paper's judges (see docs/measured/reproduce.md), or a model as in "
+            "SCOPE_MODEL."
         ),
     ] = None,
     methods: Annotated[

@@ -29,7 +29,9 @@ def pac_threshold(
     delta: float,
     label_noise: float = 0.0,
 ) -> float:
-    """The largest threshold that fixed-sequence testing passes (Bauer 1991; guarantees.md, 3).
+    """The largest threshold that fixed-sequence testing passes (Bauer 1991).
+
+    docs/design/guarantees.md, section 3, explains the rule.
 
     Tests H_k: FDR(s_(k)) > alpha by the exact binomial p-value P[Bin(k, alpha) <= e_k] at the
     ranks of `rank_sequence`, upwards, and stops at the first that does not pass. A rank inside a
@@ -73,9 +75,10 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
     one error more becomes allowable: between two such ranks a test of more points tolerates no
     more errors. The last is n.
 
-    Deviation: guarantees.md, section 3, tests every 1% of n. Coverage at alpha = delta = 0.1,
-    n = 1000, for (accuracy, AUROC) = (0.807, 0.744), (0.766, 0.777), (0.874, 0.809): 0.371,
-    0.361, 0.888 there and 0.398, 0.380, 0.890 here (8,000 calibrations, seed 7).
+    Deviation: docs/design/guarantees.md, section 3, tests every 1% of n. Coverage at
+    alpha = delta = 0.1, n = 1000, for (accuracy, AUROC) = (0.807, 0.744), (0.766, 0.777),
+    (0.874, 0.809): 0.371, 0.361, 0.888 there and 0.398, 0.380, 0.890 here (8,000 calibrations,
+    seed 7).
 
     Returns:
         Ascending; empty where the start rank is above n.

@@ -48,7 +48,8 @@ class ThresholdCurve:
             error: Shape (n,). True where the judge disagrees with the label.
             label_noise: Probability in [0, 0.5) that a label was flipped, independently of the
                 score. The observed error rate among the accepted is eps + (1 - 2 eps) FDR, so the
-                curve is that of (observed - eps) / (1 - 2 eps) (guarantees.md, section 4).
+                curve is that of (observed - eps) / (1 - 2 eps) (docs/design/guarantees.md,
+                section 4).
 
         Raises:
             ValueError: Shapes differ, a score is NaN, or label_noise is outside [0, 0.5).

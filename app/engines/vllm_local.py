@@ -251,7 +251,10 @@ def _label_params(labels: LabelTokens) -> "SamplingParams":
 
 
 def _text_params(max_tokens: int, temperature: float, seed: int) -> "SamplingParams":
-    """Without log-probabilities: vLLM must not be asked for a second kind of them (engine.md)."""
+    """Sampling parameters without log-probabilities.
+
+    One vLLM engine must not mix two kinds of log-probability requests (docs/design/engine.md).
+    """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -283,10 +286,10 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
     keeps_float32 = options.dtype == "auto" and stored_dtype == "float32"
     arguments["dtype"] = "float32" if keeps_float32 else options.dtype
     if arguments["dtype"] != "float32":
-        # A 16-bit head ties scores: 24 distinct gaps in 100 prompts (engine.md).
+        # A 16-bit head ties scores: 24 distinct gaps in 100 prompts (docs/design/engine.md).
         arguments["hf_overrides"] = {"head_dtype": "float32"}
     if is_cpu_build():
-        # engine.md, "Settings that worked best on a CPU"; without a size for the KV cache vLLM
+        # docs/design/engine.md, "Settings for a CPU"; without a size for the KV cache vLLM
         # claims 92% of the machine. A prompt with a seed that is read in chunks kills vLLM 0.32:
         # it sets the random generator back, which a CPU's cannot ("does not use offset").
         arguments |= {

@@ -9,7 +9,7 @@ The code of each part of the paper:
 - metrics: `metrics.py`
 - random splits, ablations and transfer: `protocol.py`
 - the paper's own numbers: `paper.py`, `paper_tables.json`
-- the model of guarantees.md: `normal_world.py`
+- the model of docs/design/guarantees.md: `normal_world.py`
 
 `measurement.py` runs all of these on judged pairs, `results.py` holds the outcome, and `report/`
 prints it. `judgments/` asks the judge and keeps its answers. `curve/` is `scope-judge curve`.

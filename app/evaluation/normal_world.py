@@ -1,7 +1,7 @@
 """The normal world: a model that derives a judge's coverage from its accuracy and AUROC alone.
 
 A judge is wrong with probability 1 - accuracy. Its confidence is N(d, 1) when it is right and
-N(0, 1) when it is wrong, with d = sqrt(2) Phi^-1(AUROC) (guarantees.md).
+N(0, 1) when it is wrong, with d = sqrt(2) Phi^-1(AUROC) (docs/design/guarantees.md).
 """
 
 import math

@@ -120,8 +120,8 @@ def ablate_label_noise(
     """Flips a share of the calibration labels and no test label (SCOPE, label noise).
 
     Every noise uses the same splits. The rules "scope_corrected" and "pac_corrected", which know
-    the noise, run beside `selectors` (guarantees.md, section 4). A point without a preference
-    (ln 2) stays an error when its label is flipped. That is right for BPE, but not for a method
+    the noise, run beside `selectors` (docs/design/guarantees.md, section 4). A point without a
+    preference (ln 2) stays an error when its label is flipped. That is right for BPE, but not for a method
     that breaks ties.
 
     Raises:

@@ -97,7 +97,7 @@ class Results:
         design: Parameters of the protocol.
         datasets: Data sets in the order given.
         transfer: Transfer of BPE between the data sets; empty with one data set.
-        normal_world: The paper's coverages beside those of the model in guarantees.md.
+        normal_world: The paper's coverages beside those of the model in docs/design/guarantees.md.
     """
 
     judge: str | None

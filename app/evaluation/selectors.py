@@ -109,7 +109,7 @@ def scope(points: Points, target: RiskTarget, *, label_noise: float = 0.0) -> fl
         points: Calibration points.
         target: Supplies alpha.
         label_noise: Share of flipped labels to correct for, in [0, 0.5). The paper corrects for
-            none (guarantees.md, section 4).
+            none (docs/design/guarantees.md, section 4).
     """
     return ThresholdCurve.fit(*points, label_noise).threshold(target.alpha)
 
@@ -143,7 +143,7 @@ def trust_or_escalate(points: Points, target: RiskTarget, *, fewest: int = _FEWE
 def pac(points: Points, target: RiskTarget, *, label_noise: float = 0.0) -> float:
     """Our rule: the guarantee of Trust-or-Escalate, with a start rank at which the test has power.
 
-    guarantees.md, section 3.
+    docs/design/guarantees.md, section 3.
 
     Args:
         points: Calibration points.

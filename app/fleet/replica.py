@@ -26,7 +26,7 @@ from app.wiring import open_services
 
 logger = logging.getLogger("app.fleet")
 
-# What is under way when a judge dies is answered within 0.14 s (engine.md).
+# What is under way when a judge dies is answered within 0.14 s (docs/design/engine.md).
 _LAST_ANSWERS_S = 0.5
 # Engine and store are freed after the last request.
 _CLOSE_S = 15.0

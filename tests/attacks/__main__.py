@@ -175,7 +175,7 @@ async def measure(scorer: Scorer, pairs: Sequence[Pair]) -> dict[str, dict[str, 
 
 
 def row(family: str, found: dict[str, Effect]) -> str:
-    """A row of the table in docs/attacks.md."""
+    """A row of the table in docs/concepts/attacks.md."""
     cells = [
         f"{before:.0%} / {after:.0%}" if before is not None and after is not None else "-"
         for before, after in zip(found["unfenced"], found["fenced"], strict=True)

@@ -16,8 +16,9 @@ from tests.benchmarks.measurement import Figure, in_turns
 from tests.benchmarks.processes import HttpServer, Process, Worker, our_service
 from tests.benchmarks.texts import Pair
 
-# What a contestant may differ by from ours: 16-bit weights in other batches (engine.md), and a
-# 16-bit head where the chat client's top log-probabilities are rounded.
+# Largest accepted difference between a contestant and ours. Its causes: 16-bit weights in other
+# batches (docs/design/engine.md), and a 16-bit head where the chat client's top
+# log-probabilities are rounded.
 _SAME_P = 0.06
 
 

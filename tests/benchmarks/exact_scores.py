@@ -35,7 +35,7 @@ from tests.benchmarks.random_judge import random_judge
 from tests.benchmarks.texts import real_pairs
 
 TEXTS = 700
-# Of the label logits of a confident instruction-tuned model (engine.md).
+# Of the label logits of a confident instruction-tuned model (docs/design/engine.md).
 LOGIT = 25.0
 VARIANTS = ("float32 throughout (transformers)", "head in float32 (ours)", "bfloat16 throughout")
 

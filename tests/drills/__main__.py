@@ -63,7 +63,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--write",
         choices=("before", "after"),
-        help="put the figures into this column of docs/reliability.md",
+        help="put the figures into this column of docs/guides/reliability.md",
     )
     return parser.parse_args(arguments)
 

@@ -9,7 +9,7 @@ from tests.drills.attack import Attack
 from tests.drills.scene import ROOT, running
 from tests.drills.watch import Seen, watching
 
-# The promises of docs/reliability.md, "Attacks on the service".
+# The promises of docs/guides/reliability.md, "Attacks on the service".
 MOST_MEMORY_GROWTH = 0.10
 MOST_HEALTHZ_P99_S = 0.25
 

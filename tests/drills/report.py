@@ -1,4 +1,4 @@
-"""The table of attacks, in the terminal and in docs/reliability.md, and its JSON."""
+"""The table of attacks, in the terminal and in docs/guides/reliability.md, and its JSON."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The protocol against a plain loop, and the paper's numbers from the model of guarantees.md."""
+"""The protocol against a plain loop, and the paper's numbers from docs/design/guarantees.md."""
 
 import math
 from collections.abc import Callable
@@ -100,7 +100,8 @@ def test_coverage_on_reward_bench_agrees_with_the_paper(judge: str) -> None:
     assert coverage.mean() == pytest.approx(paper, abs=0.06)
     assert 0.09 < risk.mean() < 0.105
     if judge == "Qwen2.5-7B":
-        # guarantees.md: 0.587 and 0.099. Data sets are independent; splits of one data set are not.
+        # docs/design/guarantees.md: 0.587 and 0.099. Data sets are independent; splits of one data
+        # set are not.
         for found, expected in ((coverage, 0.587), (risk, 0.099)):
             error = found.std(ddof=1) / math.sqrt(DATA_SETS)
             assert error < 0.01
@@ -108,8 +109,8 @@ def test_coverage_on_reward_bench_agrees_with_the_paper(judge: str) -> None:
 
 
 def test_the_readings_of_risk_differ_for_an_uninformative_score() -> None:
-    # guarantees.md, section 2: accuracy 0.85, AUROC 0.5, n = 200. The ratio is 0.150 for any
-    # threshold. The mean of the tables is lower, because some calibrations accept nothing. The mean
+    # docs/design/guarantees.md, section 2: accuracy 0.85, AUROC 0.5, n = 200. The ratio is 0.150
+    # for any threshold. The mean of the tables is lower, because some calibrations accept nothing. The mean
     # of naive is 0.124.
     risk, naive_risk, errors, coverage = [], [], [], []
     for seed in range(200):

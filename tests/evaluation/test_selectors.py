@@ -31,7 +31,7 @@ USING_POINTS: tuple[SelectorName, ...] = ("naive", "scope", "trust_or_escalate",
 
 
 def normal_world(accuracy: float, auroc: float, n: int, *, seed: int) -> Points:
-    """The model of guarantees.md: confidence is N(d, 1) when right and N(0, 1) when wrong."""
+    """Confidence is N(d, 1) when right and N(0, 1) when wrong (docs/design/guarantees.md)."""
     return Points.of(*NormalJudge(accuracy, auroc).draw(n, np.random.default_rng(seed)))
 
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tests.faults.catalogue import FAULTS
 from tests.faults.experiment import Outcome
 from tests.faults.report import (
+    DOCUMENT,
     faults_json,
     markdown,
     print_table,
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_table(outcomes, Console(width=None if sys.stdout.isatty() else 200))
     if len(outcomes) == len(FAULTS):
         # A few of them are no table: the document keeps the last whole run.
-        print(f"written to {write_json('faults', faults_json(outcomes))} and docs/reliability.md")
+        print(f"written to {write_json('faults', faults_json(outcomes))} and {DOCUMENT}")
         put_between_markers("faults", markdown(outcomes))
     sys.exit(1 if any(outcome.wrong for outcome in outcomes) else 0)
 

@@ -1,7 +1,8 @@
-"""The table that people read, in the terminal and in docs/reliability.md, and its JSON."""
+"""The table that people read, in the terminal and in docs/guides/reliability.md, and its JSON."""
 
 import dataclasses
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.benchmarks.report import to_json
 from tests.faults.experiment import Outcome
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "reliability.md"
+DOCUMENT = ROOT / "docs" / "guides" / "reliability.md"
 MEASURED = ROOT / "docs" / "measured"
 
 _COLUMNS = (
@@ -104,10 +105,26 @@ def faults_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def put_between_markers(name: str, text: str, document: Path = DOCUMENT) -> None:
-    """Replaces what stands between <!-- name --> and <!-- /name --> in a document."""
+    """Replaces the text between <!-- name --> and <!-- /name --> in a document, wrapped."""
     opening, closing = f"<!-- {name} -->", f"<!-- /{name} -->"
     before, found, rest = document.read_text(encoding="utf-8").partition(opening)
     _, closed, after = rest.partition(closing)
     if not (found and closed):
         raise ValueError(f"{document} lacks {opening} or {closing}")
-    document.write_text(f"{before}{opening}\n{text}\n{closing}{after}", encoding="utf-8")
+    document.write_text(f"{before}{opening}\n{_wrapped(text)}\n{closing}{after}", encoding="utf-8")
+
+
+def _wrapped(text: str) -> str:
+    """Wraps Markdown at 100 columns; a row of a table stays one line."""
+    return "\n".join(
+        line
+        if line.startswith("|")
+        else textwrap.fill(
+            line,
+            100,
+            subsequent_indent="  " if line.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.splitlines()
+    )

@@ -266,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"logs in {folder}")
     if given.write:
         put_between_markers("soak", "\n".join(f"- {line}" for line in summary["lines"]))
-        print(f"written to {write_json('soak', summary)} and docs/reliability.md")
+        print(f"written to {write_json('soak', summary)} and docs/guides/reliability.md")
     sys.exit(1 if summary["wrong"] else 0)
 
 
@@ -276,7 +276,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--every", type=float, default=60.0, help="seconds between faults")
     parser.add_argument("--capacity-seconds", type=float, default=20.0)
     parser.add_argument(
-        "--write", action="store_true", help="to docs/measured/soak.json and docs/reliability.md"
+        "--write",
+        action="store_true",
+        help="to docs/measured/soak.json and docs/guides/reliability.md",
     )
     return parser.parse_args(arguments)
 

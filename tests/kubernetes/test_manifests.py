@@ -18,7 +18,7 @@ from tests.kubernetes.manifests import (
     schema_faults,
 )
 
-_DOCS = ROOT.parents[1] / "docs" / "kubernetes.md"
+_DOCS = ROOT.parents[1] / "docs" / "guides" / "deploy" / "kubernetes.md"
 _IMAGES = sorted((ROOT.parents[1] / "docker").glob("Dockerfile*"))
 
 

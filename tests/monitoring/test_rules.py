@@ -67,4 +67,4 @@ def test_an_alert_says_what_to_do_and_where_it_is_described(alert: dict[str, Any
     assert set(about) == {"summary", "description", "runbook"}
     path, _, anchor = about["runbook"].partition("#")
     assert anchor in anchors(ROOT / path)
-    assert f"`{alert['alert']}`" in (ROOT / "docs/monitoring.md").read_text()
+    assert f"`{alert['alert']}`" in (ROOT / "docs/guides/monitoring.md").read_text()

@@ -20,7 +20,7 @@ from tests.monitoring.prometheus import FOLDER, Prometheus
 from tests.monitoring.traffic import KINDS, Traffic, scripted_material
 from tests.processes.server import free_port
 
-DOCUMENT = FOLDER.parents[1] / "docs/monitoring.md"
+DOCUMENT = FOLDER.parents[1] / "docs/reference/metrics.md"
 # So long that every rate has several samples in it.
 _SCRAPES = 5
 _RATE_INTERVAL_S = 4

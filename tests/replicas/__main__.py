@@ -34,7 +34,7 @@ from tests.replicas.report import (
 from tests.replicas.rolling import Rolling, rolling_restart
 from tests.replicas.throughput import Bench, Sample, computing, in_turns, waiting
 
-DOCUMENT = ROOT / "docs" / "replicas.md"
+DOCUMENT = ROOT / "docs" / "guides" / "deploy" / "replicas.md"
 _BATCH_CLIENTS = 4
 # For each prompt, two a comparison: 250 comparisons a second, about what a small judge does on a
 # GPU, and little enough for two cores that also run everything else.

@@ -1,4 +1,4 @@
-"""What a calibration set costs in Redis, by its size: the table of docs/scale.md.
+"""What a calibration set costs in Redis, by its size: the table of docs/guides/scale.md.
 
 python -m tests.replicas.store_size
 """

@@ -1,7 +1,7 @@
 """Both guarantees, by seeded simulation in worlds whose true FDR is known.
 
 A judgment is wrong with probability 1 - accuracy. Its confidence is N(d, 1) when it is right and
-N(0, 1) when it is wrong, with d = sqrt(2) Phi^-1(AUROC) (guarantees.md).
+N(0, 1) when it is wrong, with d = sqrt(2) Phi^-1(AUROC) (docs/design/guarantees.md).
 """
 
 import math
@@ -101,7 +101,7 @@ def test_the_closed_form_agrees_with_a_large_draw() -> None:
 @pytest.mark.parametrize(
     ("world", "expected_coverage"),
     [
-        # The worlds of guarantees.md, section 3, with the start rank of that section.
+        # The worlds of docs/design/guarantees.md, section 3, with the start rank of that section.
         (World(0.766, 0.777, n=1000), 0.369),
         (World(0.807, 0.744, n=1000), 0.393),
         (World(0.874, 0.809, n=500), 0.847),
@@ -135,13 +135,15 @@ def test_pac_almost_never_accepts_a_useless_judge(n: int) -> None:
 
 
 def test_marginal_does_not_bound_the_risk_of_a_single_calibration() -> None:
-    # guarantees.md, section 2, gives this as the reason for pac. If this fails, correct the text.
+    # docs/design/guarantees.md, section 2, gives this as the reason for pac. If this fails, correct
+    # the text.
     assert 0.25 < simulate(World(0.85, 0.5, n=200), "marginal").violations < 0.50
     assert simulate(World(0.807, 0.744, n=1000), "marginal").violations > 0.35
 
 
 def test_marginal_reaches_the_coverage_and_risk_of_the_paper() -> None:
-    # RewardBench, Qwen2.5-7B: the paper's table has 0.590 and 0.098, guarantees.md 0.587 and 0.099.
+    # RewardBench, Qwen2.5-7B: the paper's table has 0.590 and 0.098, docs/design/guarantees.md has
+    # 0.587 and 0.099.
     outcome = simulate(World(0.807, 0.744, n=1000), "marginal")
     for found, expected in ((outcome.coverage, 0.587), (outcome.fdr, 0.099)):
         tolerance = 3 * found.std() / math.sqrt(CALIBRATIONS)

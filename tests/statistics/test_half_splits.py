@@ -4,7 +4,8 @@ One half calibrates, the other is judged. Given the file, the splits are indepen
 standard error over splits bounds the distance of a mean from the mean over all splits of this file.
 It does not transfer to another file: splits share their points, and more splits add no judgments.
 So each test is about one file. "pac" must keep its guarantee there. "marginal" has no guarantee for
-a single file (guarantees.md, section 2); its mean risk must behave as in the paper's tables.
+a single file (docs/design/guarantees.md, section 2); its mean risk must behave as in the paper's
+tables.
 """
 
 import math
@@ -137,8 +138,8 @@ def test_something_is_accepted(name: str, guarantee: str) -> None:
     ["two_prompts", pytest.param("llmbar_processed_human__GPT-4", marks=only_with_real_files)],
 )
 def test_the_ratio_of_sums_can_exceed_alpha(name: str) -> None:
-    # guarantees.md, section 2. The most confident level has about three quarters of the pairs and
-    # an error rate near 0.15. A split accepts it if its labelled half has fewer errors by chance,
+    # docs/design/guarantees.md, section 2. The most confident level has about three quarters of the
+    # pairs and an error rate near 0.15. A split accepts it if its labelled half has fewer errors by chance,
     # and only such splits enter the ratio.
     found = split(name, "marginal", 0.15)
     assert 0 < (found.accepted > 0).mean() < 0.8

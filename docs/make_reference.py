@@ -1,0 +1,403 @@
+"""Writes docs/reference/ from the code: settings, HTTP API, commands, metrics and error codes.
+
+Usage: python docs/make_reference.py      (tests/docs/test_reference.py holds the pages up to date)
+"""
+
+import inspect
+import sys
+import textwrap
+import tomllib
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from prometheus_client.core import Metric
+from prometheus_client.metrics import MetricWrapperBase
+
+from app.api.authentication import NEEDS
+from app.api.errors import STATUS
+from app.cli import app as commands
+from app.core import errors
+from app.main import build
+from app.service.services import Services
+from app.settings import Settings
+from app.telemetry import CalibrationFigures, Telemetry
+
+FOLDER = Path(__file__).with_name("reference")
+# Meanings of fields that the OpenAPI document does not describe.
+FIELDS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("http_fields.toml").read_text(encoding="utf-8")
+)
+
+# The setting that begins a group -> the group's heading.
+SETTING_GROUPS = {
+    "engine": "Judge",
+    "openai_urls": "OpenAI-compatible servers",
+    "prompt_file": "Prompt",
+    "store_url": "Calibration store",
+    "default_alpha": "Defaults of a judgment",
+    "max_batch": "Limits and deadlines",
+    "drain_lag_s": "Shutdown",
+    "api_keys_file": "Access",
+    "metrics": "Monitoring",
+    "host": "Network and log",
+}
+
+# The need of a route -> its wording on the page.
+KEY_NEEDED = {
+    "key": "any key",
+    "nothing": "none",
+    "switch": "any key, unless `SCOPE_METRICS` says otherwise",
+}
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; cells must not hold line ends."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+
+def page(title: str, introduction: str, *parts: str) -> str:
+    """A whole page."""
+    note = "<!-- Written by docs/make_reference.py. Change the code, then run it again. -->"
+    return "\n".join([f"# {title}\n", note + "\n", introduction.strip() + "\n", *parts])
+
+
+def one_line(text: str | None) -> str:
+    """A text in one line that is safe in a cell of a table."""
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+# --- Settings
+
+
+def settings_page() -> str:
+    """Every setting with its default, its values and its meaning."""
+    groups: dict[str, list[tuple[str, str, str, str]]] = {}
+    properties = Settings.model_json_schema()["properties"]
+    for name, field in Settings.model_fields.items():
+        if name in SETTING_GROUPS:
+            heading = SETTING_GROUPS[name]
+        default = "" if field.default in (None, "") else f"`{field.default}`"
+        values = kind(properties[name]).removesuffix(" or `null`")
+        row = (f"`SCOPE_{name.upper()}`", default, values)
+        groups.setdefault(heading, []).append((*row, one_line(field.description)))
+    introduction = """
+Each setting is an environment variable. `make serve NAME=value` passes it on, too. The service
+refuses to start if a value is invalid, or if a variable with the prefix `SCOPE_` is not a setting.
+A setting without a default may be empty, which means unset.
+"""
+    parts = [
+        f"## {heading}\n\n" + table(("variable", "default", "values", "meaning"), rows)
+        for heading, rows in groups.items()
+    ]
+    return page("Settings", introduction, *parts)
+
+
+# --- HTTP API
+
+
+def document() -> dict[str, Any]:
+    """The OpenAPI document of the service."""
+
+    @asynccontextmanager
+    async def never() -> AsyncIterator[Services]:
+        raise AssertionError("the document needs no services")
+        yield
+
+    settings = Settings(engine="scripted", store_url="memory://")
+    return build(settings, never, keys=None).openapi()
+
+
+def http_page() -> str:
+    """Every route and every object of the HTTP API."""
+    found = document()
+    routes = [
+        (method, path, operation)
+        for path, methods in found["paths"].items()
+        for method, operation in methods.items()
+    ]
+    introduction = """
+Requests and answers are JSON. A running service has the same reference at `/docs` and
+`/openapi.json`. Send a key as `Authorization: Bearer KEY` where the service has a
+[file of keys](../guides/keys.md). An error is an
+[RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem with a stable
+[`code`](errors.md).
+"""
+    schemas = found["components"]["schemas"]
+    return page(
+        "HTTP API",
+        introduction,
+        "## Routes\n\n" + table(("route", "key", "what it does"), map(_route_row, routes)),
+        *(_route(*each) for each in routes),
+        "## Objects\n",
+        *(_object(name, schemas[name]) for name in schemas if name != "Problem"),
+        _object("Problem", schemas["Problem"]),
+    )
+
+
+def _route_row(route: tuple[str, str, dict[str, Any]]) -> tuple[str, str, str]:
+    method, path, operation = route
+    need = NEEDS[method.upper(), path]
+    first = one_line(operation["description"].split("\n\n")[0])
+    return f"`{method.upper()} {path}`", KEY_NEEDED.get(need, f"role `{need}`"), first
+
+
+def _route(method: str, path: str, operation: dict[str, Any]) -> str:
+    """The section of one route."""
+    parts = [f"### {method.upper()} {path}\n", operation["description"] + "\n"]
+    if "parameters" in operation:
+        rows = [
+            (f"`{each['name']}`", each["in"], kind(each["schema"]), _described("parameters", each))
+            for each in operation["parameters"]
+        ]
+        parts.append(table(("parameter", "in", "values", "meaning"), rows))
+    if "requestBody" in operation:
+        parts.append(f"Request: {_content(operation['requestBody'])}.\n")
+    problems = []
+    for status, response in operation["responses"].items():
+        if int(status) >= 400:
+            problems.append((status, one_line(response["description"])))
+            continue
+        parts.append(f"Answer {status}: {_content(response)}.\n")
+        headers = response.get("headers", {})
+        parts += [
+            textwrap.fill(f"Header `{name}`: {about['description']}", 100) + "\n"
+            for name, about in headers.items()
+        ]
+    parts.append(table(("problem", "title (code)"), sorted(problems)))
+    return "\n".join(parts)
+
+
+def _content(holder: dict[str, Any]) -> str:
+    contents = holder.get("content", {})
+    if not contents:
+        return "no content"
+    media, content = next(iter(contents.items()))
+    return kind(content["schema"]) if media == "application/json" else f"`{media}`"
+
+
+def _described(where: str, about: dict[str, Any], name: str | None = None) -> str:
+    """The description that the document has, else that of http_fields.toml."""
+    field = name or about["name"]
+    if "description" in about:
+        return one_line(about["description"])
+    for group in (where, "any"):
+        if field in FIELDS.get(group, {}):
+            return FIELDS[group][field]
+    raise KeyError(f"describe {field} of {where} in docs/http_fields.toml")
+
+
+def _object(name: str, schema: dict[str, Any]) -> str:
+    """The section of one object."""
+    required = schema.get("required", [])
+    # Every field of an answer is there; "needed" is about requests.
+    asked = name.endswith("In")
+    rows = []
+    for field, about in schema["properties"].items():
+        default = f", default `{about['default']}`" if "default" in about else ""
+        needed = ("yes" if field in required else "no",) if asked else ()
+        row = (f"`{field}`", *needed, kind(about) + default)
+        rows.append((*row, _described(name, about, field)))
+    headings = ("field", *(("required",) if asked else ()), "values", "meaning")
+    return f"### {name}\n\n{schema['description']}\n\n{table(headings, rows)}"
+
+
+def kind(schema: dict[str, Any]) -> str:
+    """The values of a JSON schema, in words."""
+    if "$ref" in schema:
+        return _linked(schema["$ref"].rpartition("/")[2])
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if branches:
+        return " or ".join(kind(branch) for branch in branches)
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        if "prefixItems" in schema:
+            return " and ".join(kind(each) for each in schema["prefixItems"])
+        return f"list of {kind(schema['items'])}"
+    if "properties" in schema:
+        return _linked(schema["title"])
+    name = {"null": "`null`", "object": "object"}.get(schema["type"], schema["type"])
+    bounds = ", ".join(_bounds(schema))
+    return f"{name} ({bounds})" if bounds else name
+
+
+def _linked(name: str) -> str:
+    return f"[{name}](#{name.lower()})"
+
+
+def _bounds(schema: dict[str, Any]) -> Iterator[str]:
+    limits = {
+        "exclusiveMinimum": "above",
+        "minimum": "at least",
+        "exclusiveMaximum": "below",
+        "maximum": "at most",
+    }
+    for bound, words in limits.items():
+        if bound in schema:
+            yield f"{words} {schema[bound]:.17g}"
+    if schema.get("pattern") == r"\S":
+        yield "not blank"
+    elif "pattern" in schema:
+        yield f"`{schema['pattern']}`"
+    if "maxLength" in schema:
+        yield f"at most {schema['maxLength']} characters"
+
+
+# --- Commands
+
+
+def cli_page() -> str:
+    """Every command with its arguments and options."""
+    introduction = """
+`make setup` puts the command into `.venv/bin`. `scope-judge COMMAND --help` prints the same.
+Results go to standard output; progress and notes go to standard error.
+"""
+    return page("Command line", introduction, *_commands(typer.main.get_command(commands), ""))
+
+
+def _commands(group: Any, path: str) -> Iterator[str]:
+    for name, command in group.commands.items():
+        full = f"{path} {name}".strip()
+        if hasattr(command, "commands"):
+            yield from _commands(command, full)
+        else:
+            yield _command(full, command)
+
+
+def _command(name: str, command: Any) -> str:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    words = [_argument(each) for each in arguments]
+    usage = " ".join(["scope-judge", name, *words, "[OPTIONS]"])
+    rows = []
+    for each in command.params:
+        named = ", ".join(f"`{option}`" for option in (*each.opts, *each.secondary_opts))
+        shown = f"`{_argument(each)}`" if each in arguments else named
+        rows.append((shown, _default(each), one_line(each.help)))
+    text = inspect.cleandoc(command.help or "")
+    return (
+        f"## scope-judge {name}\n\n```text\n{usage}\n```\n\n{text}\n\n"
+        f"{table(('argument or option', 'default', 'meaning'), rows)}"
+    )
+
+
+def _argument(parameter: Any) -> str:
+    name = parameter.name.upper()
+    return f"{name}..." if parameter.nargs == -1 else name
+
+
+def _default(parameter: Any) -> str:
+    if parameter.envvar:
+        return f"`{parameter.envvar}`"
+    if parameter.required:
+        return "required"
+    value = parameter.default
+    return "" if value is None or value is False or value == () else f"`{value}`"
+
+
+# --- Metrics
+
+
+def metrics_page() -> str:
+    """Every metric of the service, as Prometheus sees it."""
+    telemetry = Telemetry.on_own_registry()
+    families = []
+    for collector in vars(telemetry).values():
+        if isinstance(collector, MetricWrapperBase):
+            families += [(metric, _labels(collector)) for metric in collector.describe()]
+    families += [(metric, _labels(metric)) for metric in _calibration_metrics()]
+    rows = []
+    for metric, labels in families:
+        name = metric.name + ("_total" if metric.type == "counter" else "")
+        shown = ", ".join(f"`{label}`" for label in labels)
+        rows.append((f"`{name}`", metric.type, shown, one_line(metric.documentation)))
+    introduction = """
+`/metrics` shows these in Prometheus's text format, together with `process_*` and `python_*` of
+the API process and vLLM's own `vllm:*` metrics where vLLM runs inside the service. The values of
+a label are a closed set, except `calibration`: callers choose these names, and the service shows
+the first 100. No metric holds a text. [Monitoring](../guides/monitoring.md) explains alerts and
+the dashboard.
+"""
+    return page("Metrics", introduction, table(("metric", "type", "labels", "meaning"), rows))
+
+
+def _labels(metric: Any) -> Sequence[str]:
+    # prometheus_client has no public name for them.
+    found: Sequence[str] = metric._labelnames
+    return found
+
+
+def _calibration_metrics() -> list[Metric]:
+    """The families that the service makes when metrics are read, of one calibration set."""
+    telemetry = Telemetry.on_own_registry()
+    without = set(telemetry._registry._collector_to_names)
+    figures = CalibrationFigures("default", 1, 1, 0.0, 0.0, [("marginal", 0.1, 0.1)])
+    telemetry.show_calibrations(lambda: [figures])
+    (added,) = set(telemetry._registry._collector_to_names) - without
+    return list(added.collect())
+
+
+# --- Error codes
+
+
+def errors_page() -> str:
+    """Every error code with its HTTP status."""
+    groups = {
+        errors.RequestError: (
+            "Errors of the request",
+            "The caller can correct these. The same request fails again.",
+        ),
+        errors.UnavailableError: (
+            "The service is unavailable",
+            "Nothing is wrong with the request. Try again after the seconds in `Retry-After`.",
+        ),
+        errors.DefectError: (
+            "Defects",
+            "The service or the judge is at fault. The log has the place, without any text.",
+        ),
+    }
+    introduction = """
+An error is a problem in the format of [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457), with the
+media type `application/problem+json`. Programs read `code`, which is stable; people read `detail`.
+In a batch the problem takes the place of one item's result. An error is never a verdict.
+"""
+    parts = []
+    for group, (heading, about) in groups.items():
+        rows = [
+            (
+                f"`{error.code}`",
+                str(status),
+                error.title,
+                one_line(error.__doc__).split(" Args:")[0],
+            )
+            for error, status in STATUS.items()
+            if issubclass(error, group)
+        ]
+        headings = ("code", "status", "title", "meaning")
+        parts.append(f"## {heading}\n\n{about}\n\n{table(headings, rows)}")
+    return page("Error codes", introduction, *parts)
+
+
+PAGES = {
+    "settings.md": settings_page,
+    "http-api.md": http_page,
+    "cli.md": cli_page,
+    "metrics.md": metrics_page,
+    "errors.md": errors_page,
+}
+
+
+def main() -> None:
+    """Writes all pages."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in PAGES.items():
+        text = make()
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        print(f"{FOLDER / name}: {len(text.splitlines())} lines", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
