@@ -121,8 +121,8 @@ def ablate_label_noise(
 
     Every noise uses the same splits. The rules "scope_corrected" and "pac_corrected", which know
     the noise, run beside `selectors` (docs/design/guarantees.md, section 4). A point without a
-    preference (ln 2) stays an error when its label is flipped. That is right for BPE, but not for a method
-    that breaks ties.
+    preference (ln 2) stays an error when its label is flipped. That is right for BPE, but not for a
+    method that breaks ties.
 
     Raises:
         ValueError: A noise is outside [0, 0.5), there are fewer than 2 points, or they are not

@@ -125,8 +125,9 @@ def test_every_rule_runs_on_every_signal_and_ablations_on_bpe() -> None:
 
 
 def test_naive_overshoots_and_scopes_three_readings_differ() -> None:
-    # docs/design/guarantees.md, section 2: (0.738, 0.685) with 50 calibration pairs has ratio 0.160,
-    # mean 0.060, and 40% of the calibrations above alpha. The risk is the true one, not that of a test half.
+    # docs/design/guarantees.md, section 2: (0.738, 0.685) with 50 calibration pairs has a ratio of
+    # 0.160, a mean of 0.060, and 40% of the calibrations above alpha. The risk is the true one, not
+    # that of a test half.
     judge = NormalJudge(0.738, 0.685)
     taken: dict[str, list[tuple[float, float]]] = {"scope": [], "naive": []}
     for seed in range(400):

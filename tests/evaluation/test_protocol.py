@@ -110,8 +110,8 @@ def test_coverage_on_reward_bench_agrees_with_the_paper(judge: str) -> None:
 
 def test_the_readings_of_risk_differ_for_an_uninformative_score() -> None:
     # docs/design/guarantees.md, section 2: accuracy 0.85, AUROC 0.5, n = 200. The ratio is 0.150
-    # for any threshold. The mean of the tables is lower, because some calibrations accept nothing. The mean
-    # of naive is 0.124.
+    # for any threshold. The mean of the tables is lower, because some calibrations accept nothing.
+    # The mean of naive is 0.124.
     risk, naive_risk, errors, coverage = [], [], [], []
     for seed in range(200):
         points = normal_world(0.85, 0.5, 400, seed=seed)

@@ -139,8 +139,8 @@ def test_something_is_accepted(name: str, guarantee: str) -> None:
 )
 def test_the_ratio_of_sums_can_exceed_alpha(name: str) -> None:
     # docs/design/guarantees.md, section 2. The most confident level has about three quarters of the
-    # pairs and an error rate near 0.15. A split accepts it if its labelled half has fewer errors by chance,
-    # and only such splits enter the ratio.
+    # pairs and an error rate near 0.15. A split accepts it if its labelled half has fewer errors by
+    # chance, and only such splits enter the ratio.
     found = split(name, "marginal", 0.15)
     assert 0 < (found.accepted > 0).mean() < 0.8
     assert found.fdr.mean() < 0.15
