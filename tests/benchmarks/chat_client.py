@@ -43,7 +43,7 @@ def _flag(name: str, value: Any) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """engine.md's settings for a CPU, which our service sets for itself when it loads vLLM."""
+    """The settings for a CPU of docs/design/engine.md, as our service sets them for vLLM."""
     before = dict(os.environ)
     vllm_local._set_environment()
     added = {name: value for name, value in os.environ.items() if name not in before}

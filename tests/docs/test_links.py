@@ -15,6 +15,8 @@ _PATH = re.compile(
     r"(?<![\w./$}-])(?:\./)?((?:\.ci|\.github|app|deploy|docker|docs|requirements|tests)/[\w.*<>/-]+)"
 )
 _PAGE = re.compile(r"(docs/[a-z/-]+\.md)(?:#([a-z0-9-]+))?")
+# A page in a sentence, without its folder; a relative link in a generated page is fine.
+_BARE_PAGE = re.compile(r"(?<![\w/\".-])(?<!\]\()[a-z-]+\.md\b(?!\")")
 # Written when somebody runs the command beside it.
 _MADE_BY_COMMANDS = {"docs/measured/example-report/judgments.jsonl"}
 
@@ -84,6 +86,7 @@ def test_a_file_that_has_come_is_no_longer_excused() -> None:
 
 def test_every_page_that_code_or_configuration_names_exists() -> None:
     faults = []
+    pages = {file.name for file in DOCS.rglob("*.md")} - {"README.md"}
     for file in _sources():
         source = file.read_text(encoding="utf-8", errors="replace")
         for number, line in enumerate(source.splitlines(), start=1):
@@ -94,6 +97,10 @@ def test_every_page_that_code_or_configuration_names_exists() -> None:
                 ):
                     named = f"{path}#{anchor}" if anchor else path
                     faults.append(f"{file.relative_to(ROOT)}:{number}: there is no {named}")
+            faults += [
+                f"{file.relative_to(ROOT)}:{number}: name the folder of {name}"
+                for name in pages & set(_BARE_PAGE.findall(line))
+            ]
     assert faults == []
 
 
