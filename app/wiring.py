@@ -1,7 +1,6 @@
 """Settings -> running services: the one place that names adapters."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,7 +10,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from app import __version__
-from app.core.comparison import Comparison, LabelledComparison
+from app.core.comparison import Comparison
 from app.core.errors import (
     EngineUnavailableError,
     OverloadedError,
@@ -21,6 +20,7 @@ from app.core.errors import (
 from app.core.fingerprint import JudgeIdentity
 from app.ports import CalibrationStore, Engine, Mortal
 from app.service.admission import Admission
+from app.service.bundled import is_outdated, labelled_comparisons
 from app.service.calibrating import Calibrator
 from app.service.calibrations import Calibrations
 from app.service.fencing import FENCE_VERSION
@@ -359,31 +359,30 @@ async def _check_answers(services: Services, observer: StartupObserver) -> None:
 async def _prepare_default(
     services: Services, settings: Settings, observer: StartupObserver
 ) -> None:
-    """Reads the default calibration; without one makes the demo judge's, as /calibrate would."""
+    """Reads the default calibration; makes the demo judge's if there is none, or an outdated one.
+
+    The demo judge's is made as /calibrate would. It is outdated where another release of this
+    service made it of the shipped pairs alone: its thresholds are refused for this judge.
+    """
     try:
         known = await services.calibrations.current(DEFAULT_CALIBRATION)
     except StoreCorruptError as exc:
         # Only a running service can delete it.
         observer.warning(f"Going on without a default calibration: {exc.detail}")
         return
-    if known is not None or settings.engine != "vllm" or settings.model != DEMO:
+    if settings.engine != "vllm" or settings.model != DEMO:
         return
     examples = labelled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
+    if known is not None:
+        # Other replicas may judge by a set that is in Redis.
+        own_store = settings.store_url.startswith("sqlite:")
+        if not own_store or not await is_outdated(known, examples, services):
+            return
+        observer.stage("Deleting the default calibration, made by an earlier release of this judge")
+        await services.calibrator.delete(DEFAULT_CALIBRATION)
     observer.stage(f"Calibrating with {len(examples)} labelled pairs")
     await services.calibrator.add(
         DEFAULT_CALIBRATION,
         examples,
         on_progress=lambda done: observer.calibrated(done, len(examples)),
     )
-
-
-def labelled_comparisons(path: Path) -> list[LabelledComparison]:
-    """Reads shipped pairs: JSONL with question, response_a, response_b and label."""
-    with path.open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return [
-        LabelledComparison(
-            Comparison.of(row["question"], row["response_a"], row["response_b"]), row["label"]
-        )
-        for row in rows
-    ]
