@@ -8,11 +8,8 @@ export PYTHON
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
 
-test: setup-dev lint types  ## Everything that CI runs; what needs vLLM beside the rest, told after it
-	@log=$$(mktemp); $(BIN)/python -m pytest -m vllm -p no:cacheprovider > $$log 2>&1 & vllm=$$!; \
-	trap "kill $$vllm 2>/dev/null" INT TERM; \
-	$(BIN)/python -m pytest -m "not vllm"; rest=$$?; \
-	wait $$vllm; engine=$$?; cat $$log; rm -f $$log; exit $$((rest | engine))
+test: setup-dev lint types  ## Everything that CI runs; the tests with vLLM beside the rest, shown after it
+	@$(BIN)/python -m tests
 
 lint: setup-dev  ## Style and format
 	$(BIN)/ruff check

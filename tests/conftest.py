@@ -4,9 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests.patience import PATIENCE_S, VLLM_START_S
 from tests.processes.server import Server
 from tests.redis_server import RedisServer
+
+# A slow machine is no fault of the code: neither a slow example nor slow drawing of examples.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +40,10 @@ def redis_url(redis_server: RedisServer) -> str:
 def demo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The service as `make serve` starts it: real vLLM, the bundled judge, an empty SQLite."""
     folder: Path = tmp_path_factory.mktemp("demo")
-    settings = {"SCOPE_STORE_URL": f"sqlite:///{folder}/calibration.db"}
-    with Server(folder, settings, start_timeout_s=240) as server:
+    settings = {
+        "SCOPE_STORE_URL": f"sqlite:///{folder}/calibration.db",
+        # A batch of 1,000 takes minutes on a machine that is slow and busy.
+        "SCOPE_TIMEOUT_S": f"{PATIENCE_S:g}",
+    }
+    with Server(folder, settings, start_timeout_s=VLLM_START_S) as server:
         yield server

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import redis
 
-START_TIMEOUT_S = 20.0
+from tests.patience import PATIENCE_S
 
 
 class RedisServer:
@@ -38,7 +38,7 @@ class RedisServer:
         command += ["--dir", str(self._folder), "--logfile", "redis.log"]
         command += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
         self._process = subprocess.Popen(command)
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             log = self._folder / "redis.log"
             assert self._process.poll() is None, f"redis-server ended: {log.read_text()}"
@@ -49,14 +49,14 @@ class RedisServer:
         """Ends the server in good order; nothing if it does not run."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(START_TIMEOUT_S)
+            self._process.wait(PATIENCE_S)
             self._process = None
 
     def kill(self) -> None:
         """Ends the server as a crash would."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(START_TIMEOUT_S)
+        self._process.wait(PATIENCE_S)
         self._process = None
 
     def command(self, *words: str) -> object:

@@ -23,6 +23,7 @@ from app.engines.transformers_reference import TransformersEngine, TransformersO
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
 from app.service.prompts import PromptTemplate
 from app.wiring import DEMO_FOLDER
+from tests.patience import VLLM_START_S
 from tests.processes.server import free_port
 
 pytestmark = [pytest.mark.vllm, pytest.mark.anyio]
@@ -71,7 +72,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + VLLM_START_S
     while time.monotonic() < deadline:
         assert process.poll() is None, f"vLLM ended:\n{log.read_text()}"
         try:

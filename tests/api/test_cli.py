@@ -20,6 +20,7 @@ from app import __version__
 from app.cli import app
 from app.main import create
 from tests.api.problems import comparison, examples
+from tests.patience import PATIENCE_S
 
 runner = CliRunner()
 ENVIRONMENT = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
@@ -52,10 +53,10 @@ def url() -> Iterator[str]:
     server = _ListeningServer(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    assert server.listening.wait(30)
+    assert server.listening.wait(PATIENCE_S)
     yield f"http://127.0.0.1:{server.port}"
     server.should_exit = True
-    thread.join(30)
+    thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -263,7 +264,7 @@ def test_serve_says_where_it_listens_judges_and_stops_when_told() -> None:
         finally:
             process.send_signal(signal.SIGTERM)
             rest = process.stderr.read() if process.stderr else ""
-        assert process.wait(30) in (0, -signal.SIGTERM), rest
+        assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM), rest
     assert "Traceback" not in told + rest
 
 

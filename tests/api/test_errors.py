@@ -234,7 +234,7 @@ async def test_a_service_that_cannot_judge_is_alive_and_not_ready(
     tmp_path: Path,
 ) -> None:
     store = SqliteStore(tmp_path / "sets.db")
-    async with client_of(engine, store, probe_timeout_s=0.05) as client:
+    async with client_of(engine, store, probe_timeout_s=0.5) as client:
         await break_it(client, store)
         problem(await client.get("/readyz"), code)
         assert (await client.get("/healthz")).status_code == 200

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from app.engines.scripted import ScriptedEngine
 from app.ports import LabelLogits, Prompt, PromptError
 from tests.api.problems import comparison
+from tests.patience import PATIENCE_S
 from tests.serving import application_of
 
 
@@ -72,7 +73,7 @@ async def test_leaving_cancels_the_engines_call_and_nothing_is_sent_or_written(p
         sent.append(message)
 
     async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app(scope_of(app, path), receive, send), 10)
+        await asyncio.wait_for(app(scope_of(app, path), receive, send), PATIENCE_S)
         assert engine.cancelled
         assert sent == []
         assert await app.state.services.store.names() == []
@@ -94,7 +95,7 @@ async def test_leaving_in_the_middle_of_the_body_asks_the_engine_nothing() -> No
         sent.append(message)
 
     async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app(scope_of(app, "/judge"), receive, send), 10)
+        await asyncio.wait_for(app(scope_of(app, "/judge"), receive, send), PATIENCE_S)
     assert (sent, messages, engine.begun.is_set()) == ([], [], False)
 
 
@@ -120,7 +121,7 @@ async def test_a_client_that_stays_gets_its_answer_and_the_engine_is_not_cancell
         sent.append(message)
 
     async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app(scope_of(app, "/judge"), receive, send), 10)
+        await asyncio.wait_for(app(scope_of(app, "/judge"), receive, send), PATIENCE_S)
     assert not engine.cancelled
     assert sent[0]["status"] == 200
     assert json.loads(sent[1]["body"])["verdict"] == "A"

@@ -168,7 +168,7 @@ async def test_a_request_whose_time_is_over_stops_the_engine_and_writes_nothing(
         "/judge/batch": {"comparisons": [PLAIN]},
         "/calibrate": {"examples": examples(3)},
     }[path]
-    async with opened(engine, store, timeout_s=0.05) as (_, client):
+    async with opened(engine, store, timeout_s=0.5) as (_, client):
         problem(await client.post(path, json=body), "deadline_exceeded")
         assert engine.cancelled
         assert await store.names() == []

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "app").rglob("*.py"))
 
@@ -242,7 +244,11 @@ def test_importing_an_entry_point_loads_no_vendor(module: str) -> None:
         f"sys.exit(f'{module} loads {{loaded}}' if loaded else 0)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
 

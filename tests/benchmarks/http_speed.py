@@ -10,6 +10,7 @@ import httpx
 
 from tests.benchmarks.measurement import Figure, in_turns
 from tests.benchmarks.processes import HttpServer, Worker, our_service
+from tests.patience import PATIENCE_S
 from tests.processes.server import free_port
 
 # Enough to keep one process busy; the queue behind it only grows.
@@ -150,7 +151,7 @@ class HttpBench:
         server = our_service(self._folder, engine="scripted")
         try:
             httpx.post(
-                f"{server.url}/calibrate", json={"examples": _examples()}, timeout=60
+                f"{server.url}/calibrate", json={"examples": _examples()}, timeout=PATIENCE_S
             ).raise_for_status()
         except BaseException:
             server.stop()

@@ -14,9 +14,8 @@ from typing import Any, Self
 
 import httpx
 
+from tests.patience import VLLM_START_S
 from tests.processes.server import free_port
-
-_START_TIMEOUT_S = 240
 
 
 class Process:
@@ -105,12 +104,12 @@ class HttpServer(Process):
             raise
 
     def _wait(self, ready_path: str) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        deadline = time.monotonic() + VLLM_START_S
         while time.monotonic() < deadline:
             if self.popen.poll() is not None:
                 raise RuntimeError(f"{self.name} ended:\n{self.log.read_text()[-4000:]}")
             try:
-                if httpx.get(self.url + ready_path, timeout=10).status_code == 200:
+                if httpx.get(self.url + ready_path, timeout=30).status_code == 200:
                     return
             except httpx.TransportError:
                 time.sleep(0.05)

@@ -15,6 +15,7 @@ from tests.contract.backends import (
     written_by,
 )
 from tests.contract.conftest import Connect
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 
@@ -207,7 +208,7 @@ async def test_a_reader_never_sees_half_a_write(connect: Connect) -> None:
             seen.append(stored.version.number)
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(write_on(), read_on())
     assert seen == sorted(seen)
     assert len(set(seen)) > 3, "the reader did not run while the writer wrote"

@@ -19,6 +19,7 @@ from app.stores.redis import RedisStore, SetKeys
 from app.stores.sqlite import APPLICATION_ID, SqliteStore
 from tests.contract.backends import delete, numbers, revision, state, store_at, write
 from tests.contract.cutting_proxy import Cut, cutting_proxy
+from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -115,7 +116,7 @@ async def test_a_killed_redis_comes_back_whole_and_loses_nothing_it_acknowledged
                     enough.set()
 
         writing = asyncio.create_task(write_on())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await enough.wait()
         own_server.kill()
         with pytest.raises(StoreUnavailableError):
@@ -270,10 +271,10 @@ async def test_a_redis_that_hangs_is_unavailable(own_server: RedisServer) -> Non
     async with opened(own_server.url) as patient:
         await write(patient, OLD, expected=None)
     async with opened(f"{own_server.url}?socket_timeout=0.2") as store:
-        own_server.command("CLIENT", "PAUSE", "600", "ALL")
+        own_server.command("CLIENT", "PAUSE", "1500", "ALL")
         with pytest.raises(StoreUnavailableError, match="TimeoutError"):
             await store.read("default")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
                     assert await store.read("default") == OLD

@@ -17,6 +17,7 @@ from tests.contract.backends import (
     written_by,
 )
 from tests.contract.conftest import Connect
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +130,7 @@ async def test_a_set_and_its_trail_are_one_step(connect: Connect) -> None:
             seen.append(told)
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(write_on(), read_on())
     assert seen == sorted(seen)
     assert len(set(seen)) > 3, "the reader did not run while the writer wrote"

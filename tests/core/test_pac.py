@@ -143,11 +143,11 @@ def test_the_order_of_the_points_changes_nothing() -> None:
 
 @pytest.mark.parametrize("extreme", [{"alpha": 1e-9}, {"delta": 1e-300}, {"alpha": 1e-300}])
 def test_an_extreme_request_is_infeasible_at_once(extreme: dict[str, float]) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     arguments = {"alpha": 0.1, "delta": 0.1} | extreme
     scores = np.linspace(0, 0.6, 2000)
     assert pac_threshold(scores, np.zeros(2000), **arguments) == -math.inf
-    assert time.perf_counter() - began < 5.0
+    assert time.thread_time() - began < 5.0
 
 
 def test_an_alpha_near_one_accepts_everything() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from app.engines.turns import Pace, Turns
+from tests.patience import PATIENCE_S
 
 
 @pytest.mark.anyio
@@ -52,9 +53,9 @@ async def test_a_waiter_that_is_cancelled_at_any_step_does_not_keep_the_turn(ste
     for _ in range(steps):
         await asyncio.sleep(0)
     leaver.cancel()
-    assert await asyncio.wait_for(taker, 5) == "done"
+    assert await asyncio.wait_for(taker, PATIENCE_S) == "done"
     await asyncio.gather(holder, leaver, return_exceptions=True)
-    assert await asyncio.wait_for(take(), 5) == "done"
+    assert await asyncio.wait_for(take(), PATIENCE_S) == "done"
 
 
 class Clock:

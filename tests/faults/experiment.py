@@ -16,7 +16,9 @@ S = TypeVar("S", bound=Scene)
 
 _BEFORE_S = 0.5
 _AFTER_S = 0.5
-_LONGEST_HEALING_S = 60.0
+# A killed service needs 33 s for its start alone at a load of 10.
+_LONGEST_HEALING_S = 180.0
+_SLOWER = 4.0
 # Allowed of /judge wherever a fault names nothing else.
 SERVED = frozenset({"200", "200 stale"})
 # Before a fault and after it. Two cores that others use too may hold the store up for long enough.
@@ -34,7 +36,8 @@ class Fault(Generic[S]):
         cause: Makes it happen.
         heal: Undoes it.
         judge_may: Everything that /judge may answer while it lasts.
-        slowest_judge_s: Longest that a judgment may take while it lasts.
+        slowest_judge_s: Longest that a judgment may take while it lasts; on a machine that is slow
+            already, `_SLOWER` times the longest before it.
         may_lose: Why acknowledged examples may be lost; empty where none may.
         obstacle: Why it cannot be caused here; None if it can.
         ends_service: Whether the service's process ends by it.
@@ -116,6 +119,7 @@ class Outcome:
     Args:
         judge: Outcome -> how often, from the fault until all was healthy; likewise the others.
         judge_slowest_s: Slowest answer of /judge in that time.
+        usual_slowest_s: Slowest answer of /judge before the fault.
         examples: Acknowledged in all.
         lost: Of these, not in the set at the end.
         doubled: In the set and in no client's log.
@@ -132,6 +136,7 @@ class Outcome:
     seconds: float
     judge: dict[str, int] = field(default_factory=dict)
     judge_slowest_s: float = 0.0
+    usual_slowest_s: float = 0.0
     calibrate: dict[str, int] = field(default_factory=dict)
     calibrate_slowest_s: float = 0.0
     readyz: dict[str, int] = field(default_factory=dict)
@@ -159,6 +164,9 @@ class Outcome:
             setattr(self, kind, dict(counts.most_common()))
             slowest = max((answer.seconds for answer in during), default=0.0)
             setattr(self, f"{kind}_slowest_s", slowest)
+            if kind == "judge":
+                before = (a.seconds for a in answers if a.began + a.seconds < caused)
+                self.usual_slowest_s = max(before, default=0.0)
             fine = _FINE[kind]
             others = [a for a in answers if a not in during and a.outcome not in fine]
             self.wrong += sorted({f"{kind}: {a.outcome} before or after the fault" for a in others})
@@ -173,10 +181,9 @@ class Outcome:
         for kind, counts in self.counts().items():
             self.wrong += [f"{kind}: {each}" for each in counts if each.startswith("500")]
         self.wrong += [f"judge: {each}" for each in self.judge if not _may(fault.judge_may, each)]
-        if self.judge_slowest_s > fault.slowest_judge_s:
-            self.wrong.append(
-                f"judge: {self.judge_slowest_s:.2f} s where {fault.slowest_judge_s:g} may be"
-            )
+        slowest_s = max(fault.slowest_judge_s, _SLOWER * self.usual_slowest_s)
+        if self.judge_slowest_s > slowest_s:
+            self.wrong.append(f"judge: {self.judge_slowest_s:.2f} s where {slowest_s:.2g} may be")
         self.wrong += traffic.wrong
         if fault.may_lose:
             self.notes += [fault.may_lose, *ledger.wrong[:3]]

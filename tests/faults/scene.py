@@ -15,6 +15,7 @@ from tests.benchmarks.processes import HttpServer
 from tests.faults.material import Pair, scripted_pairs
 from tests.faults.proxy import Proxy
 from tests.faults.traffic import Traffic
+from tests.patience import PATIENCE_S
 from tests.processes.server import free_port
 from tests.redis_server import RedisServer
 
@@ -172,7 +173,7 @@ async def redis_server(folder: Path) -> AsyncIterator[RedisServer]:
 async def replicate(port: int, replica: RedisServer) -> None:
     """Makes a server a replica of the one at `port`, and waits until it follows."""
     await asyncio.to_thread(replica.command, "REPLICAOF", "127.0.0.1", str(port))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             found: Any = await asyncio.to_thread(replica.command, "INFO", "replication")
             if found["master_link_status"] == "up":

@@ -101,7 +101,7 @@ def health_of(
 ) -> None:
     async def ask() -> None:
         replica = JudgeReplica()
-        replica.app = application_of(engine, store, probe_timeout_s=0.05)
+        replica.app = application_of(engine, store, probe_timeout_s=0.5)
         replica.app.state.engine_is_here = here
         async with replica.app.router.lifespan_context(replica.app):
             if isinstance(engine, Changed):

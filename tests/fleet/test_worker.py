@@ -23,6 +23,7 @@ from app.fleet.worker import Outcome, PartWorker, judge_rows
 from app.ports import Version
 from app.settings import Settings
 from app.stores.memory import MemoryStore
+from tests.patience import PATIENCE_S
 from tests.serving import client_of, labelled, services_of
 
 CRITERION = {"alpha": None, "guarantee": "marginal", "delta": None, "calibration": "default"}
@@ -126,7 +127,7 @@ async def test_thresholds_that_the_store_does_not_confirm_give_no_results() -> N
                 await asyncio.sleep(0.02)
 
         with pytest.raises(StoreUnavailableError, match="does not confirm"):
-            await asyncio.wait_for(judge_on(), 10)
+            await asyncio.wait_for(judge_on(), PATIENCE_S)
 
 
 class Scene:

@@ -20,6 +20,7 @@ from tests.kubernetes.kustomize import (
     identity,
 )
 from tests.kubernetes.manifests import DEPLOYED, ROOT
+from tests.patience import PATIENCE_S
 
 
 @cache
@@ -28,7 +29,9 @@ def _kustomize() -> tuple[str, ...] | None:
     for command in (["kustomize", "version"], ["kubectl", "version", "--client"]):
         if shutil.which(command[0]) is None:
             continue
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        said = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
         version = re.search(r"(?:Kustomize Version: |^)v(\d+)\.", said.stdout, re.MULTILINE)
         if version and int(version[1]) >= 5:
             return ("kustomize", "build") if command[0] == "kustomize" else ("kubectl", "kustomize")
@@ -53,7 +56,11 @@ def test_a_real_kustomize_renders_the_same(folder: str) -> None:
     if command is None:
         pytest.skip("no kustomize from version 5 on is installed")
     said = subprocess.run(
-        [*command, str(ROOT / folder)], capture_output=True, text=True, timeout=60, check=False
+        [*command, str(ROOT / folder)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert said.returncode == 0, said.stderr
     assert said.stderr == ""  # a deprecated field is warned of there

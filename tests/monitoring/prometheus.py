@@ -9,6 +9,7 @@ import httpx
 import yaml
 
 from tests.benchmarks.processes import HttpServer
+from tests.patience import PATIENCE_S
 from tests.processes.server import free_port
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "prometheus"
@@ -48,7 +49,7 @@ class Prometheus(HttpServer):
         command = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
         command += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
         super().__init__(folder, "prometheus", command, {}, port=port, ready_path="/-/ready")
-        self._client = httpx.Client(base_url=self.url, timeout=30)
+        self._client = httpx.Client(base_url=self.url, timeout=PATIENCE_S)
 
     def stop(self) -> None:
         """Ends it."""
@@ -84,7 +85,7 @@ class Prometheus(HttpServer):
         """All rules, with their state and whether the last evaluation went well."""
         return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
 
-    def wait_until(self, expression: str, *, timeout_s: float = 30) -> None:
+    def wait_until(self, expression: str, *, timeout_s: float = PATIENCE_S) -> None:
         """Returns when an expression has a value."""
         deadline = time.monotonic() + timeout_s
         while not self.query(expression):

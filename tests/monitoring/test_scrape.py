@@ -18,6 +18,7 @@ from tests.faults.scene import Running
 from tests.monitoring import dashboard
 from tests.monitoring.prometheus import FOLDER, Prometheus
 from tests.monitoring.traffic import KINDS, Traffic, scripted_material
+from tests.patience import PATIENCE_S
 from tests.processes.server import free_port
 
 DOCUMENT = FOLDER.parents[1] / "docs/reference/metrics.md"
@@ -41,11 +42,13 @@ class Scraped(NamedTuple):
         prometheus: That has scraped the service.
         exposition: The service's /metrics.
         pods: Targets that the configuration for Kubernetes makes of some pods.
+        began: When the traffic began, in seconds since 1970.
     """
 
     prometheus: Prometheus
     exposition: str
     pods: list[dict[str, Any]]
+    began: float
 
     @property
     def names(self) -> set[str]:
@@ -68,16 +71,17 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         ).process as service,
         Traffic(service.url, material, seed=1) as traffic,
     ):
+        began = time.time()
         traffic.calibrate(material.examples[:300])
         for kind, _ in KINDS:
             traffic.send(kind)
         prometheus.wait_until('up{job="scope-judge"} == 1')
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not prometheus.query(f"sum_over_time(up[1m]) >= {_SCRAPES}"):
             assert time.monotonic() < deadline
             traffic.send_any()
         exposition = httpx.get(service.url + "/metrics").text
-        yield Scraped(prometheus, exposition, in_cluster.ask("targets")["activeTargets"])
+        yield Scraped(prometheus, exposition, in_cluster.ask("targets")["activeTargets"], began)
 
 
 def kubernetes_config(folder: Path) -> dict[str, Any]:
@@ -134,10 +138,10 @@ def rule_expressions() -> list[str]:
 
 
 def test_every_query_of_the_dashboard_has_data(scraped: Scraped) -> None:
-    now = time.time()
+    times = {"start": scraped.began, "end": time.time(), "step": 1}
     empty = []
     for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S):
-        found = scraped.prometheus.query_range(query.expression, start=now - 20, end=now, step=1)
+        found = scraped.prometheus.query_range(query.expression, **times)
         if not found and not re.search(r"\bvllm:", query.expression):
             empty.append((query.panel, query.legend))
     assert set(empty) <= MAY_BE_EMPTY
@@ -159,7 +163,7 @@ def test_the_choices_of_the_dashboard_are_the_replicas_and_calibration_sets(
 def test_all_rules_are_evaluated_and_no_alert_fires_in_a_healthy_service(
     scraped: Scraped,
 ) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while any(rule["health"] == "unknown" for rule in scraped.prometheus.rules()):
         assert time.monotonic() < deadline
         time.sleep(0.1)

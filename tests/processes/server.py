@@ -11,6 +11,8 @@ from types import TracebackType
 
 import httpx
 
+from tests.patience import PATIENCE_S
+
 
 def free_port() -> int:
     """A port that nobody listens on."""
@@ -25,7 +27,7 @@ class Server:
     """A running service; its log is a file, so that nothing blocks on a full pipe."""
 
     def __init__(
-        self, folder: Path, settings: dict[str, str], *, start_timeout_s: float = 60
+        self, folder: Path, settings: dict[str, str], *, start_timeout_s: float = PATIENCE_S
     ) -> None:
         self.port = free_port()
         self.log = folder / "serve.log"
@@ -34,7 +36,7 @@ class Server:
         # Nothing stands before it that would have to notice that it stops.
         self._environment |= {"SCOPE_DRAIN_LAG_S": "0", **settings, "SCOPE_PORT": str(self.port)}
         self._process: subprocess.Popen[bytes] | None = None
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=120)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=PATIENCE_S)
 
     def __enter__(self) -> "Server":
         self.start()
@@ -84,7 +86,7 @@ class Server:
         assert self._process is not None
         return self._process.pid
 
-    def wait(self, timeout_s: float) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Waits until the service has ended by itself; returns its exit status."""
         assert self._process is not None
         return self._process.wait(timeout_s)
@@ -99,7 +101,7 @@ class Server:
             else:
                 process.send_signal(how)
         try:
-            return process.wait(timeout=60)
+            return process.wait(timeout=PATIENCE_S)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ import pytest
 
 from app.demo.measure import ALPHAS, measure, report
 from app.demo.pairs import demo_sets
+from tests.patience import PATIENCE_S
 from tests.processes.server import Server
 
 pytestmark = pytest.mark.vllm
@@ -114,7 +115,7 @@ def test_a_client_that_leaves_takes_its_work_with_it(demo_server: Server) -> Non
     whole_s = time.monotonic() - begun
 
     def leave() -> None:
-        with pytest.raises(httpx.ReadTimeout):
+        with pytest.raises(httpx.TimeoutException):
             httpx.post(
                 f"{demo_server.client.base_url}/judge/batch", json=batch(1000), timeout=whole_s / 4
             )
@@ -125,7 +126,7 @@ def test_a_client_that_leaves_takes_its_work_with_it(demo_server: Server) -> Non
     begun = time.monotonic()
     assert demo_server.client.post("/judge/batch", json=batch(1)).status_code == 200
     # The thousand would have taken five times `whole_s`.
-    assert time.monotonic() - begun < 2 * whole_s
+    assert time.monotonic() - begun < 3 * whole_s
 
 
 def test_a_second_start_finds_its_calibration_and_sigterm_ends_it_in_good_order(
@@ -156,13 +157,13 @@ def test_single_judgments_are_not_held_up_by_a_batch(demo_server: Server) -> Non
     posting.start()
     # Not before the batch: it holds its places as soon as they are counted.
     while "scope_pending_comparisons 1000.0" not in demo_server.client.get("/metrics").text:
-        assert time.monotonic() - begun < 60
+        assert time.monotonic() - begun < PATIENCE_S
     waited = []
     for _ in range(3):
         asked = time.monotonic()
         assert demo_server.client.post("/judge", json=PAIR).status_code == 200
         waited.append(time.monotonic() - asked)
     answered["singles"] = time.monotonic()
-    posting.join(60)
+    posting.join(PATIENCE_S)
     assert answered["singles"] < answered["batch"]
     print(f"singles after {waited} s, the batch after {answered['batch'] - begun:.2f} s")

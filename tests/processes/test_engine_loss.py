@@ -13,6 +13,7 @@ import pytest
 
 from app.demo.pairs import demo_sets
 from tests.faults.engine_faults import engine_process_of
+from tests.patience import PATIENCE_S, VLLM_START_S
 from tests.processes.process_group import kill, members, seconds_until_gone
 from tests.processes.server import Server
 
@@ -28,7 +29,7 @@ def test_the_service_ends_with_a_last_line_and_what_is_under_way_gets_an_error(
         for p in demo_sets().fresh[:900]
     ]
     answers: list[httpx.Response] = []
-    with Server(tmp_path, settings, start_timeout_s=240) as server:
+    with Server(tmp_path, settings, start_timeout_s=VLLM_START_S) as server:
 
         def post() -> None:
             body = {"alpha": None, "comparisons": pairs}
@@ -36,12 +37,12 @@ def test_the_service_ends_with_a_last_line_and_what_is_under_way_gets_an_error(
 
         posting = threading.Thread(target=post)
         posting.start()
-        with httpx.Client(base_url=server.client.base_url, timeout=60) as looking:
+        with httpx.Client(base_url=server.client.base_url, timeout=PATIENCE_S) as looking:
             while "scope_pending_comparisons 900.0" not in looking.get("/metrics").text:
                 assert posting.is_alive()
         os.kill(engine_process_of(server.pid), signal.SIGKILL)
-        assert server.wait(60) == 1
-        posting.join(60)
+        assert server.wait() == 1
+        posting.join(PATIENCE_S)
     (answer,) = answers
     assert answer.status_code == 503
     assert answer.json()["code"] == "engine_unavailable"

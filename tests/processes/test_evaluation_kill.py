@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.evaluation.judgments.interview import _CHUNKS_IN_FLIGHT, CHUNK_PAIRS
 from app.evaluation.judgments.jsonl import read_judgments
+from tests.patience import PATIENCE_S
 from tests.processes.slow_evaluation import PAIRS, judge
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ def run_until_killed(folder: Path, *, more: int) -> None:
     wanted = lines(file) + more
     command = [sys.executable, "-m", "tests.processes.slow_evaluation", str(folder)]
     with subprocess.Popen(command, cwd=ROOT) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while lines(file) < wanted:
             assert process.poll() is None, "it ended before it could be killed"
             assert time.monotonic() < deadline

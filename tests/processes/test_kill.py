@@ -14,7 +14,7 @@ import pytest
 from tests.processes.server import Server
 from tests.redis_server import RedisServer
 
-KILLS = 6
+KILLS = 5
 BATCH = 600
 
 
@@ -82,7 +82,12 @@ def test_a_kill_during_calibrate_leaves_the_old_version_or_the_new_one(
             answers: list[dict[str, Any]] = []
             poster = threading.Thread(target=post, args=(server.client, number, answers))
             poster.start()
-            time.sleep(rng.uniform(0, 1.5 * usual_s))
+            if number == KILLS:
+                # After the answer: what it acknowledges is there.
+                poster.join()
+            else:
+                # One kill in each part of the time that a post takes.
+                time.sleep((number - 1 + rng.random()) / (KILLS - 1) * usual_s)
             server.kill()
             poster.join()
             server.start()
@@ -108,5 +113,5 @@ def test_a_kill_during_calibrate_leaves_the_old_version_or_the_new_one(
             assert after == before or after.accuracy == final.accuracy
     print(f"{KILLS} kills: {interrupted} before the answer, {committed} after the commit")
     # Kills that all came after the answer, or before the work, would show nothing.
-    assert interrupted >= KILLS // 4
+    assert interrupted >= 1
     assert committed >= 1

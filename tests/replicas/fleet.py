@@ -12,13 +12,13 @@ import httpx
 
 from tests.benchmarks.processes import HttpServer
 from tests.faults.scene import Running
+from tests.patience import PATIENCE_S
 from tests.processes.server import free_port
 from tests.redis_server import RedisServer
 from tests.replicas.front import haproxy
 
 # More than two of the proxy's checks take: `inter` and `fastinter` of haproxy.cfg.
 DRAIN_LAG_S = "1.5"
-_JOINS_WITHIN_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ def restart_each(replicas: Sequence[Running]) -> None:
     """
     for each in replicas:
         each.start_again()
-        deadline = time.monotonic() + _JOINS_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while not _has_judged(each.process):
             assert time.monotonic() < deadline, "no request reached a restarted replica"
             time.sleep(0.02)
 
 
 def _has_judged(service: HttpServer) -> bool:
-    text = httpx.get(f"{service.url}/metrics", timeout=10).text
+    text = httpx.get(f"{service.url}/metrics", timeout=PATIENCE_S).text
     return figure_in(text, "scope_judgments_total") > 0
 
 

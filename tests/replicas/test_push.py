@@ -5,19 +5,17 @@ import asyncio
 import pytest
 
 from app.stores.redis import CHANGED_CHANNEL
+from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 from tests.replicas.fleet import Fleet
 from tests.replicas.watching import WITHIN_S, Replica
 
 pytestmark = pytest.mark.anyio
 
-# After one that failed, replicas wait a second until they listen again.
-_LISTENS_AGAIN_S = 10.0
-
 
 async def listening(redis: RedisServer, replicas: int) -> None:
-    """Waits until so many replicas listen."""
-    async with asyncio.timeout(_LISTENS_AGAIN_S):
+    """Waits until so many replicas listen; after a failure they wait a second."""
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await asyncio.to_thread(redis.command, "PUBSUB", "NUMSUB", CHANGED_CHANNEL)
             if found == [CHANGED_CHANNEL, replicas]:

@@ -12,6 +12,7 @@ import pytest
 from tests.faults.material import BATCH, calibrate_body
 from tests.faults.scene import service
 from tests.faults.talking import Answer, Client
+from tests.patience import PATIENCE_S
 from tests.replicas.fleet import Fleet
 from tests.replicas.rolling import rolling_restart
 from tests.replicas.watching import WITHIN_S, Replica, Used
@@ -180,7 +181,7 @@ async def test_a_killed_replica_fails_no_judgment_behind_the_shipped_proxy(fleet
 
 async def _more(answers: list[Answer], count: int) -> None:
     wanted = len(answers) + count
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             if len(answers) >= wanted:
                 return
@@ -195,7 +196,7 @@ async def test_the_shipped_proxy_logs_no_texts_and_no_keys(fleet: Fleet) -> None
         # Of one replica, which Prometheus asks by itself.
         for path in ("/metrics", "/%6Detrics"):
             assert (await client.ask("GET", path)).status == 404
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             lines = fleet.front.log.read_text().splitlines()
             if any(" GET /metrics " in line for line in lines):

@@ -11,6 +11,7 @@ from app.ports import Revision, StoredCalibration, Version
 from app.service.calibrations import Calibrations
 from app.service.services import Services
 from app.stores.memory import MemoryStore
+from tests.patience import PATIENCE_S
 from tests.serving import calibrations_of, labelled, services_of
 
 META = {"judge": "scripted", "fingerprint": "f" * 64, "label_noise": "0.0"}
@@ -72,7 +73,7 @@ async def following(store: TellingStore) -> AsyncIterator[tuple[Services, Calibr
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

@@ -1,0 +1,10 @@
+"""How long tests wait for something that must happen: only a hang takes longer.
+
+A machine three times slower, with other work on both its cores, takes ten times as long as a
+quiet one. A test that ends in time on any machine that makes progress has no number of its own.
+"""
+
+# A start of the service takes 3 s on two quiet cores, and 33 s at a load of 10.
+PATIENCE_S = 300.0
+# Loads a model, compiles, and calibrates the demo judge.
+VLLM_START_S = 600.0
