@@ -90,6 +90,12 @@ class Settings(BaseSettings):
     max_pending_bytes: int = Field(
         256 * 2**20, ge=1024, description="Bytes of all requests that are under way, likewise."
     )
+    max_connections: int = Field(
+        1000,
+        ge=1,
+        description="Connections open at once, below the limit of open files; one without a "
+        "request makes room for a new one.",
+    )
     timeout_s: float = Field(
         120.0, gt=0, le=86400, description="For one request; then its work is stopped, with 504."
     )

@@ -3,12 +3,14 @@
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
 from app.api.keys import Keys
+from app.api.middleware import Gate
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabelledComparison
 from app.engines.scripted import ScriptedEngine
 from app.main import build
@@ -81,6 +83,13 @@ async def client_of(
         httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         yield client
+
+
+def with_limits(app: FastAPI, **changes: Any) -> None:
+    """Changes what the gate of an application that has not answered yet lets requests take."""
+    stack: list[Any] = [*app.user_middleware]
+    gate = next(each for each in stack if each.cls is Gate)
+    gate.kwargs["limits"] = replace(gate.kwargs["limits"], **changes)
 
 
 class ShortEngine(ScriptedEngine):

@@ -1,21 +1,19 @@
-"""Who is let in to which route. The table below is the only place that knows."""
+"""Lets a request in to its route. The table below alone says what each route needs."""
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
-from ipaddress import ip_address
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from starlette.datastructures import Headers
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from app.api.callers import CALLER_KEY, Role
-from app.api.errors import answer
+from app.api.callers import CALLER_KEY, Caller, Role
+from app.api.errors import answer, no_method, no_route
 from app.api.keys import Keys
+from app.api.local import check_local
 from app.core.errors import (
     ForbiddenError,
+    OverloadedError,
     RouteNotFoundError,
     ScopeJudgeError,
     UnauthenticatedError,
@@ -45,12 +43,28 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/redoc"): "key",
 }
 
+# In a connection's state: the server has as many connections as it may, and all of them are busy.
+CROWDED = "scope_judge.crowded"
+
 _HEALTH = frozenset(path for (_, path), need in NEEDS.items() if need == "nothing")
-_PORT = re.compile(r":\d*$")
+
+
+class _Place(NamedTuple):
+    """Where a request leads to.
+
+    Args:
+        route: The route of the path; None where there is none.
+        need: What the route needs of the caller.
+        allowed: The methods of the path, where the request has another.
+    """
+
+    route: Any
+    need: Need
+    allowed: frozenset[str] | None
 
 
 class Authentication:
-    """Lets in who may, before anything of the request's body is read.
+    """Refuses what no route takes and what the caller may not do, before a body is read.
 
     Args:
         app: What it stands before.
@@ -62,6 +76,8 @@ class Authentication:
         self._app = app
         self._keys = keys
         self._metrics = metrics
+        # Paths without a name in them, and the methods that they take: a closed set.
+        self._places: dict[tuple[str, str], _Place] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one connection of any kind."""
@@ -73,89 +89,75 @@ class Authentication:
             try:
                 self._let_in(scope)
             except ScopeJudgeError as exc:
-                await answer(scope["app"], exc, _challenge(exc, scope))(scope, receive, send)
+                await answer(scope["app"], exc, _headers(exc, scope))(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
     def _let_in(self, scope: Scope) -> None:
-        if self._keys is None:
-            _check_local(scope)
-            if self._metrics != "off":
-                return
-        path, need = _needed(scope)
+        if CROWDED in scope.get("state", ()) and scope["path"] not in _HEALTH:
+            raise OverloadedError(
+                "as many connections are open as may be, each with a request "
+                "(SCOPE_MAX_CONNECTIONS): try again later"
+            )
+        if self._keys is None and scope["path"] not in _HEALTH:
+            check_local(scope)
+        route, need, allowed = self._place(scope)
+        path = None if route is None else route.path
         if path == "/metrics" and self._metrics == "off":
             raise RouteNotFoundError("there is no /metrics here: SCOPE_METRICS is off")
         if need == "switch":
             need = "nothing" if self._metrics == "open" else "key"
-        if self._keys is None or need == "nothing":
-            return
-        sent = _sent_key(scope)
-        if sent is None:
-            raise UnauthenticatedError("send a key, in one header `Authorization: Bearer KEY`")
-        caller = self._keys.caller(sent)
-        if need != "key" and need not in caller.roles:
+        caller = None
+        if self._keys is not None and need != "nothing":
+            caller = scope[CALLER_KEY] = _caller(self._keys, scope)
+        if route is None:
+            raise no_route(scope["path"])
+        if allowed is not None:
+            # Counted at this route, as if the router had refused it.
+            scope["route"] = route
+            raise no_method(allowed)
+        if caller is not None and need != "key" and need not in caller.roles:
             raise ForbiddenError(
                 f"the key {caller.name!r} has not the role {need!r} that this needs: "
                 "`scope-judge keys list` shows what it has"
             )
-        scope[CALLER_KEY] = caller
+
+    def _place(self, scope: Scope) -> _Place:
+        key = (scope["method"], scope["path"])
+        place = self._places.get(key)
+        if place is None:
+            place = _place(scope)
+            if place.allowed is None and place.route is not None and place.route.path == key[1]:
+                self._places[key] = place
+        return place
 
 
-def _check_local(scope: Scope) -> None:
-    """Without keys only this machine is served, whatever address somebody else's server listens on.
-
-    And only by its own names: a web page may make a browser of this machine send requests here, if
-    its own name is looked up as 127.0.0.1.
-    """
-    if scope["path"] in _HEALTH:
-        return
-    client = scope.get("client")
-    # Behind a proxy of this machine uvicorn has put the client's address here (X-Forwarded-For).
-    if client and not is_loopback(client[0]):
-        raise _only_local()
-    address = (scope.get("server") or ("", None))[0]
-    if scope.get("server") and scope["server"][1] is not None and not is_loopback(address):
-        raise _only_local()
-    host = Headers(scope=scope).get("host", "")
-    name = host.rpartition(":")[0] if _PORT.search(host) else host
-    if host and not is_loopback(name.strip("[]")):
-        raise _only_local()
+def _caller(keys: Keys, scope: Scope) -> Caller:
+    sent = _sent_key(scope)
+    if sent is None:
+        raise UnauthenticatedError("send a key, in one header `Authorization: Bearer KEY`")
+    return keys.caller(sent)
 
 
-def _only_local() -> ForbiddenError:
-    return ForbiddenError(
-        "without a file of keys only this machine is served, as 127.0.0.1 or localhost: make a key "
-        "with `scope-judge keys add` and set SCOPE_API_KEYS_FILE"
-    )
-
-
-@lru_cache(maxsize=256)
-def is_loopback(name: str) -> bool:
-    """Whether an address is this machine's own; a name that has to be looked up is not."""
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def _needed(scope: Scope) -> tuple[str | None, Need]:
-    """The path of the route that the request will come to, and what that needs.
+def _place(scope: Scope) -> _Place:
+    """Where the request leads to, as the router would find it.
 
     The router's own routes are asked: a second reading of paths would sooner or later differ.
     """
-    nearest: str | None = None
+    nearest: Any = None
+    allowed: set[str] = set()
+    route: Any
     for route in scope["app"].routes:
         match, _ = route.matches(scope)
         if match is Match.FULL:
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             # A route that nobody put into the table is for nobody.
-            return route.path, NEEDS.get((method, route.path), "nobody")
-        if match is Match.PARTIAL and nearest is None:
-            nearest = route.path
-    # Which paths and methods there are, nobody learns without a key.
-    return nearest, "key"
+            return _Place(route, NEEDS.get((method, route.path), "nobody"), None)
+        if match is Match.PARTIAL:
+            nearest = nearest or route
+            allowed |= route.methods
+    # Without a key nobody learns which paths and methods there are.
+    return _Place(nearest, "key", None if nearest is None else frozenset(allowed))
 
 
 def _sent_key(scope: Scope) -> bytes | None:
@@ -167,7 +169,9 @@ def _sent_key(scope: Scope) -> bytes | None:
     return key.strip() or None if scheme.lower() == b"bearer" else None
 
 
-def _challenge(error: ScopeJudgeError, scope: Scope) -> dict[str, str] | None:
+def _headers(error: ScopeJudgeError, scope: Scope) -> dict[str, str] | None:
+    if CROWDED in scope.get("state", ()):
+        return {"Connection": "close"}
     if not isinstance(error, UnauthenticatedError):
         return None
     wrong = ', error="invalid_token"' if _sent_key(scope) is not None else ""

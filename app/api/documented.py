@@ -12,6 +12,7 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schema
 # Of what stands around every route.
 _AROUND: tuple[type[ScopeJudgeError], ...] = (
     errors.BodyTooLargeError,
+    errors.BodyTooSlowError,
     errors.OverloadedError,
     errors.DeadlineExceededError,
     errors.DrainingError,

@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,7 +10,6 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Match
 
 from app.core import errors
 from app.core.errors import InvalidRequestError, ScopeJudgeError, UnavailableError
@@ -23,6 +22,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.InvalidRequestError: 422,
     errors.InvalidComparisonError: 422,
     errors.BodyTooLargeError: 413,
+    errors.BodyTooSlowError: 408,
     errors.BatchTooLargeError: 413,
     errors.PromptTooLongError: 413,
     errors.ControlTokenError: 422,
@@ -86,6 +86,8 @@ def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None 
     headers = dict(headers or {})
     if isinstance(error, UnavailableError):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, errors.MethodNotAllowedError):
+        headers["Allow"] = ", ".join(error.allowed)
     return JSONResponse(
         problem.model_dump(exclude_none=True),
         status_code=problem.status,
@@ -140,13 +142,15 @@ def log_defect(exc: BaseException) -> None:
     logger.error("unforeseen %s at\n%s", type(exc).__qualname__, places)
 
 
-def _allowed(request: Request) -> str:
-    """The methods of a path: the router itself tells only those of the first route it finds."""
-    methods: set[str] = set()
-    for route in request.app.routes:
-        if route.matches(request.scope)[0] is not Match.NONE:
-            methods |= getattr(route, "methods", None) or set()
-    return ", ".join(sorted(methods))
+def no_route(path: str) -> errors.RouteNotFoundError:
+    """The error for a path that names nothing."""
+    return errors.RouteNotFoundError(f"there is no {path[:_LONGEST_FIELD]}")
+
+
+def no_method(allowed: Iterable[str]) -> errors.MethodNotAllowedError:
+    """The error for a method that a path does not take."""
+    methods = tuple(sorted(allowed))
+    return errors.MethodNotAllowedError(f"this path takes {', '.join(methods)}", allowed=methods)
 
 
 def install(app: FastAPI) -> None:
@@ -168,13 +172,7 @@ def install(app: FastAPI) -> None:
 
     async def on_http(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, HTTPException)
-        if exc.status_code == 404:
-            path = request.url.path[:_LONGEST_FIELD]
-            return answer(request.app, errors.RouteNotFoundError(f"there is no {path}"))
-        if exc.status_code == 405:
-            allowed = _allowed(request)
-            error = errors.MethodNotAllowedError(f"this path takes {allowed}")
-            return answer(request.app, error, {"Allow": allowed})
+        # Paths and methods that there are not were refused before the router (Authentication).
         return answer(request.app, InvalidRequestError("the body cannot be read as JSON"))
 
     app.add_exception_handler(ScopeJudgeError, on_ours)

@@ -1,5 +1,6 @@
 """Who holds a key: the file of hashed keys, read again while the service runs."""
 
+import errno
 import hashlib
 import hmac
 import logging
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -23,6 +24,12 @@ logger = logging.getLogger("app.api")
 
 # How long a key that was revoked may still be let in.
 CHECK_EVERY_S = 0.5
+
+# How long the keys that were read last go on to count while this process cannot open a file.
+KEPT_S = 60.0
+# The process or the machine is short of something, and the file may be as it was.
+_NOT_THE_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 _PREFIX = "scope_"  # by which people and secret scanners know what they have found
 _RANDOM_BYTES = 32
@@ -70,6 +77,22 @@ class KeyFileError(Exception):
     """The file of keys cannot be used; the message says why, without anything secret."""
 
 
+class _NoResourceError(KeyFileError):
+    """This process cannot open a file, whatever is in it."""
+
+
+class _Read(NamedTuple):
+    """The file as it was read.
+
+    Args:
+        content: All of it.
+        exposed: Whether others than its owner can write to it.
+    """
+
+    content: bytes
+    exposed: bool
+
+
 def new_key() -> str:
     """Makes a key: nobody can guess it, and it can be selected with a double click."""
     while True:
@@ -91,14 +114,20 @@ def hash_of(key: bytes) -> bytes:
 
 def read_key_file(path: Path) -> bytes:
     """The bytes of the file; raises KeyFileError where it cannot be read."""
+    return _read(path).content
+
+
+def _read(path: Path) -> _Read:
     try:
         # Not blocking: a pipe in its place must not hold up the service.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
                 raise KeyFileError("it is not a file")
-            return file.read()
+            return _Read(file.read(), bool(mode & _WRITABLE_BY_OTHERS))
     except OSError as exc:
-        raise KeyFileError(exc.strerror or type(exc).__name__) from None
+        kind = _NoResourceError if exc.errno in _NOT_THE_FILE else KeyFileError
+        raise kind(exc.strerror or type(exc).__name__) from None
 
 
 def key_entry(**fields: Any) -> KeyEntry:
@@ -144,12 +173,16 @@ class Keys:
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
-        self._checked_at = clock()
+        self._checked_at = self._read_at = clock()
+        self._kept = False
+        self._exposed = False
         self._content: bytes | None = None
         self._fault: str | None = None
         self._known: list[tuple[bytes, Caller]] = []
         try:
-            self._take(read_key_file(path))
+            found = _read(path)
+            self._take(found.content)
+            self._exposed = found.exposed
         except KeyFileError as exc:
             raise StartupError(
                 f"the file of keys {path} (SCOPE_API_KEYS_FILE) cannot be used: {exc}. Make it with"
@@ -158,6 +191,16 @@ class Keys:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    @property
+    def exposure(self) -> str | None:
+        """A warning where others than the file's owner can write to it, and so make keys."""
+        if not self._exposed:
+            return None
+        return (
+            f"the file of keys {self._path} can be written by others than its owner, who can let "
+            f"themselves in: chmod go-w {self._path}"
+        )
 
     def caller(self, key: bytes) -> Caller:
         """Whose key it is.
@@ -191,22 +234,54 @@ class Keys:
             return
         self._checked_at = now
         try:
-            content = read_key_file(self._path)
-            if content == self._content:
+            found = _read(self._path)
+            self._note_exposure(found.exposed)
+            self._note_read(now)
+            if found.content == self._content:
                 return
             recovered = self._fault is not None
-            self._take(content)
+            self._take(found.content)
+        except _NoResourceError as exc:
+            self._keep(now, exc)
         except KeyFileError as exc:
-            self._content = None
-            if str(exc) != self._fault:
-                self._fault = str(exc)
-                logger.error(
-                    "the file of keys %s cannot be used, nobody is let in: %s", self._path, exc
-                )
+            self._fail(exc)
         else:
             # As loud as the error that it ends; a key more or less is nothing to be warned of.
             level = logging.WARNING if recovered else logging.INFO
             logger.log(level, "the file of keys was read again; keys in it: %d", len(self))
+
+    def _fail(self, exc: KeyFileError) -> None:
+        self._content = None
+        if str(exc) != self._fault:
+            self._fault = str(exc)
+            logger.error(
+                "the file of keys %s cannot be used, nobody is let in: %s", self._path, exc
+            )
+
+    def _keep(self, now: float, exc: KeyFileError) -> None:
+        """Goes on with the keys that were read last, for a while."""
+        if self._fault is not None or now - self._read_at > KEPT_S:
+            self._fail(exc)
+        elif not self._kept:
+            self._kept = True
+            logger.error(
+                "the file of keys %s cannot be opened: %s. The keys that were read last count for "
+                "%g s more",
+                self._path,
+                exc,
+                KEPT_S,
+            )
+
+    def _note_read(self, now: float) -> None:
+        self._read_at = now
+        if self._kept and self._fault is None:
+            logger.warning("the file of keys can be opened again")
+        self._kept = False
+
+    def _note_exposure(self, exposed: bool) -> None:
+        before, self._exposed = self._exposed, exposed
+        if self.exposure is not None and not before:
+            logger.warning("%s", self.exposure)
 
     def _take(self, content: bytes) -> None:
         entries = parse_key_file(content).keys
@@ -228,4 +303,6 @@ def open_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
             f"there is no key in {path}, so nobody is let in: make one with "
             f"`scope-judge keys add NAME --role judge --file {path}`"
         )
+    if keys.exposure is not None:
+        warn(keys.exposure)
     return keys

@@ -1,15 +1,18 @@
-"""What stands around every route: sizes, deadlines, clients that leave, unforeseen errors."""
+"""The limits around every route: sizes, deadlines, clients that leave, unforeseen errors."""
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.callers import CALLER_KEY
 from app.api.errors import answer, log_defect
 from app.core.errors import (
     BodyTooLargeError,
+    BodyTooSlowError,
     DeadlineExceededError,
     DrainingError,
     InternalError,
@@ -29,11 +32,22 @@ class GateLimits:
         max_body_bytes: Of one request.
         max_pending_bytes: Of all requests that are under way.
         timeout_s: From a request's first byte to its answer.
+        body_bytes_per_s: Least average rate of a body. At 16 KiB/s the largest body would take
+            longer than `timeout_s`, and a slow telephone line sends as much.
+        body_grace_s: For so long the rate does not count: a lost packet stops a client for a
+            second or three.
     """
 
     max_body_bytes: int
     max_pending_bytes: int
     timeout_s: float
+    body_bytes_per_s: int = 16 * 1024
+    body_grace_s: float = 5.0
+
+    @property
+    def max_key_bytes(self) -> int:
+        """Bytes that the requests of one key may have under way: half of all, or one body."""
+        return max(self.max_body_bytes, self.max_pending_bytes // 2)
 
 
 class _Flow:
@@ -42,8 +56,12 @@ class _Flow:
     def __init__(self, scope: Scope, receive: Receive, send: Send, *, timeout_s: float) -> None:
         self.scope = scope
         self.receive = receive
-        self.deadline = asyncio.get_running_loop().time() + timeout_s
-        self.bytes_held = 0
+        self.begun = asyncio.get_running_loop().time()
+        self.deadline = self.begun + timeout_s
+        # The name of the key; None where there is no file of keys.
+        caller = scope.get(CALLER_KEY)
+        self.key: str | None = None if caller is None else caller.name
+        self.body = bytearray()
         self.answered = False
         self._send = send
 
@@ -82,6 +100,7 @@ class Gate:
         self._app = app
         self._limits = limits
         self._bytes_held = 0
+        self._bytes_of_key: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one connection of any kind; only HTTP requests are gated."""
@@ -91,12 +110,9 @@ class Gate:
         flow = _Flow(scope, receive, send, timeout_s=self._limits.timeout_s)
         try:
             self._check_room(scope)
-            async with asyncio.timeout_at(flow.deadline):
-                body = await self._body(flow)
+            body = await self._body(flow)
             if body is not None:
                 await self._run(flow, body)
-        except TimeoutError:
-            await flow.refuse(self._too_late())
         except ScopeJudgeError as exc:
             await flow.refuse(exc)
         except asyncio.CancelledError:
@@ -105,7 +121,7 @@ class Gate:
             if not scope["app"].state.draining:
                 raise
         finally:
-            self._bytes_held -= flow.bytes_held
+            self._release(flow)
 
     def _check_room(self, scope: Scope) -> None:
         if (scope["method"], scope["path"]) in _COUNTED:
@@ -118,17 +134,6 @@ class Gate:
                 "batches"
             )
 
-    def _hold(self, flow: _Flow, size: int) -> None:
-        """Counts bytes that have come in; what is only announced takes no memory."""
-        self._check_length(flow.bytes_held + size)
-        if self._bytes_held + size > self._limits.max_pending_bytes:
-            raise OverloadedError(
-                "the requests under way have as many bytes as they may (SCOPE_MAX_PENDING_BYTES): "
-                "try again later"
-            )
-        self._bytes_held += size
-        flow.bytes_held += size
-
     async def _body(self, flow: _Flow) -> bytes | None:
         """The whole body; None if the client left meanwhile."""
         if flow.scope["method"] != "POST":
@@ -136,16 +141,51 @@ class Gate:
         announced = Headers(scope=flow.scope).get("content-length", "")
         if announced.isascii() and announced.isdecimal():
             self._check_length(int(announced))
-        body = bytearray()
-        while True:
-            message = await flow.receive()
-            if message["type"] == "http.disconnect":
-                return None
-            part = message.get("body", b"")
-            self._hold(flow, len(part))
-            body += part
-            if not message.get("more_body", False):
-                return bytes(body)
+        try:
+            async with asyncio.timeout_at(self._next_part_by(flow)) as waiting:
+                while True:
+                    message = await flow.receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    self._take(flow, message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return bytes(flow.body)
+                    waiting.reschedule(self._next_part_by(flow))
+        except TimeoutError:
+            over = self._next_part_by(flow) >= flow.deadline
+            raise (self._too_late() if over else self._too_slow()) from None
+
+    def _next_part_by(self, flow: _Flow) -> float:
+        limits = self._limits
+        due_s = limits.body_grace_s + len(flow.body) / limits.body_bytes_per_s
+        return min(flow.deadline, flow.begun + due_s)
+
+    def _take(self, flow: _Flow, part: bytes) -> None:
+        """Counts and keeps bytes that have come in; what is only announced takes no memory."""
+        size = len(part)
+        self._check_length(len(flow.body) + size)
+        if self._bytes_held + size > self._limits.max_pending_bytes:
+            raise OverloadedError(
+                "the requests under way have as many bytes as they may (SCOPE_MAX_PENDING_BYTES): "
+                "try again later"
+            )
+        if flow.key is not None:
+            if self._bytes_of_key[flow.key] + size > self._limits.max_key_bytes:
+                raise OverloadedError(
+                    f"the requests of the key {flow.key!r} that are under way have as many bytes "
+                    "as those of one key may (half of SCOPE_MAX_PENDING_BYTES): try again later"
+                )
+            self._bytes_of_key[flow.key] += size
+        self._bytes_held += size
+        flow.body += part
+
+    def _release(self, flow: _Flow) -> None:
+        size = len(flow.body)
+        self._bytes_held -= size
+        if flow.key is not None:
+            self._bytes_of_key[flow.key] -= size
+            if not self._bytes_of_key[flow.key]:
+                del self._bytes_of_key[flow.key]
 
     async def _run(self, flow: _Flow, body: bytes) -> None:
         unread = [_request_message(body)]
@@ -175,6 +215,13 @@ class Gate:
             await flow.refuse(
                 InternalError("something went wrong; the service's log has the place")
             )
+
+    def _too_slow(self) -> BodyTooSlowError:
+        limits = self._limits
+        return BodyTooSlowError(
+            f"after the first {limits.body_grace_s:g} s a body has to arrive with at least "
+            f"{limits.body_bytes_per_s} bytes a second: send smaller batches, or over a faster line"
+        )
 
     def _too_late(self) -> DeadlineExceededError:
         return DeadlineExceededError(

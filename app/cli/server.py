@@ -1,5 +1,6 @@
 """What `scope-judge serve` runs: a server that listens when it can judge and stops in two steps."""
 
+import asyncio
 import logging
 import math
 import signal
@@ -7,14 +8,17 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from app.api.application import drain
+from app.cli.connections import Connections, affordable
 from app.cli.console import failure
+from app.cli.guarded import GuardedHttp
 from app.settings import Settings
 
 logger = logging.getLogger("uvicorn.error")
@@ -36,10 +40,15 @@ class DrainingServer(uvicorn.Server):
     def __init__(
         self, application: FastAPI, settings: Settings, on_listening: Callable[[int], None]
     ) -> None:
+        connections = Connections(affordable(settings.max_connections))
+        protocol = partial(GuardedHttp, connections=connections)
         config = uvicorn.Config(
             application,
             log_level=settings.log_level,
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
+            # Uvicorn only calls it.
+            http=cast(type[asyncio.Protocol], protocol),
+            ws="none",
         )
         super().__init__(config)
         self._application = application

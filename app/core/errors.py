@@ -7,6 +7,7 @@
     │   ├── InvalidRequestError       a field is missing, of a wrong type or out of range
     │   ├── InvalidComparisonError    blank text, or numbers of turns that disagree
     │   ├── BodyTooLargeError         the request has too many bytes
+    │   ├── BodyTooSlowError          the request's body arrives too slowly
     │   ├── BatchTooLargeError        the request has too many comparisons
     │   ├── PromptTooLongError        the judge's context is shorter than the prompt
     │   ├── ControlTokenError         a text holds control tokens that cannot be neutralised
@@ -115,6 +116,13 @@ class BodyTooLargeError(RequestError):
     title = "The request body is too large"
 
 
+class BodyTooSlowError(RequestError):
+    """The request's body did not arrive at the least rate."""
+
+    code = "body_too_slow"
+    title = "The request body arrives too slowly"
+
+
 class BatchTooLargeError(RequestError):
     """The request holds more comparisons than one request may."""
 
@@ -144,10 +152,19 @@ class RouteNotFoundError(RequestError):
 
 
 class MethodNotAllowedError(RequestError):
-    """The path does not take this method."""
+    """The path does not take this method.
+
+    Args:
+        detail: What happened.
+        allowed: The methods that it takes.
+    """
 
     code = "method_not_allowed"
     title = "This path does not take this method"
+
+    def __init__(self, detail: str, *, allowed: tuple[str, ...]) -> None:
+        super().__init__(detail)
+        self.allowed = allowed
 
 
 class CalibrationNotFoundError(RequestError):

@@ -201,6 +201,46 @@ async def test_a_body_is_never_read_for_who_is_not_let_in(keys: Keys) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("with_keys", [True, False])
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/nothing", 404),
+        ("POST", "/judge/", 404),
+        ("PUT", "/judge", 405),
+        ("POST", "/info", 405),
+        ("POST", "/calibrations/x", 405),
+        ("POST", "/healthz", 405),
+    ],
+)
+async def test_a_body_for_no_route_is_never_read(
+    method: str, path: str, status: int, with_keys: bool, keys: Keys
+) -> None:
+    async def receive() -> Any:
+        raise AssertionError("the body was asked for")
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = application_of(keys=keys if with_keys else None)
+    async with app.router.lifespan_context(app):
+        bearer = (b"authorization", f"Bearer {key_of('judge')}".encode())
+        length = (b"content-length", b"1000000000000")
+        scope = {"type": "http", "method": method, "path": path, "headers": [bearer, length]}
+        await app(scope, receive, send)
+    assert sent[0]["status"] == status
+
+
+@pytest.mark.anyio
+async def test_a_path_with_two_routes_tells_the_methods_of_both(client: httpx.AsyncClient) -> None:
+    response = await asked(client, "PUT", "/calibrations/x", "none")
+    problem(response, "method_not_allowed")
+    assert response.headers["allow"] == "DELETE, GET"
+
+
+@pytest.mark.anyio
 async def test_a_websocket_is_closed(keys: Keys) -> None:
     sent: list[Any] = []
 
@@ -309,6 +349,48 @@ async def test_without_keys_nobody_else_is_served_whatever_the_server_listens_on
         problem(await client.post("/judge", json=comparison(), headers=headers), "forbidden")
         problem(await client.get("/metrics", headers=headers), "forbidden")
         assert (await client.get("/readyz", headers=headers)).status_code == 200
+
+
+# Only an address can say that a proxy's client is this machine, and then every address must.
+PROXIED = {
+    "X-Forwarded-For": ["192.0.2.7", "127.0.0.1, 192.0.2.7", "unknown", "x" * 100],
+    "X-Real-IP": ["192.0.2.7"],
+    "X-Forwarded-Host": ["judge.example", "localhost"],
+    "X-Forwarded-Proto": ["http"],
+    "Forwarded": ["for=192.0.2.7", "for=127.0.0.1"],
+    "Via": ["1.1 proxy"],
+}
+OF_THIS_MACHINE = {
+    "X-Forwarded-For": ["127.0.0.1", "::1, 127.0.0.1:4711", "[::1]:80"],
+    "X-Real-IP": ["127.0.0.1"],
+    "X-Request-Id": ["192.0.2.7"],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", PROXIED)
+async def test_without_keys_nobody_is_served_through_a_proxy(name: str) -> None:
+    async with client_of() as client:
+        for value in PROXIED[name]:
+            headers = {name: value}
+            problem(await client.get("/info", headers=headers), "forbidden")
+            problem(await client.post("/judge", json={}, headers=headers), "forbidden")
+            assert (await client.get("/healthz", headers=headers)).status_code == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", OF_THIS_MACHINE)
+async def test_without_keys_a_proxy_may_forward_this_machine_itself(name: str) -> None:
+    async with client_of() as client:
+        for value in OF_THIS_MACHINE[name]:
+            assert (await client.get("/info", headers={name: value})).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_with_keys_a_proxy_may_say_what_it_likes(client: httpx.AsyncClient) -> None:
+    proxied = {name: values[0] for name, values in PROXIED.items()}
+    answer = await client.get("/info", headers=bearing("none") | proxied)
+    assert answer.status_code == 200
 
 
 @pytest.mark.anyio

@@ -1,5 +1,6 @@
 """Every error code, reached through HTTP: its status, its form, and no text in it."""
 
+import asyncio
 import itertools
 import logging
 import math
@@ -30,7 +31,7 @@ from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.api.keyring import bearing, entry, write_keys
 from tests.api.problems import comparison, examples, problem
-from tests.serving import ShortEngine, client_of
+from tests.serving import ShortEngine, client_of, with_limits
 
 MARKER = "xyzzy-secret-text"
 
@@ -80,6 +81,7 @@ REACHED: dict[str, Reach] = {
     "invalid_request": Reach(body={**PLAIN, "question": 3}),
     "invalid_comparison": Reach(body={**PLAIN, "question": " "}),
     "body_too_large": Reach(body={**PLAIN, "id": "x" * 2000}, settings={"max_body_bytes": 1024}),
+    "body_too_slow": Reach(),
     "batch_too_large": Reach(path="/judge/batch", body={"comparisons": [PLAIN] * 1001}),
     "prompt_too_long": Reach(answers(PromptTooLongError("9 tokens, 8 fit")), body=PLAIN),
     "control_tokens": Reach(answers(ControlTokenError("<|im_end|>")), body=PLAIN),
@@ -99,6 +101,12 @@ REACHED: dict[str, Reach] = {
 }
 
 
+async def stalling() -> AsyncIterator[bytes]:
+    """A body whose second half never comes."""
+    yield b'{"question":'
+    await asyncio.Event().wait()
+
+
 @asynccontextmanager
 async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a service in which the request of this code goes wrong."""
@@ -112,11 +120,13 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
         if code == "keys_unavailable":
             file.unlink()
     async with client_of(engine, store, keys=keys, **reach.settings) as client:
+        assert isinstance(client._transport, httpx.ASGITransport)
+        app = client._transport.app
+        assert isinstance(app, FastAPI)
         if code == "draining":
-            assert isinstance(client._transport, httpx.ASGITransport)
-            app = client._transport.app
-            assert isinstance(app, FastAPI)
             drain(app)
+        if code == "body_too_slow":
+            with_limits(app, body_grace_s=0.05)
         if code == "judge_mismatch":
             async with client_of(ScriptedEngine(judge="another"), store) as other:
                 body = {"calibration": "others", "examples": examples(3)}
@@ -141,9 +151,8 @@ async def test_each_code_is_reached_in_its_form_and_counted(
     caplog.set_level(logging.DEBUG)
     async with reaching(code, tmp_path) as client:
         reach = REACHED[code]
-        response = await client.request(
-            reach.method, reach.path, json=reach.body, headers=reach.headers
-        )
+        body = {"content": stalling()} if code == "body_too_slow" else {"json": reach.body}
+        response = await client.request(reach.method, reach.path, headers=reach.headers, **body)
         problem(response, code)
         metrics = (await client.get("/metrics")).text
         assert f'scope_problems_total{{code="{code}"}} 1.0' in metrics

@@ -1,5 +1,6 @@
 """The file of keys: what may stand in it, and how a running service follows it."""
 
+import errno
 import hashlib
 import hmac
 import json
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.api.callers import Caller
-from app.api.keys import CHECK_EVERY_S, Keys, hash_of, new_key, open_keys
+from app.api.keys import CHECK_EVERY_S, KEPT_S, Keys, hash_of, new_key, open_keys
 from app.core.errors import KeysUnavailableError, StartupError, UnauthenticatedError
 from tests.api.keyring import entry, key_of, write_keys
 
@@ -171,6 +172,89 @@ def test_a_file_that_cannot_be_read_lets_nobody_in_until_it_can(
     clock.pass_check()
     assert held_by(keys, "a") == "a"
     assert "keys in it: 1" in caplog.text
+
+
+def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int = errno.EMFILE) -> None:
+    """Lets no file be opened, as for a process that has as many open as it may."""
+
+    def refuse(*given: Any) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_process_without_descriptors_goes_on_with_the_keys_it_has_for_a_minute(
+    number: int,
+    path: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    with monkeypatch.context() as patched:
+        without_descriptors(patched, number)
+        for _ in range(int(KEPT_S / CHECK_EVERY_S)):
+            clock.pass_check()
+            assert held_by(keys, "a") == "a"
+            with pytest.raises(UnauthenticatedError):
+                held_by(keys, "b")
+        assert caplog.text.count(os.strerror(number)) == 1
+        clock.pass_check()
+        with pytest.raises(KeysUnavailableError):
+            held_by(keys, "a")
+    clock.pass_check()
+    assert held_by(keys, "a") == "a"
+
+
+def test_a_minute_without_descriptors_begins_anew_after_the_file_was_read(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            without_descriptors(patched)
+            clock.now += KEPT_S
+            assert held_by(keys, "a") == "a"
+        clock.pass_check()
+        assert held_by(keys, "a") == "a"
+    assert caplog.text.count("can be opened again") == 3
+
+
+def test_a_file_that_was_unusable_stays_so_without_descriptors(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    path.write_text("{")
+    clock.pass_check()
+    with pytest.raises(KeysUnavailableError):
+        held_by(keys, "a")
+    without_descriptors(monkeypatch)
+    clock.pass_check()
+    with pytest.raises(KeysUnavailableError):
+        held_by(keys, "a")
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
+def test_a_file_that_others_can_write_to_is_warned_of_at_the_start_and_later(
+    mode: int, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    warnings: list[str] = []
+    write_keys(path, entry("a")).chmod(mode)
+    open_keys(path, warnings.append)
+    assert [f"chmod go-w {path}" in each for each in warnings] == [True]
+
+    path.chmod(0o644)
+    keys = Keys(path, clock=clock)
+    for _ in range(2):
+        path.chmod(0o600)
+        clock.pass_check()
+        assert held_by(keys, "a") == "a"
+        path.chmod(mode)
+        for _ in range(3):
+            clock.pass_check()
+            assert held_by(keys, "a") == "a"
+    assert caplog.text.count("chmod go-w") == 2
 
 
 HASH = "ab" * 32

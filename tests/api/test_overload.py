@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,13 +12,15 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.application import drain
+from app.api.keys import Keys
 from app.core.errors import StoreUnavailableError
 from app.engines.scripted import ScriptedEngine
 from app.ports import LabelLogits, Prompt, PromptError, Version
 from app.stores.memory import MemoryStore
+from tests.api.keyring import entry, key_of, write_keys
 from tests.api.problems import calibrated, comparison, examples, problem
 from tests.api.test_leaving import WaitingEngine, scope_of
-from tests.serving import application_of
+from tests.serving import application_of, with_limits
 
 PLAIN = comparison(alpha=None)
 # Path -> a body with so many comparisons.
@@ -191,6 +194,73 @@ async def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
     async with app.router.lifespan_context(app):
         await app(scope_of(app, "/judge"), receive, send)
     assert sent[0]["status"] == 504
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("bytes_per_s", "status"), [(1, 200), (10**9, 408)])
+async def test_a_body_that_has_begun_may_go_on_at_the_least_rate(
+    bytes_per_s: int, status: int
+) -> None:
+    app, sent = application_of(), list[Any]()
+    with_limits(app, body_grace_s=0.01, body_bytes_per_s=bytes_per_s)
+    body = json.dumps(PLAIN).encode()
+    # The whole grace passes between the two, and after 50 bytes 50 s are left or none.
+    parts = [(0.0, body[:50]), (0.1, body[50:])]
+
+    async def receive() -> Any:
+        if not parts:
+            return await asyncio.Event().wait()
+        wait_s, part = parts.pop(0)
+        await asyncio.sleep(wait_s)
+        return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        await app(scope_of(app, "/judge"), receive, send)
+    assert sent[0]["status"] == status
+
+
+@pytest.mark.anyio
+async def test_one_key_leaves_room_for_the_bodies_of_another(tmp_path: Path) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
+    app = application_of(keys=keys, max_body_bytes=1500, max_pending_bytes=4000)
+    whole = json.dumps(PLAIN).encode()
+    answers = dict[int, int]()
+
+    async def ask(number: int, name: str, first: bytes, rest: asyncio.Event | None) -> None:
+        parts = [(first, rest is not None)]
+
+        async def receive() -> Any:
+            if parts:
+                part, more = parts.pop(0)
+                return {"type": "http.request", "body": part, "more_body": more}
+            assert rest is not None
+            await rest.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            answers.setdefault(number, message.get("status", 0))
+
+        bearer = (b"authorization", f"Bearer {key_of(name)}".encode())
+        scope = scope_of(app, "/judge")
+        scope["headers"] = [*scope["headers"], bearer]
+        await app(scope, receive, send)
+
+    async with app.router.lifespan_context(app):
+        leave = asyncio.Event()
+        # Half of 4,000 bytes is one such body, and no second one.
+        tasks = [asyncio.create_task(ask(i, "greedy", b" " * 1100, leave)) for i in range(5)]
+        other = asyncio.create_task(ask(9, "other", b" " * 1100, leave))
+        while len(answers) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert answers == dict.fromkeys(range(1, 5), 429)
+        leave.set()
+        await asyncio.gather(*tasks, other)
+        # What they held is given back.
+        await ask(10, "greedy", whole, None)
+        assert answers[10] == 200
 
 
 @pytest.mark.anyio

@@ -12,8 +12,13 @@ from app.api.errors import STATUS
 STATUS_OF_CODE = {error.code: status for error, status in STATUS.items()}
 # An error tells what is wrong; it never carries the request back.
 LONGEST_PROBLEM_BYTES = 4096
-# What uvicorn says by itself to bytes that are no HTTP: no request, so no route, so no problem.
-NO_HTTP = (400, b"Invalid HTTP request received.")
+# The server's own answers to bytes that are no request: they have no route, so they are no problem.
+NO_HTTP = frozenset(
+    {
+        (400, b"Invalid HTTP request received."),
+        (431, b"The request's head is too large."),
+    }
+)
 
 
 class Answer(NamedTuple):

@@ -86,7 +86,7 @@ def _faults(
         fine = "closed" in attempt.allowed
         return [("answered", None if fine else "the connection was closed without an answer")]
     assert isinstance(answer, Answer)
-    if (answer.status, answer.body) == NO_HTTP:
+    if (answer.status, answer.body) in NO_HTTP:
         fine = "no_http" in attempt.allowed
         return [("answered", None if fine else "refused as no HTTP")]
     if attempt.family == "upgrade" and answer.status in (101, 400, 403, 426):

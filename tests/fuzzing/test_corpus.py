@@ -19,7 +19,7 @@ def outcome(answer: Answer | NoAnswer) -> tuple[int, str]:
     """Status and code, as the table has them."""
     if isinstance(answer, NoAnswer):
         return 0, answer.value
-    if (answer.status, answer.body) == NO_HTTP:
+    if (answer.status, answer.body) in NO_HTTP:
         return answer.status, "no_http"
     if answer.status >= 400 and answer.body:
         assert problem_faults(answer) == []

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.api.authentication import is_loopback
 from app.api.keys import hash_of
+from app.api.local import is_loopback
 from app.cli import app
 from app.main import create
 from tests.api.problems import comparison, problem
