@@ -17,7 +17,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 Stage = Literal["queue", "render", "engine", "decide"]
@@ -188,6 +188,10 @@ class Telemetry:
         """Shows calibration sets as they are whenever metrics are read."""
         self._registry.register(_Calibrations(known))
 
+    def show_dropped_lines(self, count: Callable[[], int]) -> None:
+        """Shows how many lines of the log were dropped, as it is whenever metrics are read."""
+        self._registry.register(_DroppedLines(count))
+
     def count_judgment(self, figures: JudgmentFigures) -> None:
         """Counts a judgment."""
         self._judgments.labels(figures.verdict, figures.reason or "").inc()
@@ -238,6 +242,18 @@ class Telemetry:
     def observe_stage(self, stage: Stage, seconds: float) -> None:
         """Counts how long one part of a call of the judge took."""
         self._stage_seconds.labels(stage).observe(seconds)
+
+
+class _DroppedLines(Collector):
+    """Lines of the log that were not written."""
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The one counter."""
+        text = "Lines of the log that were dropped because nothing read them in time."
+        yield CounterMetricFamily("scope_log_lines_dropped", text, self._count())
 
 
 class _Calibrations(Collector):
