@@ -86,7 +86,7 @@ class Authentication:
         if path == "/metrics" and self._metrics == "off":
             raise RouteNotFoundError("there is no /metrics here: SCOPE_METRICS is off")
         if need == "switch":
-            need = "nothing" if self._metrics == "open" else "key"
+            need = "nothing" if self._metrics == "open" else "metrics"
         if self._keys is None or need == "nothing":
             return
         sent = _sent_key(scope)
