@@ -2,11 +2,12 @@
 
 import logging
 import signal
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 
+from app import output
 from app.api.application import create_application
 from app.api.keys import Keys, open_keys
 from app.api.middleware import GateLimits
@@ -47,7 +48,17 @@ def build(
         max_pending_bytes=settings.max_pending_bytes,
         timeout_s=settings.timeout_s,
     )
-    return create_application(open_services, limits=limits, keys=keys, metrics=settings.metrics)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Services]:
+        try:
+            async with open_services() as services:
+                services.telemetry.show_dropped_lines(output.dropped_lines)
+                yield services
+        finally:
+            output.finish()
+
+    return create_application(opened, limits=limits, keys=keys, metrics=settings.metrics)
 
 
 def log_as(level: str) -> None:
@@ -79,6 +90,7 @@ def _end_process(reason: str) -> None:
 
 def create() -> FastAPI:
     """Builds the application from the environment; one worker, since each loads its own judge."""
+    output.unblock()
     settings = read_settings()
     log_as(settings.log_level)
     observer = LoggingObserver()

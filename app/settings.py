@@ -126,8 +126,8 @@ class Settings(BaseSettings):
     )
     metrics: Literal["key", "open", "off"] = Field(
         "key",
-        description="Who may read /metrics: any `key` where there is a file of keys; `open` to "
-        "all; `off`.",
+        description="Who may read /metrics: `key`, where there is a file of keys, for those with "
+        "the role `metrics`; `open` to all; `off`.",
     )
     engine_metrics: bool = Field(
         True,

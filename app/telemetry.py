@@ -5,7 +5,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Literal, NamedTuple
 
 from prometheus_client import (
@@ -17,7 +16,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 Stage = Literal["queue", "render", "engine", "decide"]
@@ -29,8 +28,6 @@ _SECONDS = (
 # Up to ln 2, which no preference at all has.
 _NATS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.68, 0.69, 0.6932)
 _SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
-# Callers name calibration sets; so many at most become labels.
-_SHOWN_CALIBRATIONS = 100
 
 
 class JudgmentFigures(NamedTuple):
@@ -53,6 +50,27 @@ class JudgmentFigures(NamedTuple):
     label_mass: float
 
 
+class TrafficFigures(NamedTuple):
+    """Recent judgments by one version of a calibration set, beside the set's own figures.
+
+    Args:
+        judgments: How many are compared.
+        abstentions: Share that abstained, where the threshold accepts anything; None where too
+            few were of that kind.
+        expected_abstentions: Share of the set that the same thresholds leave out.
+        uncertainty: Mean, in nats.
+        expected_uncertainty: Mean of the set, in nats.
+        has_drifted: Whether one of them differs by more than chance.
+    """
+
+    judgments: int
+    abstentions: float | None
+    expected_abstentions: float | None
+    uncertainty: float
+    expected_uncertainty: float
+    has_drifted: bool
+
+
 class CalibrationFigures(NamedTuple):
     """What is shown of one calibration set.
 
@@ -63,6 +81,7 @@ class CalibrationFigures(NamedTuple):
         changed_at: When the version was made, in seconds since 1970; None where nobody noted it.
         unconfirmed_s: For how long the store has not confirmed it; 0 while it answers.
         thresholds: (guarantee, alpha, lambda_hat in nats), -inf where infeasible.
+        traffic: Recent judgments by it; None where there were too few.
     """
 
     name: str
@@ -71,6 +90,7 @@ class CalibrationFigures(NamedTuple):
     changed_at: float | None
     unconfirmed_s: float
     thresholds: Sequence[tuple[str, float, float]]
+    traffic: TrafficFigures | None
 
 
 class _Maker:
@@ -184,9 +204,20 @@ class Telemetry:
         """Shows which judge answers, and which version of the service."""
         self._judge.labels(judge, fingerprint, version).set(1)
 
-    def show_calibrations(self, known: Callable[[], Iterable[CalibrationFigures]]) -> None:
-        """Shows calibration sets as they are whenever metrics are read."""
-        self._registry.register(_Calibrations(known))
+    def show_calibrations(
+        self, shown: Callable[[], Iterable[CalibrationFigures]], *, count: Callable[[], int]
+    ) -> None:
+        """Shows calibration sets as they are whenever metrics are read.
+
+        Args:
+            shown: The sets that have gauges; callers name them, so they are not too many.
+            count: How many sets there are in memory.
+        """
+        self._registry.register(_Calibrations(shown, count))
+
+    def show_dropped_lines(self, count: Callable[[], int]) -> None:
+        """Shows how many lines of the log were dropped, as it is whenever metrics are read."""
+        self._registry.register(_DroppedLines(count))
 
     def count_judgment(self, figures: JudgmentFigures) -> None:
         """Counts a judgment."""
@@ -240,53 +271,110 @@ class Telemetry:
         self._stage_seconds.labels(stage).observe(seconds)
 
 
+class _DroppedLines(Collector):
+    """Lines of the log that were not written."""
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The one counter."""
+        text = "Lines of the log that were dropped because nothing read them in time."
+        yield CounterMetricFamily("scope_log_lines_dropped", text, self._count())
+
+
 class _Calibrations(Collector):
     """Calibration sets as gauges."""
 
-    def __init__(self, known: Callable[[], Iterable[CalibrationFigures]]) -> None:
-        self._known = known
+    def __init__(
+        self, shown: Callable[[], Iterable[CalibrationFigures]], count: Callable[[], int]
+    ) -> None:
+        self._shown = shown
+        self._count = count
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Nothing: what there is, is only known when it is read."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The gauges of the sets that are in memory."""
+        """The gauges of the sets that are shown."""
+        shown = list(self._shown())
+        count = _family("calibrations", "Calibration sets in memory.")
+        count.add_metric((), self._count())
+        yield count
+        yield from _of_versions(shown)
+        yield from _of_thresholds(shown)
+        yield from _of_traffic(shown)
 
-        def gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-            return GaugeMetricFamily(f"scope_{name}", text, labels=labels)
 
-        known = list(self._known())
-        count = gauge("calibrations", "Calibration sets in memory.")
-        count.add_metric((), len(known))
-        n = gauge("calibration_examples", "Labelled examples of a set.", "calibration")
-        version = gauge("calibration_version", "Version that judgments use.", "calibration")
-        changed = gauge(
-            "calibration_changed_timestamp_seconds", "When the version was made.", "calibration"
-        )
-        unconfirmed = gauge(
-            "calibration_unconfirmed_seconds",
-            "For how long the store has not confirmed the version; 0 while it answers.",
-            "calibration",
-        )
-        labels = ("calibration", "guarantee", "alpha")
-        threshold = gauge(
-            "calibration_threshold_nats",
-            "Largest uncertainty that is accepted at alpha; absent where nothing is.",
-            *labels,
-        )
-        feasible = gauge(
-            "calibration_feasible", "Whether anything can be accepted at alpha.", *labels
-        )
-        for each in islice(known, _SHOWN_CALIBRATIONS):
-            n.add_metric((each.name,), each.n)
-            version.add_metric((each.name,), each.version)
-            unconfirmed.add_metric((each.name,), each.unconfirmed_s)
-            if each.changed_at is not None:
-                changed.add_metric((each.name,), each.changed_at)
-            for guarantee, alpha, value in each.thresholds:
-                place = (each.name, guarantee, f"{alpha:.2f}")
-                feasible.add_metric(place, float(value > -math.inf))
-                if value > -math.inf:
-                    threshold.add_metric(place, value)
-        yield from (count, n, version, changed, unconfirmed, threshold, feasible)
+def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"scope_{name}", text, labels=labels)
+
+
+def _of_versions(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
+    n = _family("calibration_examples", "Labelled examples of a set.", "calibration")
+    version = _family("calibration_version", "Version that judgments use.", "calibration")
+    changed = _family(
+        "calibration_changed_timestamp_seconds", "When the version was made.", "calibration"
+    )
+    unconfirmed = _family(
+        "calibration_unconfirmed_seconds",
+        "For how long the store has not confirmed the version; 0 while it answers.",
+        "calibration",
+    )
+    for each in shown:
+        n.add_metric((each.name,), each.n)
+        version.add_metric((each.name,), each.version)
+        unconfirmed.add_metric((each.name,), each.unconfirmed_s)
+        if each.changed_at is not None:
+            changed.add_metric((each.name,), each.changed_at)
+    return n, version, changed, unconfirmed
+
+
+def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
+    labels = ("calibration", "guarantee", "alpha")
+    threshold = _family(
+        "calibration_threshold_nats",
+        "Largest uncertainty that is accepted at alpha; absent where nothing is.",
+        *labels,
+    )
+    feasible = _family(
+        "calibration_feasible", "Whether anything can be accepted at alpha.", *labels
+    )
+    for each in shown:
+        for guarantee, alpha, value in each.thresholds:
+            place = (each.name, guarantee, f"{alpha:.2f}")
+            feasible.add_metric(place, float(value > -math.inf))
+            if value > -math.inf:
+                threshold.add_metric(place, value)
+    return threshold, feasible
+
+
+def _of_traffic(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
+    abstentions = _family(
+        "traffic_abstention_share",
+        "Share of abstentions: of recent judgments by a set, and of its labelled pairs with the "
+        "same thresholds.",
+        *("calibration", "of"),
+    )
+    uncertainty = _family(
+        "traffic_uncertainty_nats",
+        "Mean uncertainty: of recent judgments by a set, and of its labelled pairs.",
+        *("calibration", "of"),
+    )
+    drifted = _family(
+        "traffic_drifted",
+        "Whether recent judgments by a set differ from its labelled pairs by more than chance.",
+        "calibration",
+    )
+    for each in shown:
+        traffic = each.traffic
+        if traffic is None:
+            continue
+        drifted.add_metric((each.name,), float(traffic.has_drifted))
+        uncertainty.add_metric((each.name, "judgments"), traffic.uncertainty)
+        uncertainty.add_metric((each.name, "pairs"), traffic.expected_uncertainty)
+        if traffic.abstentions is not None and traffic.expected_abstentions is not None:
+            abstentions.add_metric((each.name, "judgments"), traffic.abstentions)
+            abstentions.add_metric((each.name, "pairs"), traffic.expected_abstentions)
+    return abstentions, uncertainty, drifted

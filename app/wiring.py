@@ -22,7 +22,7 @@ from app.ports import CalibrationStore, Engine, Mortal
 from app.service.admission import Admission
 from app.service.bundled import is_outdated, labelled_comparisons
 from app.service.calibrating import Calibrator
-from app.service.calibrations import Calibrations
+from app.service.calibrations import DEFAULT_CALIBRATION, Calibrations
 from app.service.fencing import FENCE_VERSION
 from app.service.judging import Judge, Score
 from app.service.prompts import PromptTemplate, load_template
@@ -34,7 +34,6 @@ from app.tracing import Tracing
 
 DEMO = "demo"
 DEMO_FOLDER = Path(__file__).parent / "demo"
-DEFAULT_CALIBRATION = "default"
 logger = logging.getLogger("app")
 
 # Below this a judge is about to say something else than a label.

@@ -11,6 +11,7 @@ from app.core.comparison import Guarantee, Judgment, Reason, Side, Verdict
 from app.service.calibrating import CalibrationReport
 from app.service.revisions import ChangeRecord
 from app.service.services import Services
+from app.telemetry import TrafficFigures
 
 
 class _Out(BaseModel):
@@ -240,11 +241,41 @@ class InfeasibleOut(_Out):
     more_examples: int | None
 
 
+class TrafficOut(_Out):
+    """The last 1,000 judgments or so by this version, beside its labelled pairs.
+
+    `abstentions` is the share of judgments that abstained, `expected_abstentions` the share of the
+    labelled pairs that the same thresholds leave out; both are null where fewer than 200 judgments
+    had a feasible alpha. `drifted` is true where abstentions or uncertainty differ by more than
+    chance, in either direction.
+    """
+
+    judgments: int
+    abstentions: float | None
+    expected_abstentions: float | None
+    uncertainty: float
+    expected_uncertainty: float
+    drifted: bool
+
+    @classmethod
+    def of(cls, figures: TrafficFigures) -> "TrafficOut":
+        """Writes the figures."""
+        return cls(
+            judgments=figures.judgments,
+            abstentions=figures.abstentions,
+            expected_abstentions=figures.expected_abstentions,
+            uncertainty=figures.uncertainty,
+            expected_uncertainty=figures.expected_uncertainty,
+            drifted=figures.has_drifted,
+        )
+
+
 class CalibrationDetailOut(CalibrationOut):
     """A calibration set with its quality and its risk-coverage curve, at most 200 points.
 
     `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS: no threshold is
-    made of them.
+    made of them. `traffic` is of the process that answers; null where that has made fewer than 200
+    judgments by this version, or the set has fewer than 50 examples.
     """
 
     auroc: float | None
@@ -254,10 +285,11 @@ class CalibrationDetailOut(CalibrationOut):
     off_task: int
     infeasible: list[InfeasibleOut]
     curve: list[CurvePointOut]
+    traffic: TrafficOut | None
 
     @classmethod
-    def of(cls, calibration: Calibration) -> "CalibrationDetailOut":
-        """Writes a calibration set with its curve."""
+    def of(cls, calibration: Calibration, traffic: TrafficFigures | None) -> "CalibrationDetailOut":
+        """Writes a calibration set with its curve and its traffic."""
         return cls(
             **calibration_fields(calibration),
             auroc=calibration.auroc,
@@ -271,6 +303,7 @@ class CalibrationDetailOut(CalibrationOut):
                 if not row.feasible
             ],
             curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
+            traffic=None if traffic is None else TrafficOut.of(traffic),
         )
 
 

@@ -106,7 +106,7 @@ class Authentication:
         if path == "/metrics" and self._metrics == "off":
             raise RouteNotFoundError("there is no /metrics here: SCOPE_METRICS is off")
         if need == "switch":
-            need = "nothing" if self._metrics == "open" else "key"
+            need = "nothing" if self._metrics == "open" else "metrics"
         caller = None
         if self._keys is not None and need != "nothing":
             caller = scope[CALLER_KEY] = _caller(self._keys, scope)

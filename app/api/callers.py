@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from app.core.errors import ForbiddenError
 
-Role = Literal["judge", "calibrate", "admin"]
+Role = Literal["judge", "calibrate", "admin", "metrics"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
@@ -33,6 +33,14 @@ class Caller:
             raise ForbiddenError(
                 f"the key {self.name!r} may not touch calibration {calibration!r}: "
                 "`scope-judge keys list` shows which it may"
+            )
+
+    def check_all_calibrations(self) -> None:
+        """Raises ForbiddenError unless the caller may touch every set."""
+        if self.calibrations is not None:
+            raise ForbiddenError(
+                f"the key {self.name!r} is limited to some calibration sets, and this shows all: "
+                "make a key for it without --calibration"
             )
 
 

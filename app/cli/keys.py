@@ -41,7 +41,10 @@ def add(
     name: Name,
     role: Annotated[
         list[str] | None,
-        typer.Option(help="judge, calibrate or admin (delete, go back); give it again for more."),
+        typer.Option(
+            help="judge, calibrate, admin (delete, roll back) or metrics (read /metrics); give it "
+            "again for more."
+        ),
     ] = None,
     calibration: Annotated[
         list[str] | None,
@@ -51,9 +54,14 @@ def add(
 ) -> None:
     """Make a key and print it, this once: only its hash is kept.
 
-    Without a role it may only read: /info, /metrics and the calibration sets.
+    Without a role it may only read: /info and the calibration sets.
     """
     path = _path(file)
+    if calibration and "metrics" in (role or ()):
+        raise failure(
+            "no key was made: /metrics shows every calibration set, so leave --calibration out, or "
+            "make a key of its own for metrics"
+        )
     key = new_key()
     try:
         entry = key_entry(

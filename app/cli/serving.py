@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app import output
 from app.cli.console import ConsoleObserver, console, failure, print_thresholds
 from app.cli.reach import keys_of, reachable
 from app.cli.server import DrainingServer, bound
@@ -24,8 +25,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Instead of SCOPE_PORT.")] = None,
 ) -> None:
     """Run the service; everything else is set by SCOPE_* variables (see the README)."""
-    settings = _read_settings({"host": host, "port": port})
-    log_as(settings.log_level)
+    settings = _prepared({"host": host, "port": port})
     observer = ConsoleObserver()
     keys = keys_of(settings, observer)
     settings = reachable(settings, keys, observer)
@@ -66,12 +66,15 @@ def serve(
         raise failure(f"{server.lost}; the service has ended and can be started again")
 
 
-def _read_settings(given: dict[str, Any]) -> Settings:
-    """The environment, and before it what is given on the command line."""
+def _prepared(given: dict[str, Any]) -> Settings:
+    """Sets up output and log; reads the settings, which the command line overrides."""
+    output.unblock()
     try:
-        return read_settings(**{k: v for k, v in given.items() if v is not None})
+        settings = read_settings(**{k: v for k, v in given.items() if v is not None})
     except ValueError as exc:
         raise failure(str(exc)) from None
+    log_as(settings.log_level)
+    return settings
 
 
 def _url(host: str, port: int) -> str:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from app.core.calibration import Calibration
@@ -24,6 +25,7 @@ from app.core.errors import (
 )
 from app.ports import Announcing, CalibrationStore, StoredCalibration, Version
 from app.service.codec import decode
+from app.service.drift import Drift
 from app.telemetry import CalibrationFigures, Telemetry
 
 # A replica learns of a new version within a second; asking the store costs one short read.
@@ -34,8 +36,13 @@ _PATIENCE_S = 0.25
 _LISTEN_AGAIN_S = 1.0
 # Between two looks at the sets that nobody judges by.
 _CONFIRM_S = 15.0
+# Callers name sets: so many at most are kept in memory, and are labels of the metrics.
+_MOST_KEPT = 1000
+_MOST_SHOWN = 100
 # What one reading of the metrics may take for thresholds; the next one goes on.
 _FIND_S = 1.0
+
+DEFAULT_CALIBRATION = "default"
 
 logger = logging.getLogger("app.calibrations")
 
@@ -90,7 +97,8 @@ class Calibrations:
         self._known: dict[str, tuple[Calibration, float]] = {}
         self._asked: dict[str, _Asked] = {}
         self._store_is_lost = False
-        telemetry.show_calibrations(self._figures)
+        self.drift = Drift()
+        telemetry.show_calibrations(self._figures, count=lambda: len(self._known))
 
     async def usable(self, name: str, *, fingerprint: str) -> Usable:
         """The set to judge by, at most half a second old, or older while the store is gone.
@@ -179,7 +187,7 @@ class Calibrations:
             if known is None:
                 self._known.pop(name, None)
             else:
-                self._known[name] = (known, asked)
+                self._keep(known, asked)
         return known
 
     def _in_memory(self, name: str) -> Calibration | None:
@@ -252,12 +260,13 @@ class Calibrations:
     async def find_thresholds(self) -> None:
         """Computes what the metrics show of each set, off the event loop."""
         # "pac" takes 0.1 s for 10,000 examples: who reads the metrics waits for it, no judgment.
-        missing = [each for each in self.known() if "standard_rows" not in vars(each)]
+        shown = [self._known[name][0] for name in self._shown()]
+        missing = [each for each in shown if "standard_rows" not in vars(each)]
         if missing:
             await asyncio.to_thread(_find_thresholds, missing)
 
     def _figures(self) -> list[CalibrationFigures]:
-        """What the metrics show of each set in memory."""
+        """The gauges of the sets that are shown."""
         now = self._clock()
         return [
             CalibrationFigures(
@@ -267,9 +276,20 @@ class Calibrations:
                 changed_at=known.changed_at,
                 unconfirmed_s=now - confirmed if self._store_is_lost else 0.0,
                 thresholds=_found_thresholds(known),
+                traffic=self.drift.figures(known),
             )
-            for name, (known, confirmed) in sorted(self._known.items())
+            for name in self._shown()
+            for known, confirmed in (self._known[name],)
         ]
+
+    def _shown(self) -> list[str]:
+        """The sets that have gauges: the default one, then those that were judged by last.
+
+        So nobody takes the gauges of a set in use away by making others.
+        """
+        wanted = (DEFAULT_CALIBRATION, *self.drift.names(), *sorted(self._known))
+        known = dict.fromkeys(name for name in wanted if name in self._known)
+        return sorted(islice(known, _MOST_SHOWN))
 
     def known(self) -> list[Calibration]:
         """The sets that are in memory, by name, without asking the store."""
@@ -282,8 +302,15 @@ class Calibrations:
 
     def remember(self, calibration: Calibration) -> None:
         """Takes a version that was just written."""
-        self._known[calibration.name] = (calibration, self._clock())
+        self._keep(calibration, self._clock())
         self._asked.pop(calibration.name, None)
+
+    def _keep(self, calibration: Calibration, confirmed: float) -> None:
+        """Keeps a set in memory, and drops the oldest that is not in use where there are many."""
+        self._known[calibration.name] = (calibration, confirmed)
+        if len(self._known) > _MOST_KEPT:
+            in_use = {DEFAULT_CALIBRATION, *self.drift.names()[: _MOST_KEPT // 2]}
+            self.forget(next(name for name in self._known if name not in in_use))
 
     def forget(self, name: str) -> None:
         """Drops a set that is gone; what was asked of it before is no answer any more."""

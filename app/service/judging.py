@@ -137,6 +137,7 @@ class Judge:
         )
         for outcome in outcomes:
             self._count(outcome)
+        self._calibrations.drift.note(outcomes, calibrations)
         return outcomes
 
     def _count(self, outcome: Judgment | ScopeJudgeError) -> None:

@@ -62,6 +62,15 @@ DIAGNOSTICS: dict[str, Any] = {
     "off_task": int,
     "infeasible": list,
     "curve": list,
+    "traffic": (dict, NULL),
+}
+TRAFFIC: dict[str, Any] = {
+    "judgments": int,
+    "abstentions": (*NUMBER, NULL),
+    "expected_abstentions": (*NUMBER, NULL),
+    "uncertainty": NUMBER,
+    "expected_uncertainty": NUMBER,
+    "drifted": bool,
 }
 INFEASIBLE: dict[str, Any] = {
     "alpha": NUMBER,

@@ -28,6 +28,7 @@ MATRIX = {
     "/calibrate": "calibrate",
     "/calibrations/{name}/rollback": "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
+    "/metrics": "metrics",
 }
 
 
@@ -271,14 +272,23 @@ async def test_the_metrics_have_a_switch_of_their_own(
     switch: str, with_keys: bool, unknown: int, known: int, keys: Keys
 ) -> None:
     async with client_of(keys=keys if with_keys else None, metrics=switch) as client:
-        without, reader = await asked(client, "GET", "/metrics"), bearing("none")
+        without = await asked(client, "GET", "/metrics")
         assert without.status_code == unknown
-        response = await client.get("/metrics", headers=reader)
+        response = await asked(client, "GET", "/metrics", "metrics")
         assert response.status_code == known
         if switch == "off":
             problem(without, "not_found")
             problem(response, "not_found")
             problem(await client.post("/metrics"), "not_found")
+
+
+@pytest.mark.anyio
+async def test_a_key_limited_to_sets_reads_no_metrics_whatever_its_roles(keys: Keys) -> None:
+    async with client_of(keys=keys) as client:
+        answer = problem(await asked(client, "GET", "/metrics", "one"), "forbidden")
+        assert "limited to some calibration sets" in answer["detail"]
+    async with client_of(keys=keys, metrics="open") as client:
+        assert (await asked(client, "GET", "/metrics", "one")).status_code == 200
 
 
 @pytest.mark.anyio

@@ -12,6 +12,7 @@ from app.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import LabelLogits, Prompt, PromptError, call_times
 from app.stores.memory import MemoryStore
 from tests.api.problems import comparison, examples
+from tests.api.test_api import TRAFFIC, check
 from tests.serving import client_of
 
 Metrics = dict[tuple[str, ...], float]
@@ -146,12 +147,97 @@ async def test_limits_judge_and_process_are_shown() -> None:
     assert found["process_resident_memory_bytes",] > 0
 
 
+async def post_examples(client: httpx.AsyncClient, name: str, count: int = 1) -> None:
+    body = {"calibration": name, "examples": examples(count)}
+    (await client.post("/calibrate", json=body)).raise_for_status()
+
+
+def shown_sets(found: Metrics) -> set[str]:
+    return {key[1] for key in found if key[0] == "scope_calibration_version"}
+
+
 @pytest.mark.anyio
 async def test_however_many_sets_there_are_a_hundred_are_labels() -> None:
     async with client_of() as client:
         for number in range(101):
-            body = {"calibration": f"set-{number:03}", "examples": examples(1)}
-            await client.post("/calibrate", json=body)
+            await post_examples(client, f"set-{number:03}")
         found = await metrics_of(client)
     assert found["scope_calibrations",] == 101.0
-    assert len([key for key in found if key[0] == "scope_calibration_version"]) == 100
+    assert len(shown_sets(found)) == 100
+
+
+@pytest.mark.anyio
+async def test_sets_that_others_make_take_no_gauges_from_those_that_are_judged_by() -> None:
+    async with client_of() as client:
+        await post_examples(client, "default", 40)
+        await post_examples(client, "used", 40)
+        await client.post("/judge", json=comparison(calibration="used"))
+        for number in range(150):
+            await post_examples(client, f"a-set-{number:03}")
+        found = await metrics_of(client)
+        # The default set has its gauges though nobody has judged by it.
+        assert {"default", "used"} <= shown_sets(found)
+        assert found["scope_calibration_feasible", "0.10", "used", "marginal"] == 1.0
+        # Sets that are judged by later come before it.
+        for number in range(99):
+            name = f"a-set-{number:03}"
+            await client.post("/judge", json=comparison(calibration=name))
+        found = await metrics_of(client)
+        assert "used" not in shown_sets(found)
+        assert "default" in shown_sets(found)
+        await client.post("/judge", json=comparison(calibration="used"))
+        assert "used" in shown_sets(await metrics_of(client))
+
+
+@pytest.mark.anyio
+async def test_traffic_unlike_the_labelled_pairs_is_told_by_metrics_and_with_the_set(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with client_of() as client:
+        # The judge is wrong on the least certain, so that some of them are left out.
+        labelled = [*examples(100, right=False)[:20], *examples(100)[20:]]
+        await client.post("/calibrate", json={"examples": labelled})
+        pairs = [{k: each[k] for k in each if k != "label"} for each in labelled]
+        shown = (await client.get("/calibrations/default")).json()
+        assert shown["traffic"] is None
+        await client.post("/judge/batch", json={"comparisons": pairs * 2})
+        shown = (await client.get("/calibrations/default")).json()
+        (row,) = (
+            row
+            for row in shown["thresholds"]
+            if (row["guarantee"], row["alpha"]) == ("marginal", 0.1)
+        )
+        expected = 1.0 - row["coverage"]
+        traffic = shown["traffic"]
+        check(traffic, TRAFFIC)
+        assert (traffic["judgments"], traffic["drifted"]) == (200, False)
+        assert traffic["abstentions"] == pytest.approx(expected)
+        assert traffic["expected_abstentions"] == pytest.approx(expected)
+        assert traffic["uncertainty"] == pytest.approx(traffic["expected_uncertainty"])
+        found = await metrics_of(client)
+        for of in ("judgments", "pairs"):
+            place = ("scope_traffic_abstention_share", "default", of)
+            assert found[place] == pytest.approx(expected)
+        assert found["scope_traffic_drifted", "default"] == 0.0
+
+        hard = comparison(response_a="quality=0.1", response_b="quality=0.0")
+        await client.post("/judge/batch", json={"comparisons": [hard] * 200})
+        traffic = (await client.get("/calibrations/default")).json()["traffic"]
+        assert traffic["drifted"] is True
+        assert traffic["abstentions"] == pytest.approx((expected + 1.0) / 2.0)
+        found = await metrics_of(client)
+        assert found["scope_traffic_drifted", "default"] == 1.0
+        assert found["scope_traffic_uncertainty_nats", "default", "judgments"] == pytest.approx(
+            traffic["uncertainty"]
+        )
+        assert caplog.text.count("is unlike its labelled pairs") == 1
+        # A new version starts anew.
+        await post_examples(client, "default", 101)
+        assert (await client.get("/calibrations/default")).json()["traffic"] is None
+        assert ("scope_traffic_drifted", "default") not in await metrics_of(client)
+
+
+@pytest.mark.anyio
+async def test_dropped_lines_of_the_log_are_a_counter_from_the_start() -> None:
+    async with client_of() as client:
+        assert (await metrics_of(client))["scope_log_lines_dropped_total",] == 0.0

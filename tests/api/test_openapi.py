@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.api.test_api import CALIBRATION, JUDGMENT, THRESHOLD
+from tests.api.test_api import CALIBRATION, JUDGMENT, THRESHOLD, TRAFFIC
 from tests.serving import application_of
 
 COMMITTED = Path(__file__).with_name("openapi.json")
@@ -30,7 +30,12 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_answers_are_documented_with_every_field() -> None:
     schemas = schema()["components"]["schemas"]
-    documented = {"JudgmentOut": JUDGMENT, "CalibrationOut": CALIBRATION, "ThresholdOut": THRESHOLD}
+    documented = {
+        "JudgmentOut": JUDGMENT,
+        "CalibrationOut": CALIBRATION,
+        "ThresholdOut": THRESHOLD,
+        "TrafficOut": TRAFFIC,
+    }
     for name, shape in documented.items():
         assert list(schemas[name]["properties"]) == list(shape)
 

@@ -75,7 +75,7 @@ class Soak:
     async def run(self, folder: Path) -> dict[str, Any]:
         """Measures the capacity, drives twice of it through all faults, and sums up."""
         keys = Keys(folder / "keys.json")
-        judge = await asyncio.to_thread(keys.add, "judge", ["judge"])
+        judge = await asyncio.to_thread(keys.add, "judge", ["judge", "metrics"])
         admin = await asyncio.to_thread(keys.add, "admin", ["judge", "calibrate", "admin"])
         async with _scene(folder, keys.file) as scene, Client(scene.service.port) as client:
             # From here on there is something to sum up.

@@ -75,6 +75,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         traffic.calibrate(material.examples[:300])
         for kind, _ in KINDS:
             traffic.send(kind)
+        # So many that the traffic can be compared with the labelled pairs.
+        for _ in range(12):
+            traffic.send("batch")
         prometheus.wait_until('up{job="scope-judge"} == 1')
         deadline = time.monotonic() + PATIENCE_S
         while not prometheus.query(f"sum_over_time(up[1m]) >= {_SCRAPES}"):

@@ -5,8 +5,13 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import httpx
+import numpy as np
 
+from app.core.comparison import Comparison
+from app.core.preference import preference_from_gaps
 from app.demo.pairs import demo_sets
+from app.engines.scripted import by_quality
+from app.service.prompts import PromptTemplate
 from tests.faults.material import example
 
 # fmt: off
@@ -45,15 +50,33 @@ class Material(NamedTuple):
 
 
 def scripted_material() -> Material:
-    """For the scripted judge: half of the pairs say their quality, half have an order's bias."""
-    examples = [example("default", number) for number in range(400)]
+    """For the scripted judge: most pairs say their quality, the others have an order's bias.
+
+    What is judged is like what it is calibrated with, or there would be an alert about drift.
+    """
     told = [example("traffic", number) for number in range(300)]
     # Without marks each order gets a gap of its own, so that many flip.
     untold = [
         {"question": f"Question {i}?", "response_a": f"One {i}.", "response_b": f"Other {i}."}
         for i in range(100)
     ]
+    examples = [
+        fields
+        for i, pair in enumerate(untold)
+        for fields in (*told[3 * i : 3 * i + 3], pair | {"label": _preferred(pair)})
+    ]
     return Material(examples, [_unlabelled(pair) for pair in (*told, *untold)])
+
+
+def _preferred(fields: Fields) -> str:
+    """The side that the scripted judge prefers."""
+    forward, reverse = (
+        by_quality(prompt) for prompt in PromptTemplate().both_orders(Comparison.of(**fields))
+    )
+    found = preference_from_gaps(
+        np.array([forward.a - forward.b]), np.array([reverse.b - reverse.a])
+    )
+    return "A" if found.p_bar[0] > 0.5 else "B"
 
 
 def demo_material() -> Material:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -23,15 +24,34 @@ def free_port() -> int:
     return port
 
 
+SERVE = (str(Path(sys.executable).with_name("scope-judge")), "serve")
+
+
 class Server:
-    """A running service; its log is a file, so that nothing blocks on a full pipe."""
+    """A running service.
+
+    Args:
+        folder: Gets the log.
+        settings: Environment variables.
+        start_timeout_s: Within which it must be ready.
+        output: Descriptor that its stdout and stderr go to instead of the log's file.
+        command: Starts it.
+    """
 
     def __init__(
-        self, folder: Path, settings: dict[str, str], *, start_timeout_s: float = PATIENCE_S
+        self,
+        folder: Path,
+        settings: dict[str, str],
+        *,
+        start_timeout_s: float = PATIENCE_S,
+        output: int | None = None,
+        command: Sequence[str] = SERVE,
     ) -> None:
         self.port = free_port()
         self.log = folder / "serve.log"
         self._start_timeout_s = start_timeout_s
+        self._output = output
+        self._command = command
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
         # Nothing stands before it that would have to notice that it stops.
         self._environment |= {"SCOPE_DRAIN_LAG_S": "0", **settings, "SCOPE_PORT": str(self.port)}
@@ -50,11 +70,15 @@ class Server:
 
     def start(self) -> None:
         """Starts the service and waits until it is ready."""
-        command = [str(Path(sys.executable).with_name("scope-judge")), "serve"]
         with self.log.open("ab") as log:
             # A group of its own: vLLM's engine is a further process, which kill must reach.
+            output = log if self._output is None else self._output
             self._process = subprocess.Popen(
-                command, env=self._environment, stdout=log, stderr=log, start_new_session=True
+                [word.format(port=self.port) for word in self._command],
+                env=self._environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         deadline = time.monotonic() + self._start_timeout_s
         while time.monotonic() < deadline:

@@ -54,6 +54,7 @@ def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_p
     path = tmp_path / "keys.json"
     judge = keys(path, "add", "judge", "--role", "judge")
     reader = keys(path, "add", "reader")
+    prometheus = keys(path, "add", "prometheus", "--role", "metrics")
     settings = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_HOST": "0.0.0.0"}
     answers = []
     with Server(tmp_path, settings) as server:
@@ -70,7 +71,8 @@ def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_p
         answers.append(server.client.post("/judge", json=body, headers=bearer(judge)))
         assert answers[-1].json()["verdict"] == "A"
         problem(server.client.get("/metrics"), "unauthenticated")
-        answers.append(server.client.get("/metrics", headers=bearer(reader)))
+        problem(server.client.get("/metrics", headers=bearer(reader)), "forbidden")
+        answers.append(server.client.get("/metrics", headers=bearer(prometheus)))
         assert answers[-1].status_code == 200
 
         keys(path, "revoke", "judge")
@@ -90,7 +92,7 @@ def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_p
     assert "127.0.0.1 only" not in log
     assert log.count("nobody is let in: No such file") == 1
     told = log + "".join(f"{each.headers} {each.text}" for each in answers)
-    for key in (judge, reader, late, "scope_wrong"):
+    for key in (judge, reader, prometheus, late, "scope_wrong"):
         assert key not in told
         assert hash_of(key.encode()).hex()[:12] not in told
 

@@ -15,7 +15,7 @@ from app.ports import Revision, Version
 from app.service.calibrations import Calibrations, Usable
 from app.service.services import Services
 from app.stores.memory import MemoryStore
-from tests.serving import calibrations_of, labelled, services_of
+from tests.serving import calibrations_of, labelled, pair, request, services_of
 
 
 class Clock:
@@ -283,3 +283,26 @@ async def test_a_late_none_does_not_drop_a_version_that_was_written_meanwhile() 
         replica.calibrations.remember(written)
         assert await asking is None
         assert (await replica.usable()).calibration is written
+
+
+@pytest.mark.anyio
+async def test_of_many_sets_those_that_are_judged_by_and_the_default_one_stay_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.service.calibrations._MOST_KEPT", 10)
+    async with services_of() as services:
+        names = ["default", "used", *(f"set-{number}" for number in range(20))]
+        for name in names:
+            await services.calibrator.add(name, [labelled(1.0, "A", number=1)])
+            if name == "used":
+                await services.judge.judge(request(pair(1.0, 0.0), calibration=name))
+        kept = {each.name for each in services.calibrations.known()}
+        assert len(kept) == 10
+        assert {"default", "used", "set-19"} <= kept
+        # The others are read again when somebody asks for them.
+        assert len(await services.calibrations.all()) == len(names)
+        usable = await services.calibrations.usable("set-0", fingerprint=services.judge.fingerprint)
+        assert usable.calibration.n == 1
+        kept = {each.name for each in services.calibrations.known()}
+        assert len(kept) == 10
+        assert {"default", "used"} <= kept

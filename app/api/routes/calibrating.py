@@ -85,8 +85,9 @@ async def get_calibration(name: Name, services: Running, caller: Calling) -> Cal
     """Shows one calibration set with its thresholds and its risk-coverage curve."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
+    traffic = services.calibrations.drift.figures(calibration)
     # Off the event loop: what would make an alpha feasible takes a moment to find out.
-    return await asyncio.to_thread(CalibrationDetailOut.of, calibration)
+    return await asyncio.to_thread(CalibrationDetailOut.of, calibration, traffic)
 
 
 @router.delete("/calibrations/{name}", status_code=204, responses=_OF_ONE)

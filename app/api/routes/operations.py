@@ -5,7 +5,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from app import __version__
 from app.api.answers import InfoOut, StatusOut
-from app.api.dependencies import Running
+from app.api.dependencies import Calling, Running
 from app.api.documented import ENGINE, KEYED, STORE, problems
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 
@@ -41,8 +41,9 @@ async def readyz(request: Request, services: Running) -> StatusOut:
     response_class=PlainTextResponse,
     responses=problems(*KEYED, RouteNotFoundError),
 )
-async def metrics(services: Running) -> Response:
-    """Prometheus metrics."""
+async def metrics(services: Running, caller: Calling) -> Response:
+    """Prometheus metrics; they name every calibration set."""
+    caller.check_all_calibrations()
     await services.calibrations.find_thresholds()
     content, content_type = services.telemetry.exposition()
     return Response(content, media_type=content_type)
