@@ -185,13 +185,17 @@ class TextGenerator(Protocol):
         """
 
 
+# The largest that JSON, JavaScript and Lua know exactly; a larger one was never counted up to.
+LARGEST_NUMBER = 2**53 - 1
+
+
 class Version(NamedTuple):
     """Which write of a set.
 
     Args:
         write_id: Of this very write. Numbers alone come again: after a deletion, and after a store
             was put back to an earlier state and went on from there.
-        number: Grows by one with every write.
+        number: Grows by one with every write; from 1 to `LARGEST_NUMBER`.
     """
 
     write_id: str
@@ -294,7 +298,8 @@ class CalibrationStore(Protocol):
 
         Args:
             name: Of the set.
-            state: The new version; `examples` holds only those that are new or changed.
+            state: The new version; `examples` holds only those that are new or changed. Nothing in
+                it may change any more, not even where the call is cancelled.
             revision: For the trail; its number is the state's, and at least 1.
             expected: The version that must be in place; None if there must be no set.
             removed: Digests of examples to remove; those that are not there do not matter.

@@ -23,7 +23,7 @@ from app.core import errors
 from app.main import build
 from app.service.services import Services
 from app.settings import Settings
-from app.telemetry import CalibrationFigures, Telemetry
+from app.telemetry import CalibrationFigures, Telemetry, TrafficFigures
 
 FOLDER = Path(__file__).with_name("reference")
 # Meanings of fields that the OpenAPI document does not describe.
@@ -334,7 +334,8 @@ def _calibration_metrics() -> list[Metric]:
     """The families that the service makes when metrics are read, of one calibration set."""
     telemetry = Telemetry.on_own_registry()
     without = set(telemetry._registry._collector_to_names)
-    figures = CalibrationFigures("default", 1, 1, 0.0, 0.0, [("marginal", 0.1, 0.1)])
+    traffic = TrafficFigures(200, 0.1, 0.1, 0.3, 0.3, has_drifted=False)
+    figures = CalibrationFigures("default", 1, 1, 0.0, 0.0, [("marginal", 0.1, 0.1)], traffic)
     telemetry.show_calibrations(lambda: [figures])
     (added,) = set(telemetry._registry._collector_to_names) - without
     return list(added.collect())

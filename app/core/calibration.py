@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.comparison import Guarantee, Side
+from app.core.comparison import Guarantee
 from app.core.diagnostics import Feasibility, auroc, expected_calibration_error, feasibility
+from app.core.examples import Examples
+from app.core.examples import LabelledScore as LabelledScore
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray, Preferences, preference_from_gaps
 from app.core.thresholds import ThresholdCurve
@@ -21,22 +23,6 @@ GUARANTEES: tuple[Guarantee, ...] = ("marginal", "pac")
 _CURVE_POINTS = 200
 # Callers choose alpha and delta, so what is kept of them is bounded.
 _KEPT_THRESHOLDS = 1024
-
-
-class LabelledScore(NamedTuple):
-    """One calibration point, as it is stored: no text, only what was measured.
-
-    Args:
-        gap_fwd: Logit of response_a less that of response_b, response_a shown first.
-        gap_rev: The same with response_a shown second.
-        label_mass: Smaller of the two orders' probability on the two labels.
-        label: The side that people prefer.
-    """
-
-    gap_fwd: float
-    gap_rev: float
-    label_mass: float
-    label: Side
 
 
 class ThresholdRow(NamedTuple):
@@ -131,18 +117,21 @@ class Calibration:
         return len(self.examples)
 
     @cached_property
+    def table(self) -> Examples:
+        """The examples in columns; `examples` itself where it is that already."""
+        return Examples.of(self.examples)
+
+    @cached_property
     def preferences(self) -> Preferences:
         """What the judge prefers in each example, in the order of `examples`."""
-        gaps = np.array([(s.gap_fwd, s.gap_rev) for s in self.examples.values()], dtype=np.float64)
-        gaps = gaps.reshape(-1, 2)
-        return preference_from_gaps(gaps[:, 0], gaps[:, 1])
+        numbers = self.table.numbers
+        return preference_from_gaps(numbers[:, 0], numbers[:, 1])
 
     @cached_property
     def error(self) -> NDArray[np.bool_]:
         """Shape (n,). True where the judge disagrees with the label or has no preference."""
-        label_a = np.array([s.label == "A" for s in self.examples.values()], dtype=bool)
         p_bar = self.preferences.p_bar
-        return np.where(label_a, p_bar <= 0.5, p_bar >= 0.5)
+        return np.where(self.table.label_a, p_bar <= 0.5, p_bar >= 0.5)
 
     @cached_property
     def uncertainty(self) -> FloatArray:
@@ -152,8 +141,7 @@ class Calibration:
     @cached_property
     def on_task(self) -> NDArray[np.bool_]:
         """Shape (n,). True where the judge says enough of the labels to be taken at its word."""
-        masses = np.array([s.label_mass for s in self.examples.values()], dtype=np.float64)
-        return ~(masses < self.min_label_mass)
+        return ~(self.table.numbers[:, 2] < self.min_label_mass)
 
     @cached_property
     def curve(self) -> ThresholdCurve:
@@ -189,7 +177,8 @@ class Calibration:
         """Mean probability on the two labels, of the order in which it is smaller."""
         if not self.n:
             return None
-        return math.fsum(score.label_mass for score in self.examples.values()) / self.n
+        # One by one: other threads have their turn between two.
+        return math.fsum(float(mass) for mass in self.table.numbers[:, 2]) / self.n
 
     def threshold(self, alpha: float, guarantee: Guarantee, delta: float | None) -> float:
         """lambda_hat: in nats, -inf if infeasible, ln 2 to accept everything."""

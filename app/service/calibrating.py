@@ -80,16 +80,14 @@ class _Batch(NamedTuple):
     def on(self, before: Calibration) -> tuple[Calibration, Counts] | None:
         """The examples and label noise of the next version; None if the batch changes nothing."""
         scored = {digest: score for digest, score in self.changes.items() if score is not None}
-        removed = [d for d, s in self.changes.items() if s is None and d in before.examples]
+        known = before.table
+        removed = [d for d, s in self.changes.items() if s is None and d in known]
         noise = before.label_noise if self.label_noise is None else self.label_noise
-        known = before.examples
         differs = any(known.get(digest) != score for digest, score in scored.items())
         if not differs and not removed and noise == before.label_noise:
             return None
-        examples = {**before.examples, **scored}
-        added = len(examples) - before.n
-        for digest in removed:
-            del examples[digest]
+        examples = known.changed(scored, removed)
+        added = len(examples) - before.n + len(removed)
         counts = Counts(added, self.judged - added, self.ties, len(removed), self.failed)
         return replace(before, label_noise=noise, examples=examples), counts
 
@@ -208,7 +206,7 @@ class Calibrator:
             found = await self._calibrations.current(name)
             before = found or self._empty(name)
             refuse_other_judge(before, self._judge.fingerprint)
-            put = batch.on(before)
+            put = await asyncio.to_thread(batch.on, before)
             if put is None:
                 return before, Counts(0, batch.judged, batch.ties, 0, batch.failed)
             after, counts = put
@@ -242,17 +240,15 @@ class Calibrator:
         async def attempt(number: int) -> Calibration | None:
             if number == 1:
                 raise _not_found(name)
-            now = await self._calibrations.current(name)
+            # Read and checked anew: what is taken back must be a change of what is there.
+            now = await self._calibrations.current(name, read_anew=True)
             was = await self._earlier(name, version, number=number, now=now)
             if was is None:
                 return None
             refuse_other_judge(was, self._judge.fingerprint)
-            put, take = await asyncio.to_thread(Difference.between, now, was)
-            if now is not None and not put and not take and _same_but_for_examples(now, was):
+            counts = await asyncio.to_thread(_counts_between, now, was)
+            if now is not None and not any(counts) and _same_but_for_examples(now, was):
                 return now
-            known = now.examples if now else {}
-            added = sum(digest not in known for digest in put)
-            counts = Counts(added, len(put) - added, removed=len(take))
             change = Change("rollback", by, self._now(), counts, rolled_back_to=version)
             return await self._committer.write(number, now, was, change)
 
@@ -320,7 +316,7 @@ class Calibrator:
             found = await counted(asked)
             if not found and await self._committer.last_number(name) == 0:
                 raise _not_found(name)
-            records = _readable(name, found)
+            records = await asyncio.to_thread(_readable, name, found)
             # Whoever pages takes an empty page for the end.
             if len(records) >= limit or len(found) < asked_for:
                 return records[:limit]
@@ -356,6 +352,13 @@ def _labelled(score: Score | None, example: LabelledComparison) -> LabelledScore
         return None
     assert score is not None, "every example that is no tie is judged"
     return LabelledScore(score.gap_fwd, score.gap_rev, score.label_mass, example.label)
+
+
+def _counts_between(now: Calibration | None, was: Calibration) -> Counts:
+    """What it does to the examples to go back."""
+    put, take = Difference.between(now, was)
+    added = sum(digest not in now.table for digest in put) if now else len(put)
+    return Counts(added, len(put) - added, removed=len(take))
 
 
 def _same_but_for_examples(one: Calibration, other: Calibration) -> bool:

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.ports import Announcing, CalibrationStore, StoredCalibration, Version
-from app.service.codec import decode
+from app.service.codec import decode, release
 from app.service.drift import Drift
 from app.telemetry import CalibrationFigures, Telemetry
 
@@ -165,15 +164,25 @@ class Calibrations:
         """
         return _found(name, await self.current(name))
 
-    async def current(self, name: str) -> Calibration | None:
-        """The version that the store has right now; None if there is none."""
+    async def current(self, name: str, *, read_anew: bool = False) -> Calibration | None:
+        """The version that the store has right now; None if there is none.
+
+        Args:
+            name: Of the set.
+            read_anew: Read and check the set even where its version is in memory: something else
+                than this service may have changed it and left the version as it was.
+
+        Raises:
+            StoreCorruptError: The store holds something that this version did not write. What is in
+                memory stays there.
+        """
         before = known = self._in_memory(name)
         asked = self._clock()
         try:
             version = await self._store.version(name)
             if version is None:
                 known = None
-            elif known is None or version != Version(known.write_id, known.version):
+            elif read_anew or known is None or version != Version(known.write_id, known.version):
                 stored = await self._store.read(name)
                 # Thresholds are computed off the event loop: a million points take a second.
                 known = await asyncio.to_thread(self._decoded, name, stored) if stored else None
@@ -253,8 +262,9 @@ class Calibrations:
         self._telemetry.count_store_error()
 
     def _decoded(self, name: str, stored: StoredCalibration) -> Calibration:
-        calibration = replace(decode(name, stored), min_label_mass=self.min_label_mass)
+        calibration = decode(name, stored, min_label_mass=self.min_label_mass)
         _ = calibration.curve
+        release(stored.examples)
         return calibration
 
     async def find_thresholds(self) -> None:

@@ -1,5 +1,26 @@
-"""Calibration <-> the strings that a store keeps."""
+"""Calibration <-> the strings that a store keeps.
 
+The meta of a set has these fields beside the store's own:
+
+    judge, fingerprint    whose set it is
+    label_noise           as it was posted
+    n                     number of examples
+    digest                64 hexadecimal digits; sets from before it was written have none
+    changed_at            seconds since 1970
+    min_label_mass        for readers of the thresholds; this service's setting counts when it reads
+
+The digest tells a set that something else changed, or lost a part of, from one that was written
+here. It is no seal: whoever can write to the store can also write a digest. It is the sum modulo
+2^256 of `core.examples.Examples.checksum` and the SHA-256, read as a big-endian number, of
+
+    ["judge","fingerprint",0.0,3]
+
+with the set's judge, fingerprint, label noise and n as JSON without spaces and ASCII only. So a
+write needs only what it changes to bring it up to date. An older release leaves the field out, and
+the next write of this one puts it back.
+"""
+
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -7,6 +28,7 @@ from typing import Any
 
 from app.core.calibration import Calibration, LabelledScore
 from app.core.errors import StoreCorruptError
+from app.core.examples import Draft, Examples
 from app.ports import StoredCalibration, Version
 
 _META_FIELDS = ("judge", "fingerprint", "label_noise")
@@ -28,12 +50,14 @@ def encode(calibration: Calibration, *, changed: Mapping[str, LabelledScore]) ->
             "judge": calibration.judge,
             "fingerprint": calibration.fingerprint,
             "label_noise": repr(calibration.label_noise),
-            # For readers of the thresholds; this service's own setting counts when it is read.
             "min_label_mass": repr(calibration.min_label_mass),
             "n": str(calibration.n),
+            "digest": digest_of(calibration),
             "changed_at": "" if calibration.changed_at is None else repr(calibration.changed_at),
         },
-        examples={digest: json.dumps(tuple(score)) for digest, score in changed.items()},
+        examples={
+            digest: json.dumps(tuple(score)) for digest, score in Examples.of(changed).pairs()
+        },
         thresholds={
             threshold_field(row.guarantee, row.alpha): repr(row.threshold)
             for row in calibration.standard_rows
@@ -41,31 +65,76 @@ def encode(calibration: Calibration, *, changed: Mapping[str, LabelledScore]) ->
     )
 
 
-def decode(name: str, stored: StoredCalibration) -> Calibration:
-    """Reads a calibration.
+def digest_of(calibration: Calibration) -> str:
+    """Tells the set's content from any other, as described above."""
+    described = [
+        calibration.judge,
+        calibration.fingerprint,
+        calibration.label_noise,
+        calibration.n,
+    ]
+    text = json.dumps(described, separators=(",", ":"))
+    header = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+    return f"{(calibration.table.checksum + header) % 2**256:064x}"
+
+
+def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0) -> Calibration:
+    """Reads a calibration, and checks that it is the one that was written.
+
+    Args:
+        name: Of the set.
+        stored: As it is stored.
+        min_label_mass: Of the calibration.
 
     Raises:
-        StoreCorruptError: A field is missing or is not what this version writes.
+        StoreCorruptError: A field is missing or is not what this version writes, or examples were
+            changed or lost.
     """
     try:
         judge, fingerprint, noise = (stored.meta[field] for field in _META_FIELDS)
-        return Calibration(
+        draft = Draft()
+        for digest, score in stored.examples.items():
+            draft.set(digest, labelled_score(json.loads(score)))
+        calibration = Calibration(
             name=name,
             write_id=stored.version.write_id,
             version=stored.version.number,
             judge=judge,
             fingerprint=fingerprint,
             label_noise=label_noise(noise),
-            examples={
-                digest: labelled_score(json.loads(text)) for digest, text in stored.examples.items()
-            },
+            examples=draft.done(),
+            min_label_mass=min_label_mass,
             changed_at=_optional_time(stored.meta.get("changed_at", "")),
         )
+        expected = stored.meta["n"]
     except (KeyError, ValueError, TypeError, OverflowError, RecursionError) as exc:
         raise StoreCorruptError(
             f"calibration {name!r} is stored in a form that this version does not read; delete it "
             "and calibrate again"
         ) from exc
+    if str(calibration.n) != expected:
+        raise _tampered(name, "it has more or fewer examples than were written")
+    if stored.meta.get("digest") not in (None, digest_of(calibration)):
+        raise _tampered(name, "its examples, judge or label noise are not those that were written")
+    return calibration
+
+
+def _tampered(name: str, why: str) -> StoreCorruptError:
+    return StoreCorruptError(
+        f"calibration {name!r} was changed by something else than this service, or was restored or "
+        f"copied in part: {why}. Restore the whole store from a backup, or delete the calibration "
+        "and calibrate again"
+    )
+
+
+def release(fields: Mapping[str, str]) -> None:
+    """Empties a dict bit by bit, so that other threads have their turn meanwhile.
+
+    To free 300,000 strings at once would stop them all for longer than a judgment takes.
+    """
+    if isinstance(fields, dict):
+        while fields:
+            fields.popitem()
 
 
 def _optional_time(text: str) -> float | None:

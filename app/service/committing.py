@@ -12,7 +12,7 @@ from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
 from app.ports import CalibrationStore, Revision, StoredCalibration
 from app.service.calibrations import Calibrations
-from app.service.codec import encode
+from app.service.codec import encode, release
 from app.service.revisions import (
     Change,
     ChangeRecord,
@@ -116,6 +116,7 @@ class Committer:
         if not await _logged(after.name, record, self.counted(writing)):
             return None
         self._calibrations.remember(after)
+        await asyncio.to_thread(release, state.examples)
         return after
 
     async def delete(

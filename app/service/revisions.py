@@ -13,10 +13,20 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError, VersionNotFoundError
+from app.core.examples import EMPTY, Draft, Examples
 from app.ports import CalibrationStore, Revision, Undo, Version
-from app.service.codec import count, finite, label_noise, labelled_score, text, threshold_field
+from app.service.codec import (
+    count,
+    digest_of,
+    finite,
+    label_noise,
+    labelled_score,
+    text,
+    threshold_field,
+)
+from app.service.pieces import JsonReader, array_pieces, object_pieces
 
 Action = Literal["calibrate", "delete", "rollback"]
 Thresholds = Mapping[str, float | None]
@@ -204,18 +214,15 @@ class Difference(NamedTuple):
         take: Digests of those that are gone.
     """
 
-    put: Mapping[str, LabelledScore]
+    put: Examples
     take: tuple[str, ...]
 
     @classmethod
     def between(cls, before: Calibration | None, after: Calibration | None) -> "Difference":
         """What makes `before` `after`; None has no examples."""
-        old = before.examples if before else {}
-        new = after.examples if after else {}
-        return cls(
-            {digest: score for digest, score in new.items() if old.get(digest) != score},
-            tuple(digest for digest in old if digest not in new),
-        )
+        old = before.table if before else EMPTY
+        new = after.table if after else EMPTY
+        return cls(*new.since(old))
 
 
 def undo_of(before: Calibration | None, after: Calibration | None) -> str:
@@ -226,18 +233,21 @@ def undo_of(before: Calibration | None, after: Calibration | None) -> str:
         after: The set; None if the change deletes it. Where both are None, a set was deleted that
             could not be read: that cannot be undone.
     """
-    undo: dict[str, Any] = {"made": version_of(after), "before": version_of(before)}
-    if before is not None:
-        put, take = Difference.between(after, before)
-        undo.update(
-            judge=before.judge,
-            fingerprint=before.fingerprint,
-            label_noise=before.label_noise,
-            put=put,
-            take=take,
-        )
-    undo["possible"] = not (before is None and after is None)
-    return json.dumps(undo, separators=(",", ":"))
+    undo = {"made": version_of(after), "before": version_of(before)}
+    if before is None:
+        return json.dumps({**undo, "possible": after is not None}, separators=(",", ":"))
+    content = {
+        "judge": before.judge,
+        "fingerprint": before.fingerprint,
+        "label_noise": before.label_noise,
+        "digest": digest_of(before),
+        "possible": True,
+    }
+    put, take = Difference.between(after, before)
+    short = json.dumps(undo | content, separators=(",", ":"))[:-1]
+    # Plain tuples, which the garbage collector lets go of at once.
+    scores = ((digest, tuple(score)) for digest, score in put.pairs())
+    return "".join((short, ',"put":', *object_pieces(scores), ',"take":', *array_pieces(take), "}"))
 
 
 def revision_of(
@@ -283,28 +293,37 @@ def _walked(
 ) -> Calibration | None:
     """Takes changes back, up to all of them, until the target is there."""
     # One for all of them, changed in place: a copy for each would cost changes times examples.
-    examples = dict(state.examples) if state else {}
+    draft = Draft(state.table if state else None)
+    digest: str | None = None
     for undo in undos:
         if undo.number < target:
             raise _no_such_version(blank.name, target)
-        state = _undone(state, examples, undo, target, blank)
+        state, digest = _undone(state, draft, undo, target, blank)
         if state is not None and state.version == target:
             break
+    if state is None:
+        return None
+    state = replace(state, examples=draft.done())
+    # Undos from before it was noted have none.
+    if digest not in (None, digest_of(state)):
+        raise StoreCorruptError(
+            f"the trail of calibration {blank.name!r} does not lead to the version "
+            f"{state.version} that was there; no version before it can be restored"
+        )
     return state
 
 
 def _undone(
-    state: Calibration | None,
-    examples: dict[str, LabelledScore],
-    undo: Undo,
-    target: int,
-    blank: Calibration,
-) -> Calibration | None:
-    """The state before a change; `examples` are those of `state`, and then those before it."""
+    state: Calibration | None, draft: Draft, undo: Undo, target: int, blank: Calibration
+) -> tuple[Calibration | None, str | None]:
+    """The state before a change, but for its examples, and the digest of that state.
+
+    The draft has the examples after the change, and then those before it.
+    """
     if not undo.text:
         raise _cannot_be_told(blank.name, target, undo.number)
     try:
-        found = json.loads(undo.text)
+        found = _read_undo(undo.text)
         made = Version(*found["made"]) if found["made"] else None
         if made is None and undo.number == target:
             raise VersionNotFoundError(
@@ -314,27 +333,44 @@ def _undone(
         if not found["possible"] or made != version_of(state):
             raise _cannot_be_told(blank.name, target, undo.number)
         if found["before"] is None:
-            examples.clear()
-            return None
+            draft.clear()
+            return None, None
         before = Version(*found["before"])
         for digest in found["take"]:
-            del examples[digest]
-        put = found["put"].items()
-        examples.update((text(digest), labelled_score(score)) for digest, score in put)
-        return replace(
+            draft.take(digest)
+        draft.put(found["put"])
+        content = replace(
             blank,
             write_id=text(before.write_id),
             version=count(before.number),
             judge=text(found["judge"]),
             fingerprint=text(found["fingerprint"]),
             label_noise=label_noise(found["label_noise"]),
-            examples=examples,
         )
+        return content, found.get("digest")
     except _UNREADABLE as exc:
         raise StoreCorruptError(
             f"the undo of change {undo.number} of calibration {blank.name!r} is not one that this "
             "version wrote; no version before it can be restored"
         ) from exc
+
+
+def _read_undo(stored: str) -> dict[str, Any]:
+    """The fields of an undo, with `put` as `Examples` and `take` as a list."""
+    reader = JsonReader(stored)
+    found: dict[str, Any] = {}
+    for field in reader.members():
+        if field == "put":
+            draft = Draft()
+            for digest in reader.members():
+                draft.set(text(digest), labelled_score(reader.value()))
+            found[field] = draft.done()
+        elif field == "take":
+            found[field] = list(reader.elements())
+        else:
+            found[field] = reader.value()
+    reader.end()
+    return found
 
 
 def _no_such_version(name: str, number: int) -> VersionNotFoundError:

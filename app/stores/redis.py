@@ -3,7 +3,8 @@
 Keys of a set, public and documented:
 
     scope:calibrations                       set: the names of all sets
-    scope:calibration:{name}:meta            hash: write_id, version, and the fields of meta
+    scope:calibration:{name}:meta            hash: write_id, version, and the fields of meta,
+                                             which app/service/codec.py describes
     scope:calibration:{name}:examples        hash: digest -> labelled score
     scope:calibration:{name}:thresholds      hash: "guarantee:alpha" -> lambda_hat
     scope:calibration:{name}:trail           stream: `number-0` -> record, one for every change
@@ -19,119 +20,50 @@ anywhere leaves the old state or the new one. redis-py's WATCH is no choice here
 connection breaks after EXEC was sent it raises WatchError, which would be reported as "nothing was
 written" although everything may have been. For the same reason nothing is retried: a write that
 was applied before its answer got lost would find its own version in place and report a conflict.
+
+redis-py packs and parses in Python, which for a set of 300,000 examples takes seconds. So whole
+sets and trails go through a client of their own in threads, and only short answers and the channel
+through the event loop.
 """
 
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 import redis.asyncio
-from redis.asyncio.retry import Retry
+import redis.asyncio.retry
+import redis.retry
 from redis.backoff import NoBackoff
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
-from app.ports import Revision, StoredCalibration, Undo, Version
+from app.ports import LARGEST_NUMBER, Revision, StoredCalibration, Undo, Version
+from app.stores.redis_scripts import (
+    DELETE_SCRIPT,
+    LAST_NUMBER_SCRIPT,
+    READ_SCRIPT,
+    WRITE_SCRIPT,
+)
+
+T = TypeVar("T")
 
 NAMES_KEY = "scope:calibrations"
 CHANGED_CHANNEL = "scope:calibration:changed"
 VERSION_FIELDS = ("write_id", "version")
 
 CONNECT_TIMEOUT_S = 2
-# Over the 1 s that a write of 100,000 examples takes on a loaded machine.
 ANSWER_TIMEOUT_S = 5
+# Over the 3 s that a write of 300,000 examples takes on a loaded machine.
+BULK_TIMEOUT_S = 20
+# As many whole sets at once as calibrating and reading need: each holds one in memory.
+_THREADS = 4
 # An idle connection is pinged before use: a firewall may have dropped it without a word.
 HEALTH_CHECK_INTERVAL_S = 15
 # uvloop raises RuntimeError where a connection was reset since it was last used, and redis-py lets
 # that through, as it does the ValueError of a reply that is no Redis's. Both close the connection.
 _VENDOR_ERRORS = (redis.exceptions.RedisError, OSError, RuntimeError, ValueError)
-
-# A script has no rollback, so all that can fail must fail before the first write. A key of another
-# type fails at the lengths; a full or read-only server refuses the first write that adds, which is
-# therefore XADD and not DEL, and so does a stream whose newest entry somebody has taken out.
-# `unpack` takes at most 8,000 values, hence 4,000 a time. Of what is published nothing depends: a
-# user who may not publish writes all the same.
-WRITE_SCRIPT = """
-local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
-local name, write_id, version = ARGV[1], ARGV[2], ARGV[3]
-local number, record, undoing = ARGV[4], ARGV[5], ARGV[6]
-local meta_size, thresholds_size = tonumber(ARGV[7]), tonumber(ARGV[8])
-local removed_size = tonumber(ARGV[9])
-redis.call('HLEN', examples)
-redis.call('HLEN', thresholds)
-redis.call('HLEN', undo)
-redis.call('SCARD', names)
-local current = redis.call('HMGET', meta, 'write_id', 'version')
-if (current[1] or '') ~= write_id or (current[2] or '') ~= version then
-  return 0
-end
-local last = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
-if last and tonumber(string.match(last[1], '^%d+')) >= tonumber(number) then
-  return 0
-end
-local first = 10
-local function each(command, key, size)
-  local last = first + size - 1
-  for i = first, last, 4000 do
-    redis.call(command, key, unpack(ARGV, i, math.min(i + 3999, last)))
-  end
-  first = last + 1
-end
-redis.call('XADD', trail, number .. '-0', 'record', record)
-redis.call('HSET', undo, number, undoing)
-redis.call('SADD', names, name)
-if not current[1] then
-  redis.call('DEL', examples)
-end
-redis.call('DEL', meta, thresholds)
-each('HSET', meta, meta_size)
-each('HSET', thresholds, thresholds_size)
-each('HDEL', examples, removed_size)
-each('HSET', examples, #ARGV - first + 1)
-redis.pcall('PUBLISH', 'scope:calibration:changed', name)
-return 1
-"""
-
-# Scripts, and not MULTI: a server that is full refuses MULTI, even around reads and deletions.
-READ_SCRIPT = """
-return {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2]),
-        redis.call('HGETALL', KEYS[3])}
-"""
-
-LAST_NUMBER_SCRIPT = """
-local version = redis.pcall('HGET', KEYS[1], 'version')
-local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
-return {type(version) == 'string' and version or '',
-        last and string.match(last[1], '^%d+') or ''}
-"""
-
-# HDEL first, of a field that never is: a server that is full lets a script go on once it has
-# written, and a deletion must get through there. Then XADD, as it alone can still fail. UNLINK
-# frees a large hash in the background.
-DELETE_SCRIPT = """
-local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
-local name, number, record, undoing = unpack(ARGV)
-redis.call('SCARD', names)
-if redis.call('EXISTS', meta) == 0 then
-  return 0
-end
-local last = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
-local version = redis.pcall('HGET', meta, 'version')
-local taken = last and tonumber(string.match(last[1], '^%d+')) or 0
-if type(version) == 'string' then
-  taken = math.max(taken, tonumber(version) or 0)
-end
-if taken >= tonumber(number) then
-  return 0
-end
-redis.call('HDEL', undo, '')
-redis.call('XADD', trail, number .. '-0', 'record', record)
-redis.call('HSET', undo, number, undoing)
-redis.call('SREM', names, name)
-redis.call('UNLINK', meta, examples, thresholds)
-redis.pcall('PUBLISH', 'scope:calibration:changed', name)
-return 1
-"""
 
 
 class SetKeys(NamedTuple):
@@ -166,16 +98,25 @@ class RedisStore:
     def __init__(self, url: str) -> None:
         try:
             self._place = _place(url)
-            self._client = redis.asyncio.Redis.from_url(
-                url,
-                decode_responses=True,
-                socket_connect_timeout=CONNECT_TIMEOUT_S,
-                socket_timeout=ANSWER_TIMEOUT_S,
-                health_check_interval=HEALTH_CHECK_INTERVAL_S,
-                retry=Retry(NoBackoff(), 0),
+            options: dict[str, Any] = {
+                "decode_responses": True,
+                "socket_connect_timeout": CONNECT_TIMEOUT_S,
+                "health_check_interval": HEALTH_CHECK_INTERVAL_S,
                 # With RESP3 redis-py 8 does not look whether an idle connection was closed, and
                 # the first call after a restart of the server fails.
-                protocol=2,
+                "protocol": 2,
+            }
+            self._client = redis.asyncio.Redis.from_url(
+                url,
+                socket_timeout=ANSWER_TIMEOUT_S,
+                retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+                **options,
+            )
+            self._bulk = redis.Redis.from_url(
+                url,
+                socket_timeout=BULK_TIMEOUT_S,
+                retry=redis.retry.Retry(NoBackoff(), 0),
+                **options,
             )
         except ValueError:
             # Without the cause: its message may hold a part of the URL, and that the password.
@@ -183,6 +124,7 @@ class RedisStore:
                 "SCOPE_STORE_URL is no Redis URL; it looks like redis://:password@host:6379/0,"
                 " with the characters / ? # of a password percent-encoded."
             ) from None
+        self._threads: ThreadPoolExecutor | None = None
 
     async def open(self) -> None:
         """Connects.
@@ -193,8 +135,12 @@ class RedisStore:
         await self.ping()
 
     async def close(self) -> None:
-        """Closes every connection; safe to call twice or without `open`."""
+        """Closes all after the steps that run; safe to call twice or without `open`."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown, cancel_futures=True)
         with self._translated():
+            self._bulk.close()
             await self._client.aclose()
 
     async def ping(self) -> None:
@@ -205,8 +151,8 @@ class RedisStore:
 
     async def names(self) -> list[str]:
         """The names of all sets, sorted."""
-        with self._translated():
-            return sorted(cast("set[str]", await self._client.smembers(NAMES_KEY)))
+        found = await self._in_thread(lambda bulk: bulk.smembers(NAMES_KEY))
+        return sorted(cast("set[str]", found))
 
     async def version(self, name: str) -> Version | None:
         """The version of a set, with one HMGET; None if there is none."""
@@ -217,16 +163,19 @@ class RedisStore:
 
     async def read(self, name: str) -> StoredCalibration | None:
         """One consistent state of a set; None if there is none."""
-        keys = SetKeys.of(name)[:3]
-        with self._translated():
-            hashes = await self._client.eval(READ_SCRIPT, len(keys), *keys)
-        meta, examples, thresholds = map(_paired, hashes)
-        version = _version(name, meta)
-        if version is None:
-            return None
-        for field in VERSION_FIELDS:
-            del meta[field]
-        return StoredCalibration(version, meta, examples, thresholds)
+
+        def read(bulk: redis.Redis) -> StoredCalibration | None:
+            keys = SetKeys.of(name)[:3]
+            hashes = cast("list[list[str]]", bulk.eval(READ_SCRIPT, len(keys), *keys))
+            meta, examples, thresholds = map(_paired, hashes)
+            version = _version(name, meta)
+            if version is None:
+                return None
+            for field in VERSION_FIELDS:
+                del meta[field]
+            return StoredCalibration(version, meta, examples, thresholds)
+
+        return await self._in_thread(read)
 
     async def write(
         self,
@@ -247,27 +196,29 @@ class RedisStore:
             StoreUnavailableError: Nothing was written, or everything was: when the connection
                 breaks under a write, only the version tells which.
         """
-        meta = {**state.meta, "write_id": state.version.write_id}
-        meta["version"] = str(state.version.number)
-        arguments = [
-            name,
-            expected.write_id if expected else "",
-            str(expected.number) if expected else "",
-            str(revision.number),
-            revision.record,
-            revision.undo,
-            str(2 * len(meta)),
-            str(2 * len(state.thresholds)),
-            str(len(removed)),
-            *_flat(meta),
-            *_flat(state.thresholds),
-            *removed,
-            *_flat(state.examples),
-        ]
-        keys = (*SetKeys.of(name), NAMES_KEY)
-        with self._translated():
-            written = await self._client.eval(WRITE_SCRIPT, len(keys), *keys, *arguments)
-        return bool(written)
+
+        def write(bulk: redis.Redis) -> bool:
+            meta = {**state.meta, "write_id": state.version.write_id}
+            meta["version"] = str(state.version.number)
+            arguments = [
+                name,
+                expected.write_id if expected else "",
+                str(expected.number) if expected else "",
+                str(revision.number),
+                revision.record,
+                revision.undo,
+                str(2 * len(meta)),
+                str(2 * len(state.thresholds)),
+                str(len(removed)),
+                *_flat(meta),
+                *_flat(state.thresholds),
+                *removed,
+                *_flat(state.examples),
+            ]
+            keys = (*SetKeys.of(name), NAMES_KEY)
+            return bool(bulk.eval(WRITE_SCRIPT, len(keys), *keys, *arguments))
+
+        return await self._in_thread(write)
 
     async def delete(self, name: str, *, revision: Revision) -> bool:
         """Removes a set and extends the trail in one step.
@@ -277,8 +228,9 @@ class RedisStore:
         """
         keys = (*SetKeys.of(name), NAMES_KEY)
         arguments = (name, str(revision.number), revision.record, revision.undo)
-        with self._translated():
-            removed = await self._client.eval(DELETE_SCRIPT, len(keys), *keys, *arguments)
+        removed = await self._in_thread(
+            lambda bulk: bulk.eval(DELETE_SCRIPT, len(keys), *keys, *arguments)
+        )
         return bool(removed)
 
     async def last_number(self, name: str) -> int:
@@ -286,32 +238,32 @@ class RedisStore:
         keys = SetKeys.of(name)
         with self._translated():
             found = await self._client.eval(LAST_NUMBER_SCRIPT, 2, keys.meta, keys.trail)
+        version, last = cast("list[str]", found)
+        if last and not _is_number(last):
+            raise StoreCorruptError(
+                f"{keys.trail} has an entry with a number that this service does not give."
+                " Something else wrote to it; restore Redis from a backup."
+            )
         # A set whose version cannot be read must still be deletable, under a number of the trail's.
-        return max((int(text) for text in found if _is_number(text)), default=0)
+        return max((int(text) for text in (version, last) if _is_number(text)), default=0)
 
     async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
         """Records of the trail, newest first."""
-        return [fields.get("record", "") for _, fields in await self._newest(name, before, limit)]
+        entries = await self._in_thread(lambda bulk: _newest(bulk, name, before, limit))
+        return [fields.get("record", "") for _, fields in entries]
 
     async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
         """How to take changes back, newest first."""
-        numbers = [number for number, _ in await self._newest(name, before, limit)]
-        if not numbers:
-            return []
-        with self._translated():
-            found = await self._client.hmget(SetKeys.of(name).undo, [str(n) for n in numbers])
-        texts = cast("list[str | None]", found)
-        return [Undo(number, text or "") for number, text in zip(numbers, texts, strict=True)]
 
-    async def _newest(
-        self, name: str, before: int | None, limit: int
-    ) -> list[tuple[int, dict[str, str]]]:
-        """Number and fields of the trail's entries, newest first."""
-        newest = "+" if before is None else str(before - 1)
-        with self._translated():
-            found = await self._client.xrevrange(SetKeys.of(name).trail, newest, count=limit)
-        entries = cast("list[tuple[str, dict[str, str]]]", found)
-        return [(int(identifier.partition("-")[0]), fields) for identifier, fields in entries]
+        def undos(bulk: redis.Redis) -> list[Undo]:
+            numbers = [number for number, _ in _newest(bulk, name, before, limit)]
+            if not numbers:
+                return []
+            found = bulk.hmget(SetKeys.of(name).undo, [str(n) for n in numbers])
+            texts = cast("list[str | None]", found)
+            return [Undo(number, text or "") for number, text in zip(numbers, texts, strict=True)]
+
+        return await self._in_thread(undos)
 
     async def changes(self) -> AsyncGenerator[str | None]:
         """Names of sets as they change, from the channel; None once it listens."""
@@ -330,6 +282,13 @@ class RedisStore:
                         yield None
                     elif message["type"] == "message":
                         yield message["data"]
+
+    async def _in_thread(self, work: Callable[[redis.Redis], T]) -> T:
+        """Does `work` in a thread of the store's; a cancelled call leaves it to finish there."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redis-store")
+        with self._translated():
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, self._bulk)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -372,19 +331,33 @@ def _version(name: str, meta: Mapping[str, str | None]) -> Version | None:
         return None
     if not write_id or not number or not _is_number(number):
         raise StoreCorruptError(
-            f"{SetKeys.of(name).meta} lacks its write_id or version. Something else wrote to"
-            " it; delete the calibration and post it again."
+            f"{SetKeys.of(name).meta} lacks its write_id, or its version is none that this service"
+            " writes. Something else wrote to it; delete the calibration and post it again."
         )
     return Version(write_id, int(number))
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    """Whether this is a version's, as it is written."""
+    decimal = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER))
+    return decimal and text[0] != "0" and int(text) <= LARGEST_NUMBER
+
+
+def _newest(
+    bulk: redis.Redis, name: str, before: int | None, limit: int
+) -> list[tuple[int, dict[str, str]]]:
+    """Number and fields of the trail's entries, newest first."""
+    newest = "+" if before is None else str(before - 1)
+    found = bulk.xrevrange(SetKeys.of(name).trail, newest, count=limit)
+    entries = cast("list[tuple[str, dict[str, str]]]", found)
+    return [(int(identifier.partition("-")[0]), fields) for identifier, fields in entries]
 
 
 def _paired(flat: list[str]) -> dict[str, str]:
     """The hash that a script returns as field, value, field, value, ..."""
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+    both = iter(flat)
+    # One by one: other threads have their turn between two.
+    return {field: next(both) for field in both}
 
 
 def _flat(fields: Mapping[str, str]) -> Iterator[str]:

@@ -2,52 +2,18 @@
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.ports import Revision, StoredCalibration, Undo, Version
+from app.ports import LARGEST_NUMBER, Revision, StoredCalibration, Undo, Version
+from app.stores import sqlite_file
+from app.stores.sqlite_file import OpenFile, transaction
 
 T = TypeVar("T")
-
-# How long another process may hold the write lock before this one gives up. A write of 20,000
-# examples takes about 0.1 s, so the limit is met only by a process that hangs in a transaction.
-BUSY_TIMEOUT_S = 5.0
-
-# "ScJd" in the file's header: tells our file from another program's that is also at our version.
-APPLICATION_ID = 0x53634A64
-SCHEMA_VERSION = 2
-# The trail's table, which version 1 lacked. The triggers hold against whoever opens the file with
-# another program: to shorten a trail they must be dropped on purpose.
-TRAIL_SCHEMA = (
-    "CREATE TABLE revision (name TEXT NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL,"
-    " undo TEXT NOT NULL, PRIMARY KEY (name, number))",
-    *(
-        f"CREATE TRIGGER revision_{verb.lower()} BEFORE {verb} ON revision"
-        " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END"
-        for verb in ("UPDATE", "DELETE")
-    ),
-    # INSERT OR REPLACE takes rows away without DELETE's trigger, by either key.
-    "CREATE TRIGGER revision_insert BEFORE INSERT ON revision WHEN EXISTS (SELECT 1 FROM revision"
-    " WHERE name = NEW.name AND number >= NEW.number OR rowid = NEW.rowid)"
-    " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
-SCHEMA = (
-    "CREATE TABLE calibration (name TEXT PRIMARY KEY, write_id TEXT NOT NULL,"
-    " version INTEGER NOT NULL) WITHOUT ROWID",
-    *(
-        f"CREATE TABLE {table} (name TEXT NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL,"
-        " PRIMARY KEY (name, field)) WITHOUT ROWID"
-        for table in ("meta", "example", "threshold")
-    ),
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    *TRAIL_SCHEMA,
-)
 
 FieldTable = Literal["meta", "example", "threshold"]
 
@@ -60,13 +26,15 @@ class SqliteStore:
     whole or was never begun.
 
     Args:
-        path: Of the file; it and its folder are made by `open` if missing.
+        path: Of the file; it and its folder are made by `open` if missing. A file that is removed
+            or replaced later makes every call fail until a file is there again.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        # A relative path must go on to lead to the same file, and ":memory:" to any.
+        self._path = path.absolute()
         self._thread: ThreadPoolExecutor | None = None
-        self._connection: sqlite3.Connection | None = None
+        self._file: OpenFile | None = None
 
     async def open(self) -> None:
         """Opens the file, and makes its folder and tables if they are missing.
@@ -123,15 +91,8 @@ class SqliteStore:
             False if another version than `expected` is in place, or the trail has this number or
             a later one: nothing was written.
         """
-        # Copied before the thread starts: a caller that is cancelled may go on to change its dicts.
-        own = state._replace(
-            meta=dict(state.meta),
-            examples=dict(state.examples),
-            thresholds=dict(state.thresholds),
-        )
-        gone = tuple(removed)
         return await self._run(
-            lambda connection: _write(connection, name, own, revision, expected, gone)
+            lambda connection: _write(connection, name, state, revision, expected, removed)
         )
 
     async def delete(self, name: str, *, revision: Revision) -> bool:
@@ -165,16 +126,25 @@ class SqliteStore:
 
         def step() -> T:
             with self._translated():
-                if self._connection is None:
-                    self._connection = _connect(self._path)
-                return work(self._connection)
+                file = self._opened()
+                done = work(file.connection)
+                file.check()
+                return done
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, step)
 
+    def _opened(self) -> OpenFile:
+        """The file at the path, open."""
+        if self._file is None:
+            self._file = OpenFile.at(self._path)
+        elif not self._file.in_place():
+            self._file = self._file.successor()
+        return self._file
+
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -193,94 +163,36 @@ class SqliteStore:
             raise StoreUnavailableError(
                 f"SQLite cannot use {self._path} ({reason}). Check that the path is a file this"
                 " user may write, that the disk has space, and that no other process holds a"
-                f" transaction for more than {BUSY_TIMEOUT_S:g} s."
+                f" transaction for more than {sqlite_file.BUSY_TIMEOUT_S:g} s."
             ) from exc
         except OSError as exc:
             raise StoreUnavailableError(
-                f"The folder of {self._path} cannot be made ({type(exc).__name__}). Check that"
-                " its parent is a folder this user may write."
+                f"{self._path} or its folder cannot be reached or made ({type(exc).__name__})."
+                " Check that the parent is a folder this user may write."
             ) from exc
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Opens the file with the tables in place, durable on commit."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # isolation_level None: transactions begin and end where this module says so.
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    try:
-        connection.execute("PRAGMA synchronous = FULL")
-        _make_tables(connection, path)
-        _use_write_ahead_log(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes the tables in an empty file, and those that version 1 lacked; refuses any other."""
-    # Checked under the write lock: two processes may open the same new file at once.
-    with _transaction(connection, "IMMEDIATE"):
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (application, version, objects) == (0, 0, 0):
-            for statement in SCHEMA:
-                connection.execute(statement)
-        elif (application, version) == (APPLICATION_ID, 1):
-            for statement in TRAIL_SCHEMA:
-                connection.execute(statement)
-        elif (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
-            raise StoreCorruptError(
-                f"{path} holds other tables than this version of scope-judge makes (its schema is"
-                f" {version}, ours {SCHEMA_VERSION}). Point SCOPE_STORE_URL at another file, or run"
-                " the version that made it."
-            )
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Lets readers go on while one process writes."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError:
-            # Changing the mode needs the file alone and does not always honour the busy timeout.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
-
-
-@contextmanager
-def _transaction(
-    connection: sqlite3.Connection, mode: Literal["DEFERRED", "IMMEDIATE"]
-) -> Iterator[None]:
-    """Commits at the end, or rolls everything back.
-
-    DEFERRED is one snapshot for several reads. IMMEDIATE takes the write lock before the first
-    read, so that what a write was decided on cannot change under it.
-    """
-    connection.execute(f"BEGIN {mode}")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # SQLite has rolled back by itself after some errors; a second ROLLBACK would raise.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _version(connection: sqlite3.Connection, name: str) -> Version | None:
     query = "SELECT write_id, version FROM calibration WHERE name = ?"
     row = connection.execute(query, (name,)).fetchone()
-    return Version(*row) if row else None
+    if row is None:
+        return None
+    write_id, number = row
+    if not isinstance(write_id, str) or not _is_number(number):
+        raise StoreCorruptError(
+            f"the write_id or version of calibration {name!r} is not one that this service writes."
+            " Something else wrote to the file; delete the calibration and post it again."
+        )
+    return Version(write_id, number)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether this is a version's; a column of SQLite may hold anything."""
+    return type(value) is int and 1 <= value <= LARGEST_NUMBER
 
 
 def _read(connection: sqlite3.Connection, name: str) -> StoredCalibration | None:
-    with _transaction(connection, "DEFERRED"):
+    with transaction(connection, "DEFERRED"):
         version = _version(connection, name)
         if version is None:
             return None
@@ -300,7 +212,7 @@ def _write(
     expected: Version | None,
     removed: Collection[str],
 ) -> bool:
-    with _transaction(connection, "IMMEDIATE"):
+    with transaction(connection, "IMMEDIATE"):
         trail = _newest(connection, "record", name, None, 1)
         if _version(connection, name) != expected or (trail and trail[0][0] >= revision.number):
             return False
@@ -322,8 +234,10 @@ def _write(
 
 
 def _delete(connection: sqlite3.Connection, name: str, revision: Revision) -> bool:
-    with _transaction(connection, "IMMEDIATE"):
-        if _version(connection, name) is None or revision.number <= _last_number(connection, name):
+    with transaction(connection, "IMMEDIATE"):
+        query = "SELECT count(*) FROM calibration WHERE name = ?"
+        (found,) = connection.execute(query, (name,)).fetchone()
+        if not found or revision.number <= _last_number(connection, name):
             return False
         _extend_trail(connection, name, revision)
         for table in ("meta", "example", "threshold", "calibration"):
@@ -333,11 +247,17 @@ def _delete(connection: sqlite3.Connection, name: str, revision: Revision) -> bo
 
 def _last_number(connection: sqlite3.Connection, name: str) -> int:
     query = (
-        "SELECT max(coalesce((SELECT version FROM calibration WHERE name = :name), 0),"
-        " coalesce((SELECT max(number) FROM revision WHERE name = :name), 0))"
+        "SELECT (SELECT version FROM calibration WHERE name = :name),"
+        " coalesce((SELECT max(number) FROM revision WHERE name = :name), 0)"
     )
-    (number,) = connection.execute(query, {"name": name}).fetchone()
-    return int(number)
+    version, last = connection.execute(query, {"name": name}).fetchone()
+    if last != 0 and not _is_number(last):
+        raise StoreCorruptError(
+            f"the trail of calibration {name!r} has a number that this service does not give."
+            " Something else wrote to the file; restore it from a backup."
+        )
+    # A set whose version cannot be read must still be deletable, under a number of the trail's.
+    return max(int(last), version if _is_number(version) else 0)
 
 
 def _newest(
@@ -364,7 +284,8 @@ def _extend_trail(connection: sqlite3.Connection, name: str, revision: Revision)
 
 def _fields(connection: sqlite3.Connection, table: FieldTable, name: str) -> dict[str, str]:
     query = f"SELECT field, value FROM {table} WHERE name = ?"
-    return dict(connection.execute(query, (name,)).fetchall())
+    # Row by row: other threads have their turn between two.
+    return {field: value for field, value in connection.execute(query, (name,))}  # noqa: C416
 
 
 def _put(

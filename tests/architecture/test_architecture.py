@@ -48,8 +48,10 @@ ALLOWED: dict[str, set[str]] = {
     "engines.rendering": _ENGINE | {"engines.markers", "transformers", "jinja2"},
     "engines.model_files": _ENGINE | {"huggingface_hub"},
     "stores": set(),
-    "stores.redis": _ADAPTER | {"redis"},
-    "stores.sqlite": _ADAPTER,
+    "stores.redis": _ADAPTER | {"redis", "stores.redis_scripts"},
+    "stores.redis_scripts": set(),
+    "stores.sqlite": _ADAPTER | {"stores.sqlite_file"},
+    "stores.sqlite_file": {"core"},
     "stores.memory": _ADAPTER,
     "evaluation": {
         *("core", "ports", "service"),

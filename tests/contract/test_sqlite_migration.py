@@ -9,7 +9,8 @@ import pytest
 
 from app.core.errors import StoreUnavailableError
 from app.ports import Version
-from app.stores.sqlite import APPLICATION_ID, SqliteStore
+from app.stores.sqlite import SqliteStore
+from app.stores.sqlite_file import APPLICATION_ID
 from tests.contract.backends import delete, numbers, state, trail, write
 
 pytestmark = pytest.mark.anyio

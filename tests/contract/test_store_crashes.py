@@ -16,7 +16,8 @@ import pytest
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import CalibrationStore, StoredCalibration, Version
 from app.stores.redis import RedisStore, SetKeys
-from app.stores.sqlite import APPLICATION_ID, SqliteStore
+from app.stores.sqlite import SqliteStore
+from app.stores.sqlite_file import APPLICATION_ID
 from tests.contract.backends import delete, numbers, revision, state, store_at, write
 from tests.contract.cutting_proxy import Cut, cutting_proxy
 from tests.patience import PATIENCE_S
@@ -427,7 +428,7 @@ async def test_a_file_that_is_not_ours_is_corrupt_and_untouched(tmp_path: Path) 
 async def test_a_sqlite_file_locked_by_another_is_unavailable_and_then_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.stores.sqlite.BUSY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("app.stores.sqlite_file.BUSY_TIMEOUT_S", 0.2)
     path = tmp_path / "calibrations.db"
     async with opened(f"sqlite://{path}") as store:
         await write(store, OLD, expected=None)

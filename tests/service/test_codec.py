@@ -1,6 +1,8 @@
 """What a store keeps reads back bit for bit, and anything else is refused."""
 
+import hashlib
 import json
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -56,6 +58,18 @@ def test_only_what_changed_is_written_and_thresholds_are_those_of_the_whole(
         )
 
 
+@settings(deadline=None, max_examples=40)
+@given(calibrations)
+def test_the_digest_is_the_one_that_is_documented(calibration: Calibration) -> None:
+    head = [calibration.judge, calibration.fingerprint, calibration.label_noise, calibration.n]
+    texts = [json.dumps(head, separators=(",", ":")).encode()]
+    for digest, (gap_fwd, gap_rev, label_mass, label) in calibration.examples.items():
+        numbers = struct.pack("<3d", gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0)
+        texts.append(digest.encode() + b"\0" + numbers + label.encode())
+    total = sum(int(hashlib.sha256(text).hexdigest(), 16) for text in texts)
+    assert encode(calibration, changed={}).meta["digest"] == f"{total % 2**256:064x}"
+
+
 def test_the_least_label_mass_is_written_for_others_and_not_read() -> None:
     scores = {"d": LabelledScore(1.0, -2.0, 0.9, "A")}
     calibration = Calibration("default", "x", 1, "demo", "f" * 64, 0.0, scores, 0.25)
@@ -67,17 +81,18 @@ def test_the_least_label_mass_is_written_for_others_and_not_read() -> None:
 def test_when_a_version_was_made_reads_back_and_older_sets_have_none() -> None:
     calibration = Calibration("default", "x", 1, "demo", "f" * 64, 0.0, {}, changed_at=1.25e9)
     assert decode("default", encode(calibration, changed={})).changed_at == 1.25e9
-    assert decode("default", StoredCalibration(Version("x", 1), META, {}, {})).changed_at is None
+    meta = {**META, "n": "0"}
+    assert decode("default", StoredCalibration(Version("x", 1), meta, {}, {})).changed_at is None
 
 
 @pytest.mark.parametrize("time", ["yesterday", "nan", "inf"])
 def test_a_time_that_was_never_written_is_corrupt(time: str) -> None:
-    meta = {**META, "changed_at": time}
+    meta = {**META, "n": "0", "changed_at": time}
     with pytest.raises(StoreCorruptError):
         decode("default", StoredCalibration(Version("x", 1), meta, {}, {}))
 
 
-@pytest.mark.parametrize("field", ["judge", "fingerprint", "label_noise"])
+@pytest.mark.parametrize("field", ["judge", "fingerprint", "label_noise", "n"])
 def test_a_missing_field_is_corrupt(field: str) -> None:
     meta = {name: value for name, value in META.items() if name != field}
     with pytest.raises(StoreCorruptError, match="'default'"):
@@ -129,3 +144,55 @@ def test_what_this_version_wrote_is_read() -> None:
     found = decode("default", StoredCalibration(Version("x", 3), META, {"d": SCORE}, {}))
     assert found.examples == {"d": LabelledScore(1.0, -2.0, 0.9, "A")}
     assert (found.write_id, found.version, found.judge) == ("x", 3, "demo")
+
+
+FOUR = {f"{i}" * 64: LabelledScore(float(i), -1.5, 0.9, "A") for i in range(4)}
+SET = encode(Calibration("default", "x", 1, "demo", "f" * 64, 0.1, FOUR), changed=FOUR)
+ONE, *_, LAST = SET.examples
+
+
+@pytest.mark.parametrize(
+    ("meta", "examples"),
+    [
+        ({}, {ONE: None}),
+        ({"n": "3"}, {ONE: None}),
+        ({}, {"5" * 64: SCORE}),
+        ({}, {ONE: None, "5" * 64: SCORE}),
+        ({}, {ONE: json.dumps([0.0, -1.5, 0.9, "B"])}),
+        ({}, {ONE: json.dumps([0.0, -1.5, 0.8, "A"])}),
+        ({}, {ONE: SET.examples[LAST], LAST: SET.examples[ONE]}),
+        ({"n": "5"}, {}),
+        ({"n": "-4"}, {}),
+        ({"n": "4.0"}, {}),
+        ({"label_noise": "0.0"}, {}),
+        ({"judge": "other"}, {}),
+        ({"fingerprint": "e" * 64}, {}),
+        ({"digest": "0" * 64}, {}),
+        ({"digest": ""}, {}),
+    ],
+)
+def test_a_set_that_something_else_changed_is_corrupt(
+    meta: dict[str, str], examples: dict[str, str | None]
+) -> None:
+    assert decode("default", SET).n == 4
+    changed = {**SET.examples, **examples}
+    found = SET._replace(
+        meta={**SET.meta, **meta},
+        examples={digest: score for digest, score in changed.items() if score is not None},
+    )
+    with pytest.raises(StoreCorruptError, match="delete the calibration and calibrate again"):
+        decode("default", found)
+
+
+def test_the_order_and_the_spelling_of_what_is_stored_do_not_matter() -> None:
+    found = {digest: score.replace("1.5", "1.50") for digest, score in SET.examples.items()}
+    turned = dict(reversed(found.items()))
+    assert decode("default", SET._replace(examples=turned)).examples == FOUR
+
+
+def test_a_set_from_before_there_was_a_digest_is_read_but_for_another_number_of_examples() -> None:
+    meta = {field: value for field, value in SET.meta.items() if field != "digest"}
+    assert decode("default", SET._replace(meta=meta)).examples == FOUR
+    fewer = {digest: score for digest, score in SET.examples.items() if digest != ONE}
+    with pytest.raises(StoreCorruptError, match="more or fewer"):
+        decode("default", SET._replace(meta=meta, examples=fewer))

@@ -14,7 +14,7 @@ from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S
 from tests.serving import calibrations_of, labelled, services_of
 
-META = {"judge": "scripted", "fingerprint": "f" * 64, "label_noise": "0.0"}
+META = {"judge": "scripted", "fingerprint": "f" * 64, "label_noise": "0.0", "n": "1"}
 
 
 class TellingStore(MemoryStore):

@@ -1,0 +1,63 @@
+"""Examples in columns are a mapping like any other, and their checksum is that of the content."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.examples import EMPTY, Examples, LabelledScore
+
+digests = st.text(max_size=2)
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0])
+scores = st.builds(LabelledScore, numbers, numbers, numbers, st.sampled_from(["A", "B"]))
+tables = st.dictionaries(digests, scores, max_size=8)
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables)
+def test_examples_are_the_mapping_that_they_were_made_of(table: dict[str, LabelledScore]) -> None:
+    examples = Examples.of(table)
+    assert Examples.of(examples) is examples
+    # repr tells -0.0 from 0.0, and one order from another.
+    assert repr(examples) == repr(table)
+    assert repr(dict(examples.pairs())) == repr(table)
+    assert (list(examples), len(examples)) == (list(table), len(table))
+    for row, score in enumerate(table.values()):
+        assert (*examples.numbers[row], "BA"[int(examples.label_a[row])]) == score
+    with pytest.raises(KeyError):
+        examples["absent"]
+
+
+@settings(deadline=None, max_examples=200)
+@given(tables, tables, st.lists(digests, unique=True))
+def test_a_change_makes_the_same_mapping_with_the_same_checksum(
+    before: dict[str, LabelledScore], put: dict[str, LabelledScore], gone: list[str]
+) -> None:
+    expected = {**before, **put}
+    take = [digest for digest in gone if digest in expected]
+    for digest in take:
+        del expected[digest]
+    old = Examples.of(before)
+    new = old.changed(put, take)
+    assert repr(new) == repr(expected)
+    assert new.checksum == Examples.of(expected).checksum
+    assert repr(old) == repr(before)
+    way, back = new.since(old)
+    assert old.changed(way, back) == new
+    assert all(before.get(digest) != score for digest, score in way.items())
+    assert set(back) == set(before) - set(expected)
+
+
+def test_what_is_not_there_cannot_be_taken_out() -> None:
+    with pytest.raises(KeyError):
+        EMPTY.changed({}, ["absent"])
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables, tables)
+def test_the_checksum_tells_contents_apart(
+    one: dict[str, LabelledScore], other: dict[str, LabelledScore]
+) -> None:
+    same = Examples.of(one).checksum == Examples.of(other).checksum
+    # Equal also where one has 0.0 and the other -0.0.
+    assert same == (one == other)
+    assert Examples.of(dict(reversed(one.items()))).checksum == Examples.of(one).checksum
