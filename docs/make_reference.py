@@ -308,7 +308,7 @@ def metrics_page() -> str:
     for collector in vars(telemetry).values():
         if isinstance(collector, MetricWrapperBase):
             families += [(metric, _labels(collector)) for metric in collector.describe()]
-    families += [(metric, _labels(metric)) for metric in _calibration_metrics()]
+    families += [(metric, _labels(metric)) for metric in _collected_metrics()]
     rows = []
     for metric, labels in families:
         name = metric.name + ("_total" if metric.type == "counter" else "")
@@ -318,8 +318,8 @@ def metrics_page() -> str:
 `/metrics` shows these in Prometheus's text format, together with `process_*` and `python_*` of
 the API process and vLLM's own `vllm:*` metrics where vLLM runs inside the service. The values of
 a label are a closed set, except `calibration`: callers choose these names, and the service shows
-the first 100. No metric holds a text. [Monitoring](../guides/monitoring.md) explains alerts and
-the dashboard.
+at most 100 sets, those that are in use first. No metric holds a text.
+[Monitoring](../guides/monitoring.md) explains alerts and the dashboard.
 """
     return page("Metrics", introduction, table(("metric", "type", "labels", "meaning"), rows))
 
@@ -330,15 +330,16 @@ def _labels(metric: Any) -> Sequence[str]:
     return found
 
 
-def _calibration_metrics() -> list[Metric]:
-    """The families that the service makes when metrics are read, of one calibration set."""
+def _collected_metrics() -> list[Metric]:
+    """The families that the service makes when metrics are read."""
     telemetry = Telemetry.on_own_registry()
     without = set(telemetry._registry._collector_to_names)
     traffic = TrafficFigures(200, 0.1, 0.1, 0.3, 0.3, has_drifted=False)
     figures = CalibrationFigures("default", 1, 1, 0.0, 0.0, [("marginal", 0.1, 0.1)], traffic)
-    telemetry.show_calibrations(lambda: [figures])
-    (added,) = set(telemetry._registry._collector_to_names) - without
-    return list(added.collect())
+    telemetry.show_calibrations(lambda: [figures], count=lambda: 1)
+    telemetry.show_dropped_lines(lambda: 0)
+    added = [each for each in telemetry._registry._collector_to_names if each not in without]
+    return [family for collector in added for family in collector.collect()]
 
 
 # --- Error codes

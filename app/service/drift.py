@@ -238,7 +238,7 @@ class SetTraffic:
             abstentions,
             found.uncertainty,
             found.expected_uncertainty,
-            "; docs/monitoring.md says what to do" if self.has_drifted else "",
+            "; docs/guides/monitoring.md says what to do" if self.has_drifted else "",
         )
 
 
