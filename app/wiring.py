@@ -121,6 +121,7 @@ async def open_services(
         if tracing is not None:
             tracing.watch_engine(judge.engine)
         services = _assemble(settings, judge, store, tracing)
+        stack.callback(services.judge.close)
         await _check_answers(services, observer)
         await _prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))

@@ -1,6 +1,6 @@
 """What goes out over the wire."""
 
-from dataclasses import asdict
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -128,8 +128,13 @@ class CalibrationOut(_Out):
     label_noise: float
     thresholds: list[ThresholdOut]
 
+    @classmethod
+    def of_set(cls, calibration: Calibration) -> "CalibrationOut":
+        """Writes a calibration set."""
+        return cls(**_fields(calibration))
 
-def calibration_fields(calibration: Calibration) -> dict[str, Any]:
+
+def _fields(calibration: Calibration) -> dict[str, Any]:
     """The fields that every answer about a calibration set has."""
     return {
         "name": calibration.name,
@@ -165,7 +170,7 @@ class CalibrateOut(CalibrationOut):
     def of(cls, report: CalibrationReport, errors: list[ExampleErrorOut]) -> "CalibrateOut":
         """Writes a report; `errors` are its failures and those that never reached the judge."""
         return cls(
-            **calibration_fields(report.calibration),
+            **_fields(report.calibration),
             added=report.added,
             updated=report.updated,
             ties=report.ties,
@@ -205,6 +210,11 @@ class VersionOut(_Out):
     thresholds_before: dict[str, float | None] | None
     thresholds_after: dict[str, float | None] | None
 
+    @classmethod
+    def of(cls, record: ChangeRecord) -> "VersionOut":
+        """Writes an entry of a trail, whose fields these are."""
+        return cls(**{field: getattr(record, field) for field in cls.model_fields})
+
 
 class VersionsOut(_Out):
     """The trail of a calibration set, newest first; entries that cannot be read are left out."""
@@ -215,7 +225,7 @@ class VersionsOut(_Out):
     @classmethod
     def of(cls, name: str, records: list[ChangeRecord]) -> "VersionsOut":
         """Writes a part of a trail."""
-        return cls(name=name, versions=[VersionOut(**asdict(record)) for record in records])
+        return cls(name=name, versions=[VersionOut.of(record) for record in records])
 
 
 class CurvePointOut(_Out):
@@ -291,37 +301,36 @@ class CalibrationDetailOut(CalibrationOut):
     def of(cls, calibration: Calibration, traffic: TrafficFigures | None) -> "CalibrationDetailOut":
         """Writes a calibration set with its curve and its traffic."""
         return cls(
-            **calibration_fields(calibration),
+            **_fields(calibration),
             auroc=calibration.auroc,
             expected_calibration_error=calibration.expected_calibration_error,
             position_flips=calibration.position_flips,
             mean_label_mass=calibration.mean_label_mass,
             off_task=calibration.n - calibration.curve.n,
             infeasible=[
-                _infeasible(calibration, row)
-                for row in calibration.standard_rows
-                if not row.feasible
+                InfeasibleOut(
+                    alpha=row.alpha,
+                    guarantee=row.guarantee,
+                    delta=row.delta,
+                    smallest_feasible_alpha=advice.smallest_alpha,
+                    more_examples=advice.more_examples,
+                )
+                for row, advice in calibration.infeasible
             ],
             curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
             traffic=None if traffic is None else TrafficOut.of(traffic),
         )
 
 
-def _infeasible(calibration: Calibration, row: ThresholdRow) -> InfeasibleOut:
-    found = calibration.feasibility(row)
-    return InfeasibleOut(
-        alpha=row.alpha,
-        guarantee=row.guarantee,
-        delta=row.delta,
-        smallest_feasible_alpha=found.smallest_alpha,
-        more_examples=found.more_examples,
-    )
-
-
 class CalibrationListOut(_Out):
     """Every calibration set of the store."""
 
     calibrations: list[CalibrationOut]
+
+    @classmethod
+    def of(cls, calibrations: Iterable[Calibration]) -> "CalibrationListOut":
+        """Writes calibration sets."""
+        return cls(calibrations=[CalibrationOut.of_set(each) for each in calibrations])
 
 
 class LimitsOut(_Out):

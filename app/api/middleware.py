@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.callers import CALLER_KEY
 from app.api.errors import answer, log_defect
+from app.api.json_meter import JsonMeter
 from app.core.errors import (
     BodyTooLargeError,
     BodyTooSlowError,
@@ -32,6 +33,7 @@ class GateLimits:
         max_body_bytes: Of one request.
         max_pending_bytes: Of all requests that are under way.
         timeout_s: From a request's first byte to its answer.
+        max_json_parts: As `JsonMeter` counts them, of one request.
         body_bytes_per_s: Least average rate of a body. At 16 KiB/s the largest body would take
             longer than `timeout_s`, and a slow telephone line sends as much.
         body_grace_s: For so long the rate does not count: a lost packet stops a client for a
@@ -41,6 +43,7 @@ class GateLimits:
     max_body_bytes: int
     max_pending_bytes: int
     timeout_s: float
+    max_json_parts: int
     body_bytes_per_s: int = 16 * 1024
     body_grace_s: float = 5.0
 
@@ -141,13 +144,16 @@ class Gate:
         announced = Headers(scope=flow.scope).get("content-length", "")
         if announced.isascii() and announced.isdecimal():
             self._check_length(int(announced))
+        meter = JsonMeter(self._limits.max_json_parts)
         try:
             async with asyncio.timeout_at(self._next_part_by(flow)) as waiting:
                 while True:
                     message = await flow.receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    self._take(flow, message.get("body", b""))
+                    part = message.get("body", b"")
+                    self._take(flow, part)
+                    meter.feed(part)
                     if not message.get("more_body", False):
                         return bytes(flow.body)
                     waiting.reschedule(self._next_part_by(flow))

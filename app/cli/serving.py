@@ -14,10 +14,9 @@ from app.cli.console import ConsoleObserver, console, failure, print_thresholds
 from app.cli.reach import keys_of, reachable
 from app.cli.server import DrainingServer, bound
 from app.core.errors import ScopeJudgeError
-from app.main import build, log_as
+from app.main import build, log_as, serving
 from app.service.services import Services
 from app.settings import Settings, read_settings
-from app.wiring import open_services
 
 
 def serve(
@@ -36,7 +35,7 @@ def serve(
     @asynccontextmanager
     async def opened() -> AsyncIterator[Services]:
         try:
-            opening = open_services(settings, observer, on_engine_lost=lambda why: server.end(why))
+            opening = serving(settings, observer, on_engine_lost=lambda why: server.end(why))
             async with opening as services:
                 running.append(services)
                 yield services

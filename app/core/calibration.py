@@ -13,7 +13,7 @@ from app.core.comparison import Guarantee
 from app.core.diagnostics import Feasibility, auroc, expected_calibration_error, feasibility
 from app.core.examples import Examples
 from app.core.examples import LabelledScore as LabelledScore
-from app.core.pac import pac_threshold
+from app.core.pac import pac_threshold_of_counts, rounded_down
 from app.core.preference import FloatArray, Preferences, preference_from_gaps
 from app.core.thresholds import ThresholdCurve
 
@@ -181,26 +181,36 @@ class Calibration:
         return math.fsum(float(mass) for mass in self.table.numbers[:, 2]) / self.n
 
     def threshold(self, alpha: float, guarantee: Guarantee, delta: float | None) -> float:
-        """lambda_hat: in nats, -inf if infeasible, ln 2 to accept everything."""
+        """lambda_hat: in nats, -inf if infeasible, ln 2 to accept everything.
+
+        With "pac", alpha and delta are rounded down to four significant digits.
+        """
         # Several threads may ask at once: each reads the dictionary once and writes it once.
-        kept = self._thresholds.get((alpha, guarantee, delta))
+        kept = self.kept_threshold(alpha, guarantee, delta)
         if kept is not None:
             return kept
         if guarantee == "marginal":
             threshold = self.curve.threshold(alpha)
         else:
             assert delta is not None, "pac needs a delta"
-            threshold = pac_threshold(
-                self.uncertainty[self.on_task],
-                self.error[self.on_task],
-                alpha=alpha,
-                delta=delta,
+            threshold = pac_threshold_of_counts(
+                self.curve.scores,
+                self.curve.accepted,
+                self.curve.errors,
+                alpha=rounded_down(alpha),
+                delta=rounded_down(delta),
                 label_noise=self.label_noise,
             )
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
-        self._thresholds[alpha, guarantee, delta] = threshold
+        self._thresholds[_asked(alpha, guarantee, delta)] = threshold
         return threshold
+
+    def kept_threshold(
+        self, alpha: float, guarantee: Guarantee, delta: float | None
+    ) -> float | None:
+        """The threshold, if it has been computed."""
+        return self._thresholds.get(_asked(alpha, guarantee, delta))
 
     @cached_property
     def _thresholds(self) -> dict[tuple[float, Guarantee, float | None], float]:
@@ -230,6 +240,12 @@ class Calibration:
         )
 
     @cached_property
+    def infeasible(self) -> tuple[tuple[ThresholdRow, Feasibility], ...]:
+        """The standard rows at which nothing is accepted, and what would change that."""
+        rows = [row for row in self.standard_rows if not row.feasible]
+        return tuple((row, self.feasibility(row)) for row in rows)
+
+    @cached_property
     def undecided(self) -> int:
         """Examples on task on which the judge has no preference."""
         return int((self.on_task & (self.preferences.p_bar == 0.5)).sum())
@@ -256,3 +272,12 @@ class Calibration:
                 risk_level = float(curve.risk_levels[i])
                 points.append(CurvePoint(score, accepted / self.n, errors / accepted, risk_level))
         return tuple(points)
+
+
+def _asked(
+    alpha: float, guarantee: Guarantee, delta: float | None
+) -> tuple[float, Guarantee, float | None]:
+    """The name of a threshold, the same for all alphas and deltas that are rounded to the same."""
+    if guarantee == "marginal" or delta is None:
+        return alpha, guarantee, delta
+    return rounded_down(alpha), guarantee, rounded_down(delta)

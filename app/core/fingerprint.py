@@ -2,10 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from app.core.comparison import Comparison, LabelledComparison
+
+# Characters that are written in one call.
+_PIECE = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,5 +84,36 @@ def _row(example: LabelledComparison) -> list[object]:
 
 
 def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    digest = hashlib.sha256()
+    for piece in _written(value):
+        digest.update(piece.encode("ascii"))
+    return digest.hexdigest()
+
+
+def _written(value: object) -> Iterator[str]:
+    """The value as JSON, in pieces: in one call 8 MB would hold all other threads up."""
+    if isinstance(value, str) and len(value) > _PIECE:
+        yield '"'
+        for start in range(0, len(value), _PIECE):
+            yield json.dumps(value[start : start + _PIECE])[1:-1]
+        yield '"'
+    elif isinstance(value, list | tuple) and _size(value, at_most=_PIECE) > _PIECE:
+        for i, each in enumerate(value):
+            yield "," if i else "["
+            yield from _written(each)
+        yield "]"
+    else:
+        yield json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _size(value: object, *, at_most: int) -> int:
+    """Characters of a text, or of a list and all that is in it; not counted beyond a bound."""
+    if isinstance(value, str):
+        return len(value)
+    size = 1
+    if isinstance(value, list | tuple):
+        for each in value:
+            size += _size(each, at_most=at_most - size)
+            if size > at_most:
+                break
+    return size

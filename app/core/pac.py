@@ -1,11 +1,14 @@
 """The guarantee that holds: error among accepted at most alpha, with probability 1 - delta."""
 
 import math
+from bisect import bisect_left
+from decimal import ROUND_DOWN, Context
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import bdtr, ndtri
 from scipy.stats import binom
 
 from app.core.preference import LN2, FloatArray
@@ -16,9 +19,10 @@ from app.core.thresholds import accepted_and_errors, exact_noise
 _START_POWER = 0.5
 _START_ERROR_SHARE = 0.6
 _STEP_SHARE = 0.01
-_CHUNK = 1024
+_LARGEST_CHUNK = 1024
 # Two error rates closer than this no number of labels tells apart.
 _SMALLEST_GAP = 1e-12
+_FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 
 
 def pac_threshold(
@@ -54,8 +58,38 @@ def pac_threshold(
     """
     if not (0.0 < alpha < 1.0 and 0.0 < delta < 1.0):
         raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
+    counted = accepted_and_errors(uncertainty, error)
+    return pac_threshold_of_counts(*counted, alpha=alpha, delta=delta, label_noise=label_noise)
+
+
+def pac_threshold_of_counts(
+    scores: FloatArray,
+    accepted: NDArray[np.int64],
+    errors: NDArray[np.int64],
+    *,
+    alpha: float,
+    delta: float,
+    label_noise: float = 0.0,
+) -> float:
+    """The same from points that are sorted and counted already, which takes most of the time.
+
+    Args:
+        scores: Shape (m,). Distinct uncertainties, ascending, in nats.
+        accepted: Shape (m,). Points at or below each score.
+        errors: Shape (m,). Errors among them.
+        alpha: In (0, 1).
+        delta: In (0, 1).
+        label_noise: In [0, 0.5).
+
+    Returns:
+        As `pac_threshold`.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    if not (0.0 < alpha < 1.0 and 0.0 < delta < 1.0):
+        raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
     bound = observed_error(alpha, label_noise)
-    scores, accepted, errors = accepted_and_errors(uncertainty, error)
     n = int(accepted[-1]) if len(accepted) else 0
     ranks = rank_sequence(alpha, delta, label_noise, n)
     blocks = np.unique(np.searchsorted(accepted, ranks, side="left"))
@@ -87,7 +121,15 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
     if start is None:
         return ()
     bound = observed_error(alpha, label_noise)
-    step, ranks = max(1, round(_STEP_SHARE * n)), [start]
+    step = max(1, round(_STEP_SHARE * n))
+    walk = _quick_walk(start, step, bound, delta, n)
+    ranks = list(walk.ranks) if walk.holds(bound, delta, n) else _walk(start, step, bound, delta, n)
+    return (*ranks, n) if ranks[-1] < n else tuple(ranks)
+
+
+def _walk(start: int, step: int, bound: float, delta: float, n: int) -> list[int]:
+    """The ranks below n at which one error more is allowable, at least a step apart."""
+    ranks = [start]
     window = math.ceil(4 / bound)  # one error more is allowable every 1 / bound ranks
     low = start + step
     while low < n:
@@ -98,7 +140,77 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
             low = ranks[-1] + step
         else:
             low += window
-    return (*ranks, n) if ranks[-1] < n else tuple(ranks)
+    return ranks
+
+
+class _QuickWalk(NamedTuple):
+    """The ranks of `_walk` by another distribution function, and what shows that they are those.
+
+    Args:
+        ranks: From the start rank on.
+        before: For each search, the rank before the first that it may find.
+        allowable: The errors that are allowable there.
+    """
+
+    ranks: list[int]
+    before: list[int]
+    allowable: list[int]
+
+    def holds(self, bound: float, delta: float, n: int) -> bool:
+        """Whether `_walk` finds the same ranks: the same comparisons, for all ranks at once.
+
+        The errors that are allowable grow with the rank. So a search that begins behind the rank
+        `before` finds the first rank at which one error more than there is allowable.
+        """
+        before, allowable = np.array(self.before), np.array(self.allowable)
+        found, last = np.array(self.ranks[1:], dtype=np.int64), slice(len(self.ranks) - 1)
+        more = allowable + 1
+        passes = binom.cdf(
+            np.concatenate([allowable, more[last]]), np.concatenate([before, found]), bound
+        )
+        # The last search, if it found nothing, looked up to rank n - 1.
+        ends = np.append(found - 1, n - 1)[: len(before)]
+        fails = binom.cdf(np.concatenate([more, more]), np.concatenate([before, ends]), bound)
+        return bool((passes <= delta).all() and (fails > delta).all())
+
+
+def _quick_walk(start: int, step: int, bound: float, delta: float, n: int) -> _QuickWalk:
+    """Walks as `_walk` does, by `bdtr`: a tenth of the time, and the same but for rounding."""
+    walk = _QuickWalk([start], [], [])
+    window, z = math.ceil(4 / bound), float(ndtri(delta))
+    while (low := walk.ranks[-1] + step) < n:
+        before = low - 1
+        # The normal approximation is less than two errors off.
+        errors = max(0, int(before * bound + z * math.sqrt(before * bound * (1 - bound))))
+        while errors > 0 and bdtr(errors, before, bound) > delta:
+            errors -= 1
+        while bdtr(errors + 1, before, bound) <= delta:
+            errors += 1
+        walk.before.append(before)
+        walk.allowable.append(errors)
+        rank = _first_passing(errors + 1, range(low, min(low + window, n)), bound, delta)
+        if rank is None:
+            break
+        walk.ranks.append(rank)
+    return walk
+
+
+def _first_passing(errors: int, ranks: range, bound: float, delta: float) -> int | None:
+    """The first of some ranks at which so many errors are allowable."""
+    place = bisect_left(ranks, -delta, key=lambda rank: -bdtr(errors, rank, bound))
+    return ranks[place] if place < len(ranks) else None
+
+
+def rounded_down(share: float) -> float:
+    """An alpha or a delta with at most four significant digits, never more than it was.
+
+    A smaller alpha and delta promise more, so that the promise of the result holds for the original
+    too. Callers choose these numbers, and fewer different ones are fewer thresholds to compute.
+
+    Args:
+        share: In (0, 1), and so is the result; 0.1 stays 0.1.
+    """
+    return float(_FOUR_DIGITS.create_decimal(repr(share)))
 
 
 def observed_error(alpha: float, label_noise: float) -> float:
@@ -133,8 +245,10 @@ def start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) 
     if gap < _SMALLEST_GAP:
         return None
     low = max(1, math.floor(max(passable, (z / gap) ** 2 * bound * (1 - bound) - 5 / gap)))
+    # The rank is about as far above as below that estimate.
+    chunk = math.ceil(min(10 / gap, _LARGEST_CHUNK))
     while low <= at_most:
-        high = min(low + _CHUNK, at_most + 1)
+        high = min(low + chunk, at_most + 1)
         found = _powerful_rank(bound, hopeful, delta, low, high)
         if found is not None:
             return found

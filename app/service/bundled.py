@@ -1,6 +1,5 @@
 """The calibration set of the bundled judge: the labelled pairs that are shipped with it."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from app.core.calibration import Calibration
 from app.core.comparison import Comparison, LabelledComparison
 from app.core.fingerprint import batch_digest
+from app.service.off_loop import off_loop
 from app.service.services import Services
 
 
@@ -49,5 +49,5 @@ async def is_outdated(
         and (record.action, record.by) == ("calibrate", "service")
         and record.thresholds_before is None
         and record.added == record.n == known.n
-        and record.batch_digest == await asyncio.to_thread(batch_digest, examples)
+        and record.batch_digest == await off_loop(batch_digest, examples)
     )

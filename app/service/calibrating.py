@@ -3,7 +3,6 @@
 Every change stands in the set's trail, and any version can be had back.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from app.ports import CalibrationStore
 from app.service.calibrations import Calibrations, refuse_other_judge
 from app.service.committing import Committer
 from app.service.judging import Judge, Score
+from app.service.off_loop import off_loop
 from app.service.revisions import (
     Change,
     ChangeRecord,
@@ -155,6 +155,25 @@ class Calibrator:
         # Whoever reads only the status must not take it for done.
         if scores and all(isinstance(score, JudgmentFailedError) for score in scores.values()):
             raise JudgmentFailedError(f"the judge judged none of {len(scores)} examples")
+        batch, failed = await off_loop(self._batch, examples, scores, label_noise, unread)
+        calibration, counts = await self._put(name, batch, by)
+        return CalibrationReport(
+            calibration=calibration,
+            added=counts.added,
+            updated=counts.updated,
+            ties=counts.ties,
+            removed=counts.removed or 0,
+            failed=tuple(failed),
+        )
+
+    def _batch(
+        self,
+        examples: Sequence[LabelledComparison],
+        scores: Mapping[int, Score | ScopeJudgeError],
+        label_noise: float | None,
+        unread: int,
+    ) -> tuple[_Batch, list[tuple[int, ScopeJudgeError]]]:
+        """What to write, and the examples that could not be judged; digests of large texts."""
         changes: dict[str, LabelledScore | None] = {}
         failed: list[tuple[int, ScopeJudgeError]] = []
         for i, example in enumerate(examples):
@@ -170,17 +189,9 @@ class Calibrator:
             judged=len(scores) - len(failed),
             ties=len(examples) - len(scores),
             failed=len(failed) + unread,
-            digest=await asyncio.to_thread(batch_digest, examples),
+            digest=batch_digest(examples),
         )
-        calibration, counts = await self._put(name, batch, by)
-        return CalibrationReport(
-            calibration=calibration,
-            added=counts.added,
-            updated=counts.updated,
-            ties=counts.ties,
-            removed=counts.removed or 0,
-            failed=tuple(failed),
-        )
+        return batch, failed
 
     async def _scores(
         self,
@@ -206,7 +217,7 @@ class Calibrator:
             found = await self._calibrations.current(name)
             before = found or self._empty(name)
             refuse_other_judge(before, self._judge.fingerprint)
-            put = await asyncio.to_thread(batch.on, before)
+            put = await off_loop(batch.on, before)
             if put is None:
                 return before, Counts(0, batch.judged, batch.ties, 0, batch.failed)
             after, counts = put
@@ -246,7 +257,7 @@ class Calibrator:
             if was is None:
                 return None
             refuse_other_judge(was, self._judge.fingerprint)
-            counts = await asyncio.to_thread(_counts_between, now, was)
+            counts = await off_loop(_counts_between, now, was)
             if now is not None and not any(counts) and _same_but_for_examples(now, was):
                 return now
             change = Change("rollback", by, self._now(), counts, rolled_back_to=version)
@@ -316,7 +327,8 @@ class Calibrator:
             found = await counted(asked)
             if not found and await self._committer.last_number(name) == 0:
                 raise _not_found(name)
-            records = await asyncio.to_thread(_readable, name, found)
+            # A thousand of them take a tenth of a second to read.
+            records = await off_loop(_readable, name, found)
             # Whoever pages takes an empty page for the end.
             if len(records) >= limit or len(found) < asked_for:
                 return records[:limit]

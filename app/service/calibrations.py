@@ -8,8 +8,9 @@ Judging goes on without the store for a while: with what is in memory, saying ho
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import aclosing, suppress
 from itertools import islice
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from app.core.errors import (
 from app.ports import Announcing, CalibrationStore, StoredCalibration, Version
 from app.service.codec import decode, release
 from app.service.drift import Drift
+from app.service.off_loop import off_loop
 from app.telemetry import CalibrationFigures, Telemetry
 
 # A replica learns of a new version within a second; asking the store costs one short read.
@@ -38,8 +40,6 @@ _CONFIRM_S = 15.0
 # Callers name sets: so many at most are kept in memory, and are labels of the metrics.
 _MOST_KEPT = 1000
 _MOST_SHOWN = 100
-# What one reading of the metrics may take for thresholds; the next one goes on.
-_FIND_S = 1.0
 
 DEFAULT_CALIBRATION = "default"
 
@@ -185,7 +185,7 @@ class Calibrations:
             elif read_anew or known is None or version != Version(known.write_id, known.version):
                 stored = await self._store.read(name)
                 # Thresholds are computed off the event loop: a million points take a second.
-                known = await asyncio.to_thread(self._decoded, name, stored) if stored else None
+                known = await off_loop(self._decoded, name, stored) if stored else None
         except StoreUnavailableError as exc:
             self.count_store_error()
             self._note_store(lost=exc.detail)
@@ -267,17 +267,31 @@ class Calibrations:
         release(stored.examples)
         return calibration
 
-    async def find_thresholds(self) -> None:
-        """Computes what the metrics show of each set, off the event loop."""
-        # "pac" takes 0.1 s for 10,000 examples: who reads the metrics waits for it, no judgment.
-        shown = [self._known[name][0] for name in self._shown()]
-        missing = [each for each in shown if "standard_rows" not in vars(each)]
-        if missing:
-            await asyncio.to_thread(_find_thresholds, missing)
+    async def find_shown_thresholds(self, *, within_s: float) -> None:
+        """Computes what the metrics show of each set, as far as there is time for it."""
+        known = self._known.copy()
+        shown = [known[name][0] for name in self._shown(known)]
+        await self.find_thresholds(shown, within_s=within_s)
+
+    async def find_thresholds(
+        self, sets: Iterable[Calibration], *, within_s: float = math.inf
+    ) -> None:
+        """Computes the standard thresholds of sets, which they then keep, off the event loop.
+
+        Args:
+            sets: Those whose thresholds will be shown.
+            within_s: What is not begun by then is left out.
+        """
+        until = time.monotonic() + within_s
+        for each in sets:
+            if "standard_rows" not in vars(each) and time.monotonic() < until:
+                # One at a time, so that others have their turn between two.
+                await off_loop(getattr, each, "standard_rows")
 
     def _figures(self) -> list[CalibrationFigures]:
         """The gauges of the sets that are shown."""
-        now = self._clock()
+        # A copy: this runs in the thread that writes the metrics.
+        now, sets = self._clock(), self._known.copy()
         return [
             CalibrationFigures(
                 name=name,
@@ -288,17 +302,17 @@ class Calibrations:
                 thresholds=_found_thresholds(known),
                 traffic=self.drift.figures(known),
             )
-            for name in self._shown()
-            for known, confirmed in (self._known[name],)
+            for name in self._shown(sets)
+            for known, confirmed in (sets[name],)
         ]
 
-    def _shown(self) -> list[str]:
+    def _shown(self, sets: Collection[str]) -> list[str]:
         """The sets that have gauges: the default one, then those that were judged by last.
 
         So nobody takes the gauges of a set in use away by making others.
         """
-        wanted = (DEFAULT_CALIBRATION, *self.drift.names(), *sorted(self._known))
-        known = dict.fromkeys(name for name in wanted if name in self._known)
+        wanted = (DEFAULT_CALIBRATION, *self.drift.names(), *sorted(sets))
+        known = dict.fromkeys(name for name in wanted if name in sets)
         return sorted(islice(known, _MOST_SHOWN))
 
     def known(self) -> list[Calibration]:
@@ -348,15 +362,6 @@ def _found(name: str, calibration: Calibration | None) -> Calibration:
             'judge with "alpha": null, which promises nothing'
         )
     return calibration
-
-
-def _find_thresholds(calibrations: Iterable[Calibration]) -> None:
-    """Computes the standard thresholds of some, which they then keep."""
-    until = time.monotonic() + _FIND_S
-    for each in calibrations:
-        _ = each.standard_rows
-        if time.monotonic() > until:
-            break
 
 
 def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]]:

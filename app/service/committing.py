@@ -13,6 +13,7 @@ from app.core.errors import StoreUnavailableError
 from app.ports import CalibrationStore, Revision, StoredCalibration
 from app.service.calibrations import Calibrations
 from app.service.codec import encode, release
+from app.service.off_loop import off_loop
 from app.service.revisions import (
     Change,
     ChangeRecord,
@@ -109,14 +110,14 @@ class Committer:
             version=number,
             changed_at=change.at.timestamp(),
         )
-        state, removed, record, revision = await asyncio.to_thread(_prepare, before, after, change)
+        state, removed, record, revision = await off_loop(_prepare, before, after, change)
         writing = self._store.write(
             after.name, state, revision=revision, expected=version_of(before), removed=removed
         )
         if not await _logged(after.name, record, self.counted(writing)):
             return None
         self._calibrations.remember(after)
-        await asyncio.to_thread(release, state.examples)
+        await off_loop(release, state.examples)
         return after
 
     async def delete(
@@ -133,8 +134,8 @@ class Committer:
         Returns:
             False if another change came between.
         """
-        record = await asyncio.to_thread(record_of, number, before, None, change)
-        revision = await asyncio.to_thread(revision_of, before, None, record)
+        record = await off_loop(record_of, number, before, None, change)
+        revision = await off_loop(revision_of, before, None, record)
         deleting = self._store.delete(name, revision=revision)
         # Where the store breaks off, nobody knows whether it was removed, and memory keeps what it
         # has: as with a deletion by another replica, the next answer of the store settles it. Until

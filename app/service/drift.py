@@ -243,7 +243,7 @@ class SetTraffic:
 
 
 class Drift:
-    """Compares the traffic of each calibration set with the set; used on the event loop only."""
+    """Compares the traffic of each calibration set with the set; changed on the event loop only."""
 
     def __init__(self) -> None:
         # The set that was judged by last comes last.

@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 # Part of a judge's fingerprint: to be raised with every change of which texts are quoted, and how.
 FENCE_VERSION = 2
@@ -54,6 +55,8 @@ _MOST_LETTERS = 7
 # So much of a text is read at once, because other threads have their turn only between two calls;
 # and the longest stretch of a text that can be a heading.
 _PIECE, _LONGEST = 2**16, 2**12
+# Likewise; to translate characters outside ASCII takes as long as to search ten times as many.
+_TRANSLATED = 2**13
 _TAG = re.compile(r"</?[a-z!][^<>\n]*+>")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,32}|#[xX][0-9a-fA-F]{1,32}|[a-zA-Z][a-zA-Z0-9]{1,31});?")
 # What may stand before a heading on its line: brackets, "###", "2.", "(3)", "b)", "IV.". No
@@ -107,6 +110,8 @@ def _plain_letter(part: str) -> str:
 
 
 _READINGS = _Readings()
+# A text can hold a million entities, and there are few different ones.
+_character = lru_cache(maxsize=4096)(html.unescape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,27 +171,57 @@ class Fence:
 
 def quoted(text: str) -> str:
     """The text with the fence before each of its lines, whatever character ended the last."""
-    return "".join(FENCE + line for line in text.splitlines(keepends=True))
+    return "".join(
+        "".join(FENCE + line for line in piece.splitlines(keepends=True))
+        for piece in _in_whole_lines(text)
+    )
+
+
+def _in_whole_lines(text: str) -> Iterator[str]:
+    """A long text in pieces; each but the last ends where a line does."""
+    start, end = 0, _PIECE
+    while end < len(text):
+        behind = max(text.rfind(each, start, end) for each in _ENDS) + 1
+        if behind > start and text[behind - 1 : behind + 1] != "\r\n":
+            yield text[start:behind]
+            start = behind
+        end += _PIECE
+    yield text[start:]
 
 
 def _plain_texts(text: str) -> Iterator[str]:
     """The ways in which a text may be read: as it is, with entities resolved, and without tags."""
     texts = [text]
     if "&" in text:
-        texts.append(_ENTITY.sub(lambda entity: html.unescape(entity[0]), text))
+        texts.append(
+            "".join(
+                _ENTITY.sub(lambda entity: _character(entity[0]), piece)
+                for piece in _cut_before(text, "&")
+            )
+        )
     for each in texts:
         plain = _plain(each)
         yield plain
         # Apart, because a tag may be the heading itself.
         if "<" in plain:
-            yield _TAG.sub("", plain)
+            yield "".join(_TAG.sub("", piece) for piece in _cut_before(plain, "<"))
+
+
+def _cut_before(text: str, sign: str) -> Iterator[str]:
+    """A long text in pieces; a pattern that has the sign only in its first place crosses no cut."""
+    start, end = 0, _PIECE
+    while end < len(text):
+        cut = text.rfind(sign, start + 1, end)
+        if cut > 0:
+            yield text[start:cut]
+            start = cut
+        end += _PIECE
+    yield text[start:]
 
 
 def _plain(text: str) -> str:
     """A text as it is read: small letters, no markup, and each line behind a line feed."""
-    if len(text) <= _PIECE:
-        return "\n" + text.translate(_READINGS)
-    pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
+    pieces = (text[start : start + _TRANSLATED] for start in range(0, len(text), _TRANSLATED))
     return "\n" + "".join(piece.translate(_READINGS) for piece in pieces)
 
 

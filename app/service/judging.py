@@ -1,10 +1,10 @@
 """Judging: both orders in one engine call, then the calibrated decision."""
 
-import asyncio
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,13 +29,16 @@ from app.core.preference import preference_from_gaps, preferred_side
 from app.core.thresholds import ThresholdCurve
 from app.ports import CALL_TIMES, CallTimes, Engine, LabelLogits, Prompt, PromptError
 from app.service.calibrations import Calibrations, Usable
+from app.service.off_loop import off_loop
 from app.service.prompts import PromptTemplate
+from app.service.thresholds import Thresholds
 from app.telemetry import JudgmentFigures, Telemetry
 
 # A hand-over to a thread costs as much as deciding a few dozen.
 _DECIDED_AT_ONCE = 64
-# Characters; so many are rendered in a few milliseconds.
+# Characters; so many are rendered in a few milliseconds. A text takes as long as that many more.
 _RENDERED_AT_ONCE = 2**16
+_PER_TEXT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,14 @@ class Judge:
         self._engine = engine
         self._template = template
         self._calibrations = calibrations
+        self._thresholds = Thresholds()
         self._telemetry = telemetry
         self.name = name
         self.fingerprint = fingerprint
+
+    def close(self) -> None:
+        """Drops the thresholds that are still to be computed."""
+        self._thresholds.close()
 
     async def judge(self, request: JudgeRequest) -> Judgment:
         """Judges one comparison.
@@ -117,28 +125,38 @@ class Judge:
         lost = [each for each in calibrations if isinstance(each, StoreUnavailableError)]
         if lost and len(lost) == len(requests):
             raise lost[0]
+        # Thresholds, too: where too many are waiting, nothing is half judged.
+        thresholds = await self._pac_thresholds(requests, calibrations)
         judged = [
             i for i, found in enumerate(calibrations) if not isinstance(found, ScopeJudgeError)
         ]
         scores = await self.score([requests[i].comparison for i in judged])
         found = dict(zip(judged, scores, strict=True))
         begun = time.perf_counter()
-        if len(requests) <= _DECIDED_AT_ONCE and all(
-            request.criterion.guarantee == "marginal" for request in requests
-        ):
-            outcomes = self._decide_all(requests, calibrations, found)
+        decide = partial(self._decide_all, requests, calibrations, found, thresholds)
+        if len(requests) <= _DECIDED_AT_ONCE:
+            outcomes = decide()
         else:
-            # Off the event loop: many take milliseconds, and so does a "pac" threshold that nobody
-            # has asked for yet.
-            outcomes = await asyncio.to_thread(self._decide_all, requests, calibrations, found)
+            outcomes = await off_loop(decide)
         self._telemetry.observe_stage("decide", time.perf_counter() - begun)
         self._telemetry.count_stale_judgments(
             sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
         )
-        for outcome in outcomes:
-            self._count(outcome)
         self._calibrations.drift.note(outcomes, calibrations)
         return outcomes
+
+    async def _pac_thresholds(
+        self,
+        requests: Sequence[JudgeRequest],
+        calibrations: Sequence[Usable | ScopeJudgeError | None],
+    ) -> Mapping[Criterion, float]:
+        """The thresholds of all "pac" criteria; a marginal one is only looked up."""
+        asked = {
+            request.criterion: usable.calibration
+            for request, usable in zip(requests, calibrations, strict=True)
+            if request.criterion.guarantee == "pac" and isinstance(usable, Usable)
+        }
+        return await self._thresholds.find(asked.items()) if asked else {}
 
     def _count(self, outcome: Judgment | ScopeJudgeError) -> None:
         if isinstance(outcome, ScopeJudgeError):
@@ -219,6 +237,7 @@ class Judge:
         requests: Sequence[JudgeRequest],
         calibrations: Sequence[Usable | ScopeJudgeError | None],
         scores: Mapping[int, Score | ScopeJudgeError],
+        thresholds: Mapping[Criterion, float],
     ) -> list[Judgment | ScopeJudgeError]:
         found: dict[int, Judgment | ScopeJudgeError] = {
             i: calibration
@@ -238,9 +257,12 @@ class Judge:
             criterion, calibration = requests[i].criterion, calibrations[i]
             assert not isinstance(calibration, ScopeJudgeError)
             if criterion not in bounds:
-                bounds[criterion] = _Bound.of(criterion, calibration)
+                bounds[criterion] = _Bound.of(criterion, calibration, thresholds)
             found[i] = self._judgment(_Preference(*numbers), score, criterion, bounds[criterion])
-        return [found[i] for i in range(len(requests))]
+        outcomes = [found[i] for i in range(len(requests))]
+        for outcome in outcomes:
+            self._count(outcome)
+        return outcomes
 
     def _judgment(
         self, preference: "_Preference", score: Score, criterion: Criterion, bound: "_Bound"
@@ -298,14 +320,19 @@ class _Bound(NamedTuple):
     reference: CalibrationReference | None
 
     @classmethod
-    def of(cls, criterion: Criterion, usable: Usable | None) -> "_Bound":
-        """Looks the threshold up, or computes it if nobody has asked for it yet."""
+    def of(
+        cls, criterion: Criterion, usable: Usable | None, pac: Mapping[Criterion, float]
+    ) -> "_Bound":
+        """Looks the threshold up: a marginal one in the calibration's curve, any other in `pac`."""
         if usable is None or criterion.alpha is None:
             return cls(None, None, None)
         calibration, age_s = usable
-        threshold = calibration.threshold(criterion.alpha, criterion.guarantee, criterion.delta)
-        # "pac" has no risk level: its thresholds may fall where alpha rises.
-        curve = calibration.curve if criterion.guarantee == "marginal" else None
+        if criterion.guarantee == "marginal":
+            threshold = calibration.threshold(criterion.alpha, "marginal", None)
+            curve = calibration.curve
+        else:
+            # Without a risk level: such thresholds may fall where alpha rises.
+            threshold, curve = pac[criterion], None
         reference = CalibrationReference(
             calibration.name, calibration.version, calibration.n, age_s
         )
@@ -322,14 +349,16 @@ async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) 
     def rendered() -> list[Prompt]:
         return [prompt for each in comparisons for prompt in template.both_orders(each)]
 
-    characters = sum(
-        sum(len(turn.content) for turn in each.question)
-        + sum(map(len, each.response_a + each.response_b))
-        for each in comparisons
-    )
-    if characters <= _RENDERED_AT_ONCE:
+    texts = [text for each in comparisons for text in _texts(each)]
+    if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _RENDERED_AT_ONCE:
         return rendered()
-    return await asyncio.to_thread(rendered)
+    return await off_loop(rendered)
+
+
+def _texts(comparison: Comparison) -> Iterator[str]:
+    yield from (turn.content for turn in comparison.question)
+    yield from comparison.response_a
+    yield from comparison.response_b
 
 
 def score_of_orders(
@@ -351,6 +380,6 @@ def label_gap(order: LabelLogits | PromptError) -> float | ScopeJudgeError:
     """Logit of the response shown first less that of the other."""
     if isinstance(order, ScopeJudgeError):
         return order
-    if not (np.isfinite(order.a) and np.isfinite(order.b)):
+    if not (math.isfinite(order.a) and math.isfinite(order.b)):
         return JudgmentFailedError("the judge's label logits are not finite numbers")
     return order.a - order.b

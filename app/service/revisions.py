@@ -6,7 +6,6 @@ the versions on both sides of its change, so a change that is not in the trail i
 a replica of an older release.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +25,7 @@ from app.service.codec import (
     text,
     threshold_field,
 )
+from app.service.off_loop import off_loop
 from app.service.pieces import JsonReader, array_pieces, object_pieces
 
 Action = Literal["calibrate", "delete", "rollback"]
@@ -283,7 +283,7 @@ async def as_it_was(
         if not undos:
             raise _no_such_version(blank.name, number)
         # In a thread: taking a deletion back reads a whole set.
-        state = await asyncio.to_thread(_walked, state, undos, number, now or blank)
+        state = await off_loop(_walked, state, undos, number, now or blank)
         before = undos[-1].number
     return state
 

@@ -1,6 +1,7 @@
 """The digests that identify a judge, an example and a batch."""
 
 import hashlib
+import json
 from dataclasses import fields, replace
 from typing import Any
 
@@ -119,3 +120,17 @@ def test_another_judge_gives_another_digest() -> None:
 def test_a_lone_surrogate_has_a_digest() -> None:
     # JSON can contain a lone surrogate; UTF-8 cannot.
     assert len(example_digest("f", Comparison.of("\ud800", "a", "b"))) == 64
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(texts, st.integers(1, 90_000)), min_size=1, max_size=4))
+def test_a_long_text_has_the_digest_of_its_json_in_one_piece(
+    parts: list[tuple[str, int]],
+) -> None:
+    turns = tuple(Turn("user", text * times) for text, times in parts)
+    answers = tuple(text for text, _ in parts)
+    batch = [LabelledComparison(Comparison(turns, answers, answers), "A")] * 2
+    question = [["user", turn.content] for turn in turns]
+    rows = [[question, answers, answers, "A"]] * 2
+    written = json.dumps(rows, separators=(",", ":"))
+    assert batch_digest(batch) == hashlib.sha256(written.encode()).hexdigest()

@@ -8,8 +8,18 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from app.core.pac import pac_threshold, rank_sequence, start_rank
+from app.core.pac import (
+    _quick_walk,
+    _walk,
+    observed_error,
+    pac_threshold,
+    rank_sequence,
+    rounded_down,
+    start_rank,
+)
 from app.core.preference import LN2
 
 # (alpha, delta, label noise) as integers over 100: small start ranks, so that n stays small.
@@ -179,3 +189,61 @@ def test_scores_that_are_no_scores_are_refused() -> None:
         pac_threshold([math.nan], [False], alpha=0.1, delta=0.1)
     with pytest.raises(ValueError, match="shape"):
         pac_threshold([0.1], [False, True], alpha=0.1, delta=0.1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [
+        *((0.1, 0.1), (0.05, 0.05), (0.1234, 0.1234), (0.12345, 0.1234), (0.12349999, 0.1234)),
+        *((0.99999, 0.9999), (0.30000000000000004, 0.3), (1e-7, 1e-7), (1.23456e-7, 1.234e-7)),
+        *((math.nextafter(1.0, 0.0), 0.9999), (math.nextafter(0.1, 0.0), 0.09999)),
+        *((5e-324, 5e-324), (1.5e-323, 1.5e-323), (2.2250738585072014e-308, 2.225e-308)),
+    ],
+)
+def test_a_share_is_rounded_down_to_four_digits(asked: float, used: float) -> None:
+    assert rounded_down(asked) == used
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.floats(0.0, 1.0, exclude_min=True, exclude_max=True))
+def test_rounding_stays_between_0_and_1_and_never_goes_up(share: float) -> None:
+    used = rounded_down(share)
+    assert 0.0 < used <= share
+    assert used > share * 0.9989 or share < 1e-300
+    assert rounded_down(used) == used
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.floats(1e-3, 0.999) | st.integers(1, 99).map(lambda x: x / 100),
+    st.floats(1e-4, 0.999) | st.integers(1, 99).map(lambda x: x / 100),
+    st.sampled_from([0.0, 0.05, 0.25, 0.45]),
+    st.integers(0, 30_000),
+)
+def test_the_quick_walk_finds_the_ranks_of_the_slow_one(
+    alpha: float, delta: float, noise: float, n: int
+) -> None:
+    start = start_rank(alpha, delta, noise, at_most=n)
+    bound, step = observed_error(alpha, noise), max(1, round(0.01 * n))
+    expected = [] if start is None else _walk(start, step, bound, delta, n)
+    if expected and expected[-1] < n:
+        expected.append(n)
+    assert list(rank_sequence.__wrapped__(alpha, delta, noise, n)) == expected
+
+
+def test_a_walk_with_one_wrong_rank_does_not_hold() -> None:
+    start, bound, delta, n = 91, 0.1, 0.1, 1000
+    walk = _quick_walk(start, 10, bound, delta, n)
+    assert walk.ranks == _walk(start, 10, bound, delta, n)
+    assert walk.holds(bound, delta, n)
+    for place in range(1, len(walk.ranks)):
+        for wrong in (-1, 1):
+            ranks = [*walk.ranks]
+            ranks[place] += wrong
+            assert not walk._replace(ranks=ranks).holds(bound, delta, n)
+    for place in range(len(walk.allowable)):
+        for wrong in (-1, 1):
+            allowable = [*walk.allowable]
+            allowable[place] += wrong
+            assert not walk._replace(allowable=allowable).holds(bound, delta, n)
+    assert not walk._replace(ranks=walk.ranks[:-1]).holds(bound, delta, n)

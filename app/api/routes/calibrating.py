@@ -1,10 +1,10 @@
 """POST /calibrate, and the calibration sets: list, look at, remove, and their past versions."""
 
-import asyncio
+from functools import partial
 from operator import itemgetter
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 
 from app.api.answers import (
     CalibrateOut,
@@ -13,12 +13,19 @@ from app.api.answers import (
     CalibrationOut,
     ExampleErrorOut,
     VersionsOut,
-    calibration_fields,
 )
 from app.api.dependencies import Calling, Running, check_batch_size
 from app.api.documented import ENGINE, GUARDED, KEYED, STORE, problems
 from app.api.errors import problem_of
-from app.api.schemas import CalibrateIn, CalibrationName, InvalidItem, RollbackIn, VersionNumber
+from app.api.schemas import (
+    CalibrateIn,
+    CalibrationName,
+    ExampleIn,
+    InvalidItem,
+    RollbackIn,
+    VersionNumber,
+)
+from app.api.sized_requests import MANY, SizedRequest, SizedRoute, answer_of
 from app.core.comparison import LabelledComparison
 from app.core.errors import (
     BatchTooLargeError,
@@ -29,7 +36,7 @@ from app.core.errors import (
     VersionNotFoundError,
 )
 
-router = APIRouter(tags=["calibrating"])
+router = APIRouter(tags=["calibrating"], route_class=SizedRoute)
 
 Name = Annotated[CalibrationName, Path(description="The calibration set.")]
 _OF_ONE = problems(*GUARDED, *STORE, CalibrationNotFoundError)
@@ -37,23 +44,16 @@ _OF_ONE = problems(*GUARDED, *STORE, CalibrationNotFoundError)
 
 @router.post(
     "/calibrate",
+    response_model=CalibrateOut,
     responses=problems(*GUARDED, *STORE, *ENGINE, BatchTooLargeError, JudgeMismatchError),
 )
-async def calibrate(body: CalibrateIn, services: Running, caller: Calling) -> CalibrateOut:
+async def calibrate(
+    body: CalibrateIn, request: SizedRequest, services: Running, caller: Calling
+) -> Response:
     """Adds a labelled batch to a calibration set: all of it in one version, or nothing."""
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
-    items = body.items()
-    read: dict[int, LabelledComparison] = {}
-    failed: list[tuple[int, ScopeJudgeError]] = []
-    for i, example in enumerate(items):
-        if isinstance(example, InvalidItem):
-            failed.append((i, example.error))
-            continue
-        try:
-            read[i] = example.labelled()
-        except RequestError as exc:
-            failed.append((i, exc))
+    items, read, failed = await request.run(_read_all, body)
     with services.admission.admit(len(read)):
         report = await services.calibrator.add(
             body.calibration,
@@ -62,32 +62,56 @@ async def calibrate(body: CalibrateIn, services: Running, caller: Calling) -> Ca
             by=caller.name,
             unread=len(failed),
         )
-    places = list(read)
-    # The report counts places among the examples that could be read.
-    failed += [(places[i], error) for i, error in report.failed]
-    errors = [
-        ExampleErrorOut(index=i, id=items[i].id, error=problem_of(error))
-        for i, error in sorted(failed, key=itemgetter(0))
-    ]
-    return CalibrateOut.of(report, errors)
+
+    def answer() -> CalibrateOut:
+        places = list(read)
+        # The report counts places among the examples that could be read.
+        both = failed + [(places[i], error) for i, error in report.failed]
+        errors = [
+            ExampleErrorOut(index=i, id=items[i].id, error=problem_of(error))
+            for i, error in sorted(both, key=itemgetter(0))
+        ]
+        return CalibrateOut.of(report, errors)
+
+    return await answer_of(answer, many=True)
 
 
-@router.get("/calibrations", responses=problems(*KEYED, *STORE))
-async def list_calibrations(services: Running, caller: Calling) -> CalibrationListOut:
+class _Examples(NamedTuple):
+    """The examples of a batch; those that can be read, and what is wrong with the others."""
+
+    items: list[ExampleIn | InvalidItem]
+    read: dict[int, LabelledComparison]
+    failed: list[tuple[int, ScopeJudgeError]]
+
+
+def _read_all(body: CalibrateIn) -> _Examples:
+    found = _Examples(body.items(), {}, [])
+    for i, example in enumerate(found.items):
+        if isinstance(example, InvalidItem):
+            found.failed.append((i, example.error))
+            continue
+        try:
+            found.read[i] = example.labelled()
+        except RequestError as exc:
+            found.failed.append((i, exc))
+    return found
+
+
+@router.get("/calibrations", response_model=CalibrationListOut, responses=problems(*KEYED, *STORE))
+async def list_calibrations(services: Running, caller: Calling) -> Response:
     """Lists every calibration set that the caller may touch, with its thresholds."""
     found = [each for each in await services.calibrations.all() if caller.may_use(each.name)]
-    fields = await asyncio.to_thread(lambda: [calibration_fields(each) for each in found])
-    return CalibrationListOut(calibrations=[CalibrationOut(**each) for each in fields])
+    await services.calibrations.find_thresholds(found)
+    return await answer_of(partial(CalibrationListOut.of, found), many=True)
 
 
-@router.get("/calibrations/{name}", responses=_OF_ONE)
-async def get_calibration(name: Name, services: Running, caller: Calling) -> CalibrationDetailOut:
+@router.get("/calibrations/{name}", response_model=CalibrationDetailOut, responses=_OF_ONE)
+async def get_calibration(name: Name, services: Running, caller: Calling) -> Response:
     """Shows one calibration set with its thresholds and its risk-coverage curve."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     traffic = services.calibrations.drift.figures(calibration)
-    # Off the event loop: what would make an alpha feasible takes a moment to find out.
-    return await asyncio.to_thread(CalibrationDetailOut.of, calibration, traffic)
+    return await answer_of(partial(CalibrationDetailOut.of, calibration, traffic), many=True)
 
 
 @router.delete("/calibrations/{name}", status_code=204, responses=_OF_ONE)
@@ -97,7 +121,7 @@ async def delete_calibration(name: Name, services: Running, caller: Calling) -> 
     await services.calibrator.delete(name, by=caller.name)
 
 
-@router.get("/calibrations/{name}/versions", responses=_OF_ONE)
+@router.get("/calibrations/{name}/versions", response_model=VersionsOut, responses=_OF_ONE)
 async def list_versions(
     name: Name,
     services: Running,
@@ -106,23 +130,22 @@ async def list_versions(
     before: Annotated[
         VersionNumber | None, Query(description="Only versions below this one.")
     ] = None,
-) -> VersionsOut:
+) -> Response:
     """Tells who changed a calibration set, when and with what batch, newest first."""
     caller.check_calibration(name)
     records = await services.calibrator.versions(name, before=before, limit=limit)
-    return VersionsOut.of(name, records)
+    return await answer_of(partial(VersionsOut.of, name, records), many=len(records) > MANY)
 
 
 @router.post(
     "/calibrations/{name}/rollback",
+    response_model=CalibrationOut,
     responses=problems(
         *(*GUARDED, *STORE, CalibrationNotFoundError, VersionNotFoundError, JudgeMismatchError)
     ),
 )
-async def roll_back(
-    name: Name, body: RollbackIn, services: Running, caller: Calling
-) -> CalibrationOut:
+async def roll_back(name: Name, body: RollbackIn, services: Running, caller: Calling) -> Response:
     """Makes a calibration set what it was at an earlier version, as a new version."""
     caller.check_calibration(name)
     calibration = await services.calibrator.rollback(name, body.version, by=caller.name)
-    return CalibrationOut(**await asyncio.to_thread(calibration_fields, calibration))
+    return await answer_of(partial(CalibrationOut.of_set, calibration), many=True)

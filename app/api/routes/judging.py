@@ -12,6 +12,7 @@ from app.api.dependencies import Calling, Running, check_batch_size
 from app.api.documented import ENGINE, GUARDED, STORE, problems
 from app.api.errors import problem_of
 from app.api.schemas import InvalidItem, JudgeBatchIn, JudgeIn
+from app.api.sized_requests import MANY, SizedRequest, SizedRoute, answer_of
 from app.core.comparison import Judgment
 from app.core.errors import (
     BatchTooLargeError,
@@ -27,10 +28,10 @@ from app.core.errors import (
 from app.service.judging import JudgeRequest
 from app.service.services import Services
 
-router = APIRouter(tags=["judging"])
+router = APIRouter(tags=["judging"], route_class=SizedRoute)
 
 AGE_HEADER = "Scope-Calibration-Age"
-# Each has a threshold of its own to be found: 50 ms with 20,000 examples, and nothing stops it.
+# Each has a threshold of its own to be found: a few milliseconds, and nothing stops it.
 _MOST_PAC_CRITERIA = 32
 _AGED: dict[int | str, dict[str, Any]] = {
     200: {
@@ -54,43 +55,55 @@ _OF_MANY = problems(*GUARDED, *STORE, *ENGINE, BatchTooLargeError)
 
 @router.post("/judge", responses={**_AGED, **_OF_ONE})
 async def judge(
-    body: JudgeIn, services: Running, caller: Calling, response: Response
+    body: JudgeIn, request: SizedRequest, services: Running, caller: Calling, response: Response
 ) -> JudgmentOut:
     """Judges one comparison: "A", "B" or "abstain"."""
-    request = body.request(services.limits)
-    _check_calibration(caller, request)
+    asked = await request.run(body.request, services.limits)
+    _check_calibration(caller, asked)
     with services.admission.admit(1):
-        judgment = await services.judge.judge(request)
-    _tell_age(response, (judgment,))
+        judgment = await services.judge.judge(asked)
+    response.headers.update(_age((judgment,)))
     return JudgmentOut.of(judgment, body.id)
 
 
-@router.post("/judge/batch", responses={**_AGED, **_OF_MANY})
+@router.post("/judge/batch", response_model=JudgeBatchOut, responses={**_AGED, **_OF_MANY})
 async def judge_batch(
-    body: JudgeBatchIn, services: Running, caller: Calling, response: Response
-) -> JudgeBatchOut:
+    body: JudgeBatchIn, request: SizedRequest, services: Running, caller: Calling
+) -> Response:
     """Judges many comparisons in one engine call; a bad item never fails its neighbours."""
     check_batch_size(len(body.comparisons), services)
-    items = body.items()
     body.criterion(services.limits)  # an error of the batch itself is the request's
-    outcomes: list[Judgment | ScopeJudgeError | None] = [None] * len(items)
-    requests: dict[int, JudgeRequest] = {}
-    for i, item in enumerate(items):
-        read = _read(item, body, services, caller)
-        if isinstance(read, ScopeJudgeError):
-            services.telemetry.count_judgment_error(read.code)
-            outcomes[i] = read
-        else:
-            requests[i] = read
-    _check_work(requests.values())
-    with services.admission.admit(len(requests)):
-        judged = await services.judge.judge_batch(list(requests.values()))
-    for i, outcome in zip(requests, judged, strict=True):
-        outcomes[i] = outcome
-    _tell_age(response, (outcome for outcome in judged if isinstance(outcome, Judgment)))
-    return JudgeBatchOut(
-        results=[_result(item.id, outcome) for item, outcome in zip(items, outcomes, strict=True)]
-    )
+    items, read = await request.run(_read_all, body, services, caller)
+    asked = {i: each for i, each in enumerate(read) if isinstance(each, JudgeRequest)}
+    _check_work(asked.values())
+    with services.admission.admit(len(asked)):
+        judged = await services.judge.judge_batch(list(asked.values()))
+    found = dict(zip(asked, judged, strict=True))
+
+    def answer() -> JudgeBatchOut:
+        outcomes = [
+            found[i] if isinstance(each, JudgeRequest) else each for i, each in enumerate(read)
+        ]
+        return JudgeBatchOut(
+            results=[
+                _result(item.id, outcome) for item, outcome in zip(items, outcomes, strict=True)
+            ]
+        )
+
+    judgments = (outcome for outcome in judged if isinstance(outcome, Judgment))
+    return await answer_of(answer, many=len(items) > MANY, headers=_age(judgments))
+
+
+def _read_all(
+    body: JudgeBatchIn, services: Services, caller: Caller
+) -> tuple[list[JudgeIn | InvalidItem], list[JudgeRequest | RequestError]]:
+    """The comparisons of a batch, and for each what it asks for, or what is wrong with it."""
+    items = body.items()
+    read = [_read(item, body, services, caller) for item in items]
+    for each in read:
+        if isinstance(each, RequestError):
+            services.telemetry.count_judgment_error(each.code)
+    return items, read
 
 
 def _read(
@@ -121,18 +134,16 @@ def _check_calibration(caller: Caller, request: JudgeRequest) -> None:
         caller.check_calibration(request.criterion.calibration)
 
 
-def _tell_age(response: Response, judgments: Iterable[Judgment]) -> None:
-    """Says how old the oldest calibration is, where the store has not confirmed it."""
+def _age(judgments: Iterable[Judgment]) -> dict[str, str]:
+    """The header with the age of the oldest calibration, where the store has not confirmed it."""
     ages = (judgment.calibration.age_s for judgment in judgments if judgment.calibration)
     oldest = max(ages, default=0.0)
-    if oldest > 0:
-        response.headers[AGE_HEADER] = str(math.ceil(oldest))
+    return {AGE_HEADER: str(math.ceil(oldest))} if oldest > 0 else {}
 
 
 def _result(
-    identifier: str | int | None, outcome: Judgment | ScopeJudgeError | None
+    identifier: str | int | None, outcome: Judgment | ScopeJudgeError
 ) -> JudgmentOut | ItemErrorOut:
-    assert outcome is not None, "every item has a judgment or an error"
     if isinstance(outcome, ScopeJudgeError):
         return ItemErrorOut(id=identifier, error=problem_of(outcome))
     return JudgmentOut.of(outcome, identifier)

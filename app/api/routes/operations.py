@@ -8,8 +8,12 @@ from app.api.answers import InfoOut, StatusOut
 from app.api.dependencies import Calling, Running
 from app.api.documented import ENGINE, KEYED, STORE, problems
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
+from app.service.off_loop import off_loop
 
 router = APIRouter(tags=["operations"])
+
+# What one reading of the metrics may take for thresholds; the next one goes on.
+_FIND_S = 1.0
 
 
 @router.get("/healthz", response_model_exclude_none=True, responses=problems())
@@ -44,8 +48,8 @@ async def readyz(request: Request, services: Running) -> StatusOut:
 async def metrics(services: Running, caller: Calling) -> Response:
     """Prometheus metrics; they name every calibration set."""
     caller.check_all_calibrations()
-    await services.calibrations.find_thresholds()
-    content, content_type = services.telemetry.exposition()
+    await services.calibrations.find_shown_thresholds(within_s=_FIND_S)
+    content, content_type = await off_loop(services.telemetry.exposition)
     return Response(content, media_type=content_type)
 
 

@@ -1,0 +1,108 @@
+"""The service with the scripted judge, and a clock in its event loop that tells of each stall.
+
+    python -m tests.processes.ticking_service PORT
+
+GET /stall answers with the longest stall since the last such request, in seconds.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from app.core.comparison import Comparison, LabelledComparison
+from app.main import build, serving
+from app.service.services import Services
+from app.settings import Settings
+
+TICK_S = 0.002
+EXAMPLES = 20_000
+SETS = 200
+VERSIONS = 1000
+
+
+class Silent:
+    """Hears what a start does, and says nothing."""
+
+    def stage(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+    def calibrated(self, done: int, total: int) -> None: ...
+
+
+class Clock:
+    """Sleeps in short ticks, and notes how late the latest of them was."""
+
+    def __init__(self) -> None:
+        self._longest_s = 0.0
+        self._ticked = 0.0
+
+    async def run(self) -> None:
+        self._ticked = time.perf_counter()
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._note()
+
+    def _note(self) -> None:
+        now = time.perf_counter()
+        self._longest_s = max(self._longest_s, now - self._ticked - TICK_S)
+        self._ticked = now
+
+    def take(self) -> float:
+        """The longest stall since the last call, in seconds."""
+        self._note()
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return longest_s
+
+
+def labelled(number: int, *, right: bool) -> LabelledComparison:
+    gap = (number % 4000 + 1) / 1000
+    comparison = Comparison.of(f"Question {number}?", f"quality={gap}", "quality=0")
+    return LabelledComparison(comparison, "A" if right else "B")
+
+
+async def fill(services: Services) -> None:
+    """Makes a large set, many small ones, and one with many versions."""
+    add = services.calibrator.add
+    # Every 30th label is wrong, so that thresholds lie within the scores.
+    large = [labelled(i, right=i % 30 > 0) for i in range(EXAMPLES)]
+    await add("large", large)
+    for i in range(SETS):
+        await add(f"set-{i}", large[:200])
+    for i in range(VERSIONS):
+        await add("changed", [large[i]])
+
+
+def main(port: int) -> None:
+    settings = Settings(engine="scripted", store_url="memory://", port=port)
+    clock = Clock()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Services]:
+        async with serving(settings, Silent(), on_engine_lost=sys.exit) as services:
+            await fill(services)
+            ticking = asyncio.create_task(clock.run())
+            yield services
+            ticking.cancel()
+
+    application = build(settings, opened, keys=None)
+
+    async def with_stall(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != "/stall":
+            await application(scope, receive, send)
+            return
+        body = json.dumps(clock.take()).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    uvicorn.run(with_stall, host="127.0.0.1", port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
