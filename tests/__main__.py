@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
     Args:
         name: For the summary.
-        command: What runs.
+        command: The command that runs them.
         is_shown: Whether its output is shown at once, and not after that of the others.
     """
 
