@@ -51,13 +51,13 @@ def test_the_service_ends_with_a_last_line_and_what_is_under_way_gets_an_error(
 
 
 def test_the_engine_ends_within_seconds_when_the_service_is_killed(tmp_path: Path) -> None:
-    with Server(tmp_path, {"SCOPE_STORE_URL": "memory://"}, start_timeout_s=240) as server:
+    with Server(tmp_path, {"SCOPE_STORE_URL": "memory://"}, start_timeout_s=VLLM_START_S) as server:
         engine, group = engine_process_of(server.pid), server.pid
         assert engine in members(group)
         try:
             # The service alone: its process group is alive, as after the kernel's own kill.
             os.kill(server.pid, signal.SIGKILL)
-            assert server.wait(60) == -signal.SIGKILL
+            assert server.wait() == -signal.SIGKILL
             assert seconds_until_gone(group, at_most_s=10) < 10
         finally:
             kill(group)
