@@ -50,17 +50,14 @@ def measure(client: httpx.Client) -> Measurement:
     examples = [_comparison(pair) | {"label": pair.label} for pair in sets.calibrate]
     client.delete(f"/calibrations/{CALIBRATION}")
     _post(client, "/calibrate", {"calibration": CALIBRATION, "examples": examples})
-    judged = {alpha: _judge(client, sets.fresh, alpha) for alpha in ALPHAS}
+    judged = judge(client, sets.fresh, alpha=ALPHAS[0], calibration=CALIBRATION)
     client.delete(f"/calibrations/{CALIBRATION}")
 
-    any_alpha = judged[ALPHAS[0]]
-    right = np.array(
-        [j["preferred"] == p.label for j, p in zip(any_alpha, sets.fresh, strict=True)]
-    )
-    verdicts = {a: np.array([j["verdict"] for j in results]) for a, results in judged.items()}
-    p_fwd, p_rev = (np.array([j[name] for j in any_alpha]) for name in ("p_fwd", "p_rev"))
+    right = np.array([j["preferred"] == p.label for j, p in zip(judged, sets.fresh, strict=True)])
+    accepted = {alpha: np.array([is_accepted(j, alpha) for j in judged]) for alpha in ALPHAS}
+    p_fwd, p_rev = (np.array([j[name] for j in judged]) for name in ("p_fwd", "p_rev"))
     family = np.array([pair.family for pair in sets.fresh])
-    ranked = auroc([j["confidence"] for j in any_alpha], right)
+    ranked = auroc([j["confidence"] for j in judged], right)
     assert ranked is not None, "AUROC is undefined: all preferences are right, or all are wrong"
     return Measurement(
         n=len(right),
@@ -68,17 +65,25 @@ def measure(client: httpx.Client) -> Measurement:
         auroc=ranked,
         flips=float(((p_fwd > 0.5) != (p_rev > 0.5)).mean()),
         mean_p_first=float((p_fwd + 1 - p_rev).mean() / 2),
-        accepted={a: float((v != "abstain").mean()) for a, v in verdicts.items()},
-        error={a: float(1 - right[v != "abstain"].mean()) for a, v in verdicts.items()},
+        accepted={alpha: float(those.mean()) for alpha, those in accepted.items()},
+        error={alpha: float(1 - right[those].mean()) for alpha, those in accepted.items()},
         families={name: float(right[family == name].mean()) for name in FAMILIES},
     )
 
 
-def _judge(client: httpx.Client, chosen: list[Pair], alpha: float) -> list[dict[str, Any]]:
+def is_accepted(judgment: dict[str, Any], alpha: float) -> bool:
+    """Whether the same pair gets a verdict at this alpha, by its risk level."""
+    return judgment["risk_level"] is not None and judgment["risk_level"] <= alpha
+
+
+def judge(
+    client: httpx.Client, chosen: list[Pair], *, alpha: float, calibration: str = "default"
+) -> list[dict[str, Any]]:
+    """The service's judgments of these pairs."""
     results: list[dict[str, Any]] = []
     for start in range(0, len(chosen), _BATCH):
         comparisons = [_comparison(pair) for pair in chosen[start : start + _BATCH]]
-        body = {"alpha": alpha, "calibration": CALIBRATION, "comparisons": comparisons}
+        body = {"alpha": alpha, "calibration": calibration, "comparisons": comparisons}
         results += _post(client, "/judge/batch", body)["results"]
     return results
 

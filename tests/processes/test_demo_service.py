@@ -7,7 +7,7 @@ import time
 import httpx
 import pytest
 
-from app.demo.measure import ALPHAS, measure, report
+from app.demo.measure import ALPHAS, is_accepted, judge, measure, report
 from app.demo.pairs import demo_sets
 from tests.patience import PATIENCE_S
 from tests.processes.server import Server
@@ -43,6 +43,15 @@ def test_the_demo_judge_is_honest_and_its_verdicts_keep_their_promise(demo_serve
         # Exceeded by near half of all calibrations, by little: one calibration of 600 has a
         # standard error of about sqrt(alpha / 600), 2,000 fresh pairs about half of that.
         assert found.error[alpha] <= alpha + 3 * (alpha / 600 + alpha / 2000) ** 0.5
+
+
+def test_the_risk_level_of_a_judgment_says_at_which_alphas_it_is_a_verdict(
+    demo_server: Server,
+) -> None:
+    some = demo_sets().fresh[:100]
+    for alpha in ALPHAS:
+        for judgment in judge(demo_server.client, some, alpha=alpha):
+            assert (judgment["verdict"] != "abstain") == is_accepted(judgment, alpha)
 
 
 def test_vllms_own_metrics_and_the_time_by_stage_stand_beside_ours(demo_server: Server) -> None:
