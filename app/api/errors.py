@@ -86,6 +86,9 @@ def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None 
     headers = dict(headers or {})
     if isinstance(error, UnavailableError):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, errors.BodyTooSlowError):
+        # The rest of the body would be waited for before the next request.
+        headers["Connection"] = "close"
     if isinstance(error, errors.MethodNotAllowedError):
         headers["Allow"] = ", ".join(error.allowed)
     return JSONResponse(

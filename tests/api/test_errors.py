@@ -160,6 +160,8 @@ async def test_each_code_is_reached_in_its_form_and_counted(
         assert MARKER not in where
     if code == "overloaded":
         assert response.headers["retry-after"] == "7"
+    if code == "body_too_slow":
+        assert response.headers["connection"] == "close"
     if code == "method_not_allowed":
         assert response.headers["allow"] == "POST"
 
