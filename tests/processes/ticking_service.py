@@ -1,11 +1,13 @@
-"""The service with the scripted judge, and a clock in its event loop that tells of each stall.
+"""The service with the scripted judge, and a clock in its event loop that notes each stall.
 
     python -m tests.processes.ticking_service PORT
 
-GET /stall answers with the longest stall since the last such request, in seconds.
+GET /stall answers with the longest stall since the last such request, and GET /yardstick with the
+time that a fixed piece of work takes; both in seconds.
 """
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -25,9 +27,11 @@ EXAMPLES = 20_000
 SETS = 200
 VERSIONS = 1000
 
+_YARDSTICK = [f"Question {i}: which of the two is better?" for i in range(100_000)]
+
 
 class Silent:
-    """Hears what a start does, and says nothing."""
+    """Drops the messages of a start."""
 
     def stage(self, text: str) -> None: ...
 
@@ -44,6 +48,7 @@ class Clock:
         self._ticked = 0.0
 
     async def run(self) -> None:
+        """Ticks until it is cancelled."""
         self._ticked = time.perf_counter()
         while True:
             await asyncio.sleep(TICK_S)
@@ -61,25 +66,35 @@ class Clock:
         return longest_s
 
 
-def labelled(number: int, *, right: bool) -> LabelledComparison:
+def yardstick() -> float:
+    """The seconds that one call without a turn for other threads takes."""
+    begun = time.perf_counter()
+    json.dumps(_YARDSTICK)
+    return time.perf_counter() - begun
+
+
+def labelled(number: int) -> LabelledComparison:
+    """A labelled pair; every 30th label is wrong, so that thresholds lie among the scores."""
     gap = (number % 4000 + 1) / 1000
     comparison = Comparison.of(f"Question {number}?", f"quality={gap}", "quality=0")
-    return LabelledComparison(comparison, "A" if right else "B")
+    return LabelledComparison(comparison, "B" if number % 30 == 0 else "A")
 
 
 async def fill(services: Services) -> None:
     """Makes a large set, many small ones, and one with many versions."""
     add = services.calibrator.add
-    # Every 30th label is wrong, so that thresholds lie within the scores.
-    large = [labelled(i, right=i % 30 > 0) for i in range(EXAMPLES)]
+    large = [labelled(i) for i in range(EXAMPLES)]
     await add("large", large)
+    # One more version, to go back from.
+    await add("large", [labelled(EXAMPLES)])
     for i in range(SETS):
-        await add(f"set-{i}", large[:200])
+        await add(f"set-{i}", large[:100])
     for i in range(VERSIONS):
         await add("changed", [large[i]])
 
 
 def main(port: int) -> None:
+    """Serves until it is ended."""
     settings = Settings(engine="scripted", store_url="memory://", port=port)
     clock = Clock()
 
@@ -87,21 +102,25 @@ def main(port: int) -> None:
     async def opened() -> AsyncIterator[Services]:
         async with serving(settings, Silent(), on_engine_lost=sys.exit) as services:
             await fill(services)
+            # As after a start that found all of this in its store.
+            gc.collect()
+            gc.freeze()
             ticking = asyncio.create_task(clock.run())
             yield services
             ticking.cancel()
 
     application = build(settings, opened, keys=None)
+    own = {"/stall": clock.take, "/yardstick": yardstick}
 
-    async def with_stall(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != "/stall":
+    async def with_clock(scope: Scope, receive: Receive, send: Send) -> None:
+        measure = own.get(scope.get("path", ""))
+        if measure is None:
             await application(scope, receive, send)
             return
-        body = json.dumps(clock.take()).encode()
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": json.dumps(measure()).encode()})
 
-    uvicorn.run(with_stall, host="127.0.0.1", port=port, log_level="warning")
+    uvicorn.run(with_clock, host="127.0.0.1", port=port, log_level="warning")
 
 
 if __name__ == "__main__":
