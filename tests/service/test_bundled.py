@@ -9,10 +9,11 @@ import pytest
 from app.core.errors import JudgeMismatchError
 from app.engines.scripted import ScriptedEngine
 from app.service.bundled import labelled_comparisons
+from app.service.calibrations import DEFAULT_CALIBRATION
 from app.service.services import Services
 from app.settings import Settings
 from app.stores.sqlite import SqliteStore
-from app.wiring import DEFAULT_CALIBRATION, DEMO_FOLDER, _prepare_default
+from app.wiring import DEMO_FOLDER, _prepare_default
 from tests.serving import labelled, pair, request, services_of
 
 pytestmark = pytest.mark.anyio
