@@ -70,8 +70,8 @@ async def serving(
 ) -> AsyncIterator[Services]:
     """Services as `open_services` opens them, for a process that does nothing else."""
     async with open_services(settings, observer, on_engine_lost=on_engine_lost) as services:
-        # A full garbage collection looks at every object while all threads wait. What a start
-        # leaves, 100,000 objects without vLLM, stays to the end: it is not looked at again.
+        # A full garbage collection looks at every object while all threads wait. The 100,000
+        # objects of a start (without vLLM) live to the end, so they are not looked at again.
         gc.collect()
         gc.freeze()
         yield services

@@ -173,8 +173,9 @@ class Keys:
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
-        self._checked_at = self._read_at = clock()
-        self._kept = False
+        self._checked_at = clock()
+        # When the keys that were read last began to count without the file; None while it is read.
+        self._kept_since: float | None = None
         self._exposed = False
         self._content: bytes | None = None
         self._fault: str | None = None
@@ -236,7 +237,7 @@ class Keys:
         try:
             found = _read(self._path)
             self._note_exposure(found.exposed)
-            self._note_read(now)
+            self._note_read()
             if found.content == self._content:
                 return
             recovered = self._fault is not None
@@ -260,10 +261,9 @@ class Keys:
 
     def _keep(self, now: float, exc: KeyFileError) -> None:
         """Goes on with the keys that were read last, for a while."""
-        if self._fault is not None or now - self._read_at > KEPT_S:
-            self._fail(exc)
-        elif not self._kept:
-            self._kept = True
+        # From the first failure on: nobody may have asked for a long time before it.
+        if self._fault is None and self._kept_since is None:
+            self._kept_since = now
             logger.error(
                 "the file of keys %s cannot be opened: %s. The keys that were read last count for "
                 "%g s more",
@@ -271,12 +271,13 @@ class Keys:
                 exc,
                 KEPT_S,
             )
+        if self._kept_since is None or now - self._kept_since > KEPT_S:
+            self._fail(exc)
 
-    def _note_read(self, now: float) -> None:
-        self._read_at = now
-        if self._kept and self._fault is None:
+    def _note_read(self) -> None:
+        if self._kept_since is not None and self._fault is None:
             logger.warning("the file of keys can be opened again")
-        self._kept = False
+        self._kept_since = None
 
     def _note_exposure(self, exposed: bool) -> None:
         before, self._exposed = self._exposed, exposed

@@ -35,7 +35,7 @@ class GateLimits:
         timeout_s: From a request's first byte to its answer.
         max_json_parts: As `JsonMeter` counts them, of one request.
         body_bytes_per_s: Least average rate of a body. At 16 KiB/s the largest body would take
-            longer than `timeout_s`, and a slow telephone line sends as much.
+            longer than `timeout_s`.
         body_grace_s: For so long the rate does not count: a lost packet stops a client for a
             second or three.
     """

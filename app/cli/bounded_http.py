@@ -14,8 +14,7 @@ from uvicorn.server import ServerState
 
 from app.cli.connections import plain_answer
 
-# Request line and headers. A key, a trace context and a proxy's headers take 2 KB; nginx takes
-# 32 KiB too.
+# Request line and headers. A key, a trace context and a proxy's headers take 2 KB.
 MAX_HEAD_BYTES = 32 * 1024
 # A header of four bytes costs 130 bytes of Python objects.
 MAX_HEADERS = 128

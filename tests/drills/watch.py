@@ -196,9 +196,9 @@ def watching(scene: Scene) -> Iterator[Seen]:
             yield seen
         finally:
             process.stdin.close()
-            output = process.stdout.read()
-    for name, value in json.loads(output).items():
-        setattr(seen, name, value)
+            # Also where the attack found that the service did not hold.
+            for name, value in json.loads(process.stdout.read()).items():
+                setattr(seen, name, value)
 
 
 if __name__ == "__main__":
