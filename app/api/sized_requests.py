@@ -56,7 +56,10 @@ class SizedRequest(Request):
         if self._check is None or len(body) <= _LARGE:
             return await super().json()
         self._is_large = True
-        return await off_loop(_validated, body, self._check)
+        checked, error = await off_loop(_validated, body, self._check)
+        if error is not None:
+            raise _InvalidBodyError(error)
+        return checked
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function whose work grows with the body: in a thread if the body is large."""
@@ -80,19 +83,20 @@ class SizedRoute(APIRoute):
             try:
                 return await handle(SizedRequest(request, check if field is not None else None))
             except _InvalidBodyError as exc:
-                raise exc.error from None
+                error = exc.error
+            # Outside of the handler: an exception keeps the frames of its context, and so the body.
+            raise error
 
         return handle_sized
 
 
-def _validated(body: bytes, check: _Check) -> Any:
+def _validated(body: bytes, check: _Check) -> tuple[Any, InvalidRequestError | None]:
+    """The body as its route declares it, or what is wrong with it."""
     found = loads(body)
     if found is None:
-        return None  # No body at all for FastAPI, which says so.
+        return None, None  # No body at all for FastAPI, which says so.
     checked, faults = check(found)
-    if faults:
-        raise _InvalidBodyError(invalid_request(faults))
-    return checked
+    return checked, invalid_request(faults) if faults else None
 
 
 async def answer_of(

@@ -15,6 +15,8 @@ from app.core.diagnostics import auroc
 from app.demo.pairs import FAMILIES, Pair, demo_sets
 
 ALPHAS = (0.05, 0.10, 0.20)
+# For the figure of the README.
+_GRID = tuple(i / 200 for i in range(2, 51))
 CALIBRATION = "demo-measurement"
 _BATCH = 500
 
@@ -29,8 +31,8 @@ class Measurement:
         auroc: AUROC of confidence for right preferences.
         flips: Share of pairs on which the two orders disagree.
         mean_p_first: Mean probability of the response shown first; 0.5 without position bias.
-        accepted: Share of pairs with a verdict, by alpha.
-        error: Share of wrong verdicts among the accepted, by alpha.
+        accepted: Share of pairs with a verdict, by alpha; without alphas that accept nothing.
+        error: Share of wrong verdicts among the accepted, by alpha; likewise.
         families: Accuracy by family.
     """
 
@@ -54,7 +56,8 @@ def measure(client: httpx.Client) -> Measurement:
     client.delete(f"/calibrations/{CALIBRATION}")
 
     right = np.array([j["preferred"] == p.label for j, p in zip(judged, sets.fresh, strict=True)])
-    accepted = {alpha: np.array([is_accepted(j, alpha) for j in judged]) for alpha in ALPHAS}
+    accepted = {alpha: np.array([is_accepted(j, alpha) for j in judged]) for alpha in _GRID}
+    accepted = {alpha: those for alpha, those in accepted.items() if those.any()}
     p_fwd, p_rev = (np.array([j[name] for j in judged]) for name in ("p_fwd", "p_rev"))
     family = np.array([pair.family for pair in sets.fresh])
     ranked = auroc([j["confidence"] for j in judged], right)

@@ -17,14 +17,14 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from app.core.comparison import Comparison, LabelledComparison
+from app.core.comparison import Comparison, Label, LabelledComparison
 from app.main import build, serving
 from app.service.services import Services
 from app.settings import Settings
 
 TICK_S = 0.002
 EXAMPLES = 20_000
-SETS = 200
+SETS = 100
 VERSIONS = 1000
 
 _YARDSTICK = [f"Question {i}: which of the two is better?" for i in range(100_000)]
@@ -89,8 +89,10 @@ async def fill(services: Services) -> None:
     await add("large", [labelled(EXAMPLES)])
     for i in range(SETS):
         await add(f"set-{i}", large[:100])
+    # One example whose label changes each time.
     for i in range(VERSIONS):
-        await add("changed", [large[i]])
+        label: Label = "A" if i % 2 else "B"
+        await add("changed", [LabelledComparison(large[0].comparison, label)])
 
 
 def main(port: int) -> None:
