@@ -24,6 +24,7 @@ apt_install() { # apt_install "PACKAGES" WHY
         apt-get install -y -qq --no-install-recommends $1 >/dev/null
 }
 
+# Compiled here once: without, each start of vLLM compiles thousands of files where nothing may be kept.
 # uv installs the lock in a tenth of pip's time, but does not read pip's settings, where a mirror stands.
 pip_setting() { .venv/bin/pip config list 2>/dev/null | sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" | head -n 1 | sed 's/\\n/ /g'; }
 
@@ -33,7 +34,7 @@ uv_install() {
     # pip takes the best match of all indexes; so does this.
     env UV_INDEX_STRATEGY=unsafe-best-match VIRTUAL_ENV="$PWD/.venv" \
         ${index:+UV_DEFAULT_INDEX="$index"} ${extra:+UV_EXTRA_INDEX_URL="$extra"} ${links:+UV_FIND_LINKS="$links"} \
-        .venv/uv/bin/uv pip install -q --no-deps "$@"
+        .venv/uv/bin/uv pip install -q --no-deps --compile-bytecode "$@"
 }
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then

@@ -38,7 +38,7 @@ def hold_open(scene: Scene, ledger: Ledger, *, times: int) -> None:
     for attempt, connection in zip(attempts, connections, strict=True):
         ended = connection.end(attempt.method)
         # The one status above 500 that is right; and who needs no body is answered without one.
-        status = 504 if attempt.method == "POST" else 200
+        status = 408 if attempt.method == "POST" else 200
         right = isinstance(ended.answer, Answer) and ended.answer.status == status
         note(scene, attempt, ended, ledger, server_error_is_right=right)
         if not right:
