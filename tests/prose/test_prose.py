@@ -8,7 +8,7 @@ from tests.docs.markdown import ROOT
 from tests.prose.checker import EXCEPTIONS, Fault, faults, faults_of, files
 
 # Still to be rewritten; in the end this is (). docs/reference/ is made from app/.
-NOT_YET: tuple[str, ...] = ("README.md", "app", "docs/reference", "tests")
+NOT_YET: tuple[str, ...] = ("app", "docs/reference", "tests")
 # Held already, although NOT_YET covers them.
 CLEAN = ("app/main.py", "tests/demo", "tests/docs", "tests/prose")
 
