@@ -92,7 +92,7 @@ def fresh_alphas(scene: Scene) -> str:
     told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.items())
     return (
         f"the batches took {max(seconds for _, seconds in answers):.1f} s, {refused} of them were "
-        f"told to come again; meanwhile at most: {told}"
+        f"answered with 429; meanwhile at most: {told}"
     )
 
 
