@@ -175,7 +175,7 @@ except ImportError:
 else:
 
     class GuardedHttpTools(Guard, BoundedHttpTools):
-        """Costs a single judgment about a sixth less time than h11."""
+        """For httptools; h11 takes 1.18 times the CPU of a judgment (0.94 to 1.48, 5 repeats)."""
 
         def _release(self) -> None:
             super()._release()
