@@ -17,8 +17,9 @@ from typing import Any, TextIO, cast
 
 # Characters that may wait for a reader: some 10,000 lines of the access log.
 _MOST_WAITING = 2**20
-# A burst of lines becomes one write, and wakes the thread once instead of once a line.
-_GATHER_S = 0.005
+# Lines are gathered for so long before a write: to wake the thread for each line would cost more
+# than the line.
+_GATHER_S = 0.05
 # How long all output together may hold up the end of the process.
 _LAST_WORDS_S = 1.0
 _POLL_S = 0.001

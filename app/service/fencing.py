@@ -158,7 +158,11 @@ class Fence:
 
     def is_needed(self, text: str) -> bool:
         """Whether any line of the text resembles a heading; takes time linear in its length."""
-        return any(map(self._finds, _plain_texts(text)))
+        if "&" in text:
+            return any(map(self._finds, _plain_texts(text)))
+        plain = _plain(text)
+        # Most texts have no tag either.
+        return self._finds(plain) or ("<" in plain and self._finds(_without_tags(plain)))
 
     def _finds(self, plain: str) -> bool:
         if len(plain) <= _PIECE:
@@ -204,7 +208,11 @@ def _plain_texts(text: str) -> Iterator[str]:
         yield plain
         # Apart, because a tag may be the heading itself.
         if "<" in plain:
-            yield "".join(_TAG.sub("", piece) for piece in _cut_before(plain, "<"))
+            yield _without_tags(plain)
+
+
+def _without_tags(plain: str) -> str:
+    return "".join(_TAG.sub("", piece) for piece in _cut_before(plain, "<"))
 
 
 def _cut_before(text: str, sign: str) -> Iterator[str]:
@@ -221,6 +229,8 @@ def _cut_before(text: str, sign: str) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     """A text as it is read: small letters, no markup, and each line behind a line feed."""
+    if len(text) <= _TRANSLATED:
+        return "\n" + text.translate(_READINGS)
     pieces = (text[start : start + _TRANSLATED] for start in range(0, len(text), _TRANSLATED))
     return "\n" + "".join(piece.translate(_READINGS) for piece in pieces)
 

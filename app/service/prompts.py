@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ class PromptTemplate:
         turns = comparison.question
         fence = self._fence if len(turns) == 1 else self._conversation_fence
         answers: Sequence[Sequence[str]] = (comparison.response_a, comparison.response_b)
-        if any(fence.is_needed(text) for texts in answers for text in texts):
+        if any(map(fence.is_needed, chain.from_iterable(answers))):
             answers = [[quoted(text) for text in texts] for texts in answers]
         return _Parts(_question_text(turns, fence), *map(_response_text, answers))
 

@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             folder,
             repeats=repeats,
             quick=given.quick,
+            against=given.against,
             on_stage=on_stage,
             on_sample=lambda: bar.advance(task),
         )
@@ -54,6 +55,12 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--repeats", type=int, default=5, help="samples of each (default 5)")
     parser.add_argument("--quick", action="store_true", help="one repeat of little: does it run?")
+    parser.add_argument(
+        "--against",
+        type=lambda text: Path(text).resolve(strict=True),
+        metavar="FOLDER",
+        help="a checkout of another release, for cpu-single and cpu-batch",
+    )
     parser.add_argument("--json", type=Path, default=Path("bench.json"), metavar="FILE")
     given = parser.parse_args(arguments)
     if given.repeats < 1:

@@ -9,23 +9,30 @@ from tests.benchmarks.http_speed import HttpBench
 from tests.benchmarks.measurement import Figure, Skipped
 from tests.benchmarks.prefix_order import prefix_order
 from tests.benchmarks.random_judge import random_judge
+from tests.benchmarks.releases import Releases
 from tests.benchmarks.texts import demo_pairs, has_real_texts, pairs_by_question, real_slices
 
 _CONTESTANTS = ("engine", "chat-client", "transformers-loop")
 _FIELDS = ("demo", "100m")
 _HTTP = ("http-scripted", "single-scripted", "memory")
+_RELEASES = ("cpu-single", "cpu-batch")
 NAMES = (
     *(f"{contestant}-{field}" for contestant in _CONTESTANTS for field in _FIELDS),
     "prefix-order",
     *_HTTP,
+    *_RELEASES,
 )
 
 
 def samples_of(name: str, repeats: int) -> int:
     """How many samples a figure takes, about, for a progress bar."""
-    return {"memory": 1, "http-scripted": repeats, "prefix-order": 3 * repeats}.get(
-        name, 2 * repeats
-    )
+    return {
+        "memory": 1,
+        "http-scripted": repeats,
+        "prefix-order": 3 * repeats,
+        "cpu-single": repeats,
+        "cpu-batch": repeats,
+    }.get(name, 2 * repeats)
 
 
 class Suite:
@@ -35,6 +42,7 @@ class Suite:
         folder: For the logs of the processes.
         repeats: Samples of each contestant.
         quick: Little work a sample: to see that it runs, not to quote.
+        against: Folder of another release, which the figures of two releases need.
         on_stage: Told what is done now.
         on_sample: Called after each sample.
     """
@@ -45,12 +53,14 @@ class Suite:
         *,
         repeats: int,
         quick: bool,
+        against: Path | None = None,
         on_stage: Callable[[str], None] = lambda text: None,
         on_sample: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder = folder
         self._repeats = repeats
         self._quick = quick
+        self._against = against
         self._on_stage = on_stage
         self._on_sample = on_sample
 
@@ -64,6 +74,7 @@ class Suite:
         if "prefix-order" in names:
             found.append(self._prefix_order())
         found += self._http([name for name in _HTTP if name in names])
+        found += self._releases([name for name in _RELEASES if name in names])
         return sorted(found, key=lambda figure: NAMES.index(figure.name))
 
     def _arena(self, field: str, contestants: Sequence[str]) -> list[Figure | Skipped]:
@@ -142,6 +153,24 @@ class Suite:
             return found
         finally:
             bench.close()
+
+    def _releases(self, names: Sequence[str]) -> list[Figure | Skipped]:
+        if self._against is None:
+            reason = 'needs another release\'s folder: ARGS="--against FOLDER"'
+            return [Skipped(name, reason) for name in names]
+        bench = Releases(
+            self._folder,
+            self._against,
+            repeats=self._repeats,
+            small=self._quick,
+            on_sample=self._on_sample,
+        )
+        figures = {"cpu-single": bench.singles, "cpu-batch": bench.batches}
+        found: list[Figure | Skipped] = []
+        for name in names:
+            self._on_stage(name)
+            found.append(figures[name]())
+        return found
 
 
 def _without_texts(name: str) -> Skipped:

@@ -8,9 +8,10 @@ import pytest
 
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.load import batch_bodies, single_bodies
-from tests.benchmarks.measurement import Figure, in_turns
-from tests.benchmarks.suite import NAMES
+from tests.benchmarks.measurement import Figure, Skipped, in_turns
+from tests.benchmarks.suite import NAMES, Suite
 from tests.benchmarks.texts import demo_pairs
+from tests.drills.scene import ROOT
 
 
 def test_a_ratio_is_the_median_of_the_repeats_own_ratios() -> None:
@@ -62,6 +63,11 @@ def test_contestants_take_turns_on_the_same_repeat() -> None:
     assert samples == [(10.0, 11.0), (20.0, 21.0)]
 
 
+def test_figures_of_two_releases_need_the_other_one(tmp_path: Path) -> None:
+    skipped = Suite(tmp_path, repeats=1, quick=True).measure(["cpu-single", "cpu-batch"])
+    assert [type(figure) for figure in skipped] == [Skipped, Skipped]
+
+
 def test_no_comparison_comes_twice() -> None:
     bodies = [*single_bodies(0, 50), *single_bodies(50, 50)]
     assert len(set(bodies)) == 100
@@ -81,9 +87,10 @@ def test_each_repeat_has_pairs_of_its_own_and_the_same_ones_on_both_sides() -> N
 def test_the_figures_without_a_model_run_and_are_written_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = ["http-scripted", "single-scripted", "memory"]
+    names = ["http-scripted", "single-scripted", "memory", "cpu-single", "cpu-batch"]
     file = tmp_path / "bench.json"
-    main(["--quick", "--only", *names, "--json", str(file)])
+    # This release against itself.
+    main(["--quick", "--only", *names, "--against", str(ROOT), "--json", str(file)])
     written = json.loads(file.read_text())
     assert [figure["name"] for figure in written["figures"]] == names
     assert set(names) <= set(NAMES)
