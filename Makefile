@@ -19,7 +19,7 @@ types: setup-dev  ## mypy, strict
 	$(BIN)/mypy
 
 architecture: setup-dev  ## Who may import whom
-	$(BIN)/python -m pytest tests/architecture
+	$(BIN)/python -m pytest tests/unit/architecture
 
 unit: setup-dev  ## All tests without vLLM
 	$(BIN)/python -m pytest -m "not vllm"
@@ -31,13 +31,13 @@ docs: setup-dev  ## Build the documentation into site/; a broken link or anchor 
 	$(BIN)/python -m zensical build --strict --clean
 
 prose: setup-dev  ## Banned shapes of prose by package; ARGS=PATH prints those below it
-	$(BIN)/python -m tests.prose $(ARGS)
+	$(BIN)/python -m tests.unit.prose $(ARGS)
 
 reference: setup-dev  ## Write docs/reference/ from the code
 	$(BIN)/python docs/make_reference.py
 
 fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed N --requests N"
-	$(BIN)/python -m tests.fuzzing $(ARGS)
+	$(BIN)/python -m tests.drills.fuzzing $(ARGS)
 
 bench: setup-dev  ## Speed and memory against what people do today; ARGS="--quick --only NAME"
 	$(BIN)/python -m tests.benchmarks $(ARGS)
@@ -46,25 +46,25 @@ bench-scores: setup-dev  ## What 16-bit label scores cost: ties and coverage (te
 	$(BIN)/python -m tests.benchmarks.exact_scores $(ARGS)
 
 drills: setup-dev  ## Attack a real service in every way that is known here; ARGS="--only NAME --write after"
-	$(BIN)/python -m tests.drills $(ARGS)
+	$(BIN)/python -m tests.drills.attacks $(ARGS)
 
 faults: setup-dev  ## Break the store, the engine, the network and the service under load; ARGS="--only NAME --seconds N"
-	$(BIN)/python -m tests.faults $(ARGS)
+	$(BIN)/python -m tests.drills.faults $(ARGS)
 
 soak: setup-dev  ## Twice the capacity with a fault every minute; ARGS="--minutes 30 --write"
-	$(BIN)/python -m tests.faults.soak $(ARGS)
+	$(BIN)/python -m tests.drills.faults.soak $(ARGS)
 
 replicas: setup-dev  ## Rolling restart under load, how fast versions spread, two replicas against one; ARGS="--write --ahead"
-	$(BIN)/python -m tests.replicas $(ARGS)
+	$(BIN)/python -m tests.drills.replicas $(ARGS)
 
 ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one of them killed; ARGS="--only bulk"
-	$(BIN)/python -m tests.fleet $(ARGS)
+	$(BIN)/python -m tests.drills.fleet $(ARGS)
 
 monitoring: setup-dev  ## A real Prometheus on the service: alerts, and the dashboard as monitoring.png; ARGS="--engine vllm --seconds 240"
-	$(BIN)/python -m tests.monitoring $(ARGS)
+	$(BIN)/python -m tests.drills.monitoring $(ARGS)
 
 containers: setup-dev  ## Build the images and run them with buildah and podman (root; 5-15 minutes)
-	$(BIN)/python -m tests.containers $(ARGS)
+	$(BIN)/python -m tests.drills.containers $(ARGS)
 
 lock: setup-dev  ## Pin what CI and the image install, anew
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \

@@ -10,12 +10,13 @@ from fastapi import FastAPI
 
 from app import output
 from app.api.application import create_application
-from app.api.json_meter import most_parts
-from app.api.keys import Keys, open_keys
-from app.api.middleware import GateLimits
+from app.api.auth.keys import Keys, open_keys
+from app.api.middleware.gate import GateLimits
+from app.api.middleware.json_meter import most_parts
 from app.service.services import Services
 from app.settings import Settings, read_settings
-from app.wiring import StartupObserver, open_services
+from app.wiring.services import open_services
+from app.wiring.startup import StartupObserver
 
 logger = logging.getLogger("app")
 

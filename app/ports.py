@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from app.core.errors import JudgmentFailedError, RequestError
@@ -55,9 +54,10 @@ class Generated(NamedTuple):
 
 
 class CallTimes:
-    """Where the time of one engine call goes; what an engine does not say counts as the model's.
+    """Where the time of one engine call goes.
 
-    Whoever calls an engine sets it in `CALL_TIMES`, and the engine may write into it.
+    The caller of an engine makes one and passes it on; the engine writes into it. Time that the
+    engine does not report counts as the model's.
     """
 
     def __init__(self) -> None:
@@ -81,14 +81,6 @@ class CallTimes:
     def queue_s(self) -> float:
         """How long the model had not begun on the call yet."""
         return self._shortest_wait_s if self._shortest_wait_s < math.inf else 0.0
-
-
-CALL_TIMES: ContextVar[CallTimes] = ContextVar("call_times")
-
-
-def call_times() -> CallTimes:
-    """Of the engine call that this runs in."""
-    return CALL_TIMES.get(CallTimes())
 
 
 class EngineIdentity(NamedTuple):
@@ -124,10 +116,16 @@ class Engine(Protocol):
     async def stop(self) -> None:
         """Frees everything; safe to call twice or without `start`."""
 
-    async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
         """Scores all prompts in one batched call.
 
         Cancelling the call aborts the engine's work.
+
+        Args:
+            prompts: To be scored.
+            times: Where the engine reports its times, if the caller wants them.
 
         Returns:
             For each prompt, in order, its label logits, or the error that is its own and not its

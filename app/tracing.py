@@ -5,28 +5,38 @@ and how many of them, the OTEL_* variables of OpenTelemetry's specification say.
 """
 
 import asyncio
-import functools
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from app.core.errors import ScopeJudgeError, StartupError
-from app.ports import CalibrationStore, Engine, Prompt, call_times
+from app.ports import (
+    Announcing,
+    CalibrationStore,
+    CallTimes,
+    Engine,
+    EngineIdentity,
+    LabelLogits,
+    Prompt,
+    PromptError,
+    Revision,
+    StoredCalibration,
+    Undo,
+    Version,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
-_STORE_CALLS = (
-    *("ping", "names", "version", "read", "write", "delete"),
-    *("last_number", "revisions", "undos"),
-)
-
-
 # What a caller sends instead may be any text.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class _AnnouncingStore(CalibrationStore, Announcing, Protocol):
+    pass
 
 
 class Tracing:
@@ -84,32 +94,9 @@ class Tracing:
         ) as span:
             yield span
 
-    def watch_engine(self, engine: Engine) -> None:
-        """Makes a span of each call of an engine."""
-
-        @contextmanager
-        def span(prompts: Sequence[Prompt]) -> Iterator[None]:
-            with self._span("engine.label_logits") as span:
-                span.set_attribute("scope.prompts", len(prompts))
-                try:
-                    yield
-                finally:
-                    span.set_attribute("scope.render_s", call_times().render_s)
-                    span.set_attribute("scope.queue_s", call_times().queue_s)
-
-        _surround(engine, "label_logits", span)
-
-    def watch_store(self, store: CalibrationStore) -> None:
-        """Makes a span of each call of a store."""
-
-        def span_of(call: str) -> Callable[..., AbstractContextManager[object]]:
-            return lambda *args, **kwargs: self._span(f"store.{call}")
-
-        for call in _STORE_CALLS:
-            _surround(store, call, span_of(call))
-
     @contextmanager
-    def _span(self, name: str) -> Iterator["Span"]:
+    def span(self, name: str) -> Iterator["Span"]:
+        """A span below the current one; a `ScopeJudgeError` marks it as failed."""
         from opentelemetry.trace import Status, StatusCode
 
         with self._tracer.start_as_current_span(
@@ -123,21 +110,130 @@ class Tracing:
                 raise
 
 
-def _surround(
-    target: object, call: str, block: Callable[..., AbstractContextManager[object]]
-) -> None:
-    """Has a coroutine method run in a block that is made of its arguments.
+class TracedEngine:
+    """An engine whose calls are spans.
 
-    On the instance, so that whatever else it can do stays as it is.
+    Args:
+        engine: Already started.
+        tracing: Makes the spans.
     """
-    method = getattr(target, call)
 
-    @functools.wraps(method)
-    async def surrounded(*args: Any, **kwargs: Any) -> Any:
-        with block(*args, **kwargs):
-            return await method(*args, **kwargs)
+    def __init__(self, engine: Engine, tracing: Tracing) -> None:
+        self._engine = engine
+        self._tracing = tracing
 
-    setattr(target, call, surrounded)
+    async def start(self, prompt: Prompt) -> EngineIdentity:
+        """As the engine's."""
+        return await self._engine.start(prompt)
+
+    async def stop(self) -> None:
+        """As the engine's."""
+        await self._engine.stop()
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        """As the engine's, with the times in the span."""
+        times = times or CallTimes()
+        with self._tracing.span("engine.label_logits") as span:
+            span.set_attribute("scope.prompts", len(prompts))
+            try:
+                return await self._engine.label_logits(prompts, times)
+            finally:
+                span.set_attribute("scope.render_s", times.render_s)
+                span.set_attribute("scope.queue_s", times.queue_s)
+
+
+class TracedStore:
+    """A calibration store whose calls are spans, except for opening and closing it.
+
+    Args:
+        store: Where the calls go.
+        tracing: Makes the spans.
+    """
+
+    def __init__(self, store: CalibrationStore, tracing: Tracing) -> None:
+        self._store = store
+        self._tracing = tracing
+
+    async def open(self) -> None:
+        """As the store's."""
+        await self._store.open()
+
+    async def close(self) -> None:
+        """As the store's."""
+        await self._store.close()
+
+    async def ping(self) -> None:
+        """As the store's."""
+        with self._tracing.span("store.ping"):
+            await self._store.ping()
+
+    async def names(self) -> list[str]:
+        """As the store's."""
+        with self._tracing.span("store.names"):
+            return await self._store.names()
+
+    async def version(self, name: str) -> Version | None:
+        """As the store's."""
+        with self._tracing.span("store.version"):
+            return await self._store.version(name)
+
+    async def read(self, name: str) -> StoredCalibration | None:
+        """As the store's."""
+        with self._tracing.span("store.read"):
+            return await self._store.read(name)
+
+    async def write(
+        self,
+        name: str,
+        state: StoredCalibration,
+        *,
+        revision: Revision,
+        expected: Version | None,
+        removed: Collection[str] = (),
+    ) -> bool:
+        """As the store's."""
+        with self._tracing.span("store.write"):
+            return await self._store.write(
+                name, state, revision=revision, expected=expected, removed=removed
+            )
+
+    async def delete(self, name: str, *, revision: Revision) -> bool:
+        """As the store's."""
+        with self._tracing.span("store.delete"):
+            return await self._store.delete(name, revision=revision)
+
+    async def last_number(self, name: str) -> int:
+        """As the store's."""
+        with self._tracing.span("store.last_number"):
+            return await self._store.last_number(name)
+
+    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """As the store's."""
+        with self._tracing.span("store.revisions"):
+            return await self._store.revisions(name, before=before, limit=limit)
+
+    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        """As the store's."""
+        with self._tracing.span("store.undos"):
+            return await self._store.undos(name, before=before, limit=limit)
+
+
+class _TracedAnnouncingStore(TracedStore):
+    """A traced store that reports changes by itself; listening is one long wait, and no span."""
+
+    _store: _AnnouncingStore
+
+    def changes(self) -> AsyncGenerator[str | None]:
+        """As the store's."""
+        return self._store.changes()
+
+
+def traced_store(store: CalibrationStore, tracing: Tracing) -> CalibrationStore:
+    """The store with spans; it reports changes if the store does."""
+    kind = _TracedAnnouncingStore if isinstance(store, Announcing) else TracedStore
+    return kind(store, tracing)
 
 
 def note_answer(span: "Span", method: str, route: str, status: int) -> None:

@@ -1,6 +1,6 @@
 """Writes docs/reference/ from the code: settings, HTTP API, commands, metrics and error codes.
 
-Usage: python docs/make_reference.py      (tests/docs/test_reference.py holds the pages up to date)
+Usage: python docs/make_reference.py. tests/unit/docs/test_reference.py compares the pages.
 """
 
 import inspect
@@ -16,14 +16,14 @@ import typer
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-from app.api.authentication import NEEDS
-from app.api.errors import STATUS
+from app.api.auth.access import NEEDS
 from app.cli import app as commands
 from app.core import errors
 from app.main import build
 from app.service.services import Services
 from app.settings import Settings
 from app.telemetry import CalibrationFigures, Telemetry, TrafficFigures
+from app.wire.problems import STATUS
 
 FOLDER = Path(__file__).with_name("reference")
 # Meanings of fields that the OpenAPI document does not describe.

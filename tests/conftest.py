@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S, VLLM_START_S
-from tests.processes.server import Server
 from tests.redis_server import RedisServer
 
 # A slow machine is no fault of the code: neither a slow example nor slow drawing of examples.

@@ -9,21 +9,21 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from app.api.keys import Keys
-from app.api.middleware import Gate
+from app.api.auth.keys import Keys
+from app.api.middleware.gate import Gate
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabelledComparison
 from app.engines.scripted import ScriptedEngine
 from app.main import build
-from app.ports import CalibrationStore, Engine, LabelLogits, Prompt, PromptError
-from app.service.calibrations import Calibrations
-from app.service.judging import JudgeRequest
-from app.service.prompts import PromptTemplate
+from app.ports import CalibrationStore, CallTimes, Engine, LabelLogits, Prompt, PromptError
+from app.service.calibration.cache import Calibrations
+from app.service.judging.judge import JudgeRequest
+from app.service.judging.prompts import PromptTemplate
 from app.service.services import Services
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.telemetry import Telemetry
 from app.tracing import Tracing
-from app.wiring import StartedJudge, _assemble
+from app.wiring.services import StartedJudge, _assemble
 
 
 @asynccontextmanager
@@ -95,8 +95,10 @@ def with_limits(app: FastAPI, **changes: Any) -> None:
 class ShortEngine(ScriptedEngine):
     """Loses the last answer of every call."""
 
-    async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
-        return (await super().label_logits(prompts))[:-1]
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        return (await super().label_logits(prompts, times))[:-1]
 
 
 def pair(a: float, b: float, *, question: str = "Which?") -> Comparison:

@@ -8,11 +8,13 @@ from fastapi import FastAPI
 
 from app import __version__
 from app.api import errors
-from app.api.authentication import Authentication, MetricsSwitch
-from app.api.keys import Keys
-from app.api.middleware import Gate, GateLimits
-from app.api.observation import Observation
-from app.api.routes import calibrating, judging, operations
+from app.api.auth.access import Authentication, MetricsSwitch
+from app.api.auth.keys import Keys
+from app.api.middleware.gate import Gate, GateLimits
+from app.api.middleware.observation import Observation
+from app.api.routes import calibrations as calibrating
+from app.api.routes import judge as judging
+from app.api.routes import operations
 from app.service.off_loop import off_loop
 from app.service.services import Services
 

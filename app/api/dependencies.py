@@ -4,7 +4,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from app.api.callers import ANYONE, CALLER_KEY, Caller
+from app.api.auth.callers import ANYONE, CALLER_KEY, Caller
 from app.core.errors import BatchTooLargeError
 from app.service.services import Services
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from app.api.errors import STATUS
 from app.core import errors
 from app.core.errors import ScopeJudgeError
+from app.wire.problems import STATUS
 
 # As `model` it would be documented as application/json; it is a component as part of the answers.
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -12,10 +12,10 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from app.api.errors import invalid_request
 from app.api.piecewise_json import loads
 from app.core.errors import InvalidRequestError
 from app.service.off_loop import off_loop
+from app.wire.problems import invalid_request
 
 P = ParamSpec("P")
 T = TypeVar("T")

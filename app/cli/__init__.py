@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from app import __version__
-from app.cli import curve, evaluate, keys, requesting, serving
+from app.cli import curve, evaluate, keys
+from app.cli import judge as requesting
+from app.cli import serve as serving
 
 app = typer.Typer(
     help="An LLM judge that answers A, B or abstain, with a bound on the error of what it accepts.",

@@ -15,9 +15,10 @@ from rich.table import Table
 from app.cli.console import ConsoleObserver, console, failure, progress_bar
 from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import ScopeJudgeError, UnavailableError
-from app.service.prompts import PromptTemplate, load_template
+from app.service.judging.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
-from app.wiring import judge_name, open_judge
+from app.wiring.engines import judge_name
+from app.wiring.services import open_judge
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:

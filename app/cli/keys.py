@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.api.keys import (
+from app.api.auth.keys import (
     KeyEntry,
     KeyFile,
     KeyFileError,

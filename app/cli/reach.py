@@ -1,7 +1,7 @@
 """Who can reach `scope-judge serve`: whoever has a key, or this machine alone."""
 
-from app.api.keys import Keys, open_keys
-from app.api.local import is_loopback
+from app.api.auth.keys import Keys, open_keys
+from app.api.auth.local import is_loopback
 from app.cli.console import ConsoleObserver, console, failure
 from app.core.errors import StartupError
 from app.settings import Settings

@@ -1,7 +1,7 @@
 """Comparisons and judgments: immutable values, validated on creation."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from app.core.errors import InvalidComparisonError
 
@@ -94,6 +94,14 @@ class Criterion:
     guarantee: Guarantee
     delta: float | None
     calibration: str
+
+
+class CriterionDefaults(NamedTuple):
+    """The parts of a criterion that apply where a caller leaves them out."""
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float
 
 
 @dataclass(frozen=True, slots=True)

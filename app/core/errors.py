@@ -29,7 +29,7 @@
     │   └── InternalError             anything that nobody foresaw
     └── StartupError                  the service refuses to start; never reaches a caller
 
-The leaves of the first three are what a caller can get; `app.api.errors` gives each its status.
+The leaves of the first three are what a caller can get; `app.wire.problems` gives each its status.
 """
 
 from typing import ClassVar

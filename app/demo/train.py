@@ -19,7 +19,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrained
 
 from app.demo.pairs import FAMILIES, Pair, labelled, pairs
 from app.demo.tokenizer import CONTEXT_TOKENS, build_tokenizer
-from app.service.prompts import PAPER_USER, PromptTemplate
+from app.service.judging.prompts import PAPER_USER, PromptTemplate
 
 SEED = 20261120
 PEAK_MATRIX_RATE = 0.02

@@ -22,12 +22,12 @@ from app.engines.openai_servers import Access, ModelCard, Server, ServerFailedEr
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.turns import Pace
 from app.ports import (
+    CallTimes,
     EngineIdentity,
     Generated,
     LabelLogits,
     Prompt,
     PromptError,
-    call_times,
 )
 
 logger = logging.getLogger(__name__)
@@ -170,11 +170,17 @@ class OpenAiEngine:
         self._dialect = None
         await self._servers.close()
 
-    async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
-        """Sends all prompts at once, in requests that keep both orders of a comparison together."""
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        """Sends all prompts at once; both orders of a comparison share a request."""
         dialect = self._running()
         return await self._ask_all(
-            prompts, lambda place: dialect.label_params, dialect.label_logits, answer_tokens=1
+            prompts,
+            lambda place: dialect.label_params,
+            dialect.label_logits,
+            answer_tokens=1,
+            times=times,
         )
 
     async def generate(
@@ -212,11 +218,13 @@ class OpenAiEngine:
         *,
         answer_tokens: int,
         alone: bool = False,
+        times: CallTimes | None = None,
     ) -> list[T | PromptError]:
         """For each prompt what was read of its choice, or the prompt's own error."""
         dialect = self._running()
         # Off the event loop: a thousand long prompts take a second to tokenise.
-        with call_times().rendering():
+        times = times or CallTimes()
+        with times.rendering():
             asks = await asyncio.to_thread(dialect.asks, prompts, answer_tokens=answer_tokens)
         # A small batch is spread over the servers too.
         share = 2 * -(-len(prompts) // (2 * max(1, len(self._servers))))
@@ -230,7 +238,7 @@ class OpenAiEngine:
             begun = time.perf_counter()
 
             def ask_one(server: Server) -> Awaitable[list[T | PromptError]]:
-                call_times().note_wait(time.perf_counter() - begun)
+                times.note_wait(time.perf_counter() - begun)
                 return _ask(server, dialect, some, params(places[0]), read)
 
             answers = await self._servers.run(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from app.core.errors import JudgmentFailedError
-from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
+from app.ports import CallTimes, EngineIdentity, Generated, LabelLogits, Prompt, PromptError
 
 # Share of the probability that a scripted judge leaves to other tokens than A and B.
 _OTHER_MASS = 0.01
@@ -88,7 +88,9 @@ class ScriptedEngine:
     async def stop(self) -> None:
         """Does nothing: there is nothing to free."""
 
-    async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
         """Asks the script for each prompt."""
         await asyncio.sleep(self._latency_s)
         if sum(len(prompt.user) for prompt in prompts) <= _ASKED_AT_ONCE:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from app.core.errors import EngineUnavailableError, RequestError, StartupError
 from app.engines.model_files import model_folder, weights_digest
 from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
-from app.ports import EngineIdentity, LabelLogits, Prompt, PromptError, call_times
+from app.ports import CallTimes, EngineIdentity, LabelLogits, Prompt, PromptError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -74,15 +74,18 @@ class TransformersEngine:
         """Frees the model."""
         self._model = None
 
-    async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
         """Scores one prompt after the other; a cancelled call ends with the prompt it is at."""
-        with call_times().rendering():
+        times = times or CallTimes()
+        with times.rendering():
             rendered = await asyncio.to_thread(self._renderer.token_ids, prompts)
         begun = time.perf_counter()
         found: list[LabelLogits | PromptError] = []
         for ids in rendered:
             async with self._free:
-                call_times().note_wait(time.perf_counter() - begun)
+                times.note_wait(time.perf_counter() - begun)
                 if self._model is None:
                     raise EngineUnavailableError("the judge is not running")
                 if isinstance(ids, RequestError):

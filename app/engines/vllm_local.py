@@ -22,12 +22,12 @@ from app.engines.model_files import checkpoint_dtype, model_folder, weights_dige
 from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
 from app.engines.turns import Pace
 from app.ports import (
+    CallTimes,
     EngineIdentity,
     Generated,
     LabelLogits,
     Prompt,
     PromptError,
-    call_times,
 )
 
 if TYPE_CHECKING:
@@ -123,10 +123,12 @@ class VllmEngine:
             await asyncio.sleep(_LOST_POLL_S)
         return "vLLM's engine has died"
 
-    async def label_logits(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
         """Submits all prompts together; vLLM batches them, and reads common beginnings once."""
         self._running()
-        outputs = await self._run_all(prompts, [self._label_params] * len(prompts))
+        outputs = await self._run_all(prompts, [self._label_params] * len(prompts), times)
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
 
     async def generate(
@@ -149,21 +151,25 @@ class VllmEngine:
         return self._engine
 
     async def _run_all(
-        self, prompts: Sequence[Prompt], params: Sequence["SamplingParams"]
+        self,
+        prompts: Sequence[Prompt],
+        params: Sequence["SamplingParams"],
+        times: CallTimes | None = None,
     ) -> list["RequestOutput | PromptError"]:
         """For each prompt vLLM's final output or the prompt's own error."""
         if len(prompts) != len(params):
             raise ValueError(f"{len(prompts)} prompts have {len(params)} seeds")
         engine = self._running()
         # Off the event loop: a thousand long prompts take a second to tokenise.
-        with call_times().rendering():
+        times = times or CallTimes()
+        with times.rendering():
             rendered, order = await asyncio.to_thread(self._rendered_and_ordered, prompts)
         tasks = {}
         try:
             with self._pace.call(len(prompts)) as turns:
                 async with asyncio.TaskGroup() as group:
                     for turn, i in zip(turns, order, strict=True):
-                        run = self._run(engine, rendered[i], params[i], priority=turn)
+                        run = self._run(engine, rendered[i], params[i], times, priority=turn)
                         tasks[i] = group.create_task(run)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
@@ -186,6 +192,7 @@ class VllmEngine:
         engine: "AsyncLLM",
         ids: list[int] | RequestError,
         params: "SamplingParams",
+        times: CallTimes,
         *,
         priority: int,
     ) -> "RequestOutput | PromptError":
@@ -213,7 +220,7 @@ class VllmEngine:
                     last = output
             self._pace.note_done()
             if last is not None and last.metrics is not None:
-                call_times().note_wait(last.metrics.scheduled_ts - last.metrics.queued_ts)
+                times.note_wait(last.metrics.scheduled_ts - last.metrics.queued_ts)
         except EngineDeadError as exc:
             raise EngineUnavailableError("vLLM's engine has died", retry_after_s=30) from exc
         except GracefulHTTPError as exc:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from app.service.prompts import PromptTemplate
+from app.service.judging.prompts import PromptTemplate
 
 # The prompt of the judge's model card; all of it is in the user message.
 _SKYWORK_USER = (

@@ -15,8 +15,8 @@ import ray.data
 import ray.exceptions
 from ray.util.annotations import RayDeprecationWarning
 
-from app.api.errors import log_defect
 from app.core.errors import StartupError
+from app.defects import log_defect
 from app.fleet.job import Job, judges_on
 from app.fleet.parts import Part
 from app.fleet.worker import Outcome, PartWorker

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app.api.errors import invalid_request
-from app.api.schemas import JudgeBatchIn
+from app.core.comparison import CriterionDefaults
 from app.core.errors import StartupError
 from app.fleet.parts import Cut
-from app.service.services import Limits
 from app.settings import Settings
+from app.wire.problems import invalid_request
+from app.wire.requests import JudgeBatchIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +80,14 @@ def judges_on(gpus: Sequence[int], *, of_each: int) -> int:
 
 
 def _criterion(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    limits = Limits(
-        default_alpha=settings.default_alpha,
-        default_guarantee=settings.default_guarantee,
-        default_delta=settings.default_delta,
-        # Of requests; there are none.
-        max_batch=0,
-        max_body_bytes=0,
-        max_prompt_tokens=0,
+    defaults = CriterionDefaults(
+        settings.default_alpha, settings.default_guarantee, settings.default_delta
     )
     try:
         batch = JudgeBatchIn.model_validate({**given, "comparisons": []})
     except ValidationError as exc:
         raise invalid_request(exc.errors()) from None
-    return asdict(batch.criterion(limits))
+    return asdict(batch.criterion(defaults))
 
 
 def _everywhere(settings: Settings) -> Settings:

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from app.api.schemas import JudgeIn
 from app.core.errors import InvalidRequestError, StartupError, UnavailableError
+from app.wire.requests import JudgeIn
 
 _FIELDS = frozenset(JudgeIn.model_fields)
 # Empty cells of a table: what its row says nothing about. Only JSON can tell null from nothing.

@@ -16,13 +16,13 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.api.application import drain
-from app.api.keys import open_keys
+from app.api.auth.keys import open_keys
 from app.core.errors import EngineUnavailableError, ScopeJudgeError, StartupError
 from app.main import LoggingObserver, log_as
 from app.main import build as build_application
 from app.service.services import Services
 from app.settings import Settings, read_settings
-from app.wiring import open_services
+from app.wiring.services import open_services
 
 logger = logging.getLogger("app.fleet")
 

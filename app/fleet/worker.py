@@ -4,14 +4,11 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.api.answers import ItemErrorOut, JudgmentOut
-from app.api.errors import log_defect, problem_of
-from app.api.schemas import InvalidItem, JudgeBatchIn, JudgeIn
 from app.core.comparison import Judgment
 from app.core.errors import (
     CalibrationNotFoundError,
@@ -19,20 +16,26 @@ from app.core.errors import (
     InvalidRequestError,
     JudgeMismatchError,
     JudgmentFailedError,
-    RequestError,
     ScopeJudgeError,
     StartupError,
     StoreCorruptError,
     StoreUnavailableError,
     UnavailableError,
 )
+from app.defects import log_defect
 from app.fleet.job import Job
 from app.fleet.output import Output
 from app.fleet.parts import Part, Row
 from app.main import LoggingObserver
-from app.service.judging import JudgeRequest
+from app.ports import Engine
+from app.service.judging.batches import judge_items
+from app.service.judging.judge import JudgeRequest
 from app.service.services import Services
-from app.wiring import open_services
+from app.settings import Settings
+from app.wire.answers import JudgeBatchOut
+from app.wire.requests import JudgeBatchIn
+from app.wiring.engines import make_engine
+from app.wiring.services import open_services
 
 logger = logging.getLogger("app.fleet")
 
@@ -59,13 +62,21 @@ class PartWorker:
     Args:
         job: What is to be done.
         pause_s: Before the second try; before the third, four times that.
+        new_engine: Makes the engine of the judge.
     """
 
-    def __init__(self, job: Job, *, pause_s: float = _PAUSE_S) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        pause_s: float = _PAUSE_S,
+        new_engine: Callable[[Settings], Engine] = make_engine,
+    ) -> None:
         self._job = job
+        self._new_engine = new_engine
         self._pause_s = pause_s
         self._output = Output(job.out)
-        # Of the loop, in which alone these change.
+        # Mutated only on the event loop.
         self._services: Services | None = None
         self._opened = AsyncExitStack()
         self._opening = asyncio.Lock()
@@ -138,7 +149,12 @@ class PartWorker:
 
     async def _open(self) -> Services:
         await self._opened.aclose()
-        opened = open_services(self._job.settings, LoggingObserver(), on_engine_lost=self._lost)
+        opened = open_services(
+            self._job.settings,
+            LoggingObserver(),
+            on_engine_lost=self._lost,
+            new_engine=self._new_engine,
+        )
         try:
             return await self._opened.enter_async_context(opened)
         except StartupError as exc:
@@ -185,20 +201,15 @@ async def judge_rows(
     """
     values = [None if isinstance(r.value, InvalidRequestError) else r.value for r in rows]
     batch = JudgeBatchIn.model_validate({**criterion, "comparisons": values})
-    outcomes: dict[int, Judgment | ScopeJudgeError] = {}
-    requests: dict[int, JudgeRequest] = {}
-    items = batch.items()
-    for i, (row, item) in enumerate(zip(rows, items, strict=True)):
-        read = _read(row, item, batch, services)
-        if isinstance(read, JudgeRequest):
-            requests[i] = read
-        else:
-            outcomes[i] = read
-    judged = await services.judge.judge_batch(list(requests.values()))
-    for i, outcome in zip(requests, judged, strict=True):
-        _refuse_passing(outcome, requests[i], criterion)
-        outcomes[i] = outcome
-    return [_result(item.id, outcomes[i]) for i, item in enumerate(items)]
+    items = [
+        item._replace(asked=row.value) if isinstance(row.value, InvalidRequestError) else item
+        for row, item in zip(rows, batch.items(services.defaults), strict=True)
+    ]
+    outcomes = await judge_items(services.judge, items)
+    for item, outcome in zip(items, outcomes, strict=True):
+        if isinstance(item.asked, JudgeRequest):
+            _refuse_passing(outcome, item.asked, criterion)
+    return [result.model_dump(mode="json") for result in JudgeBatchOut.of(items, outcomes).results]
 
 
 def _refuse_passing(
@@ -217,22 +228,3 @@ def _refuse_passing(
     )
     if by_job and isinstance(outcome, CalibrationNotFoundError | JudgeMismatchError):
         raise StartupError(outcome.detail) from outcome
-
-
-def _read(
-    row: Row, item: JudgeIn | InvalidItem, batch: JudgeBatchIn, services: Services
-) -> JudgeRequest | RequestError:
-    if isinstance(row.value, InvalidRequestError):
-        return row.value
-    if isinstance(item, InvalidItem):
-        return item.error
-    try:
-        return item.request(services.limits, batch)
-    except RequestError as exc:
-        return exc
-
-
-def _result(identifier: str | int | None, outcome: Judgment | ScopeJudgeError) -> dict[str, Any]:
-    if isinstance(outcome, ScopeJudgeError):
-        return ItemErrorOut(id=identifier, error=problem_of(outcome)).model_dump(mode="json")
-    return JudgmentOut.of(outcome, identifier).model_dump(mode="json")

@@ -11,8 +11,8 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.ports import CalibrationStore
-from app.service.calibrations import Calibrations
-from app.service.judging import Judge, Score
+from app.service.calibration.cache import Calibrations
+from app.service.judging.judge import Judge, Score
 
 logger = logging.getLogger("app.readiness")
 

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from app.core.comparison import Guarantee
+from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
 from app.ports import CalibrationStore
 from app.service.admission import Admission
-from app.service.calibrating import Calibrator
-from app.service.calibrations import Calibrations
-from app.service.judging import Judge
+from app.service.calibration.cache import Calibrations
+from app.service.calibration.calibrator import Calibrator
+from app.service.judging.judge import Judge
 from app.service.readiness import Readiness
 from app.telemetry import Telemetry
 from app.tracing import Tracing
@@ -16,11 +16,8 @@ from app.tracing import Tracing
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a caller may ask for, and what is taken where nothing is asked."""
+    """The largest request that is served."""
 
-    default_alpha: float
-    default_guarantee: Guarantee
-    default_delta: float
     max_batch: int
     max_body_bytes: int
     max_prompt_tokens: int
@@ -40,3 +37,4 @@ class Services:
     tracing: Tracing | None
     identity: JudgeIdentity
     limits: Limits
+    defaults: CriterionDefaults

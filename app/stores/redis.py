@@ -4,7 +4,7 @@ Keys of a set, public and documented:
 
     scope:calibrations                       set: the names of all sets
     scope:calibration:{name}:meta            hash: write_id, version, and the fields of meta,
-                                             which app/service/codec.py describes
+                                             which app/service/calibration/codec.py describes
     scope:calibration:{name}:examples        hash: digest -> labelled score
     scope:calibration:{name}:thresholds      hash: "guarantee:alpha" -> lambda_hat
     scope:calibration:{name}:trail           stream: `number-0` -> record, one for every change

@@ -8,8 +8,8 @@ import sys
 import uvicorn
 from fastapi import FastAPI
 
-from app.api.answers import CalibrationReferenceOut, JudgmentOut
-from app.api.schemas import JudgeIn
+from app.wire.answers import CalibrationReferenceOut, JudgmentOut
+from app.wire.requests import JudgeIn
 
 app = FastAPI()
 
@@ -43,7 +43,7 @@ async def judge(body: JudgeIn) -> JudgmentOut:
 
 
 if __name__ == "__main__":
-    # The settings of app/cli/serving.py.
+    # The settings of app/cli/serve.py.
     config = uvicorn.Config(
         app, port=int(sys.argv[1]), log_level="info", timeout_graceful_shutdown=30
     )

@@ -13,10 +13,10 @@ import httpx
 
 from app.engines import vllm_local
 from app.engines.model_files import checkpoint_dtype
-from app.service.prompts import PromptTemplate
+from app.service.judging.prompts import PromptTemplate
 from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.texts import Pair
-from tests.processes.server import free_port
+from tests.integration.processes.server import free_port
 
 MODEL = "judge"
 AT_ONCE = 32

@@ -30,7 +30,7 @@ from app.engines.transformers_reference import TransformersEngine, TransformersO
 from app.evaluation.normal_world import NormalJudge
 from app.evaluation.paper import ALPHA, scope_cells
 from app.ports import LabelLogits, Prompt
-from app.service.prompts import PromptTemplate
+from app.service.judging.prompts import PromptTemplate
 from tests.benchmarks.random_judge import random_judge
 from tests.benchmarks.texts import real_pairs
 

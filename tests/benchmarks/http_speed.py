@@ -10,8 +10,8 @@ import httpx
 
 from tests.benchmarks.measurement import Figure, in_turns
 from tests.benchmarks.processes import HttpServer, Worker, our_service
+from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
-from tests.processes.server import free_port
 
 # Enough to keep one process busy; the queue behind it only grows.
 _BATCH_CONNECTIONS = 4

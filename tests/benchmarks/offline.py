@@ -20,7 +20,7 @@ from app.engines.model_files import checkpoint_dtype
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import LabelLogits, Prompt
-from app.service.prompts import PromptTemplate
+from app.service.judging.prompts import PromptTemplate
 from tests.benchmarks.answering import answer_questions
 from tests.benchmarks.texts import Pair
 

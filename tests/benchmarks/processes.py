@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import httpx
 
+from tests.integration.processes.server import free_port
 from tests.patience import VLLM_START_S
-from tests.processes.server import free_port
 
 
 class Process:

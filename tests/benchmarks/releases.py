@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.benchmarks.measurement import Figure, in_turns
-from tests.drills.scene import ROOT, Scene, pair, running
+from tests.drills.attacks.scene import ROOT, Scene, pair, running
 
 # Requests in a block. Both releases run all the time and serve short blocks in turns: the clock of
 # a shared machine changes within seconds, but rarely within a block.

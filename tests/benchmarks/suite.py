@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.wiring import DEMO_FOLDER
+from app.wiring.engines import DEMO_FOLDER
 from tests.benchmarks.engine_speed import Arena, Field
 from tests.benchmarks.http_speed import HttpBench
 from tests.benchmarks.measurement import Figure, Skipped

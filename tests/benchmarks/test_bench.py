@@ -11,7 +11,7 @@ from tests.benchmarks.load import batch_bodies, single_bodies
 from tests.benchmarks.measurement import Figure, Skipped, in_turns
 from tests.benchmarks.suite import NAMES, Suite
 from tests.benchmarks.texts import demo_pairs
-from tests.drills.scene import ROOT
+from tests.drills.attacks.scene import ROOT
 
 
 def test_a_ratio_is_the_median_of_the_repeats_own_ratios() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.calibration import Calibration, LabelledScore
 from app.core.preference import FloatArray, preference_from_gaps
-from app.service.drift import SetTraffic, Tally
+from app.service.calibration.drift import SetTraffic, Tally
 
 # Share of the labelled pairs that the threshold leaves out.
 LEFT_OUT = 0.12

@@ -4,11 +4,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from app import __version__
-from app.api.answers import InfoOut, StatusOut
 from app.api.dependencies import Calling, Running
 from app.api.documented import ENGINE, KEYED, STORE, problems
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 from app.service.off_loop import off_loop
+from app.wire.answers import InfoOut, StatusOut
 
 router = APIRouter(tags=["operations"])
 

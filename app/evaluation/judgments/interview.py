@@ -17,7 +17,7 @@ from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import GENERATION, Question, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.ports import Engine, Generated, LabelLogits, PromptError, TextGenerator
-from app.service.judging import label_gap, score_of_orders
+from app.service.judging.judge import label_gap, score_of_orders
 
 # Pairs whose answers are appended together, and the number of such chunks in flight. Four chunks
 # keep the engine busy; a killed run loses the answers about at most 256 pairs.

@@ -1,1 +1,1 @@
-"""One file a topic; each has its attacks in `ATTACKS`."""
+"""Attacks on a running service, and the figures that show whether it held: `make drills`."""

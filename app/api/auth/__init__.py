@@ -1,0 +1,1 @@
+"""Who may call a route: keys, roles, and local callers."""

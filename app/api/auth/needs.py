@@ -1,0 +1,28 @@
+"""What each route needs of its caller."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from app.api.auth.callers import Role
+
+Need = Role | Literal["key", "nothing", "switch", "nobody"]
+# Method and path of a route -> a role, or any `key`, or `nothing`; /metrics has its own `switch`.
+# Roles do not include each other: a key may have several.
+NEEDS: Mapping[tuple[str, str], Need] = {
+    ("POST", "/judge"): "judge",
+    ("POST", "/judge/batch"): "judge",
+    ("POST", "/calibrate"): "calibrate",
+    ("GET", "/calibrations"): "key",
+    ("GET", "/calibrations/{name}"): "key",
+    ("GET", "/calibrations/{name}/versions"): "key",
+    ("POST", "/calibrations/{name}/rollback"): "admin",
+    ("DELETE", "/calibrations/{name}"): "admin",
+    ("GET", "/healthz"): "nothing",
+    ("GET", "/readyz"): "nothing",
+    ("GET", "/metrics"): "switch",
+    ("GET", "/info"): "key",
+    ("GET", "/openapi.json"): "key",
+    ("GET", "/docs"): "key",
+    ("GET", "/docs/oauth2-redirect"): "key",
+    ("GET", "/redoc"): "key",
+}

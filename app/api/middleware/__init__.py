@@ -1,0 +1,1 @@
+"""What surrounds every route: limits, deadlines, metrics."""

@@ -1,0 +1,1 @@
+"""Uvicorn with bounds on connections and bytes, and an orderly stop."""

@@ -1,0 +1,1 @@
+"""Calibration sets: how they are made, kept, restored and watched."""

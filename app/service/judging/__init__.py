@@ -1,0 +1,1 @@
+"""Judging: prompts in both orders, scores, calibrated decisions."""

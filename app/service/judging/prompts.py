@@ -1,0 +1,155 @@
+"""A comparison -> the two prompts that the judge reads: the paper's template, in both orders."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from app.core.comparison import Comparison, Turn
+from app.core.errors import StartupError
+from app.ports import Prompt
+from app.service.judging.quoting import Fence, quoted
+
+# SCOPE, figure prompt_template, to the letter.
+PAPER_SYSTEM = (
+    "Please act as an impartial judge and evaluate the quality of the responses provided by two AI "
+    "assistants to the user question displayed below. You should choose the assistant that follows "
+    "the user's instructions and answers the user's question better. Your evaluation should "
+    "consider factors such as the helpfulness, relevance, accuracy, depth, creativity, and level "
+    "of detail of their responses. Avoid any position biases and ensure that the order in which "
+    "the responses were presented does not influence your decision. Do not allow the length of the "
+    "responses to influence your evaluation. Do not favor certain names of the assistants. Be as "
+    "objective as possible. Output your final verdict by strictly following this format: "
+    '"[[A]]" if assistant A is better, "[[B]]" if assistant B is better.'
+)
+PAPER_USER = (
+    "[User Question]\n{question}\n\n"
+    "[Assistant A's Answer]\n{answer_a}\n\n"
+    "[Assistant B's Answer]\n{answer_b}"
+)
+
+_PLACEHOLDER = re.compile(r"\{(question|answer_a|answer_b)\}")
+# What stands before the turns and the replies of a conversation, without signs.
+_TURN_HEADINGS = ("System", "User", "Assistant", "Reply 1")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """What the judge is told; part of its fingerprint.
+
+    Args:
+        system: The system message; empty for a model without one.
+        user: The user message, with {question}, {answer_a} and {answer_b} once each.
+        prefill: How the judge's own answer begins, e.g. "[["; empty as in the paper.
+
+    Raises:
+        StartupError: A placeholder is missing or stands twice.
+    """
+
+    system: str = PAPER_SYSTEM
+    user: str = PAPER_USER
+    prefill: str = ""
+    _fence: Fence = field(init=False, repr=False, compare=False)
+    _conversation_fence: Fence = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        literals = _PLACEHOLDER.split(self.user)
+        found = sorted(literals[1::2])
+        if found != ["answer_a", "answer_b", "question"]:
+            raise StartupError(
+                "the user template needs {question}, {answer_a} and {answer_b}, each exactly once; "
+                f"it has {found or 'none of them'}"
+            )
+        # A frozen dataclass sets what follows from its fields this way.
+        object.__setattr__(self, "_fence", Fence.of_literals(literals[::2]))
+        conversation = Fence.of_literals(literals[::2], turns=_TURN_HEADINGS)
+        object.__setattr__(self, "_conversation_fence", conversation)
+
+    def both_orders(self, comparison: Comparison) -> tuple[Prompt, Prompt]:
+        """Renders the forward prompt and the reverse one (SCOPE, section on BPE)."""
+        parts = self._parts(comparison)
+        return self._filled(parts), self._filled(parts.swapped)
+
+    def render(self, comparison: Comparison) -> Prompt:
+        """Renders one prompt, response_a shown first.
+
+        A turn of the question is quoted if a line of it resembles a heading: one of the template,
+        or that of a turn or a reply. If a line of either response does, both responses are quoted,
+        so that neither looks different from the other. `quoting` says which lines resemble a
+        heading; a heading in words of its own does not.
+        """
+        return self._filled(self._parts(comparison))
+
+    def _parts(self, comparison: Comparison) -> "_Parts":
+        turns = comparison.question
+        fence = self._fence if len(turns) == 1 else self._conversation_fence
+        answers: Sequence[Sequence[str]] = (comparison.response_a, comparison.response_b)
+        if any(map(fence.is_needed, chain.from_iterable(answers))):
+            answers = [[quoted(text) for text in texts] for texts in answers]
+        return _Parts(_question_text(turns, fence), *map(_response_text, answers))
+
+    def _filled(self, parts: "_Parts") -> Prompt:
+        """Fills every placeholder in a single pass: "{answer_b}" in a text stays text."""
+        texts = parts._asdict()
+        user = _PLACEHOLDER.sub(lambda match: texts[match[1]], self.user)
+        return Prompt(system=self.system, user=user, prefill=self.prefill)
+
+
+class _Parts(NamedTuple):
+    """What is put in the places of the placeholders."""
+
+    question: str
+    answer_a: str
+    answer_b: str
+
+    @property
+    def swapped(self) -> "_Parts":
+        """The same with the responses in the other order."""
+        return _Parts(self.question, self.answer_b, self.answer_a)
+
+
+def _question_text(turns: tuple[Turn, ...], fence: Fence) -> str:
+    if len(turns) == 1:
+        return fence.around(turns[0].content)
+    return "\n\n".join(
+        f"### {turn.role.capitalize()}:\n{fence.around(turn.content)}" for turn in turns
+    )
+
+
+def _response_text(texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    return "\n\n".join(f"### Reply {i}:\n{text}" for i, text in enumerate(texts, start=1))
+
+
+def load_template(path: Path | None, *, prefill: str) -> PromptTemplate:
+    """Reads the template that replaces the paper's.
+
+    Args:
+        path: A TOML file with the strings `user` and, unless the judge has none, `system`; None
+            for the paper's template.
+        prefill: How the judge's answer begins.
+
+    Raises:
+        StartupError: The file cannot be read or is no such file.
+    """
+    if path is None:
+        return PromptTemplate(prefill=prefill)
+    try:
+        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as exc:
+        raise StartupError(f"SCOPE_PROMPT_FILE={path} cannot be read as TOML: {exc}") from exc
+    unknown = sorted(content.keys() - {"system", "user"})
+    texts = [content.get("system", ""), content.get("user")]
+    if unknown or not all(isinstance(text, str) for text in texts):
+        raise StartupError(
+            f"SCOPE_PROMPT_FILE={path} needs the string `user`, may have the string `system`, and "
+            f"nothing else" + (f"; it has {', '.join(unknown)}" if unknown else "")
+        )
+    try:
+        return PromptTemplate(system=texts[0], user=str(texts[1]), prefill=prefill)
+    except StartupError as exc:
+        raise StartupError(f"SCOPE_PROMPT_FILE={path}: {exc}") from exc

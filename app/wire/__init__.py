@@ -1,0 +1,1 @@
+"""JSON in and out: pydantic models that HTTP, files and Ray share."""

@@ -1,0 +1,159 @@
+"""Judgments, and the service itself, as JSON."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from app.core.comparison import Guarantee, Judgment, Reason, Side, Verdict
+from app.core.errors import ScopeJudgeError
+from app.service.judging.batches import BatchItem, Outcome
+from app.service.services import Services
+from app.wire.problems import Problem, problem_of
+
+
+class Out(BaseModel):
+    """What every answer is."""
+
+    # A NaN would be sent as null, and null means something here.
+    model_config = ConfigDict(allow_inf_nan=False, frozen=True)
+
+
+class CalibrationReferenceOut(Out):
+    """The very calibration that a judgment rests on."""
+
+    name: str
+    version: int
+    n: int
+
+
+class JudgmentOut(Out):
+    """A verdict or an abstention. All probabilities are of response_a being preferred."""
+
+    id: str | int | None
+    verdict: Verdict
+    preferred: Side | None
+    reason: Reason | None
+    p_fwd: float
+    p_rev: float
+    p_bar: float
+    uncertainty: float
+    confidence: float
+    threshold: float | None
+    alpha: float | None
+    guarantee: Guarantee | None
+    delta: float | None
+    risk_level: float | None
+    label_mass: float
+    calibration: CalibrationReferenceOut | None
+    judge: str
+
+    @classmethod
+    def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgmentOut":
+        """Writes a judgment; without an alpha nothing is promised, so no guarantee is named."""
+        criterion, reference = judgment.criterion, judgment.calibration
+        promised = criterion.alpha is not None
+        return cls(
+            id=identifier,
+            verdict=judgment.verdict,
+            preferred=judgment.preferred,
+            reason=judgment.reason,
+            p_fwd=judgment.p_fwd,
+            p_rev=judgment.p_rev,
+            p_bar=judgment.p_bar,
+            uncertainty=judgment.uncertainty,
+            confidence=judgment.confidence,
+            threshold=judgment.threshold,
+            alpha=criterion.alpha,
+            guarantee=criterion.guarantee if promised else None,
+            delta=criterion.delta if promised else None,
+            risk_level=judgment.risk_level,
+            label_mass=judgment.label_mass,
+            calibration=None
+            if reference is None
+            else CalibrationReferenceOut(
+                name=reference.name, version=reference.version, n=reference.n
+            ),
+            judge=judgment.judge,
+        )
+
+
+class ItemErrorOut(Out):
+    """The error that stands in the place of one item's result."""
+
+    id: str | int | None
+    error: Problem
+
+
+class JudgeBatchOut(Out):
+    """One result for each comparison, in the same order."""
+
+    results: list[JudgmentOut | ItemErrorOut]
+
+    @classmethod
+    def of(cls, items: Sequence[BatchItem], outcomes: Sequence[Outcome]) -> "JudgeBatchOut":
+        """Writes the outcomes of a batch."""
+        both = zip(items, outcomes, strict=True)
+        return cls(results=[_result(item.id, outcome) for item, outcome in both])
+
+
+def _result(identifier: str | int | None, outcome: Outcome) -> JudgmentOut | ItemErrorOut:
+    if isinstance(outcome, ScopeJudgeError):
+        return ItemErrorOut(id=identifier, error=problem_of(outcome))
+    return JudgmentOut.of(outcome, identifier)
+
+
+class LimitsOut(Out):
+    """What one request may hold."""
+
+    max_batch: int
+    max_body_bytes: int
+    max_prompt_tokens: int
+
+
+class InfoOut(Out):
+    """The judge and what it is asked with."""
+
+    version: str
+    judge: str
+    fingerprint: str
+    model: str
+    dtype: str
+    label_tokens: tuple[int, int]
+    prefill: str
+    default_alpha: float
+    default_guarantee: Guarantee
+    default_delta: float
+    min_label_mass: float
+    limits: LimitsOut
+
+    @classmethod
+    def of(cls, services: Services, version: str) -> "InfoOut":
+        """Describes a running service."""
+        identity, limits = services.identity, services.limits
+        defaults = services.defaults
+        return cls(
+            version=version,
+            judge=services.judge.name,
+            fingerprint=services.judge.fingerprint,
+            model=identity.model,
+            dtype=identity.dtype,
+            label_tokens=identity.label_tokens,
+            prefill=identity.prefill,
+            default_alpha=defaults.alpha,
+            default_guarantee=defaults.guarantee,
+            default_delta=defaults.delta,
+            min_label_mass=services.calibrations.min_label_mass,
+            limits=LimitsOut(
+                max_batch=limits.max_batch,
+                max_body_bytes=limits.max_body_bytes,
+                max_prompt_tokens=limits.max_prompt_tokens,
+            ),
+        )
+
+
+class StatusOut(Out):
+    """Health, in a word, and what is missing where it is not in order."""
+
+    status: Literal["ok", "ready", "degraded"]
+    detail: str | None = None

@@ -1,0 +1,231 @@
+"""Opens the services of one process, and closes them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from app import __version__
+from app.core.comparison import Comparison, CriterionDefaults
+from app.core.errors import (
+    EngineUnavailableError,
+    OverloadedError,
+)
+from app.core.fingerprint import JudgeIdentity
+from app.ports import CalibrationStore, Engine, Mortal
+from app.service.admission import Admission
+from app.service.calibration.cache import Calibrations
+from app.service.calibration.calibrator import Calibrator
+from app.service.judging.judge import Judge
+from app.service.judging.prompts import PromptTemplate, load_template
+from app.service.judging.quoting import FENCE_VERSION
+from app.service.readiness import Readiness
+from app.service.services import Limits, Services
+from app.settings import Settings
+from app.telemetry import Telemetry
+from app.tracing import TracedEngine, Tracing, traced_store
+from app.wiring.engines import judge_name, make_engine
+from app.wiring.startup import StartupObserver, check_answers, prepare_default
+from app.wiring.stores import make_store
+
+logger = logging.getLogger("app")
+
+
+@dataclass(frozen=True, slots=True)
+class StartedJudge:
+    """A loaded judge, with the template it is asked by.
+
+    Args:
+        engine: Started.
+        template: Of its prompts.
+        name: In answers.
+        identity: What its scores depend on.
+        max_prompt_tokens: Longest prompt it reads.
+    """
+
+    engine: Engine
+    template: PromptTemplate
+    name: str
+    identity: JudgeIdentity
+    max_prompt_tokens: int
+
+    @classmethod
+    async def start(cls, engine: Engine, template: PromptTemplate) -> "StartedJudge":
+        """Loads the model.
+
+        Raises:
+            StartupError: It cannot be a judge as configured.
+        """
+        started = await engine.start(template.render(Comparison.of("x", "x", "x")))
+        identity = JudgeIdentity(
+            model=started.model,
+            weights=started.weights,
+            chat_frame=started.chat_frame,
+            label_tokens=started.label_tokens,
+            dtype=started.dtype,
+            system=template.system,
+            user=template.user,
+            prefill=template.prefill,
+            fence=FENCE_VERSION,
+        )
+        return cls(engine, template, started.judge, identity, started.max_prompt_tokens)
+
+
+@asynccontextmanager
+async def open_services(
+    settings: Settings,
+    observer: StartupObserver,
+    *,
+    on_engine_lost: Callable[[str], None],
+    new_engine: Callable[[Settings], Engine] = make_engine,
+) -> AsyncIterator[Services]:
+    """Starts store and engine, calibrates the demo judge if nobody has, and closes all at the end.
+
+    Args:
+        settings: Of everything.
+        observer: Is told what the start is doing.
+        on_engine_lost: Called with the reason when the engine can never answer again; the process
+            should end then.
+        new_engine: Makes the engine.
+
+    Raises:
+        StartupError: Something is set that cannot work.
+        StoreUnavailableError: The store does not answer.
+    """
+    template = load_template(settings.prompt_file, prefill=settings.prefill)
+    store = make_store(settings.store_url)
+    async with AsyncExitStack() as stack:
+        tracing = Tracing() if settings.traces else None
+        if tracing is not None:
+            stack.push_async_callback(tracing.stop)
+        stack.push_async_callback(store.close)
+        await store.open()
+        judge = await stack.enter_async_context(
+            open_judge(settings, template, observer, new_engine)
+        )
+        services = _assemble(settings, judge, store, tracing)
+        stack.callback(services.judge.close)
+        await check_answers(services, observer)
+        await prepare_default(services, settings, observer)
+        await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
+        following = services.calibrations.follow()
+        await stack.enter_async_context(_beside(following, name="following the calibration store"))
+        yield services
+
+
+@asynccontextmanager
+async def _watched(engine: Engine, on_lost: Callable[[str], None]) -> AsyncIterator[None]:
+    if not isinstance(engine, Mortal):
+        yield
+        return
+
+    async def watch() -> None:
+        on_lost(await engine.lost())
+
+    async with _beside(watch(), name="the watch over the engine"):
+        yield
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[None, None, None], *, name: str) -> AsyncIterator[None]:
+    """Runs something as long as the block runs; that it failed is logged, and nothing else ends."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_tell_failure)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    failure = None if task.cancelled() else task.exception()
+    if failure is not None:
+        # Not its message, which may repeat what it was about.
+        logger.error("%s has ended: %s", task.get_name(), type(failure).__name__)
+
+
+@asynccontextmanager
+async def open_judge(
+    settings: Settings,
+    template: PromptTemplate,
+    observer: StartupObserver,
+    new_engine: Callable[[Settings], Engine] = make_engine,
+) -> AsyncIterator[StartedJudge]:
+    """Loads the judge, and frees it at the end.
+
+    Args:
+        settings: Of the judge.
+        template: Of its prompts.
+        observer: Is told what the start is doing.
+        new_engine: Makes the engine.
+
+    Raises:
+        StartupError: Something is set that cannot work.
+    """
+    engine = new_engine(settings)
+    observer.stage(f"Loading judge {judge_name(settings)}")
+    try:
+        yield await StartedJudge.start(engine, template)
+    finally:
+        await engine.stop()
+
+
+def _assemble(
+    settings: Settings,
+    started: StartedJudge,
+    store: CalibrationStore,
+    tracing: Tracing | None = None,
+) -> Services:
+    telemetry = _telemetry_of(started)
+    engine: Engine = started.engine
+    if tracing is not None:
+        engine, store = TracedEngine(engine, tracing), traced_store(store, tracing)
+    admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
+    calibrations = Calibrations(
+        store,
+        telemetry,
+        max_staleness_s=settings.max_staleness_s,
+        min_label_mass=settings.min_label_mass,
+    )
+    judge = Judge(
+        engine,
+        started.template,
+        calibrations,
+        telemetry,
+        name=started.name,
+        fingerprint=started.identity.fingerprint,
+    )
+    limits = Limits(
+        # A larger one could never be admitted.
+        max_batch=min(settings.max_batch, admission.largest_request),
+        max_body_bytes=settings.max_body_bytes,
+        max_prompt_tokens=started.max_prompt_tokens,
+    )
+    return Services(
+        judge=judge,
+        calibrator=Calibrator(judge, store, calibrations),
+        calibrations=calibrations,
+        store=store,
+        admission=admission,
+        readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
+        telemetry=telemetry,
+        tracing=tracing,
+        identity=started.identity,
+        limits=limits,
+        defaults=CriterionDefaults(
+            settings.default_alpha, settings.default_guarantee, settings.default_delta
+        ),
+    )
+
+
+def _telemetry_of(started: StartedJudge) -> Telemetry:
+    telemetry = Telemetry.on_own_registry()
+    telemetry.expect_errors(
+        engine=(EngineUnavailableError.code, OverloadedError.code),
+        problems=(OverloadedError.code,),
+    )
+    fingerprint = started.identity.fingerprint
+    telemetry.show_judge(started.name, fingerprint=fingerprint, version=__version__)
+    return telemetry

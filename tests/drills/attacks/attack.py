@@ -1,0 +1,29 @@
+"""An attack: a name, a sentence for the table, and a function that carries it out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.drills.attacks.scene import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack on a running service.
+
+    Args:
+        name: The value of `--only`.
+        what: The attacker's action, for the table.
+        run: Carries the attack out, ends by itself within half a minute, and returns a sentence
+            with the attack's own figure; raises AssertionError where the service did not hold.
+        settings: SCOPE_* variables of the service that is attacked.
+        cheap: Whether `make test` runs the attack, too.
+        watched: Whether memory, /healthz and a key holder's /judge are promised meanwhile; False
+            where the attack itself stops or restarts the service.
+    """
+
+    name: str
+    what: str
+    run: Callable[[Scene], str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cheap: bool = False
+    watched: bool = True

@@ -1,0 +1,1 @@
+"""One file a topic; each has its attacks in `ATTACKS`."""

@@ -1,0 +1,179 @@
+"""The store under the service: rows removed by hand, the file gone, and a set of 300,000."""
+
+import hashlib
+import json
+import random
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.drills.attacks.attack import Attack
+from tests.drills.attacks.scene import Scene, pair
+
+_ALPHA = 0.05
+_JUDGMENTS = 20
+_LARGE = 300_000
+_SUFFIXES = ("", "-wal", "-shm")
+# Longer than a service may take to open a file that was put in the place of its own.
+_BACK_S = 15.0
+
+
+def half_lost(scene: Scene) -> str:
+    """Removes examples by hand, restarts the service and has it judge by what is left."""
+    scene.server.stop()
+    with closing(sqlite3.connect(scene.store)) as file, file:
+        gone = file.execute("DELETE FROM example WHERE value LIKE '%\"B\"%'").rowcount
+    scene.server.start()
+    outcomes: dict[str, int] = {}
+    with scene.client(scene.judge_key) as client:
+        for number in range(_JUDGMENTS):
+            answer = client.post("/judge", json={**pair(number), "alpha": _ALPHA})
+            said = answer.json()
+            outcome = said["code"] if answer.status_code != 200 else said["verdict"]
+            outcomes[outcome] = outcomes.get(outcome, 0) + 1
+    told = ", ".join(f"{count} x {outcome}" for outcome, count in sorted(outcomes.items()))
+    figure = f"{gone} of 300 examples removed, then {_JUDGMENTS} judgments: {told}"
+    assert set(outcomes) == {"store_corrupt"}, figure
+    return figure
+
+
+def file_removed(scene: Scene) -> str:
+    """Removes the file, posts examples, restores a backup with its log, and posts some more."""
+    with scene.client(scene.calibrate_key) as client:
+        _posted(client, range(1000, 1020))
+        for suffix in ("", "-wal"):
+            shutil.copy(_beside(scene.store, suffix), scene.folder / f"backup{suffix}")
+        for suffix in _SUFFIXES:
+            _beside(scene.store, suffix).unlink(missing_ok=True)
+        into_nothing = len(_posted(client, range(2000, 2020)))
+        ready = client.get("/readyz").json()
+        for suffix in ("-wal", ""):
+            (scene.folder / f"backup{suffix}").rename(_beside(scene.store, suffix))
+        deadline = time.monotonic() + _BACK_S
+        while not _posted(client, [3000]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        acknowledged = 320 + 1 + len(_posted(client, range(3001, 3020)))
+    with closing(sqlite3.connect(scene.store)) as file:
+        (there,) = file.execute("SELECT count(*) FROM example WHERE name = 'default'").fetchone()
+    figure = (
+        f"{into_nothing} of 20 writes acknowledged without a file, readiness said"
+        f" {json.dumps(ready)}; {there} of {acknowledged} examples there after the restore"
+    )
+    assert not into_nothing, figure
+    assert there == acknowledged, figure
+    return figure
+
+
+def _posted(client: httpx.Client, numbers: range | list[int]) -> list[int]:
+    """The examples that were acknowledged."""
+    return [
+        number
+        for number in numbers
+        if client.post("/calibrate", json={"examples": [{**pair(number), "label": "A"}]}).is_success
+    ]
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def large_set(scene: Scene) -> str:
+    """Puts a set of 300,000 into the store, and reads, changes, deletes and restores it."""
+    with scene.client(scene.admin_key) as client:
+        _write_large(scene.store, client.get("/calibrations/default").json())
+        example = {**pair(1), "label": "A"}
+        calls: dict[str, Callable[[], httpx.Response]] = {
+            "first judgment": lambda: client.post(
+                "/judge", json={**pair(1), "calibration": "large"}
+            ),
+            "calibrate one": lambda: client.post(
+                "/calibrate", json={"calibration": "large", "examples": [example]}
+            ),
+            "GET": lambda: client.get("/calibrations/large"),
+            "DELETE": lambda: client.delete("/calibrations/large"),
+            "rollback": lambda: client.post("/calibrations/large/rollback", json={"version": 2}),
+        }
+        told = []
+        for name, call in calls.items():
+            with _healthz(scene) as slowest:
+                begun = time.monotonic()
+                status = call().status_code
+                took_s = time.monotonic() - begun
+            told.append(f"{name} {status} in {took_s:.1f} s, /healthz at most {slowest[0]:.2f} s")
+    return "; ".join(told)
+
+
+def _write_large(path: Path, like: dict[str, str]) -> None:
+    """Writes a set as a release without digests wrote it."""
+    rng = random.Random(1)
+
+    def rows() -> Iterator[tuple[str, str, str]]:
+        for i in range(_LARGE):
+            label = "A" if rng.random() < 0.8 else "B"
+            score = [rng.gauss(0, 3), rng.gauss(0, 3), rng.uniform(0.9, 1.0), label]
+            yield "large", hashlib.sha256(str(i).encode()).hexdigest(), json.dumps(score)
+
+    meta = {
+        "judge": like["judge"],
+        "fingerprint": like["fingerprint"],
+        "label_noise": "0.0",
+        "n": str(_LARGE),
+    }
+    with closing(sqlite3.connect(path, timeout=30)) as file, file:
+        file.executemany("INSERT INTO example VALUES (?, ?, ?)", rows())
+        fields = [("large", field, value) for field, value in meta.items()]
+        file.executemany("INSERT INTO meta VALUES (?, ?, ?)", fields)
+        file.execute("INSERT INTO calibration VALUES ('large', 'by-hand', 1)")
+
+
+@contextmanager
+def _healthz(scene: Scene) -> Iterator[list[float]]:
+    """The slowest answer of /healthz while the block runs, in seconds."""
+    slowest, done = [0.0], threading.Event()
+
+    def ask() -> None:
+        with scene.client(timeout_s=30.0) as client:
+            while not done.is_set():
+                begun = time.monotonic()
+                client.get("/healthz").raise_for_status()
+                slowest[0] = max(slowest[0], time.monotonic() - begun)
+                done.wait(0.005)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield slowest
+    finally:
+        done.set()
+        asking.join()
+
+
+ATTACKS = (
+    Attack(
+        "set-half-lost",
+        "every example labelled B is removed from the SQLite file by hand",
+        half_lost,
+        cheap=True,
+        watched=False,
+    ),
+    Attack(
+        "store-file-removed",
+        "the SQLite file is removed while examples are posted; then a backup is restored",
+        file_removed,
+        cheap=True,
+    ),
+    Attack(
+        "large-set",
+        "a set of 300,000 examples is read, changed, deleted and rolled back",
+        large_set,
+        # Its examples need more memory than the small set of a scene.
+        watched=False,
+        settings={"SCOPE_TIMEOUT_S": "60"},
+    ),
+)

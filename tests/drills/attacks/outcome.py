@@ -1,0 +1,76 @@
+"""What became of one attack, and whether the service held."""
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.drills.attacks.attack import Attack
+from tests.drills.attacks.scene import ROOT, running
+from tests.drills.attacks.watch import Seen, watching
+
+# The promises of docs/guides/reliability.md, "Attacks on the service".
+MOST_MEMORY_GROWTH = 0.10
+MOST_HEALTHZ_P99_S = 0.25
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One attack's figures.
+
+    Args:
+        name: The attack's.
+        figure: The sentence that the attack returned.
+        broke: Why the attack says that the service did not hold; empty where it held.
+        seen: The watch's figures; None where the attack is not watched.
+    """
+
+    name: str
+    figure: str
+    broke: str = ""
+    seen: Seen | None = field(default=None)
+
+    @property
+    def faults(self) -> list[str]:
+        """Every promise that did not hold."""
+        found = [self.broke] if self.broke else []
+        if self.seen is None:
+            return found
+        growth = self.seen.peak_mib / self.seen.idle_mib - 1 if self.seen.idle_mib else 0.0
+        if growth > MOST_MEMORY_GROWTH:
+            found.append(f"memory grew by {growth:.0%}")
+        if self.seen.healthz_p99_s > MOST_HEALTHZ_P99_S:
+            found.append(f"/healthz took {self.seen.healthz_p99_s:.2f} s at the 99th percentile")
+        if self.seen.judge_failed:
+            found.append(f"{self.seen.judge_failed} judgments of a key holder failed")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """For docs/measured/drills.json."""
+        seen = None
+        if self.seen is not None:
+            seen = {name: _rounded(getattr(self.seen, name)) for name in Seen.__slots__}
+        return {"figure": self.figure, "broke": self.broke, "seen": seen, "faults": self.faults}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def carried_out(attack: Attack, *, code: Path = ROOT) -> Outcome:
+    """Starts a service of its own, attacks it, and says what was seen."""
+    folder = Path(tempfile.mkdtemp(prefix=f"scope-judge-drill-{attack.name}-"))
+    outcome = Outcome(attack.name, "")
+    with running(folder, attack.settings, code=code) as scene:
+        try:
+            if attack.watched:
+                with watching(scene) as seen:
+                    outcome.figure = attack.run(scene)
+                outcome.seen = seen
+            else:
+                outcome.figure = attack.run(scene)
+        except AssertionError as exc:
+            outcome.broke = str(exc) or "an assertion failed"
+            if attack.watched:
+                outcome.seen = seen
+    return outcome

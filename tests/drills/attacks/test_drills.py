@@ -1,0 +1,48 @@
+"""The cheap attacks, and the figures that the expensive ones are judged by."""
+
+import pytest
+
+from tests.drills.attacks.catalogue import ATTACKS
+from tests.drills.attacks.outcome import Outcome, carried_out
+from tests.drills.attacks.report import markdown
+from tests.drills.attacks.watch import Seen
+
+# `make drills` asks for 250 ms on a quiet machine; here both cores are busy with other tests.
+_MOST_HEALTHZ_P99_S = 5.0
+
+
+@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.cheap])
+def test_the_service_holds(name: str) -> None:
+    outcome = carried_out(ATTACKS[name])
+    assert not outcome.broke, outcome.broke
+    if outcome.seen is not None:
+        assert not outcome.seen.judge_failed, outcome.seen
+        assert outcome.seen.judge["200"], "the key holder was never answered"
+        assert outcome.seen.healthz_p99_s < _MOST_HEALTHZ_P99_S
+        assert outcome.seen.peak_mib <= 1.1 * outcome.seen.idle_mib
+
+
+@pytest.mark.parametrize(
+    ("seen", "fault"),
+    [
+        (Seen(idle_mib=100, peak_mib=111), "memory grew by 11%"),
+        (Seen(idle_mib=100, peak_mib=100, healthz_p99_s=0.3), "/healthz took 0.30 s"),
+        (Seen(idle_mib=100, peak_mib=100, judge={"200": 5, "429": 2}), "2 judgments"),
+        (Seen(idle_mib=100, peak_mib=109, healthz_p99_s=0.2, judge={"200": 5}), None),
+    ],
+)
+def test_a_promise_that_does_not_hold_is_a_fault(seen: Seen, fault: str | None) -> None:
+    faults = Outcome("any", "", seen=seen).faults
+    assert len(faults) == (fault is not None)
+    assert fault is None or faults[0].startswith(fault)
+
+
+def test_the_table_has_a_row_for_every_attack() -> None:
+    name = next(iter(ATTACKS))
+    held = Outcome(name, "12 | 13", seen=Seen(idle_mib=100, peak_mib=100, judge={"200": 5}))
+    rows = markdown({"before": {}, "after": {name: held.as_json()}}).splitlines()
+    assert len(rows) == 2 + len(ATTACKS)
+    assert rows[2].count("|") == 5
+    assert "not run" in rows[2]
+    assert "12 / 13" in rows[2]
+    assert "/judge 5 of 5 answered" in rows[2]

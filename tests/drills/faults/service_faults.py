@@ -1,0 +1,101 @@
+"""What happens to the service itself: killed, ended, and started anew behind a proxy."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.drills.faults.experiment import SERVED, Fault
+from tests.drills.faults.material import scripted_pairs
+from tests.drills.faults.scene import Running, Scene, redis_server, service
+from tests.drills.replicas.fleet import fleet_of, restart_each
+
+
+@asynccontextmanager
+async def single_scene(folder: Path) -> AsyncIterator[Scene]:
+    """One service on one Redis."""
+    (folder / "redis").mkdir()
+    async with (
+        redis_server(folder / "redis") as redis,
+        service(folder, store_url=redis.url) as running,
+    ):
+        yield Scene(running, scripted_pairs())
+
+
+async def _kill(scene: Scene) -> None:
+    os.killpg(scene.service.popen.pid, signal.SIGKILL)
+
+
+async def _end(scene: Scene) -> None:
+    """SIGTERM, and nothing else: what is under way is to be finished."""
+    scene.service.popen.send_signal(signal.SIGTERM)
+
+
+async def _start(scene: Scene) -> None:
+    await asyncio.to_thread(scene.running.start_again)
+
+
+@dataclass
+class RollingScene(Scene):
+    """Services behind one proxy."""
+
+    services: Sequence[Running] = ()
+
+
+@asynccontextmanager
+async def rolling_scene(folder: Path) -> AsyncIterator[RollingScene]:
+    """Two services on one Redis, behind the proxy as it is shipped."""
+    with fleet_of(folder) as fleet:
+        scene = RollingScene(fleet.replicas[0], scripted_pairs(), front_port=fleet.front.port)
+        scene.services = fleet.replicas
+        yield scene
+
+
+async def _restart_both(scene: RollingScene) -> None:
+    await asyncio.to_thread(restart_each, scene.services)
+
+
+async def _nothing(scene: RollingScene) -> None:
+    """It is over when both have been started again."""
+
+
+def _no_haproxy() -> str | None:
+    return None if shutil.which("haproxy") else "haproxy is not installed"
+
+
+SERVICE_FAULTS: tuple[Fault[Scene], ...] = (
+    Fault(
+        "service-kill",
+        "the service killed with -9 while it calibrates, started again",
+        single_scene,
+        _kill,
+        _start,
+        judge_may=SERVED | {"no answer (cut)", "no answer (refused)"},
+        ends_service=True,
+    ),
+    Fault(
+        "service-sigterm",
+        "SIGTERM under load; started again",
+        single_scene,
+        _end,
+        _start,
+        # What was taken is answered; then there is nobody.
+        judge_may=SERVED | {"503 draining", "no answer (refused)"},
+        ends_service=True,
+    ),
+)
+ROLLING_FAULTS: tuple[Fault[RollingScene], ...] = (
+    Fault(
+        "rolling-restart",
+        "two services behind haproxy, ended with SIGTERM and started one after the other",
+        rolling_scene,
+        _restart_both,
+        _nothing,
+        judge_may=frozenset({"200"}),
+        obstacle=_no_haproxy,
+    ),
+)

@@ -1,0 +1,238 @@
+"""The clients of a soak: judging by the clock, writers of sets, keys that come and go."""
+
+import asyncio
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.drills.faults.ledger import Ledger, Writer
+from tests.drills.faults.material import ALPHA, Pair, scripted_pairs
+from tests.drills.faults.talking import Answer, Client
+from tests.drills.faults.verdicts import fault_of, ground_of
+
+BATCH = 16
+_BATCH_SHARE = 0.4
+_TICK_S = 0.02
+# What clients hold open at most; what more would be due is not sent, and counted.
+_MOST_UNDER_WAY = 600
+# Before there is load; later posts this large would never be let in.
+_FIRST_POSTS, _FIRST_BATCHES = 10, 4
+_LARGEST_SET = 60
+_KEY_EVERY_S = 20.0
+# Within a second, says the service; the rest is for a stall of it, and for two cores.
+_KEY_PATIENCE_S = 25.0
+_MAY = {
+    "judge": {
+        *("200", "200 stale", "429 overloaded", "503 store_unavailable"),
+        *("504 deadline_exceeded", "404 calibration_not_found"),
+    },
+    "batch item": {"judgment", "store_unavailable", "calibration_not_found"},
+    "calibrate": {"200", "429 overloaded", "503 store_unavailable", "504 deadline_exceeded"},
+}
+_MAY["batch"] = _MAY["judge"]
+_MAY["delete"] = _MAY["calibrate"] | {"204", "404 calibration_not_found"}
+_MAY["rollback"] = _MAY["audit"] = _MAY["calibrate"]
+
+
+class Log:
+    """What all clients saw, in counts: it does not grow with the run."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {}
+        self.slowest_s: dict[str, dict[str, float]] = {}
+        self.wrong: list[str] = []
+        self.verdicts = 0
+        # Of judgments that were given: quarter powers of two, in milliseconds.
+        self._times: Counter[int] = Counter()
+
+    def count(self, kind: str, outcome: str) -> None:
+        """Counts something, and notes what should not have been."""
+        self.counts.setdefault(kind, Counter())[outcome] += 1
+        if kind in _MAY and outcome not in _MAY[kind]:
+            self.note(f"{kind}: {outcome}")
+
+    def answer(self, kind: str, answer: Answer) -> None:
+        """Counts an answer."""
+        self.count(kind, answer.outcome)
+        slowest = self.slowest_s.setdefault(kind, {})
+        slowest[answer.outcome] = max(slowest.get(answer.outcome, 0.0), answer.seconds)
+        if kind == "judge" and answer.status == 200:
+            self._times[round(4 * math.log2(max(answer.seconds, 1e-5) * 1e3))] += 1
+        if answer.status in (429, 503, 504) and "retry-after" not in answer.headers:
+            self.note(f"{kind}: {answer.outcome} without Retry-After")
+
+    def note(self, text: str) -> None:
+        """Notes what should not have been, each once."""
+        if text not in self.wrong and len(self.wrong) < 100:
+            self.wrong.append(text)
+
+    def quantile_s(self, share: float) -> float | None:
+        """Of single judgments that were given, within a fifth."""
+        left = share * self._times.total()
+        for place in sorted(self._times):
+            left -= self._times[place]
+            if left <= 0:
+                return float(2 ** (place / 4) / 1e3)
+        return None
+
+
+class Judging:
+    """Comparisons at a given rate, whatever becomes of those before: single ones and batches."""
+
+    def __init__(self, client: Client, log: Log, ledgers: Mapping[str, Ledger], key: str) -> None:
+        self._client = client
+        self._log = log
+        self._ledgers = ledgers
+        self._key = key
+        self._pairs = scripted_pairs()
+        self._rng = random.Random(7)
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def at_rate(self, comparisons_per_s: float, stopping: asyncio.Event) -> None:
+        """Sends until told to stop, then waits for what is under way."""
+        loop = asyncio.get_running_loop()
+        due, last = 0.0, loop.time()
+        while not stopping.is_set():
+            await asyncio.sleep(_TICK_S)
+            now = loop.time()
+            due, last = due + (now - last) * comparisons_per_s, now
+            while due >= 1:
+                batch = self._rng.random() < _BATCH_SHARE / BATCH
+                due -= BATCH if batch else 1
+                if len(self._under_way) >= _MOST_UNDER_WAY:
+                    self._log.count("not sent", "too many under way")
+                    continue
+                task = asyncio.ensure_future(self._batch() if batch else self.single())
+                self._under_way.add(task)
+                task.add_done_callback(self._done)
+        await asyncio.gather(*self._under_way)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._log.note(f"a client: {task.exception()!r}")
+
+    async def single(self) -> None:
+        """One comparison."""
+        pair = self._rng.choice(self._pairs)
+        content = json.dumps(pair.fields | self._criterion()).encode()
+        answer = await self._client.ask("POST", "/judge", content, key=self._key)
+        self._log.answer("judge", answer)
+        if answer.status == 200:
+            self._check(pair, answer.body)
+
+    async def _batch(self) -> None:
+        pairs = self._rng.choices(self._pairs, k=BATCH)
+        asked = {"comparisons": [pair.fields for pair in pairs], **self._criterion()}
+        content = json.dumps(asked).encode()
+        answer = await self._client.ask("POST", "/judge/batch", content, key=self._key)
+        self._log.answer("batch", answer)
+        if answer.status == 200:
+            for pair, result in zip(pairs, answer.body["results"], strict=True):
+                error = result.get("error")
+                self._log.count("batch item", error["code"] if error else "judgment")
+                if not error:
+                    self._check(pair, result)
+
+    def _criterion(self) -> dict[str, Any]:
+        return {"alpha": ALPHA, "calibration": self._rng.choice(list(self._ledgers))}
+
+    def _check(self, pair: Pair, judgment: dict[str, Any]) -> None:
+        self._log.verdicts += 1
+        fault = fault_of(judgment, p_bar=pair.p_bar, tolerance=1e-9)
+        if fault:
+            self._log.note(f"a judgment: {fault}")
+        ground = ground_of(judgment)
+        self._ledgers[ground.calibration].rests_on(ground)
+
+
+async def write_steadily(
+    writer: Writer, rng: random.Random, stopping: asyncio.Event, *, first: asyncio.Event
+) -> None:
+    """Adds, goes back, removes and makes anew, one after the other, each until it is acknowledged.
+
+    Args:
+        writer: Of a set that nobody else writes.
+        rng: Says what comes next.
+        stopping: No more is begun once this is set.
+        first: Set when the set is there.
+    """
+    for _ in range(_FIRST_POSTS):
+        await writer.post(_FIRST_BATCHES)
+    first.set()
+    while not stopping.is_set():
+        what = rng.random()
+        if what < 0.05 or len(writer.ledger.batches) >= _LARGEST_SET:
+            await writer.delete()
+            await writer.post()
+        elif what < 0.2:
+            await writer.roll_back(rng)
+        else:
+            await writer.post()
+
+
+class Keys:
+    """The file of keys, changed by the command that users have."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.slowest_s = 0.0
+
+    def add(self, name: str, roles: Sequence[str]) -> str:
+        """Makes a key."""
+        options = [word for role in roles for word in ("--role", role)]
+        return self._command("add", name, *options).strip().splitlines()[-1].strip()
+
+    def revoke(self, name: str) -> None:
+        """Takes a key back."""
+        self._command("revoke", name)
+
+    def _command(self, *words: str) -> str:
+        program = str(Path(sys.executable).with_name("scope-judge"))
+        command = [program, "keys", *words, "--file", str(self.file)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    async def come_and_go(self, client: Client, log: Log, stopping: asyncio.Event) -> None:
+        """Gives a key out and takes it back, again and again; the service must notice both."""
+        number = 0
+        while not stopping.is_set():
+            name, number = f"guest-{number}", number + 1
+            key = await asyncio.to_thread(self.add, name, ["judge"])
+            await self._noticed(client, log, key, is_valid=True)
+            await asyncio.to_thread(self.revoke, name)
+            await self._noticed(client, log, key, is_valid=False)
+            log.count("keys", "added and revoked")
+            try:
+                await asyncio.wait_for(stopping.wait(), _KEY_EVERY_S)
+            except TimeoutError:
+                continue
+
+    async def _noticed(self, client: Client, log: Log, key: str, *, is_valid: bool) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while loop.time() - began < _KEY_PATIENCE_S:
+            answer = await client.ask("GET", "/info", key=key)
+            if answer.status and (answer.status != 401) is is_valid:
+                self.slowest_s = max(self.slowest_s, loop.time() - began)
+                return
+            await asyncio.sleep(0.1)
+        log.note(f"a key was not {'let in' if is_valid else 'refused'} in {_KEY_PATIENCE_S:g} s")
+
+
+async def pending_in(client: Client, key: str) -> float | None:
+    """The gauge of comparisons under way, as /metrics tells it; None where it does not."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    try:
+        head = f"GET /metrics HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+        writer.write(head.encode())
+        found = re.search(rb"^scope_pending_comparisons ([0-9.e+]+)$", await reader.read(-1), re.M)
+        return float(found[1]) if found else None
+    finally:
+        writer.close()

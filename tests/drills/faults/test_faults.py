@@ -1,0 +1,44 @@
+"""Faults lose nothing, double nothing and never become a verdict; `make faults` causes them all."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.drills.faults.catalogue import FAULTS
+from tests.drills.faults.experiment import Outcome
+
+# A second each, so that every change is tested by them.
+QUICK = ("redis-hang", "network-reset", "sqlite-locked", "service-kill")
+QUICK_SECONDS = 1.0
+
+
+async def caused(name: str, folder: Path, seconds: float) -> Outcome:
+    """What became of a fault; a test that is not possible here is skipped."""
+    fault = FAULTS[name]
+    obstacle = fault.obstacle()
+    if obstacle:
+        pytest.skip(obstacle)
+    outcome = await fault.run(folder, seconds)
+    assert outcome.wrong == []
+    assert (outcome.lost, outcome.doubled) == (0, 0)
+    assert outcome.healthy_s is not None
+    # No traffic would be no trouble.
+    assert outcome.examples > 300
+    assert outcome.verdicts > 60
+    return outcome
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", QUICK)
+async def test_a_fault_under_load_loses_nothing_and_heals_by_itself(
+    name: str, tmp_path: Path
+) -> None:
+    await caused(name, tmp_path, QUICK_SECONDS)
+
+
+@pytest.mark.anyio
+async def test_judging_goes_on_while_the_store_is_gone_and_says_so(tmp_path: Path) -> None:
+    outcome = await caused("redis-kill", tmp_path, QUICK_SECONDS)
+    assert set(outcome.judge) == {"200", "200 stale"}
+    assert "200 degraded" in outcome.readyz
+    assert "503 store_unavailable" in outcome.calibrate

@@ -1,0 +1,156 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from app.core.errors import (
+    EngineUnavailableError,
+    OverloadedError,
+    StartupError,
+    StoreUnavailableError,
+)
+from app.engines.scripted import ScriptedEngine
+from app.fleet.replica import FleetArguments, JudgeReplica, fleet_settings, options
+from app.ports import CallTimes
+from app.settings import Settings, read_settings
+from app.stores.memory import MemoryStore
+from tests.serving import application_of
+
+DEPLOY = Path(__file__).parents[3] / "deploy" / "ray"
+
+
+@pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setenv("SCOPE_STORE_URL", "redis://store:6379/0")
+    monkeypatch.setenv("SCOPE_API_KEYS_FILE", "/keys.json")
+    return monkeypatch
+
+
+@pytest.mark.parametrize("url", ["sqlite:///x.db", "memory://", "unix:///run/redis.sock"])
+def test_replicas_without_a_common_store_are_refused(
+    variables: pytest.MonkeyPatch, url: str
+) -> None:
+    assert fleet_settings().store_url == "redis://store:6379/0"
+    variables.setenv("SCOPE_STORE_URL", url)
+    with pytest.raises(StartupError, match="SCOPE_STORE_URL"):
+        fleet_settings()
+
+
+def test_a_fleet_without_keys_is_refused(variables: pytest.MonkeyPatch) -> None:
+    variables.delenv("SCOPE_API_KEYS_FILE")
+    with pytest.raises(StartupError, match="scope-judge keys add"):
+        fleet_settings()
+
+
+def test_a_replica_takes_the_gpus_that_share_its_judge() -> None:
+    settings = Settings(tensor_parallel=4, max_pending=100, drain_s=7.5, probe_timeout_s=2)
+    found = options(settings, FleetArguments(min_replicas=2, max_replicas=3))
+    assert found["ray_actor_options"]["num_gpus"] == 4
+    assert found["max_ongoing_requests"] == 100
+    assert found["graceful_shutdown_timeout_s"] > 7.5
+    assert found["health_check_timeout_s"] > 2
+    assert found["autoscaling_config"]["max_replicas"] == 3
+    on_cpu = options(settings, FleetArguments(on_gpu=False))
+    assert on_cpu["ray_actor_options"]["num_gpus"] == 0
+
+
+@pytest.mark.parametrize(
+    "given", [{"min_replicas": 3, "max_replicas": 2}, {"min_replicas": 0}, {"replicas": 2}]
+)
+def test_arguments_that_make_no_sense_are_refused(given: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        FleetArguments.model_validate(given)
+
+
+class Changed(ScriptedEngine):
+    """Answers at the start, and then with an error, or not at all."""
+
+    def __init__(self, error: Exception | None) -> None:
+        super().__init__()
+        self.changed = False
+        self._error = error
+
+    async def label_logits(self, prompts: Any, times: CallTimes | None = None) -> list[Any]:
+        if self.changed and self._error is not None:
+            raise self._error
+        if self.changed:
+            await asyncio.Event().wait()
+        return await super().label_logits(prompts, times)
+
+
+def refusing() -> Changed:
+    return Changed(EngineUnavailableError("the judge is not running"))
+
+
+class Gone(MemoryStore):
+    """A store that does not answer."""
+
+    async def ping(self) -> None:
+        raise StoreUnavailableError("nobody is there")
+
+
+def health_of(
+    engine: ScriptedEngine,
+    store: MemoryStore,
+    *,
+    lost: str | None = None,
+    here: bool = True,
+    times: int = 1,
+) -> None:
+    async def ask() -> None:
+        replica = JudgeReplica()
+        replica.app = application_of(engine, store, probe_timeout_s=0.5)
+        replica.app.state.engine_is_here = here
+        async with replica.app.router.lifespan_context(replica.app):
+            if isinstance(engine, Changed):
+                engine.changed = True
+            if lost is not None:
+                replica.app.state.engine_lost = lost
+            for _ in range(times):
+                await replica.check_health()
+
+    asyncio.run(ask())
+
+
+def test_a_replica_that_judges_is_healthy() -> None:
+    health_of(ScriptedEngine(), MemoryStore())
+
+
+def test_a_replica_whose_judge_does_not_run_is_replaced() -> None:
+    with pytest.raises(EngineUnavailableError, match="is not running"):
+        health_of(refusing(), MemoryStore())
+
+
+def test_a_replica_whose_servers_are_away_is_kept() -> None:
+    health_of(refusing(), MemoryStore(), here=False)
+
+
+@pytest.mark.parametrize("error", [None, OverloadedError("vLLM's queue is full")])
+def test_a_replica_that_is_late_under_load_is_kept_and_told_once(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    health_of(Changed(error), MemoryStore(), times=3)
+    assert caplog.text.count("the replica stays") == 1
+
+
+def test_a_replica_whose_engine_has_died_is_replaced() -> None:
+    with pytest.raises(EngineUnavailableError, match="has died"):
+        health_of(ScriptedEngine(), MemoryStore(), lost="the engine has died")
+
+
+def test_a_replica_without_its_store_is_kept() -> None:
+    health_of(ScriptedEngine(), Gone())
+
+
+@pytest.mark.parametrize("name", ["serve.yaml", "serve-scripted.yaml"])
+def test_a_deployed_file_names_what_there_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (application,) = yaml.safe_load((DEPLOY / name).read_text())["applications"]
+    assert application["import_path"] == "app.fleet.serving:build"
+    FleetArguments.model_validate(application["args"])
+    for variable, value in application["runtime_env"]["env_vars"].items():
+        monkeypatch.setenv(variable, value)
+    read_settings()
+    fleet_settings()

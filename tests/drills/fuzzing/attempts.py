@@ -1,0 +1,308 @@
+"""Requests that no document describes: mutations, raw bodies, broken HTTP, odd paths."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from tests.drills.fuzzing.material import (
+    HALF,
+    JSON_TEXT,
+    TEXTS,
+    bodies_of_bytes,
+    mangled,
+    mutated,
+    sound_bodies,
+    written,
+)
+from tests.drills.fuzzing.wire import request_bytes
+
+# Besides an answer of the service itself: the connection may close, or uvicorn may refuse it.
+Allowed = Literal["closed", "no_http"]
+Headers = tuple[tuple[bytes, bytes], ...]
+
+BODY_ROUTES: dict[str, bytes] = {
+    "POST /judge": b"/judge",
+    "POST /judge/batch": b"/judge/batch",
+    "POST /calibrate": b"/calibrate",
+    "POST /calibrations/{name}/rollback": b"/calibrations/fuzz/rollback",
+}
+_JSON: Headers = ((b"Content-Type", JSON_TEXT.encode()),)
+_BODIES = bodies_of_bytes()
+
+
+class Attempt(NamedTuple):
+    """One thing to send.
+
+    Args:
+        family: What kind of thing it is, for the table.
+        route: Of the document; None where it is meant for none.
+        method: That the answer is to.
+        content: The whole request.
+        allowed: What may come instead of an answer of the service.
+        and_no_more: Whether to say that nothing follows.
+    """
+
+    family: str
+    route: str | None
+    method: str
+    content: bytes
+    allowed: frozenset[Allowed] = frozenset()
+    and_no_more: bool = False
+
+
+Family = Callable[[random.Random, Headers], Attempt]
+_BROKEN: frozenset[Allowed] = frozenset({"closed", "no_http"})
+
+
+def mutation(draw: random.Random, key: Headers) -> Attempt:
+    """A sound body with up to three changes in its structure."""
+    route, body = draw.choice(list(sound_bodies(draw).items()))
+    content = written(draw, mutated(draw, body))
+    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key)
+    return Attempt("mutated JSON", route, "POST", sent)
+
+
+def mangled_body(draw: random.Random, key: Headers) -> Attempt:
+    """A sound body with some of its bytes changed, cut or repeated."""
+    route, body = draw.choice(list(sound_bodies(draw).items()))
+    content = written(draw, body)
+    for _ in range(draw.choice((1, 1, 2))):
+        content = mangled(draw, content)
+    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key)
+    return Attempt("mangled bytes", route, "POST", sent)
+
+
+def raw_body(draw: random.Random, key: Headers) -> Attempt:
+    """A body of the catalogue, at any route that takes one, of any content type."""
+    route, target = draw.choice(list(BODY_ROUTES.items()))
+    # Long ones cost as much as a hundred others.
+    name = draw.choice(sorted(_BODIES))
+    if len(_BODIES[name]) > 500_000 and draw.random() < 0.9:
+        name = "deep list"
+    kinds: tuple[bytes, ...] = (b"application/json",) * 6 + (
+        b"text/plain",
+        b"application/x-www-form-urlencoded",
+        b"",
+    )
+    kinds += (b"application/json; charset=utf-16", b"application/vnd.api+json", b"\xff", b"json/")
+    headers = ((b"Content-Type", draw.choice(kinds)),)
+    sent = request_bytes("POST", target, _BODIES[name], headers=headers + key)
+    # Whoever sends 10 MB may find the connection reset before the answer is read.
+    allowed: frozenset[Allowed] = frozenset({"closed"} if len(_BODIES[name]) > 2**23 else ())
+    return Attempt("raw body", route, "POST", sent, allowed)
+
+
+def wrong_length(draw: random.Random, key: Headers) -> Attempt:
+    """A body that is shorter or longer than announced, or announced as nonsense."""
+    route, body = draw.choice(list(sound_bodies(draw).items()))
+    content = written(draw, body)
+    n = len(content)
+    announced = draw.choice(
+        (n - 1, n - 5, 0, n + 1, n + 1000, 2**31, 2**63, 2**64, 10**30, -1, "", "x", "+5", "0x10")
+    )
+    length = draw.choice((f"{announced}", f" {announced} ", f"{announced}, {n}")).encode()
+    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key, length=length)
+    return Attempt("wrong length", route, "POST", sent, _BROKEN, and_no_more=True)
+
+
+def chunked(draw: random.Random, key: Headers) -> Attempt:
+    """Chunks: sound, cut, too long, without end, with nonsense for a size."""
+    route, body = draw.choice(list(sound_bodies(draw).items()))
+    content = written(draw, body)
+    size = draw.choice((1, 7, 1000))
+    parts = [content[i : i + size] for i in range(0, len(content), size)]
+    chunks = [b"%x\r\n%s\r\n" % (len(part), part) for part in parts] + [b"0\r\n\r\n"]
+    what = draw.choice(("sound", "no end", "bad size", "huge size", "negative", "noise", "both"))
+    at = draw.randrange(len(chunks))
+    if what == "no end":
+        del chunks[at:]
+    elif what in ("bad size", "huge size", "negative"):
+        sizes = {"bad size": b"zz", "huge size": b"f" * 20, "negative": b"-5"}
+        chunks[at] = sizes[what] + b"\r\n" + content + b"\r\n"
+    elif what == "noise":
+        chunks[at] = mangled(draw, chunks[at])
+    headers = ((b"Transfer-Encoding", b"chunked"), *_JSON, *key)
+    length = b"5" if what == "both" else b""
+    sent = request_bytes("POST", BODY_ROUTES[route], headers=headers, length=length)
+    allowed = frozenset() if what == "sound" else _BROKEN
+    # A sound request ends by itself; of another one the service would wait for the rest.
+    return Attempt(
+        "chunked", route, "POST", sent + b"".join(chunks), allowed, and_no_more=what != "sound"
+    )
+
+
+def odd_headers(draw: random.Random, key: Headers) -> Attempt:
+    """Headers that are huge, many, twice there, or of no known meaning."""
+    route, body = draw.choice(list(sound_bodies(draw).items()))
+    text = draw.choice(TEXTS).encode("utf-8", "replace")
+    odd: Headers = draw.choice(
+        (
+            ((b"X-Long", b"x" * 60_000),),
+            tuple((b"X-%d" % i, b"y") for i in range(500)),
+            ((b"X-" + b"n" * 5000, b"y"),),
+            ((b"Content-Length", b"3"),),
+            ((b"Content-Type", b"text/plain"),),
+            ((b"Content-Encoding", b"gzip"),),
+            ((b"Expect", b"100-continue"),),
+            ((b"Expect", b"200-maybe"),),
+            ((b"Connection", b"upgrade"), (b"Upgrade", b"h2c"), (b"HTTP2-Settings", b"AAMA")),
+            ((b"X-Forwarded-For", b"::1, evil"), (b"X-Forwarded-Proto", b"gopher")),
+            ((b"Host", b"other"),),
+            ((b"Accept", b"text/html"), (b"Accept-Encoding", b"br;q=nan")),
+            ((b"Range", b"bytes=0-1"), (b"If-None-Match", b"*")),
+            ((b"Cookie", b"=;=;" * 500),),
+            ((b"Bad Name", b"x"),),
+            ((b"X-Text", text),),
+            ((b"X-Null", b"\x00\x01\x7f\xff"),),
+        )
+    )
+    content = written(draw, body)
+    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + odd + key)
+    return Attempt("odd headers", route, "POST", sent, _BROKEN)
+
+
+def odd_key(draw: random.Random, key: Headers) -> Attempt:
+    """Keys that are none, twice there, or in another scheme."""
+    values: tuple[bytes, ...] = (
+        *(b"", b"Bearer", b"Bearer ", b"bearer x", b"Basic YTpi", b"Bearer " + b"x" * 50_000),
+        *(b"Bearer \xff\xfe", b"Bearer a b", b"\x01", b"Bearer \xf0\x9f\x98\x80", b"Digest x=y"),
+    )
+    odd = tuple((b"Authorization", value) for value in draw.sample(values, draw.choice((1, 1, 2))))
+    if key and draw.random() < 0.3:
+        odd += ((b"Authorization", key[0][1] + draw.choice((b"x", b" ", b"\t", b""))),)
+    method, target, route = draw.choice(
+        (
+            ("GET", b"/info", "GET /info"),
+            ("GET", b"/calibrations", "GET /calibrations"),
+            ("DELETE", b"/calibrations/fuzz", "DELETE /calibrations/{name}"),
+            ("POST", b"/judge", "POST /judge"),
+        )
+    )
+    return Attempt("odd key", route, method, request_bytes(method, target, headers=odd), _BROKEN)
+
+
+_SEGMENTS: tuple[bytes, ...] = (
+    *(b"%00", b"..", b".", b"%2e%2e", b"%2f", b"%2F..%2F", b"%5c", b"%", b"%zz", b"%C0%AF", b"%FF"),
+    *(b"%ED%A0%80", b"%F0%9F%98%80", b"", b"a" * 5000, b"judge", b"calibrations", b"healthz"),
+    *(b"info;x=y", b"a%0d%0ab", b"%20", b"*", b"~", b"{name}", b"versions", b"rollback", b"fuzz"),
+    *(b"docs", b"openapi.json", b"static", b"\xc3\xa9", b"<script>", b'"', b"metrics"),
+)
+_QUERIES: tuple[bytes, ...] = (
+    b"",
+    b"",
+    b"?",
+    b"?a=b",
+    b"?limit=0",
+    b"?limit=%00",
+    b"?limit=1&limit=x",
+    b"?before=-1",
+)
+_QUERIES += (b"?before=1e5", b"?limit=" + b"9" * 5000, b"?%ff=%ff", b"?=&&=", b"#x", b"?a=" * 300)
+_METHODS = (
+    *("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"),
+    *("QUERY", "FOO", "get", "PRI", "G\x00T", "", "É", "A" * 300, "M-SEARCH", "SOURCE"),
+)
+
+
+def odd_path(draw: random.Random, key: Headers) -> Attempt:
+    """Paths, queries and methods that nobody meant."""
+    method = draw.choice(_METHODS) if draw.random() < 0.5 else draw.choice(_METHODS[:7])
+    segments = [draw.choice(_SEGMENTS) for _ in range(draw.choice((1, 1, 2, 3)))]
+    if draw.random() < 0.4:
+        segments.insert(0, b"calibrations")
+    lead = draw.choice((b"/",) * 8 + (b"", b"//", b"http://judge/", b"\\"))
+    target = lead + b"/".join(segments) + draw.choice(_QUERIES)
+    return Attempt("odd path", None, method, request_bytes(method, target, headers=key), _BROKEN)
+
+
+def no_http(draw: random.Random, key: Headers) -> Attempt:
+    """Bytes that only begin as HTTP does, or not even that."""
+    sound = request_bytes("GET", b"/info", headers=key)
+    content = draw.choice(
+        (
+            draw.randbytes(draw.choice((1, 20, 3000))) + b"\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + draw.randbytes(100),
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"GET /info\r\n\r\n",
+            b"GET /info HTTP/9.9\r\n\r\n",
+            b"GET /info HTTP/0.9\r\nHost: x\r\n\r\n",
+            b"GET  /info HTTP/1.1\r\n\r\n",
+            b"GET /info HTTP/1.1\nHost: x\nConnection: close\n\n",
+            b"\r\n\r\n" + sound,
+            sound.replace(b"\r\n", b"\n"),
+            sound.replace(b": ", b":\x0b"),
+            mangled(draw, sound),
+            mangled(draw, sound),
+        )
+    )
+    return Attempt("broken HTTP", None, "GET", content, _BROKEN, and_no_more=True)
+
+
+def upgrade(draw: random.Random, key: Headers) -> Attempt:
+    """WebSockets at paths that have none."""
+    headers: Headers = (
+        (b"Connection", b"Upgrade"),
+        (b"Upgrade", draw.choice((b"websocket", b"WebSocket", b"tls/1.0"))),
+        (b"Sec-WebSocket-Version", draw.choice((b"13", b"0"))),
+        (b"Sec-WebSocket-Key", draw.choice((b"dGhlIHNhbXBsZSBub25jZQ==", b"x"))),
+    )
+    target = draw.choice((b"/judge", b"/info", b"/", b"/calibrations/fuzz"))
+    sent = request_bytes("GET", target, headers=headers + key, length=b"")
+    return Attempt("upgrade", None, "GET", sent, _BROKEN, and_no_more=True)
+
+
+def sound(draw: random.Random, key: Headers) -> Attempt:
+    """What programs send that mean well, so that there is something to break."""
+    reads = ("/calibrations", "/calibrations/fuzz", "/calibrations/fuzz/versions?limit=5", "/info")
+    if draw.random() < 0.3:
+        path = draw.choice(reads)
+        route = "GET " + path.replace("/fuzz", "/{name}").partition("?")[0]
+        return Attempt("sound", route, "GET", request_bytes("GET", path.encode(), headers=key))
+    route, body = draw.choice(list(sound_bodies(draw).items()))
+    content = json.dumps(body).encode()
+    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key)
+    return Attempt("sound", route, "POST", sent)
+
+
+FAMILIES: dict[Family, int] = {
+    mutation: 40,
+    mangled_body: 15,
+    raw_body: 10,
+    odd_path: 10,
+    sound: 6,
+    wrong_length: 4,
+    chunked: 4,
+    odd_headers: 4,
+    odd_key: 3,
+    no_http: 3,
+    upgrade: 1,
+}
+
+
+def attempts(seed: int, *, key: Headers = ()) -> Iterator[Attempt]:
+    """Endless attempts, the same ones for the same seed.
+
+    Args:
+        seed: Any.
+        key: The header of a key, for a service that has keys.
+    """
+    draw = random.Random(seed)
+    families, weights = list(FAMILIES), list(FAMILIES.values())
+    while True:
+        (family,) = draw.choices(families, weights)
+        yield family(draw, key)
+
+
+def held_open(key: Headers) -> list[Attempt]:
+    """Bodies that begin and never end, on connections that stay open."""
+    begun = json.dumps({"question": f"Which?{HALF}"}).encode()[:-1]
+    announced = request_bytes("POST", b"/judge", begun, headers=_JSON + key, length=b"5000")
+    headers = ((b"Transfer-Encoding", b"chunked"), *_JSON, *key)
+    chunks = request_bytes("POST", b"/calibrate", headers=headers, length=b"") + b'5\r\n{"exa\r\n'
+    got = request_bytes("GET", b"/info", b"", headers=key, length=b"10")
+    return [
+        Attempt("held open", "POST /judge", "POST", announced),
+        Attempt("held open", "POST /calibrate", "POST", chunks),
+        Attempt("held open", "GET /info", "GET", got),
+    ]

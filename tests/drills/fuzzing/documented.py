@@ -1,0 +1,170 @@
+"""Requests that schemathesis makes from the OpenAPI document, and what its checks say."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import schemathesis
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import Status, events, from_schema
+from schemathesis.engine.recorder import CheckNode, Interaction, ScenarioRecorder
+
+from tests.drills.fuzzing.ledger import Ledger
+from tests.drills.fuzzing.promises import Answer, Document
+from tests.drills.fuzzing.scene import HANG_S, Scene
+from tests.drills.fuzzing.sending import note_health
+
+# What JSON Schema cannot say, and the README does: texts that are blank, turns that disagree, and
+# a delta where the guarantee has none.
+_BEYOND_THE_SCHEMA = ("invalid_comparison", "batch_too_large")
+_NEED_THE_BODY = ("positive_data_acceptance", "negative_data_rejection")
+_OUTLIVE_A_DELETION = (
+    "GET /calibrations/{name}/versions",
+    "POST /calibrations/{name}/rollback",
+)
+
+
+def run(
+    scene: Scene,
+    ledger: Ledger,
+    *,
+    examples: int,
+    seed: int | None,
+    on_request: Callable[[], None] = lambda: None,
+) -> None:
+    """Makes requests for every route and checks each answer with everything schemathesis has.
+
+    Args:
+        scene: The service.
+        ledger: Where it is noted.
+        examples: At most so many per route and phase, besides those of the coverage phase.
+        seed: None draws the same every time.
+        on_request: Called for each.
+    """
+    config = SchemathesisConfig.from_dict(_config(scene, examples=examples, seed=seed))
+    schema = schemathesis.openapi.from_dict(scene.document.content, config=config)
+    for event in from_schema(schema).execute():
+        if isinstance(event, events.ScenarioFinished):
+            for _ in _note_scenario(event.recorder, scene.document, ledger):
+                on_request()
+        elif isinstance(event, events.FatalError | events.NonFatalError):
+            raise AssertionError(f"schemathesis: {getattr(event, 'value', event)!r}")
+    note_health(scene, ledger)
+
+
+def _config(scene: Scene, *, examples: int, seed: int | None) -> dict[str, Any]:
+    return {
+        **({} if seed is None else {"seed": seed}),
+        "base-url": scene.url,
+        "headers": scene.headers,
+        "request-timeout": HANG_S,
+        "workers": 1,
+        "continue-on-failure": True,
+        # Answers are held to the document here as well: whole ones.
+        "output": {"truncation": {"max-recorded-payload-size": 0}},
+        "generation": {
+            "deterministic": seed is None,
+            "max-examples": examples,
+            "mode": "all",
+            "database": "none",
+            "no-shrink": True,
+        },
+        "phases": {"stateful": {"enabled": True, "max-steps": 5}},
+    }
+
+
+def _note_scenario(recorder: ScenarioRecorder, document: Document, ledger: Ledger) -> list[str]:
+    noted = []
+    for case_id, interaction in recorder.interactions.items():
+        case = recorder.cases[case_id].value
+        route = case.operation.label
+        response = interaction.response
+        if response is None:
+            ledger.count(route, "hang", HANG_S)
+            ledger.failed("no hang", f"{route}: {_sent(interaction)}")
+            continue
+        ledger.count(route, str(response.status_code), response.elapsed)
+        noted.append(route)
+        headers = {name: values[0] for name, values in response.headers.items()}
+        answer = Answer(response.status_code, headers, response.content or b"")
+        as_documented = f"{case.method.upper()} {case.operation.path}" == route
+        faults = document.faults(route if as_documented else None, answer)
+        if case.method.upper() != "HEAD":
+            _note(ledger, "as documented", faults[0] if faults else None, interaction)
+        for node in recorder.checks.get(case_id, ()):
+            if node.status is not Status.FAILURE:
+                ledger.passed(node.name)
+                continue
+            reason = excuse(node.name, route, answer)
+            if node.name == "use_after_free" and made_again(recorder, case_id):
+                reason = "POST /calibrate or a rollback made the set again"
+            _note_failure(ledger, node, reason, interaction)
+    return noted
+
+
+def made_again(recorder: ScenarioRecorder, read: str) -> bool:
+    """Whether the set that a request reads was made after its last deletion before that.
+
+    Schemathesis sees that only of a POST to /calibrations, and there is none.
+    """
+    name = (recorder.cases[read].value.path_parameters or {}).get("name")
+    there = False
+    for case_id, node in recorder.cases.items():
+        if case_id == read:
+            break
+        case, response = node.value, recorder.find_response(case_id=case_id)
+        if response is None or response.status_code not in (200, 204):
+            continue
+        if case.operation.label == "POST /calibrate" and isinstance(case.body, dict):
+            there = there or case.body.get("calibration", "default") == name
+        elif (case.path_parameters or {}).get("name") == name:
+            there = there or case.operation.label.endswith("/rollback")
+            there = there and case.operation.label != "DELETE /calibrations/{name}"
+    return there
+
+
+def _note_failure(
+    ledger: Ledger, node: CheckNode, reason: str | None, interaction: Interaction
+) -> None:
+    if reason is not None:
+        ledger.excused[f"{node.name}: {reason}"] += 1
+        return
+    assert node.failure_info is not None
+    _note(ledger, node.name, node.failure_info.failure.message, interaction)
+
+
+def excuse(check: str, route: str, answer: Answer) -> str | None:
+    """Why a check of schemathesis that failed is kept in another way, which is checked here."""
+    if check == "use_after_free" and route in _OUTLIVE_A_DELETION:
+        return "the trail of a set outlives it, and leads back to it"
+    if answer.status not in (200, 422, 413) or check not in _NEED_THE_BODY:
+        return None
+    body = json.loads(answer.body)
+    if check == "positive_data_acceptance" and answer.status != 200:
+        if body.get("code") in _BEYOND_THE_SCHEMA:
+            return f"{body['code']} says what JSON Schema cannot"
+        faults = body.get("errors", ())
+        if [fault["field"] for fault in faults] == ["delta"]:
+            return "a delta without pac says what JSON Schema cannot"
+        if any(fault["message"] == "Input should be a valid integer" for fault in faults):
+            return "1.0 is an integer in JSON Schema and none here"
+    if check == "negative_data_rejection" and answer.status == 200:
+        refused = [entry["error"]["code"] for entry in body.get("errors", ())]
+        refused += [entry["error"]["code"] for entry in body.get("results", ()) if "error" in entry]
+        if refused:
+            return "the item has its own error, its neighbours are served"
+    return None
+
+
+def _note(ledger: Ledger, check: str, fault: str | None, interaction: Interaction) -> None:
+    if fault is None:
+        ledger.passed(check)
+        return
+    response = interaction.response
+    got = None if response is None else (response.status_code, (response.content or b"")[:300])
+    ledger.failed(check, f"{fault}\n  sent {_sent(interaction)}\n  got {got}")
+
+
+def _sent(interaction: Interaction) -> str:
+    request = interaction.request
+    return f"{request.method} {request.uri[:300]} {(request.body or b'')[:600]!a}"

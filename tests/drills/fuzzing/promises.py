@@ -1,0 +1,134 @@
+"""What every answer keeps, whatever was sent: the oracle of all fuzzing."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import jsonschema_rs
+
+from app.wire.problems import STATUS
+
+STATUS_OF_CODE = {error.code: status for error, status in STATUS.items()}
+# An error tells what is wrong; it never carries the request back.
+LONGEST_PROBLEM_BYTES = 4096
+# The server's own answers to bytes that are no request: they have no route, so they are no problem.
+NO_HTTP = frozenset(
+    {
+        (400, b"Invalid HTTP request received."),
+        (431, b"The request's head is too large."),
+    }
+)
+
+
+class Answer(NamedTuple):
+    """What came back.
+
+    Args:
+        status: Of HTTP.
+        headers: By lower-case name.
+        body: The whole of it.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Document:
+    """The OpenAPI document, as far as answers are held to it.
+
+    Args:
+        content: As /openapi.json has it.
+    """
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.content = content
+        self._validator = cache(self._make_validator)
+
+    @property
+    def routes(self) -> list[str]:
+        """Of the form "POST /judge"."""
+        return [
+            f"{method.upper()} {path}"
+            for path, methods in self.content["paths"].items()
+            for method in methods
+        ]
+
+    def faults(self, route: str | None, answer: Answer) -> list[str]:
+        """In what an answer differs from what is written; route None is known to no document."""
+        if answer.status >= 400:
+            return problem_faults(answer) + self._undocumented(route, answer)
+        if route is None:
+            return [] if answer.status == 200 else [f"status {answer.status} at an unknown path"]
+        return self._undocumented(route, answer) or self._success_faults(route, answer)
+
+    def _undocumented(self, route: str | None, answer: Answer) -> list[str]:
+        if route is None or str(answer.status) in self._responses(route):
+            return []
+        return [f"status {answer.status} is not documented for {route}"]
+
+    def _success_faults(self, route: str, answer: Answer) -> list[str]:
+        content = self._responses(route)[str(answer.status)].get("content", {})
+        if not content:
+            return [f"{answer.status} with a body"] if answer.body else []
+        kind = answer.headers.get("content-type", "").partition(";")[0]
+        if kind not in content:
+            return [f"content type {kind!r} is not documented for {route}"]
+        if kind != "application/json":
+            return []
+        try:
+            found = strict_json(answer.body)
+        except ValueError as exc:
+            return [f"the answer is no JSON: {exc}"]
+        error = next(iter(self._validator(route, str(answer.status)).iter_errors(found)), None)
+        return [] if error is None else [f"the answer is not as documented: {error.message[:200]}"]
+
+    def _responses(self, route: str) -> dict[str, Any]:
+        method, _, path = route.partition(" ")
+        responses: dict[str, Any] = self.content["paths"][path][method.lower()]["responses"]
+        return responses
+
+    def _make_validator(self, route: str, status: str) -> jsonschema_rs.Validator:
+        schema = self._responses(route)[status]["content"]["application/json"]["schema"]
+        components = {"components": self.content["components"]}
+        return jsonschema_rs.validator_for({**schema, **components})
+
+
+def strict_json(body: bytes) -> Any:
+    """Reads JSON as it is defined: UTF-8, and neither NaN nor Infinity.
+
+    Raises:
+        ValueError: It is none.
+    """
+
+    def refuse(name: str) -> float:
+        raise ValueError(f"{name} is no JSON")
+
+    return json.loads(body.decode("utf-8"), parse_constant=refuse)
+
+
+def problem_faults(answer: Answer) -> list[str]:
+    """In what an error differs from RFC 9457 and from the table of codes."""
+    kind = answer.headers.get("content-type")
+    if kind != "application/problem+json":
+        return [f"an error of content type {kind!r}"]
+    if len(answer.body) > LONGEST_PROBLEM_BYTES:
+        return [f"an error of {len(answer.body)} bytes"]
+    try:
+        body = strict_json(answer.body)
+    except ValueError as exc:
+        return [f"a problem that is no JSON: {exc}"]
+    code = body.get("code")
+    if STATUS_OF_CODE.get(code) != answer.status or body.get("status") != answer.status:
+        return [f"code {code!r} and status {body.get('status')} with HTTP {answer.status}"]
+    if body.get("type") != f"urn:scope-judge:problem:{code}":
+        return [f"type {body.get('type')!r} for {code!r}"]
+    if not (body.get("title") and body.get("detail")):
+        return ["a problem without words"]
+    retried = answer.status in (429, 503, 504)
+    if retried != ("retry-after" in answer.headers):
+        return [f"Retry-After {'is missing' if retried else 'is there'} with {answer.status}"]
+    if (answer.status == 405) != bool(answer.headers.get("allow")):
+        return [f"Allow is {answer.headers.get('allow')!r} with {answer.status}"]
+    return []

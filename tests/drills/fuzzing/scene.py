@@ -1,0 +1,101 @@
+"""The service that is fuzzed: `scope-judge serve` with the scripted judge and a real store."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+
+from tests.drills.fuzzing.promises import Document
+from tests.integration.processes.server import Server
+from tests.unit.api.keyring import bearing, entry, write_keys
+from tests.unit.api.problems import comparison, examples
+
+# A body that never ends is answered after this: a sound one of 8 MB takes 5 s on a busy machine.
+# Anything that takes as long as HANG_S has hung.
+TIMEOUT_S = 12
+HANG_S = 120.0
+_KEEPER = "keeper"
+
+
+class Scene(NamedTuple):
+    """A running service and what is known of it.
+
+    Args:
+        name: Of its store, and whether it has keys.
+        server: The process.
+        document: What it says of itself.
+        headers: What every request needs.
+    """
+
+    name: str
+    server: Server
+    document: Document
+    headers: dict[str, str]
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server.port}"
+
+    @property
+    def key(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers as bytes."""
+        return tuple((name.encode(), value.encode()) for name, value in self.headers.items())
+
+    def faults(self) -> list[str]:
+        """What is wrong with the service itself: not ready, or not the answer that is known."""
+        try:
+            ready = self.server.client.get("/readyz", timeout=HANG_S)
+            judged = self.server.client.post(
+                "/judge", json=comparison(alpha=None), headers=self.headers, timeout=HANG_S
+            )
+        except httpx.HTTPError as exc:
+            return [f"the service does not answer: {type(exc).__name__}"]
+        if ready.json() != {"status": "ready"}:
+            return [f"/readyz says {ready.status_code}: {ready.text[:200]}"]
+        # The gap is 3.9 in both orders: p_bar = 1 / (1 + e**-3.9).
+        expected = 1 / (1 + math.exp(-3.9))
+        if judged.status_code != 200 or abs(judged.json()["p_bar"] - expected) > 1e-12:
+            return [f"a known judgment came out as {judged.status_code}: {judged.text[:200]}"]
+        return []
+
+    def calibration_faults(self) -> list[str]:
+        """What is wrong with a calibration that is made after everything else."""
+        body = {"calibration": "after-all", "examples": examples()}
+        made = self.server.client.post("/calibrate", json=body, headers=self.headers)
+        asked = comparison(calibration="after-all")
+        judged = self.server.client.post("/judge", json=asked, headers=self.headers)
+        if made.status_code != 200 or made.json()["n"] != 60:
+            return [f"a sound calibration came out as {made.status_code}: {made.text[:200]}"]
+        if judged.status_code != 200 or judged.json()["verdict"] != "A":
+            return [f"a sound judgment came out as {judged.status_code}: {judged.text[:200]}"]
+        return []
+
+
+@contextmanager
+def scene(folder: Path, store_url: str, *, with_keys: bool = False) -> Iterator[Scene]:
+    """Runs the service.
+
+    Args:
+        folder: For its log, its keys and whatever its store keeps there.
+        store_url: Its store.
+        with_keys: Whether requests need a key.
+    """
+    settings = {
+        "SCOPE_ENGINE": "scripted",
+        "SCOPE_STORE_URL": store_url,
+        "SCOPE_TIMEOUT_S": str(TIMEOUT_S),
+        "SCOPE_LOG_LEVEL": "warning",
+    }
+    headers: dict[str, str] = {}
+    if with_keys:
+        file = write_keys(folder / "keys.json", entry(_KEEPER, ("judge", "calibrate", "admin")))
+        settings["SCOPE_API_KEYS_FILE"] = str(file)
+        headers = bearing(_KEEPER)
+    name = store_url.partition(":")[0] + (" with keys" if with_keys else "")
+    with Server(folder, settings) as server:
+        response = server.client.get("/openapi.json", headers=headers)
+        yield Scene(name, server, Document(response.json()), headers)

@@ -1,0 +1,100 @@
+"""Sends attempts as bytes, and holds every answer to the promises."""
+
+from collections.abc import Callable, Iterable
+
+from tests.drills.fuzzing.attempts import Attempt, held_open
+from tests.drills.fuzzing.ledger import Ledger
+from tests.drills.fuzzing.promises import NO_HTTP, Answer
+from tests.drills.fuzzing.scene import HANG_S, Scene
+from tests.drills.fuzzing.wire import Connection, Ended, NoAnswer
+
+# So often the service is asked whether it is still what it was.
+CHECK_EVERY = 250
+
+
+def send_all(
+    scene: Scene,
+    attempts: Iterable[Attempt],
+    ledger: Ledger,
+    on_request: Callable[[], None] = lambda: None,
+) -> None:
+    """Sends one attempt after the other, and looks after the service between them."""
+    for number, attempt in enumerate(attempts):
+        connection = Connection(scene.server.port, timeout_s=HANG_S)
+        connection.send(attempt.content, and_no_more=attempt.and_no_more)
+        note(scene, attempt, connection.end(attempt.method), ledger)
+        on_request()
+        if number % CHECK_EVERY == 0:
+            note_health(scene, ledger)
+    note_health(scene, ledger)
+
+
+def hold_open(scene: Scene, ledger: Ledger, *, times: int) -> None:
+    """Holds bodies open that never end: one that is read is answered when its time is over."""
+    attempts = held_open(scene.key) * times
+    connections = [Connection(scene.server.port, timeout_s=HANG_S) for _ in attempts]
+    for attempt, connection in zip(attempts, connections, strict=True):
+        connection.send(attempt.content)
+    for attempt, connection in zip(attempts, connections, strict=True):
+        ended = connection.end(attempt.method)
+        # The one status above 500 that is right; and who needs no body is answered without one.
+        status = 408 if attempt.method == "POST" else 200
+        right = isinstance(ended.answer, Answer) and ended.answer.status == status
+        note(scene, attempt, ended, ledger, server_error_is_right=right)
+        if not right:
+            ledger.failed(f"a body without end is answered with {status}", repr(ended.answer)[:300])
+    note_health(scene, ledger)
+
+
+def note_health(scene: Scene, ledger: Ledger) -> None:
+    """Notes whether the service is still ready and judges as it did."""
+    check = "still ready, and a known judgment is what it was"
+    found = scene.faults()
+    for fault in found:
+        ledger.failed(check, f"{scene.name}: {fault}")
+    if not found:
+        ledger.passed(check)
+
+
+def note(
+    scene: Scene,
+    attempt: Attempt,
+    ended: Ended,
+    ledger: Ledger,
+    *,
+    server_error_is_right: bool = False,
+) -> None:
+    """Notes one exchange and whatever was wrong with it."""
+    answer = ended.answer
+    status = str(answer.status) if isinstance(answer, Answer) else answer.value
+    seconds = None if server_error_is_right else ended.seconds
+    ledger.count(attempt.route or attempt.family, status, seconds)
+    for check, fault in _faults(scene, attempt, answer, server_error_is_right):
+        if fault is None:
+            ledger.passed(check)
+        else:
+            sent = ascii(attempt.content[:600])
+            ledger.failed(check, f"{scene.name}, {attempt.family}: {fault}\n  sent {sent}")
+
+
+def _faults(
+    scene: Scene, attempt: Attempt, answer: Answer | NoAnswer, server_error_is_right: bool
+) -> list[tuple[str, str | None]]:
+    if answer is NoAnswer.HANG:
+        return [("no hang", f"silent for {HANG_S:g} s")]
+    if answer is NoAnswer.CLOSED:
+        fine = "closed" in attempt.allowed
+        return [("answered", None if fine else "the connection was closed without an answer")]
+    assert isinstance(answer, Answer)
+    if (answer.status, answer.body) in NO_HTTP:
+        fine = "no_http" in attempt.allowed
+        return [("answered", None if fine else "refused as no HTTP")]
+    if attempt.family == "upgrade" and answer.status in (101, 400, 403, 426):
+        # A WebSocket library's own answers, before any route.
+        return [("no WebSocket", "a WebSocket opened" if answer.status == 101 else None)]
+    if answer.status >= 500 and not server_error_is_right:
+        return [("no server error", f"{answer.status}: {answer.body[:300]!r}")]
+    if attempt.method == "HEAD":
+        return [("answered", None)]
+    faults = scene.document.faults(attempt.route, answer)
+    return [("as documented", faults[0] if faults else None)]

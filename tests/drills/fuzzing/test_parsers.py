@@ -1,0 +1,463 @@
+"""Every parser on anything: what it reads is sound, and what it refuses it refuses as promised."""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import typer
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
+from app.cli.judge import _read_jsonl
+from app.core.calibration import Calibration, LabelledScore
+from app.core.comparison import CriterionDefaults
+from app.core.errors import (
+    InvalidRequestError,
+    JudgmentFailedError,
+    StartupError,
+    StoreCorruptError,
+)
+from app.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
+from app.engines.openai_servers import parse_urls
+from app.evaluation.benchmarks.catalogue import load_benchmark
+from app.evaluation.curve.labelled_scores import read_labelled_scores
+from app.evaluation.judgments.answers import parse_confidence, parse_verdict
+from app.evaluation.judgments.jsonl import read_judgments
+from app.evaluation.judgments.log import JudgmentLog
+from app.ports import Generated, LabelLogits, StoredCalibration, Version
+from app.service.calibration.codec import decode, encode
+from app.service.calibration.history import ChangeRecord
+from app.service.judging.judge import JudgeRequest
+from app.service.judging.prompts import PromptTemplate, load_template
+from app.settings import Settings, read_settings
+from app.wire.problems import invalid_request
+from app.wire.requests import CalibrateIn, InvalidItem, JudgeBatchIn, JudgeIn, RollbackIn
+from app.wiring.stores import make_store
+
+Parsed = TypeVar("Parsed")
+Refusal = TypeVar("Refusal", bound=Exception)
+
+# tmp_path is one folder for all examples: each writes its file anew.
+fuzzed = settings(
+    deadline=None,
+    max_examples=100,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+NAMES = (
+    *("question", "response_a", "response_b", "alpha", "guarantee", "delta", "calibration", "id"),
+    *("label", "label_noise", "comparisons", "examples", "version", "role", "content"),
+)
+WORDS = ("A", "B", "tie", "user", "pac", "marginal", "default", "Which?", "", " ", "\ud800", "\0")
+numbers = st.integers() | st.floats() | st.sampled_from([0.1, 1, 2, -0.0, 10**400, 2**53])
+# Halves of surrogate pairs included: JSON has them.
+texts = st.sampled_from(WORDS) | st.text(st.characters(exclude_categories=()), max_size=8)
+scalars = st.none() | st.booleans() | numbers | texts
+
+
+def outcome(parse: Callable[[], Parsed], *refusals: type[Refusal]) -> Parsed | Refusal:
+    """What is parsed, or the refusal that was promised; anything else goes through."""
+    try:
+        return parse()
+    except refusals as exc:
+        return exc
+
+
+def values_of(names: tuple[str, ...]) -> st.SearchStrategy[Any]:
+    """Any JSON value, with names in it that mean something."""
+    return st.recursive(
+        scalars,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(names) | texts, inner, max_size=5)
+        ),
+        max_leaves=15,
+    )
+
+
+values = values_of(NAMES)
+turns = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": texts | values}),
+    max_size=2,
+)
+# Most of a sound comparison, and anything in the rest of it.
+comparisons = st.fixed_dictionaries(
+    {"question": texts | turns, "response_a": texts | values, "response_b": texts},
+    optional=dict.fromkeys(("alpha", "guarantee", "delta", "calibration", "id"), scalars),
+)
+examples = st.fixed_dictionaries(
+    {"question": texts, "response_a": texts, "response_b": texts, "label": texts},
+    optional={"id": scalars, "alpha": values},
+)
+bodies = st.one_of(
+    values,
+    comparisons,
+    st.fixed_dictionaries({"comparisons": st.lists(comparisons | values, max_size=3)}),
+    st.fixed_dictionaries(
+        {"examples": st.lists(examples | values, max_size=3)},
+        optional={"calibration": texts, "label_noise": scalars},
+    ),
+    st.fixed_dictionaries({"version": scalars}),
+)
+
+
+@fuzzed
+@given(st.sampled_from([JudgeIn, JudgeBatchIn, CalibrateIn, RollbackIn]), bodies)
+def test_a_body_is_a_model_that_reads_back_or_a_problem_without_the_input(
+    model: type[BaseModel], body: Any
+) -> None:
+    found = outcome(lambda: model.model_validate(body), ValidationError)
+    if isinstance(found, ValidationError):
+        problem = invalid_request(found.errors())
+        assert problem.detail
+        assert 1 <= len(problem.faults) <= 10
+        return
+    if isinstance(found, JudgeBatchIn):
+        for read in found.items(CriterionDefaults(0.1, "marginal", 0.1)):
+            assert isinstance(read.asked, JudgeRequest) or read.asked.detail
+    items = found.items() if isinstance(found, CalibrateIn) else []
+    for item in items:
+        if isinstance(item, InvalidItem):
+            assert item.error.faults
+        else:
+            assert type(item).model_validate_json(item.model_dump_json()) == item
+    if not items and not isinstance(found, JudgeBatchIn):
+        assert model.model_validate_json(found.model_dump_json(exclude_unset=True)) == found
+
+
+stored_texts = st.sampled_from(
+    ["0.1", "0.0", "nan", "inf", "-1", '[1.0, 2.0, 0.9, "A"]', '[1, 2, NaN, "A"]', "[[[["]
+) | st.text(max_size=12)
+stored = st.builds(
+    StoredCalibration,
+    st.builds(Version, st.text(max_size=4), st.integers(0, 9)),
+    st.dictionaries(
+        st.sampled_from(["judge", "fingerprint", "label_noise", "n"]), stored_texts, max_size=4
+    ),
+    st.dictionaries(st.text(max_size=3), stored_texts | values.map(json.dumps), max_size=4),
+    st.dictionaries(st.text(max_size=3), stored_texts, max_size=2),
+)
+
+
+@fuzzed
+@given(stored)
+def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
+    found: StoredCalibration,
+) -> None:
+    calibration = outcome(lambda: decode("x", found), StoreCorruptError)
+    if isinstance(calibration, StoreCorruptError):
+        return
+    assert 0.0 <= calibration.label_noise < 0.5
+    for score in calibration.examples.values():
+        assert math.isfinite(score.gap_fwd + score.gap_rev + score.label_mass)
+        assert score.label in ("A", "B")
+
+
+@fuzzed
+@given(
+    st.dictionaries(
+        st.text(max_size=4),
+        st.builds(
+            LabelledScore,
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.floats(0, 1),
+            st.sampled_from(["A", "B"]),
+        ),
+        max_size=6,
+    ),
+    st.floats(0, 0.49),
+)
+def test_a_set_that_was_encoded_reads_back_bit_for_bit(
+    scores: Mapping[str, LabelledScore], label_noise: float
+) -> None:
+    calibration = Calibration(
+        name="x",
+        write_id="w",
+        version=3,
+        judge="j",
+        fingerprint="f",
+        label_noise=label_noise,
+        examples=dict(scores),
+    )
+    read = decode("x", encode(calibration, changed=scores))
+    assert read.examples == calibration.examples
+    assert read.label_noise == label_noise
+
+
+@fuzzed
+@given(st.text() | values_of(("version", "action", "at", "by", "n")).map(json.dumps))
+def test_an_entry_of_a_trail_is_read_or_corrupt(text: str) -> None:
+    found = outcome(lambda: ChangeRecord.read("x", text), StoreCorruptError)
+    assert isinstance(found, ChangeRecord | StoreCorruptError)
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith("SCOPE_")]:
+        del os.environ[name]
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+setting_names = st.sampled_from([f"SCOPE_{name.upper()}" for name in Settings.model_fields])
+setting_texts = st.text(
+    st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30
+) | st.sampled_from(["", "0", "-1", "1e400", "nan", "inf", "true", "auto", "memory://", "9" * 5000])
+
+
+@fuzzed
+@given(st.dictionaries(setting_names, setting_texts, max_size=4))
+def test_settings_are_read_or_refused_without_their_values(variables: dict[str, str]) -> None:
+    marker = "xyzzy-secret"
+    marked = {
+        name: f"{marker}{text}" if len(text) > 8 else text for name, text in variables.items()
+    }
+    with environment(marked):
+        found = outcome(read_settings, ValueError)
+    if isinstance(found, ValueError):
+        assert marker not in str(found)
+        assert all(line.startswith("SCOPE_") for line in str(found).splitlines())
+        return
+    numbers_of = [value for _, value in found if isinstance(value, float)]
+    assert not any(math.isnan(number) for number in numbers_of)
+
+
+TEMPLATES = (
+    b'user = "{question} {answer_a} {answer_b}"',
+    b'user = """{question}\n{answer_a}\n{answer_b}"""\nsystem = "Judge."\n',
+    b"user = 3",
+    b"[user]",
+    b'user = "{question} {question} {answer_a} {answer_b}"',
+    b'user = "\\ud800{question}{answer_a}{answer_b}"',
+    b"x = " + b"[" * 5000,
+    b"x = 1" + b"0" * 5000,
+    b"x = 0001-00-00",
+    b"\xff",
+    b"",
+)
+# Bytes of one with bytes of another: most of TOML is a step away from something that is none.
+template_bytes = st.one_of(
+    st.sampled_from(TEMPLATES),
+    st.binary(max_size=60),
+    st.builds(
+        lambda a, noise, b, cut: a[:cut] + noise + b[cut:],
+        *(st.sampled_from(TEMPLATES), st.binary(max_size=3), st.sampled_from(TEMPLATES)),
+        st.integers(0, 60),
+    ),
+)
+
+
+@fuzzed
+@given(template_bytes)
+@example(b"x = " + b"[" * 5000)  # was a RecursionError
+def test_a_prompt_file_is_a_template_or_refuses_the_start(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "prompt.toml"
+    file.write_bytes(content)
+    found = outcome(lambda: load_template(file, prefill=""), StartupError)
+    assert isinstance(found, PromptTemplate) or str(found).startswith("SCOPE_PROMPT_FILE=")
+
+
+urls = st.text(max_size=30) | st.builds(
+    lambda scheme, rest: scheme + rest,
+    st.sampled_from(
+        ["redis://", "rediss://", "unix://", "sqlite:///", "sqlite:", "memory://", "http://", "://"]
+    ),
+    st.sampled_from(
+        ["", "[", "[::1", "[::1]:6379/0", ":99999", "a:b@c:d/e", "?db=x", "/\0", "h:6379/x", "%"]
+    )
+    | st.text(max_size=12),
+)
+
+
+@fuzzed
+@given(urls)
+@example("redis://[")  # was a ValueError
+@example("redis://user:pass\u2100phrase@host/0")  # was one that repeats the password
+def test_a_store_url_names_a_store_or_refuses_the_start(url: str) -> None:
+    found = outcome(lambda: make_store(url), StartupError)
+    if isinstance(found, StartupError):
+        assert "SCOPE_STORE_URL" in str(found)
+        assert "phrase@" not in str(found)
+
+
+@fuzzed
+@given(st.text(max_size=60) | st.lists(urls, max_size=4).map(",".join))
+def test_urls_of_servers_are_read_without_blanks_and_read_the_same_again(text: str) -> None:
+    found = parse_urls(text)
+    assert all(url == url.strip() and url for url in found)
+    assert parse_urls(",".join(found)) == found
+
+
+LINE_NAMES = (
+    *("question", "response_a", "response_b", "label", "id", "group", "dataset", "judge"),
+    *("gap_fwd", "gap_rev", "p_fwd", "p_rev", "score_a", "score_b", "verdict_fwd", "verdict_rev"),
+    *("label_mass", "verbalized", "annotators", "samples", "failed", "asked", "text", "complete"),
+)
+judged_lines = st.fixed_dictionaries(
+    {"label": st.sampled_from(["A", "B", "tie", None])},
+    optional={name: scalars | st.sampled_from(["A", 0.5, 1.5]) for name in LINE_NAMES[4:]},
+)
+pair_lines = st.fixed_dictionaries(
+    {"label": st.sampled_from(["A", "B", "tie", None])},
+    optional={name: texts | values for name in LINE_NAMES if name != "label"},
+)
+lines = st.one_of(
+    st.binary(max_size=20),
+    st.sampled_from([b"\xff", b"", b" ", b"{}", b"[]", b"null", b"[" * 5000, b'{"dataset": "']),
+    *(
+        found.map(lambda value: json.dumps(value).encode())
+        for found in (judged_lines, pair_lines, values_of(LINE_NAMES))
+    ),
+)
+files = st.lists(lines, max_size=4).map(b"\n".join) | st.binary(max_size=40)
+
+
+@fuzzed
+@given(files)
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+def test_a_file_of_the_evaluation_is_read_or_refused_by_name(
+    tmp_path: Path, suffix: str, content: bytes
+) -> None:
+    file = tmp_path / f"data{suffix}"
+    file.write_bytes(content)
+    readers: tuple[Callable[[], object], ...] = (
+        lambda: load_benchmark(str(file)),
+        lambda: read_judgments(file),
+        lambda: read_labelled_scores(file),
+    )
+    for read in readers:
+        found = outcome(read, InvalidRequestError)
+        # A data set has the name of its file.
+        assert not isinstance(found, InvalidRequestError) or "data" in str(found)
+
+
+@fuzzed
+@given(files)
+def test_a_log_of_judgments_is_continued_or_refused_and_kept(
+    tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "judgments.jsonl"
+    file.write_bytes(content)
+
+    def opened() -> int:
+        with JudgmentLog(file, judge="j") as log:
+            return len(log.read())
+
+    found = outcome(opened, InvalidRequestError)
+    assert isinstance(found, int) or str(file) in str(found)
+    # At most a last line that was cut off is gone.
+    kept = file.read_bytes()
+    assert content == kept or content[: content.rfind(b"\n") + 1] == kept
+
+
+@fuzzed
+@given(files)
+def test_a_file_for_the_service_is_objects_or_ends_the_command(
+    tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_bytes(content)
+    found = outcome(lambda: _read_jsonl(file), typer.Exit)
+    if isinstance(found, typer.Exit):
+        assert found.exit_code == 1
+        return
+    assert all(isinstance(row, dict) for row in found)
+
+
+ANSWER_NAMES = (
+    *("choices", "index", "logprobs", "top_logprobs", "content", "token", "logprob", "message"),
+    *("text", "finish_reason", "token_id:0", "token_id:1"),
+)
+logprobs = st.fixed_dictionaries(
+    {},
+    optional={
+        "top_logprobs": st.lists(
+            st.dictionaries(st.sampled_from(["token_id:0", "token_id:1", "A"]), scalars), max_size=2
+        )
+        | scalars,
+        "content": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "top_logprobs": st.lists(
+                        st.fixed_dictionaries(
+                            {"token": st.sampled_from(["A", "B", "C"]) | scalars},
+                            optional={"logprob": scalars | st.floats(-9, 0)},
+                        ),
+                        max_size=4,
+                    )
+                }
+            ),
+            max_size=2,
+        ),
+    },
+)
+choices = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": st.integers(0, 2) | scalars,
+        "logprobs": logprobs | scalars,
+        "text": scalars,
+        "finish_reason": st.sampled_from(["stop", "length", "x"]) | scalars | st.lists(scalars),
+        "message": st.dictionaries(st.just("content"), scalars) | scalars,
+    },
+)
+answers = values_of(ANSWER_NAMES) | st.fixed_dictionaries({"choices": st.lists(choices) | values})
+
+
+@fuzzed
+@given(answers, st.integers(0, 3))
+def test_the_choices_of_any_answer_are_all_there_or_a_failed_judgment(answer: Any, n: int) -> None:
+    found = choices_of(answer, n)
+    assert isinstance(found, JudgmentFailedError) or len(found) == n
+
+
+@fuzzed
+@given(choices | values_of(ANSWER_NAMES))
+def test_any_choice_is_probabilities_a_text_or_a_failed_judgment(choice: Any) -> None:
+    dialect = ChatDialect("m", is_vllm=True)
+    logits = dialect.label_logits(choice)
+    if isinstance(logits, LabelLogits):
+        assert math.exp(logits.a) + math.exp(logits.b) < 1.02
+    else:
+        assert isinstance(logits, JudgmentFailedError)
+    assert isinstance(dialect.text(choice), Generated | JudgmentFailedError)
+    assert has_ids(choice, (0, 1)) in (True, False)
+    assert decodes_to_labels(choice) in (True, False)
+
+
+WORDS_OF_JUDGES = ("[[A]]", "[[B]]", "A", "B", "0.9", "1", "1.", "0", ".5", "50%", "9" * 400, "1e5")
+spoken = st.lists(
+    st.sampled_from(WORDS_OF_JUDGES) | st.sampled_from([" ", "\n", ". ", "score: ", "/", "(", "-"]),
+    max_size=6,
+).map("".join)
+
+
+@fuzzed
+@given(st.builds(Generated, spoken | st.text(), st.booleans()))
+def test_any_words_of_a_judge_are_a_verdict_and_a_score_or_nothing(answer: Generated) -> None:
+    assert parse_verdict(answer) in ("A", "B", None)
+    score = parse_confidence(answer)
+    assert score is None or 0.0 <= score <= 1.0
+
+
+@fuzzed
+@given(st.binary(max_size=40) | values_of(("keys", "name", "sha256", "roles")).map(json.dumps))
+def test_a_file_of_keys_is_read_or_refused(content: bytes | str) -> None:
+    raw = content if isinstance(content, bytes) else content.encode()
+    found = outcome(lambda: parse_key_file(raw), KeyFileError)
+    assert isinstance(found, KeyFile) or str(found)

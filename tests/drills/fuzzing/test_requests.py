@@ -1,0 +1,134 @@
+"""A short run of the fuzzing, the same requests every time; `make fuzz` is the long one."""
+
+import itertools
+
+import pytest
+
+from tests.drills.fuzzing import documented, sending
+from tests.drills.fuzzing.attempts import attempts
+from tests.drills.fuzzing.ledger import Ledger
+from tests.drills.fuzzing.promises import Answer, problem_faults
+from tests.drills.fuzzing.scene import Scene
+
+SEED = 20_261_121
+
+
+def failures(ledger: Ledger) -> str:
+    return "\n\n".join(
+        f"{check} ({count}):\n" + "\n".join(ledger.examples[check])
+        for check, count in ledger.failures.items()
+    )
+
+
+@pytest.fixture(params=["sqlite_scene", "redis_scene"])
+def any_scene(request: pytest.FixtureRequest) -> Scene:
+    found: Scene = request.getfixturevalue(request.param)
+    return found
+
+
+def test_requests_made_from_the_document_are_answered_as_it_says(sqlite_scene: Scene) -> None:
+    ledger = Ledger()
+    documented.run(sqlite_scene, ledger, examples=6, seed=None)
+    assert not ledger.failures, failures(ledger)
+    assert ledger.requests > 500
+    assert set(sqlite_scene.document.routes) == set(ledger.routes)
+
+
+def test_bytes_that_nothing_describes_are_answered_or_refused(any_scene: Scene) -> None:
+    ledger = Ledger()
+    some = itertools.islice(attempts(SEED, key=any_scene.key), 450)
+    sending.send_all(any_scene, some, ledger)
+    assert not ledger.failures, failures(ledger)
+    assert ledger.requests == 450
+    # It went past the door, too.
+    assert ledger.statuses["200"] > 20
+
+
+def test_bodies_that_never_end_are_answered_once_they_are_too_slow(sqlite_scene: Scene) -> None:
+    ledger = Ledger()
+    sending.hold_open(sqlite_scene, ledger, times=2)
+    assert not ledger.failures, failures(ledger)
+    assert ledger.statuses == {"408": 4, "200": 2}
+
+
+def test_a_service_that_was_fuzzed_calibrates_and_judges_as_before(any_scene: Scene) -> None:
+    assert any_scene.faults() == []
+    assert any_scene.calibration_faults() == []
+
+
+ITEM_ERROR = b'{"results": [{"id": null, "error": {"code": "invalid_request"}}]}'
+
+
+@pytest.mark.parametrize(
+    ("check", "route", "answer"),
+    [
+        ("negative_data_rejection", "POST /judge/batch", Answer(200, {}, b'{"results": [{}]}')),
+        ("negative_data_rejection", "POST /judge", Answer(200, {}, b"{}")),
+        ("positive_data_acceptance", "POST /judge", Answer(422, {}, b'{"code": "x"}')),
+        ("positive_data_acceptance", "POST /judge/batch", Answer(200, {}, ITEM_ERROR)),
+        ("use_after_free", "GET /calibrations/{name}", Answer(200, {}, b"{}")),
+        ("response_schema_conformance", "POST /judge/batch", Answer(200, {}, ITEM_ERROR)),
+    ],
+)
+def test_a_check_that_failed_for_no_known_reason_is_a_failure(
+    check: str, route: str, answer: Answer
+) -> None:
+    assert documented.excuse(check, route, answer) is None
+
+
+def test_a_check_is_excused_where_the_item_itself_was_refused() -> None:
+    answer = Answer(200, {}, ITEM_ERROR)
+    assert documented.excuse("negative_data_rejection", "POST /judge/batch", answer) is not None
+
+
+PROBLEM = (
+    b'{"type": "urn:scope-judge:problem:not_found", "title": "x", "status": 404, "detail": "y", '
+    b'"code": "not_found"}'
+)
+KIND = {"content-type": "application/problem+json"}
+
+
+def test_the_oracle_takes_a_problem_as_it_should_be() -> None:
+    assert problem_faults(Answer(404, KIND, PROBLEM)) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(404, {"content-type": "application/json"}, PROBLEM),
+        Answer(422, KIND, PROBLEM),
+        Answer(404, KIND, PROBLEM.replace(b"not_found", b"nonsense")),
+        Answer(404, KIND, PROBLEM.replace(b'"y"', b'""')),
+        Answer(404, KIND, PROBLEM.replace(b'"y"', b"NaN")),
+        Answer(404, KIND, PROBLEM[:-1]),
+        Answer(404, KIND, PROBLEM.replace(b'"y"', b'"' + b"y" * 9000 + b'"')),
+        Answer(404, {**KIND, "retry-after": "1"}, PROBLEM),
+    ],
+    ids=["type", "status", "code", "blank", "NaN", "cut", "long", "Retry-After"],
+)
+def test_the_oracle_notices_what_is_wrong_with_a_problem(answer: Answer) -> None:
+    assert problem_faults(answer) != []
+
+
+def test_the_oracle_notices_an_answer_that_is_not_as_documented(sqlite_scene: Scene) -> None:
+    document = sqlite_scene.document
+    kind = {"content-type": "application/json"}
+    assert document.faults("GET /healthz", Answer(200, kind, b'{"status": "ok"}')) == []
+    wrong = (
+        Answer(200, kind, b'{"status": "fine"}'),
+        Answer(200, kind, b"{"),
+        Answer(200, {"content-type": "text/html"}, b'{"status": "ok"}'),
+        Answer(302, kind, b'{"status": "ok"}'),
+        Answer(404, KIND, PROBLEM),
+    )
+    for answer in wrong:
+        assert document.faults("GET /healthz", answer) != []
+
+
+def test_the_same_seed_sends_the_same() -> None:
+    first, second = (
+        [attempt.content for attempt in itertools.islice(attempts(SEED), 300)] for _ in range(2)
+    )
+    assert first == second
+    third = [attempt.content for attempt in itertools.islice(attempts(SEED + 1), 300)]
+    assert first != third

@@ -1,0 +1,110 @@
+"""A real Prometheus over the configuration that ships, with only targets and intervals replaced."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import yaml
+
+from tests.benchmarks.processes import HttpServer
+from tests.integration.processes.server import free_port
+from tests.patience import PATIENCE_S
+
+FOLDER = Path(__file__).parents[3] / "deploy" / "prometheus"
+_GROUP_INTERVAL = "interval: 1m"
+
+
+class Series(NamedTuple):
+    """One series of an answer: its labels, and (time, value) pairs."""
+
+    labels: dict[str, str]
+    points: list[tuple[float, float]]
+
+
+class Prometheus(HttpServer):
+    """A Prometheus that scrapes the given targets.
+
+    Args:
+        folder: For its files.
+        targets: "host:port" of each.
+        every_s: Between scrapes, and between evaluations of all rules.
+        config: Replaces the shipped configuration.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        targets: Sequence[str] = (),
+        *,
+        every_s: int = 1,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        self.every_s = every_s
+        file = folder / "prometheus.yml"
+        file.write_text(yaml.safe_dump(config or _shipped(folder, targets, every_s=every_s)))
+        port = free_port()
+        command = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
+        command += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
+        super().__init__(folder, "prometheus", command, {}, port=port, ready_path="/-/ready")
+        self._client = httpx.Client(base_url=self.url, timeout=PATIENCE_S)
+
+    def stop(self) -> None:
+        """Ends it."""
+        if hasattr(self, "_client"):
+            self._client.close()
+        super().stop()
+
+    def ask(self, path: str, **parameters: str | float) -> Any:
+        """The `data` of an answer of its API; AssertionError with its words where it refuses."""
+        answer = self._client.get(f"/api/v1/{path}", params=parameters).json()
+        assert answer["status"] == "success", f"{parameters}: {answer.get('error')}"
+        return answer["data"]
+
+    def query(self, expression: str) -> list[Series]:
+        """The value of an expression now."""
+        data = self.ask("query", query=expression)
+        # A scalar is no list of series.
+        if data["resultType"] == "scalar":
+            return [Series({}, [_point(data["result"])])]
+        return [Series(each["metric"], [_point(each["value"])]) for each in data["result"]]
+
+    def query_range(
+        self, expression: str, *, start: float, end: float, step: float
+    ) -> list[Series]:
+        """The values of an expression over a time."""
+        data = self.ask("query_range", query=expression, start=start, end=end, step=step)
+        return [
+            Series(each["metric"], [_point(pair) for pair in each["values"]])
+            for each in data["result"]
+        ]
+
+    def rules(self) -> list[dict[str, Any]]:
+        """All rules, with their state and whether the last evaluation went well."""
+        return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
+
+    def wait_until(self, expression: str, *, timeout_s: float = PATIENCE_S) -> None:
+        """Returns when an expression has a value."""
+        deadline = time.monotonic() + timeout_s
+        while not self.query(expression):
+            assert time.monotonic() < deadline, f"{expression} has no value"
+            time.sleep(0.1)
+
+
+def _shipped(folder: Path, targets: Sequence[str], *, every_s: int) -> dict[str, Any]:
+    interval = f"{every_s}s"
+    rules = (FOLDER / "rules.yml").read_text()
+    assert _GROUP_INTERVAL in rules
+    (folder / "rules.yml").write_text(rules.replace(_GROUP_INTERVAL, f"interval: {interval}"))
+    config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": interval, "evaluation_interval": interval}
+    (job,) = config["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["judge:8000"]}]
+    job["static_configs"] = [{"targets": list(targets)}]
+    return config
+
+
+def _point(pair: Sequence[Any]) -> tuple[float, float]:
+    return float(pair[0]), float(pair[1])

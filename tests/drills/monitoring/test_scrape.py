@@ -1,0 +1,241 @@
+"""A real Prometheus scrapes the real service; every query of the dashboard and rule is run."""
+
+import importlib.util
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.grafana import make_dashboard
+from tests.drills.faults.scene import Running
+from tests.drills.monitoring import dashboard
+from tests.drills.monitoring.prometheus import FOLDER, Prometheus
+from tests.drills.monitoring.traffic import KINDS, Traffic, scripted_material
+from tests.integration.processes.server import free_port
+from tests.patience import PATIENCE_S
+
+DOCUMENT = FOLDER.parents[1] / "docs/reference/metrics.md"
+# So long that every rate has several samples in it.
+_SCRAPES = 5
+_RATE_INTERVAL_S = 4
+
+# Panels and legends that may be empty in a healthy service with the scripted judge.
+MAY_BE_EMPTY = {
+    # No engine call failed.
+    ("Engine, store, stale judgments", "engine: {{code}}"),
+    # Only where the version changed within the interval.
+    ("Calibration changed", ""),
+}
+
+
+class Scraped(NamedTuple):
+    """What there is to ask after the traffic.
+
+    Args:
+        prometheus: That has scraped the service.
+        exposition: The service's /metrics.
+        pods: Targets that the configuration for Kubernetes makes of some pods.
+        began: When the traffic began, in seconds since 1970.
+    """
+
+    prometheus: Prometheus
+    exposition: str
+    pods: list[dict[str, Any]]
+    began: float
+
+    @property
+    def names(self) -> set[str]:
+        """All sample names of the service."""
+        families = text_string_to_metric_families(self.exposition)
+        return {sample.name for family in families for sample in family.samples}
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    folder = tmp_path_factory.mktemp("monitoring")
+    material, port = scripted_material(), free_port()
+    # First of all: it takes five seconds until it looks at its targets.
+    with (
+        Prometheus(folder / "prometheus", [f"127.0.0.1:{port}"]) as prometheus,
+        Prometheus(folder / "kubernetes", config=kubernetes_config(folder)) as in_cluster,
+        Running(
+            folder,
+            {"engine": "scripted", "store_url": "memory://", "port": str(port), "drain_lag_s": "0"},
+        ).process as service,
+        Traffic(service.url, material, seed=1) as traffic,
+    ):
+        began = time.time()
+        traffic.calibrate(material.examples[:300])
+        for kind, _ in KINDS:
+            traffic.send(kind)
+        # So many that the traffic can be compared with the labelled pairs.
+        for _ in range(12):
+            traffic.send("batch")
+        prometheus.wait_until('up{job="scope-judge"} == 1')
+        deadline = time.monotonic() + PATIENCE_S
+        while not prometheus.query(f"sum_over_time(up[1m]) >= {_SCRAPES}"):
+            assert time.monotonic() < deadline
+            traffic.send_any()
+        exposition = httpx.get(service.url + "/metrics").text
+        yield Scraped(prometheus, exposition, in_cluster.ask("targets")["activeTargets"], began)
+
+
+def kubernetes_config(folder: Path) -> dict[str, Any]:
+    """The configuration for Kubernetes, told of pods as the API would tell.
+
+    By labels: Debian's Prometheus has no discovery for Kubernetes.
+    """
+    config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.kubernetes.yml").read_text())
+    config["rule_files"] = [str(FOLDER / "rules.yml")]
+    (job,) = config["scrape_configs"]
+    assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    job["static_configs"] = [
+        _pod("10.0.0.1", name="judge-1"),
+        _pod("10.0.0.2", name="judge-2", phase="Succeeded"),
+        _pod("10.0.0.3", name="judge-3", port="other"),
+        _pod("10.0.0.4", name="redis-0", app="redis"),
+    ]
+    return config
+
+
+def _pod(
+    ip: str,
+    *,
+    name: str,
+    app: str = "scope-judge",
+    phase: str = "Running",
+    port: str = "http",
+) -> dict[str, Any]:
+    meta = {
+        "namespace": "judging",
+        "pod_name": name,
+        "pod_label_app_kubernetes_io_name": app,
+        "pod_phase": phase,
+        "pod_container_port_name": port,
+    }
+    labels = {f"__meta_kubernetes_{key}": value for key, value in meta.items()}
+    return {"targets": [f"{ip}:8000"], "labels": labels}
+
+
+def vllm_names() -> set[str]:
+    """Every sample name that the installed vLLM's logger can export, read in its source."""
+    found = importlib.util.find_spec("vllm")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    folder = Path(found.submodule_search_locations[0])
+    source = (folder / "v1/metrics/loggers.py").read_text()
+    defined = set(re.findall(r'name="(vllm:\w+)"', source))
+    return defined | {f"{name}_total" for name in defined}
+
+
+def rule_expressions() -> list[str]:
+    groups = yaml.safe_load((FOLDER / "rules.yml").read_text())["groups"]
+    return [rule["expr"] for group in groups for rule in group["rules"]]
+
+
+def test_every_query_of_the_dashboard_has_data(scraped: Scraped) -> None:
+    times = {"start": scraped.began, "end": time.time(), "step": 1}
+    empty = []
+    for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S):
+        found = scraped.prometheus.query_range(query.expression, **times)
+        if not found and not re.search(r"\bvllm:", query.expression):
+            empty.append((query.panel, query.legend))
+    assert set(empty) <= MAY_BE_EMPTY
+
+
+def test_the_choices_of_the_dashboard_are_the_replicas_and_calibration_sets(
+    scraped: Scraped,
+) -> None:
+    found = {}
+    for variable in dashboard.load()["templating"]["list"][1:]:
+        asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+        assert asked is not None
+        series = scraped.prometheus.ask("series", **{"match[]": asked[1]})
+        found[variable["name"]] = {each[asked[2]] for each in series}
+    assert len(found["instance"]) == 1
+    assert found["calibration"] == {"default"}
+
+
+def test_all_rules_are_evaluated_and_no_alert_fires_in_a_healthy_service(
+    scraped: Scraped,
+) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while any(rule["health"] == "unknown" for rule in scraped.prometheus.rules()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    rules = scraped.prometheus.rules()
+    assert len(rules) == len(rule_expressions())
+    assert [rule.get("lastError") for rule in rules if rule["health"] != "ok"] == []
+    alerts = [rule for rule in rules if rule["type"] == "alerting"]
+    assert {rule["name"]: rule["state"] for rule in alerts if rule["state"] != "inactive"} == {}
+
+
+def test_recording_rules_record(scraped: Scraped) -> None:
+    for rule in scraped.prometheus.rules():
+        if rule["type"] == "recording":
+            (series,) = scraped.prometheus.query(rule["query"])
+            assert 0 < series.points[0][1] < 1
+
+
+def test_every_metric_that_is_asked_for_exists(scraped: Scraped) -> None:
+    recorded = {rule["name"] for rule in scraped.prometheus.rules() if rule["type"] == "recording"}
+    known = scraped.names | vllm_names() | recorded | {"up", "ALERTS"}
+    # Families whose labels have not happened yet have a type, and no sample.
+    known |= {
+        f"{name}_total" for name in re.findall(r"^# TYPE (\w+)_total", scraped.exposition, re.M)
+    }
+    asked = [query.expression for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S)]
+    for expression in [*asked, *rule_expressions()]:
+        assert dashboard.metric_names(expression) <= known
+
+
+def test_every_metric_of_the_service_is_on_the_dashboard_or_in_the_document(
+    scraped: Scraped,
+) -> None:
+    asked = " ".join(
+        query.expression for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S)
+    )
+    told = asked + DOCUMENT.read_text()
+    families = re.findall(r"^# TYPE (scope_\w+)", scraped.exposition, re.MULTILINE)
+    assert [name for name in families if not name.endswith("_created") and name not in told] == []
+
+
+def test_the_dashboard_is_what_its_source_makes() -> None:
+    assert make_dashboard.dashboard() == json.loads(dashboard.FILE.read_text())
+
+
+def test_panels_say_what_to_do_and_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard.load()["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    for panel in dashboard.panels():
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+
+
+def test_on_kubernetes_the_pods_of_the_service_are_scraped_and_no_others(
+    scraped: Scraped,
+) -> None:
+    (target,) = scraped.pods
+    assert target["scrapeUrl"] == "http://10.0.0.1:8000/metrics"
+    assert target["labels"] == {
+        "instance": "judge-1",
+        "job": "scope-judge",
+        "namespace": "judging",
+        "pod": "judge-1",
+    }

@@ -1,0 +1,150 @@
+"""Requests of every kind, so that every panel has something to show."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import httpx
+import numpy as np
+
+from app.core.comparison import Comparison
+from app.core.preference import preference_from_gaps
+from app.demo.pairs import demo_sets
+from app.engines.scripted import by_quality
+from app.service.judging.prompts import PromptTemplate
+from tests.drills.faults.material import example
+
+# fmt: off
+Kind = Literal[
+    "single", "batch", "no_alpha", "infeasible", "same", "invalid", "unknown_set",
+    "blank_in_batch", "too_many", "calibrate",
+]
+# fmt: on
+KINDS: tuple[tuple[Kind, float], ...] = (
+    ("single", 60),
+    ("batch", 12),
+    ("no_alpha", 5),
+    ("infeasible", 2),
+    ("same", 2),
+    ("invalid", 1),
+    ("unknown_set", 1),
+    ("blank_in_batch", 1),
+    ("too_many", 0.5),
+    ("calibrate", 0.5),
+)
+_BATCH = 24
+
+Fields = dict[str, Any]
+
+
+class Material(NamedTuple):
+    """What is judged, and what is calibrated with.
+
+    Args:
+        examples: Labelled pairs.
+        pairs: For judging.
+    """
+
+    examples: list[Fields]
+    pairs: list[Fields]
+
+
+def scripted_material() -> Material:
+    """For the scripted judge: most pairs say their quality, the others have an order's bias.
+
+    What is judged is like what it is calibrated with, or there would be an alert about drift.
+    """
+    told = [example("traffic", number) for number in range(300)]
+    # Without marks each order gets a gap of its own, so that many flip.
+    untold = [
+        {"question": f"Question {i}?", "response_a": f"One {i}.", "response_b": f"Other {i}."}
+        for i in range(100)
+    ]
+    examples = [
+        fields
+        for i, pair in enumerate(untold)
+        for fields in (*told[3 * i : 3 * i + 3], pair | {"label": _preferred(pair)})
+    ]
+    return Material(examples, [_unlabelled(pair) for pair in (*told, *untold)])
+
+
+def _preferred(fields: Fields) -> str:
+    """The side that the scripted judge prefers."""
+    forward, reverse = (
+        by_quality(prompt) for prompt in PromptTemplate().both_orders(Comparison.of(**fields))
+    )
+    found = preference_from_gaps(
+        np.array([forward.a - forward.b]), np.array([reverse.b - reverse.a])
+    )
+    return "A" if found.p_bar[0] > 0.5 else "B"
+
+
+def demo_material() -> Material:
+    """For the bundled judge, of pairs that it is not calibrated with yet."""
+    fresh = [pair._asdict() for pair in demo_sets().fresh]
+    half = len(fresh) // 2
+    return Material(
+        [_labelled(each) for each in fresh[:half]], [_unlabelled(each) for each in fresh[half:]]
+    )
+
+
+def _labelled(fields: Fields) -> Fields:
+    return _unlabelled(fields) | {"label": fields["label"]}
+
+
+def _unlabelled(fields: Fields) -> Fields:
+    return {name: fields[name] for name in ("question", "response_a", "response_b")}
+
+
+class Traffic:
+    """A client that sends requests of every kind; the same seed, the same requests."""
+
+    def __init__(self, url: str, material: Material, *, seed: int) -> None:
+        self._client = httpx.Client(base_url=url, timeout=60)
+        self._material = material
+        self._random = random.Random(seed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._client.close()
+
+    def calibrate(self, examples: Sequence[Fields]) -> None:
+        """Posts labelled pairs."""
+        body = {"calibration": "default", "examples": list(examples)}
+        self._client.post("/calibrate", json=body)
+
+    def send_any(self) -> int:
+        """Sends a request of a kind drawn by its weight; returns its status."""
+        kinds, weights = zip(*KINDS, strict=True)
+        return self.send(self._random.choices(kinds, weights)[0])
+
+    def send(self, kind: Kind) -> int:
+        """Sends one request; returns its status."""
+        pair = self._random.choice(self._material.pairs)
+        some = self._random.choices(self._material.pairs, k=_BATCH)
+        path, body = "/judge", pair
+        match kind:
+            case "batch":
+                path, body = "/judge/batch", {"comparisons": some}
+            case "no_alpha":
+                body = pair | {"alpha": None}
+            case "infeasible":
+                # No set here is large enough for one error in a hundred thousand.
+                body = pair | {"alpha": 0.00001}
+            case "same":
+                body = pair | {"response_b": pair["response_a"]}
+            case "invalid":
+                body = pair | {"alpha": 2}
+            case "unknown_set":
+                body = pair | {"calibration": "not-there"}
+            case "blank_in_batch":
+                comparisons = [*some[:3], pair | {"response_a": " "}]
+                path, body = "/judge/batch", {"comparisons": comparisons}
+            case "too_many":
+                path, body = "/judge/batch", {"comparisons": some * 50}
+            case "calibrate":
+                self.calibrate(self._random.sample(self._material.examples, 8))
+                return 200
+        return self._client.post(path, json=body).status_code

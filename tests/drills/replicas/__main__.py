@@ -1,0 +1,150 @@
+"""`make replicas`: a rolling restart under load, how fast versions spread, two against one.
+
+python -m tests.drills.replicas --write
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.drills.faults.report import ROOT, put_between_markers, write_json
+from tests.drills.replicas.fleet import fleet_of
+from tests.drills.replicas.propagation import Delays, delays_of
+from tests.drills.replicas.report import (
+    Rows,
+    content,
+    cpu_rows,
+    delay_rows,
+    markdown,
+    rate_rows,
+    ratios_of,
+    rolling_rows,
+    rolling_text,
+)
+from tests.drills.replicas.rolling import Rolling, rolling_restart
+from tests.drills.replicas.throughput import Bench, Sample, computing, in_turns, waiting
+
+DOCUMENT = ROOT / "docs" / "guides" / "deploy" / "replicas.md"
+_BATCH_CLIENTS = 4
+# For each prompt, two a comparison: 250 comparisons a second, about what a small judge does on a
+# GPU, and little enough for two cores that also run everything else.
+_JUDGE_S = 0.002
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = _arguments(arguments)
+    # The processes that were started end with this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    folder = Path(tempfile.mkdtemp(prefix="scope-judge-replicas-"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def on_stage(text: str) -> None:
+            bar.update(task, description=text)
+
+        rolling, delays = _together(folder / "together", given, on_stage)
+        throughput = _throughput(folder, given, on_stage)
+    _tell(rolling, delays, throughput, given)
+    sys.exit(0 if rolling.failed == 0 and not rolling.wrong else 1)
+
+
+def _together(
+    folder: Path, given: argparse.Namespace, on_stage: Callable[[str], None]
+) -> tuple[Rolling, Delays]:
+    folder.mkdir()
+    on_stage("starting two replicas")
+    with fleet_of(folder) as fleet:
+        on_stage(f"{given.versions} versions in each of three ways")
+        delays = asyncio.run(delays_of(fleet, given.versions))
+        on_stage("rolling restart")
+        rolling = asyncio.run(
+            rolling_restart(fleet, seconds=given.seconds, batch_clients=_BATCH_CLIENTS)
+        )
+    return rolling, delays
+
+
+def _throughput(
+    folder: Path, given: argparse.Namespace, on_stage: Callable[[str], None]
+) -> dict[str, list[Sample]]:
+    found = {}
+    benches: dict[str, Callable[[Path], AbstractContextManager[Bench]]] = {
+        "computing": lambda place: computing(place, given.batches, ahead=given.ahead),
+        # These are slower by so much that as many would take minutes.
+        "waiting": lambda place: waiting(place, max(8, given.batches // 50), _JUDGE_S),
+    }
+    for kind, opened in benches.items():
+        on_stage(f"throughput, {kind}: starting")
+        (folder / kind).mkdir()
+        with opened(folder / kind) as bench:
+            on_stage(f"throughput, {kind}")
+            found[kind] = in_turns(bench, given.repeats)
+    return found
+
+
+def _tell(
+    rolling: Rolling,
+    delays: Delays,
+    throughput: Mapping[str, Sequence[Sample]],
+    given: argparse.Namespace,
+) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    ratios = ratios_of(throughput)
+    tables = {
+        "rolling": rolling_rows(rolling),
+        "delays": delay_rows(delays),
+        "rates": rate_rows(ratios),
+        "cpu": cpu_rows(ratios),
+    }
+    for name, rows in tables.items():
+        console.print(_table(name, rows))
+    console.print(escape(rolling_text(rolling)), highlight=False)
+    for text in rolling.wrong:
+        console.print(f"[red]{escape(text)}[/]", highlight=False)
+    if given.write:
+        file = write_json(
+            "replicas", {"ahead": given.ahead, **content(rolling, delays, throughput)}
+        )
+        for name, rows in tables.items():
+            text = f"{rolling_text(rolling)}.\n\n" if name == "rolling" else ""
+            put_between_markers(name, text + markdown(rows), DOCUMENT)
+        console.print(f"written to {file} and {DOCUMENT}")
+
+
+def _table(name: str, rows: Rows) -> Table:
+    head, *lines = rows
+    table = Table(*map(escape, head), title=name)
+    for line in lines:
+        table.add_row(*map(escape, line))
+    return table
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make replicas", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="restarts go on (default 20)")
+    parser.add_argument("--versions", type=int, default=50, help="in each way (default 50)")
+    parser.add_argument("--repeats", type=int, default=5, help="samples of each (default 5)")
+    parser.add_argument(
+        "--batches", type=int, default=600, help="of a sample, for a replica (default 600)"
+    )
+    parser.add_argument(
+        "--ahead",
+        action="store_true",
+        help="of all else on a machine that others use too, while replicas compute (needs root)",
+    )
+    parser.add_argument("--write", action="store_true", help="into docs/")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

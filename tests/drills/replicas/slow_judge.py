@@ -1,0 +1,22 @@
+"""An OpenAI-compatible server of a known speed, as a judge on a GPU elsewhere is.
+
+python -m tests.drills.replicas.slow_judge PORT SECONDS_EACH
+
+It has one prompt at a time, each for so long, and takes next to no CPU meanwhile.
+"""
+
+import asyncio
+import sys
+
+from tests.unit.engines.openai_fake import FakeServer, serving
+
+NAME = "the-judge"
+
+
+async def serve(port: int, each_s: float) -> None:
+    async with serving(FakeServer(name=NAME, port=port, each_s=each_s)):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), float(sys.argv[2])))

@@ -1,0 +1,67 @@
+"""What a calibration set costs in Redis, by its size: the table of docs/guides/scale.md.
+
+python -m tests.drills.replicas.store_size
+"""
+
+import asyncio
+import hashlib
+import random
+import tempfile
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app.core.calibration import Calibration, LabelledScore
+from app.service.calibration.history import Change, Counts
+from app.service.calibration.writer import _prepare
+from app.stores.redis import RedisStore, SetKeys
+from tests.redis_server import RedisServer
+from tests.serving import calibrations_of
+
+SIZES = (1_000, 10_000, 100_000)
+
+
+def calibration_of(n: int) -> Calibration:
+    """A set of n examples, with scores as wide as real ones."""
+    rng = random.Random(n)
+    examples = {
+        hashlib.sha256(str(i).encode()).hexdigest(): LabelledScore(
+            rng.gauss(0, 3), rng.gauss(0, 3), rng.random(), "A" if rng.random() < 0.5 else "B"
+        )
+        for i in range(n)
+    }
+    return Calibration(f"set-{n}", uuid.uuid4().hex, 1, "demo", "f" * 64, 0.0, examples)
+
+
+async def row_of(n: int, server: RedisServer) -> str:
+    """Writes a set, reads it as another replica would, and asks Redis for its size."""
+    store, calibration = RedisStore(server.url), calibration_of(n)
+    change = Change("calibrate", "service", datetime.now(UTC), Counts(added=n))
+    prepared = _prepare(None, calibration, change)
+    begun = time.perf_counter()
+    await store.write(calibration.name, prepared.state, revision=prepared.revision, expected=None)
+    written_s = time.perf_counter() - begun
+    begun = time.perf_counter()
+    await calibrations_of(store).get(calibration.name)
+    read_s = time.perf_counter() - begun
+    keys = SetKeys.of(calibration.name)
+    size = sum(int(str(server.command("MEMORY", "USAGE", key, "SAMPLES", "0"))) for key in keys)
+    await store.close()
+    return f"| {n:,} | {size / 1e6:.1f} MB | {written_s:.2f} s | {read_s:.2f} s |"
+
+
+async def main() -> None:
+    """Prints a row for each size, on a Redis that logs every write to disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = RedisServer(Path(folder))
+        server.start()
+        try:
+            for n in SIZES:
+                print(await row_of(n, server), flush=True)
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

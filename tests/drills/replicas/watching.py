@@ -1,0 +1,92 @@
+"""Which version of a calibration a replica judges by, and which it has in memory."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Self
+
+from tests.benchmarks.processes import HttpServer
+from tests.drills.faults.material import ALPHA, calibrate_body, scripted_pairs
+from tests.drills.faults.talking import Answer, Client
+from tests.drills.replicas.fleet import figure_in
+from tests.patience import PATIENCE_S
+
+# What a caller may count on; polling alone keeps to it.
+WITHIN_S = 1.0
+_PAUSE_S = 0.005
+
+
+class Used(NamedTuple):
+    """What a judgment rests on; all 0 where the set is gone."""
+
+    version: int
+    n: int
+
+
+class Replica(Client):
+    """A client of one replica, about one calibration set."""
+
+    def __init__(self, service: HttpServer, name: str) -> None:
+        super().__init__(service.port)
+        self.name = name
+        self._content = json.dumps(
+            {**scripted_pairs()[0].fields, "alpha": ALPHA, "calibration": name}
+        ).encode()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def post(self, *batches: int) -> Answer:
+        """Adds numbered batches."""
+        answer = await self.ask("POST", "/calibrate", calibrate_body(self.name, batches))
+        assert answer.status == 200, answer
+        return answer
+
+    async def judgment(self) -> Answer:
+        """Judges by the set."""
+        return await self.ask("POST", "/judge", self._content)
+
+    async def used(self) -> Used:
+        """What a judgment made now rests on."""
+        answer = await self.judgment()
+        if answer.code == "calibration_not_found":
+            return Used(0, 0)
+        assert answer.status == 200, answer
+        named = answer.body["calibration"]
+        return Used(named["version"], named["n"])
+
+    async def remembered(self) -> int:
+        """The version in memory, by the metrics, which ask nobody; 0 for none."""
+        # A connection of its own: `ask` is for JSON.
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(b"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+            text = (await reader.read(-1)).decode()
+        finally:
+            writer.close()
+        assert text.startswith("HTTP/1.1 200 "), text
+        return int(figure_in(text, "scope_calibration_version", f'calibration="{self.name}"'))
+
+    async def until_used(self, version: int) -> float:
+        """Judges again and again; seconds until the answer of one rests on this version."""
+        return await _until(version, self._version_used)
+
+    async def until_remembered(self, version: int) -> float:
+        """Looks at the metrics again and again; seconds until they show this version."""
+        return await _until(version, self.remembered)
+
+    async def _version_used(self) -> int:
+        return (await self.used()).version
+
+
+async def _until(version: int, look: Callable[[], Awaitable[int]]) -> float:
+    loop = asyncio.get_running_loop()
+    began, held_up_s = loop.time(), 0.0
+    while True:
+        if await look() == version:
+            # Where other work keeps this process from running, no replica is late.
+            return loop.time() - began - held_up_s
+        assert loop.time() - began < PATIENCE_S, f"version {version} has not come"
+        slept = loop.time()
+        await asyncio.sleep(_PAUSE_S)
+        held_up_s += loop.time() - slept - _PAUSE_S

@@ -1,0 +1,61 @@
+"""The whole service on real vLLM against a plain float32 transformers pass of the same weights."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.comparison import Comparison
+from app.demo.pairs import demo_sets
+from app.engines.transformers_reference import TransformersEngine, TransformersOptions
+from app.service.judging.judge import label_gap
+from app.service.judging.prompts import PromptTemplate
+from app.wiring.engines import DEMO_FOLDER
+from tests.integration.processes.server import Server
+
+pytestmark = pytest.mark.vllm
+
+COMPARISONS = 200
+
+
+def logit(p: float) -> float:
+    return float(np.log(p) - np.log1p(-p))
+
+
+async def reference_gaps(comparisons: list[Comparison]) -> list[tuple[float, float]]:
+    """Logit of response_a less that of response_b in both orders, one prompt at a time."""
+    template = PromptTemplate()
+    engine = TransformersEngine(TransformersOptions(str(DEMO_FOLDER / "model"), judge="demo"))
+    await engine.start(template.render(comparisons[0]))
+    prompts = [prompt for one in comparisons for prompt in template.both_orders(one)]
+    gaps = [label_gap(logits) for logits in await engine.label_logits(prompts)]
+    await engine.stop()
+    assert all(isinstance(gap, float) for gap in gaps)
+    numbers = [gap for gap in gaps if isinstance(gap, float)]
+    return [(a, -b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+@pytest.mark.anyio
+async def test_the_service_scores_as_a_float32_forward_pass_does(demo_server: Server) -> None:
+    pairs = list(itertools.islice(demo_sets().fresh, COMPARISONS))
+    body: dict[str, Any] = {
+        "alpha": None,
+        "comparisons": [
+            {"question": p.question, "response_a": p.response_a, "response_b": p.response_b}
+            for p in pairs
+        ],
+    }
+    results = demo_server.client.post("/judge/batch", json=body).json()["results"]
+    served = np.array([(logit(r["p_fwd"]), logit(r["p_rev"])) for r in results])
+    expected = np.array(
+        await reference_gaps([Comparison.of(p.question, p.response_a, p.response_b) for p in pairs])
+    )
+    # Probabilities next to 1 lose digits of the gap on the wire: 1e-3 is left up to a gap of 29.
+    assert np.abs(expected).max() < 29
+    residual = served - expected
+    print(f"gaps differ by at most {np.abs(residual).max():.1e}, on average {residual.mean():.1e}")
+    assert np.abs(residual).max() <= 1e-3
+    assert abs(residual.mean()) <= 1e-4
+    # The judge really tells the comparisons apart.
+    assert expected.std() > 0.5

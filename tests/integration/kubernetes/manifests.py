@@ -1,0 +1,358 @@
+"""What must hold of the manifests as a whole; each rule names what is wrong, in words.
+
+The schemas say whether Kubernetes would take an object. The rules say whether the objects fit each
+other and the service: selectors, ports, routes, settings, times.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+from pydantic import ValidationError
+
+from app import __version__
+from app.api.auth.needs import NEEDS
+from app.settings import Settings
+from app.telemetry import Telemetry
+from tests.integration.kubernetes.kustomize import Manifest, identity, read
+
+ROOT = Path(__file__).parents[3] / "deploy" / "kubernetes"
+DEPLOYED = ("base", "overlays/single-gpu", "overlays/fleet")
+# The oldest that knows each field in use (matchLabelKeys and unhealthyPodEvictionPolicy, both on by
+# default from 1.27 on), and the newest of which there are schemas.
+KUBERNETES_VERSIONS = ("1.27", "1.37")
+# For vLLM to end after the last request, before the kubelet kills it.
+ENGINE_ENDS_S = 15
+# A model that was never here is fetched and loaded.
+LEAST_START_S = 15 * 60
+_WRITABLE = ("/tmp", "/dev/shm", "/cache", "/weights")
+_SECRET_VARIABLES = ("SCOPE_STORE_URL", "SCOPE_OPENAI_API_KEY", "HF_TOKEN")
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """The objects of one kustomization, and what the rules ask of them."""
+
+    manifests: list[Manifest]
+
+    def of_kind(self, kind: str) -> list[Manifest]:
+        return [each for each in self.manifests if each["kind"] == kind]
+
+    def spec(self, kind: str) -> dict[str, Any]:
+        """Of the only one of its kind."""
+        (manifest,) = self.of_kind(kind)
+        spec: dict[str, Any] = manifest["spec"]
+        return spec
+
+    @cached_property
+    def template(self) -> dict[str, Any]:
+        template: dict[str, Any] = self.spec("Deployment")["template"]
+        return template
+
+    @cached_property
+    def pod(self) -> dict[str, Any]:
+        pod: dict[str, Any] = self.template["spec"]
+        return pod
+
+    @cached_property
+    def container(self) -> dict[str, Any]:
+        (container,) = self.pod["containers"]
+        assert isinstance(container, dict)
+        return container
+
+    @cached_property
+    def env(self) -> dict[str, str]:
+        """The variables that are given as they are."""
+        return {each["name"]: each["value"] for each in self.container["env"] if "value" in each}
+
+    @cached_property
+    def settings(self) -> Settings:
+        """As the service would read them, without what comes from a Secret."""
+        given = {name: value for name, value in self.env.items() if name.startswith("SCOPE_")}
+        return Settings(**{name.removeprefix("SCOPE_").lower(): given[name] for name in given})  # type: ignore[arg-type]
+
+    @cached_property
+    def autoscaler(self) -> dict[str, Any] | None:
+        return self.spec("HorizontalPodAutoscaler") if self.autoscaled else None
+
+    @property
+    def autoscaled(self) -> bool:
+        return bool(self.of_kind("HorizontalPodAutoscaler"))
+
+    def selects(self, selector: dict[str, str]) -> bool:
+        """Whether the selector finds the judge's pods."""
+        return bool(selector) and selector.items() <= self.template["metadata"]["labels"].items()
+
+
+def schema_faults(
+    manifests: Iterable[Manifest], versions: Sequence[str] = KUBERNETES_VERSIONS
+) -> Iterator[str]:
+    """What Kubernetes would not take, or silently drop: an unknown field is a fault."""
+    for manifest in manifests:
+        for version in versions:
+            try:
+                kubernetes_validate.validate(manifest, version, strict=True)
+            except kubernetes_validate.ValidationError as exc:
+                where = ".".join(map(str, exc.path))
+                yield f"{'/'.join(identity(manifest))} {where}: {exc.message} ({version})"
+
+
+def the_settings_exist(it: Deployed) -> Iterator[str]:
+    known = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
+    given = [each["name"] for each in it.container["env"]]
+    for name in given:
+        if name.startswith("SCOPE_") and name not in known:
+            yield f"there is no setting {name}"
+        if given.count(name) > 1:
+            yield f"{name} is set twice"
+    try:
+        settings = it.settings
+    except ValidationError as exc:
+        yield f"settings: {exc}"
+        return
+    if settings.host != "0.0.0.0":
+        yield "nothing outside the pod reaches it"
+    if settings.max_batch > settings.max_pending - settings.max_pending // 8:
+        yield "the largest batch would never be admitted"
+
+
+def the_probes_exist(it: Deployed) -> Iterator[str]:
+    ports = {each["name"] for each in it.container["ports"]}
+    wanted = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    for name, path in wanted.items():
+        asked = it.container[name]["httpGet"]
+        if NEEDS.get(("GET", asked["path"])) != "nothing":
+            yield f"{name}: no route {asked['path']} answers without a key"
+        if asked["path"] != path:
+            yield f"{name}: asks {asked['path']} and not {path}"
+        if asked["port"] not in ports:
+            yield f"{name}: there is no port {asked['port']}"
+    # The engine's time limit, and the two seconds that the store has.
+    if it.container["readinessProbe"]["timeoutSeconds"] <= it.settings.probe_timeout_s + 2:
+        yield "readinessProbe: cut off before /readyz has said why"
+
+
+def the_start_is_long_enough(it: Deployed) -> Iterator[str]:
+    probe = it.container["startupProbe"]
+    start_s = probe["periodSeconds"] * probe["failureThreshold"]
+    if start_s < LEAST_START_S:
+        yield f"a start has {start_s} s: weights are fetched and loaded meanwhile"
+    if it.spec("Deployment")["progressDeadlineSeconds"] <= start_s:
+        yield "a rollout counts as failed while its first pod may still be loading"
+
+
+def the_drain_is_long_enough(it: Deployed) -> Iterator[str]:
+    command = it.container["lifecycle"]["preStop"]["exec"]["command"]
+    if command[0] != "sleep":
+        yield "preStop: does not wait"
+        return
+    needed = int(command[1]) + it.settings.drain_lag_s + it.settings.drain_s + ENGINE_ENDS_S
+    if it.pod["terminationGracePeriodSeconds"] < needed:
+        yield f"killed after {it.pod['terminationGracePeriodSeconds']} s, drained after {needed}"
+    if it.settings.drain_s < it.settings.timeout_s:
+        yield "a request that was admitted may be cut off at the end"
+    if int(command[1]) < 3:
+        yield "preStop: SIGTERM may come before the endpoints are gone"
+
+
+def the_selectors_select(it: Deployed) -> Iterator[str]:
+    deployment = it.spec("Deployment")
+    found = [("Deployment", deployment["selector"]["matchLabels"])]
+    found += [("Service", it.spec("Service")["selector"])]
+    found += [
+        (kind, it.spec(kind)[field]["matchLabels"])
+        for kind, field in (("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector"))
+        if it.of_kind(kind)
+    ]
+    found += [
+        ("topologySpreadConstraints", each["labelSelector"]["matchLabels"])
+        for each in it.pod.get("topologySpreadConstraints", ())
+    ]
+    for what, selector in found:
+        if not it.selects(selector):
+            yield f"{what}: {selector} selects none of the pods"
+    if it.autoscaler is not None:
+        target = it.autoscaler["scaleTargetRef"]
+        (name,) = (each["metadata"]["name"] for each in it.of_kind("Deployment"))
+        if (target["kind"], target["name"]) != ("Deployment", name):
+            yield f"HorizontalPodAutoscaler: there is no {target}"
+
+
+def the_ports_agree(it: Deployed) -> Iterator[str]:
+    ports = {each["name"]: each["containerPort"] for each in it.container["ports"]}
+    if list(ports.values()) != [it.settings.port]:
+        yield f"the service listens on {it.settings.port}, the container names {ports}"
+    for port in it.spec("Service")["ports"]:
+        if port["targetPort"] not in ports:
+            yield f"Service: the container has no port {port['targetPort']}"
+    notes = it.template["metadata"]["annotations"]
+    if notes["prometheus.io/port"] != str(it.settings.port):
+        yield "Prometheus is sent to another port"
+    if ("GET", notes["prometheus.io/path"]) not in NEEDS:
+        yield "Prometheus is sent to a route that is none"
+    if it.settings.metrics != "open":
+        yield "Prometheus has no key"
+
+
+def the_network_is_closed_but_for_what_is_needed(it: Deployed) -> Iterator[str]:
+    policy = it.spec("NetworkPolicy")
+    if set(policy["policyTypes"]) != {"Ingress", "Egress"}:
+        yield "NetworkPolicy: leaves a direction open"
+    (ports,) = ([each["name"]] for each in it.container["ports"])
+    for rule in policy["ingress"]:
+        if not rule.get("from") or not all(rule["from"]):
+            yield "NetworkPolicy: lets everybody in"
+        if [each["port"] for each in rule["ports"]] != ports:
+            yield f"NetworkPolicy: lets nobody in to the port {ports}"
+    out = {
+        (port["protocol"], port["port"])
+        for rule in policy["egress"]
+        if all(rule["to"])
+        for port in rule["ports"]
+    }
+    if out != {("UDP", 53), ("TCP", 53), ("TCP", 6379), ("TCP", 443)}:
+        yield f"NetworkPolicy: lets out to {sorted(out)}"
+
+
+def a_disruption_leaves_replicas(it: Deployed) -> Iterator[str]:
+    if it.autoscaler is None:
+        if it.of_kind("PodDisruptionBudget"):
+            yield "PodDisruptionBudget: with one replica it forbids to drain the node"
+        return
+    least, budget = it.autoscaler["minReplicas"], it.spec("PodDisruptionBudget")
+    left = budget["minAvailable"] if "minAvailable" in budget else least - budget["maxUnavailable"]
+    if left < 1:
+        yield "PodDisruptionBudget: all may go at once"
+    if left >= least:
+        yield f"PodDisruptionBudget: {left} of {least} must stay, so that no node can be drained"
+
+
+def the_autoscaler_follows_a_metric_that_there_is(it: Deployed) -> Iterator[str]:
+    if it.autoscaler is None:
+        return
+    (metric,) = it.autoscaler["metrics"]
+    name = metric["pods"]["metric"]["name"]
+    exposition = Telemetry.on_own_registry().exposition()[0].decode()
+    if f"# TYPE {name} gauge\n" not in exposition:
+        yield f"HorizontalPodAutoscaler: there is no gauge {name}"
+    if name != adapter_rule()["name"]["as"]:
+        yield f"HorizontalPodAutoscaler: the adapter has no rule for {name}"
+    # Half of what is admitted: otherwise it would answer 429 before it grows.
+    if not 0 < float(metric["pods"]["target"]["averageValue"]) <= it.settings.max_pending / 2:
+        yield "HorizontalPodAutoscaler: the target is not reached before 429"
+    if it.autoscaler["minReplicas"] >= it.autoscaler["maxReplicas"]:
+        yield "HorizontalPodAutoscaler: there is nothing to scale"
+    if "replicas" in it.spec("Deployment"):
+        yield "Deployment: replicas would undo at every apply what the autoscaler decided"
+    down = it.autoscaler["behavior"]["scaleDown"]
+    if (
+        min(each["periodSeconds"] for each in down["policies"])
+        < it.pod["terminationGracePeriodSeconds"]
+    ):
+        yield "HorizontalPodAutoscaler: takes the next away before the last one has drained"
+
+
+def updates_fit_the_hardware(it: Deployed) -> Iterator[str]:
+    strategy = it.spec("Deployment")["strategy"]
+    at_once = strategy["type"] == "RollingUpdate" or it.autoscaled
+    modes = {
+        each["metadata"]["name"]: each["spec"]["accessModes"]
+        for each in it.of_kind("PersistentVolumeClaim")
+    }
+    for volume in it.pod["volumes"]:
+        claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+        if claim is not None and claim not in modes:
+            yield f"there is no claim {claim}"
+        elif claim is not None and at_once and modes[claim] != ["ReadWriteMany"]:
+            yield f"pods on several nodes cannot share {claim}"
+    if at_once and strategy.get("rollingUpdate", {}).get("maxUnavailable") != 0:
+        yield "an update takes away a replica before it has another"
+    if not at_once and strategy["type"] != "Recreate":
+        yield "an update waits for a second GPU"
+    gpus = int(it.container["resources"]["limits"].get("nvidia.com/gpu", 0))
+    if gpus and gpus != it.settings.tensor_parallel:
+        yield f"{gpus} GPUs for a judge that uses {it.settings.tensor_parallel}"
+
+
+def secrets_are_only_named(it: Deployed) -> Iterator[str]:
+    if it.of_kind("Secret"):
+        yield "a Secret is committed"
+    for each in it.container["env"]:
+        if each["name"] in _SECRET_VARIABLES and each.keys() != {"name", "valueFrom"}:
+            yield f"{each['name']} stands there in the open"
+    volumes = {each["name"]: each["secret"] for each in it.pod["volumes"] if "secret" in each}
+    folder = str(Path(it.env["SCOPE_API_KEYS_FILE"]).parent)
+    mounts = [each for each in it.container["volumeMounts"] if each["mountPath"] == folder]
+    if len(mounts) != 1 or mounts[0]["name"] not in volumes:
+        yield f"no Secret is mounted at {folder}"
+    elif "subPath" in mounts[0] or not mounts[0].get("readOnly"):
+        yield "a changed file of keys would not reach a running pod"
+
+
+def the_pod_is_restricted(it: Deployed) -> Iterator[str]:
+    """As the Pod Security Standard `restricted` has it, and a read-only root besides."""
+    pod, container = it.pod["securityContext"], it.container["securityContext"]
+    held = {
+        "runAsNonRoot": pod.get("runAsNonRoot") is True,
+        "runAsUser": pod.get("runAsUser") == 10001,
+        "seccompProfile": pod.get("seccompProfile") == {"type": "RuntimeDefault"},
+        "allowPrivilegeEscalation": container.get("allowPrivilegeEscalation") is False,
+        "capabilities": container.get("capabilities") == {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": container.get("readOnlyRootFilesystem") is True,
+        "enableServiceLinks": it.pod.get("enableServiceLinks") is False,
+        "automountServiceAccountToken": it.pod.get("automountServiceAccountToken") is False,
+        "host": not it.pod.keys() & {"hostNetwork", "hostPID", "hostIPC"},
+    }
+    yield from (f"{name} is not as it must be" for name, holds in held.items() if not holds)
+    accounts = {each["metadata"]["name"] for each in it.of_kind("ServiceAccount")}
+    if it.pod["serviceAccountName"] not in accounts:
+        yield f"there is no ServiceAccount {it.pod['serviceAccountName']}"
+    names = {each["name"] for each in it.pod["volumes"]}
+    mounts = {each["mountPath"]: each["name"] for each in it.container["volumeMounts"]}
+    yield from (f"{path} cannot be written" for path in _WRITABLE if path not in mounts)
+    yield from (f"there is no volume {name}" for name in set(mounts.values()) ^ names)
+
+
+def the_image_is_a_placeholder_of_this_version(it: Deployed) -> Iterator[str]:
+    if not re.fullmatch(rf"scope-judge:{re.escape(__version__)}-(cpu|gpu)", it.container["image"]):
+        yield f"the image is {it.container['image']}"
+
+
+RULES: tuple[Callable[[Deployed], Iterator[str]], ...] = (
+    the_settings_exist,
+    the_probes_exist,
+    the_start_is_long_enough,
+    the_drain_is_long_enough,
+    the_selectors_select,
+    the_ports_agree,
+    the_network_is_closed_but_for_what_is_needed,
+    a_disruption_leaves_replicas,
+    the_autoscaler_follows_a_metric_that_there_is,
+    updates_fit_the_hardware,
+    secrets_are_only_named,
+    the_pod_is_restricted,
+    the_image_is_a_placeholder_of_this_version,
+)
+
+
+def rule_faults(manifests: list[Manifest]) -> list[str]:
+    """What is wrong by the rules; an object that lacks what a rule reads is wrong, too."""
+    it = Deployed(manifests)
+    faults = []
+    for rule in RULES:
+        try:
+            faults += [f"{rule.__name__}: {fault}" for fault in rule(it)]
+        except (KeyError, ValidationError) as exc:
+            faults.append(f"{rule.__name__}: {exc!r}")
+    return faults
+
+
+def adapter_rule() -> dict[str, Any]:
+    """The only rule that prometheus-adapter is given."""
+    (rule,) = read(ROOT / "prometheus-adapter.yaml")["rules"]["custom"]
+    assert isinstance(rule, dict)
+    return rule

@@ -1,0 +1,68 @@
+"""The autoscaler's metric, from the service with the pod's settings through a real Prometheus."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.drills.monitoring.prometheus import FOLDER, Prometheus
+from tests.integration.kubernetes.kustomize import Manifest, build, read
+from tests.integration.kubernetes.manifests import ROOT, Deployed, adapter_rule
+from tests.integration.processes.server import Server
+
+_POD = "scope-judge-7d9c5b7f4-x2x5k"
+
+
+def _discovered(it: Deployed, *, port: int, name: str, app: str) -> dict[str, Any]:
+    """A pod as Prometheus finds it in a cluster, before anything is relabelled."""
+    (named,) = it.container["ports"]
+    pod = {
+        "name": name,
+        "phase": "Running",
+        "label_app_kubernetes_io_name": app,
+        "container_port_name": named["name"],
+        "container_port_number": str(named["containerPort"]),
+    }
+    labels = {f"__meta_kubernetes_pod_{label}": value for label, value in pod.items()}
+    labels["__meta_kubernetes_namespace"] = "scope-judge"
+    return {"targets": [f"127.0.0.1:{port}"], "labels": labels}
+
+
+def _scraping(pods: list[dict[str, Any]]) -> Manifest:
+    """The shipped configuration for a cluster, told what it would discover there."""
+    (job,) = read(FOLDER / "prometheus.kubernetes.yml")["scrape_configs"]
+    del job["kubernetes_sd_configs"]
+    return {"scrape_configs": [job | {"static_configs": pods, "scrape_interval": "1s"}]}
+
+
+def _filled(template: str, pods: str) -> str:
+    """The query of a rule as prometheus-adapter fills it in for pods of one namespace."""
+    values = {
+        "<<.Series>>": "scope_pending_comparisons",
+        "<<.LabelMatchers>>": f'namespace="scope-judge",pod=~"{pods}"',
+        "<<.GroupBy>>": "pod",
+    }
+    for mark, value in values.items():
+        assert mark in template
+        template = template.replace(mark, value)
+    return template
+
+
+def test_the_adapter_finds_each_judge_and_what_it_has_pending(tmp_path: Path) -> None:
+    it, rule = Deployed(build(ROOT / "overlays" / "fleet")), adapter_rule()
+    keys = tmp_path / "keys.json"
+    keys.write_text('{"keys": []}', encoding="utf-8")
+    settings = {name: value for name, value in it.env.items() if name.startswith("SCOPE_")}
+    settings |= {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
+    settings |= {"SCOPE_API_KEYS_FILE": str(keys), "SCOPE_DRAIN_LAG_S": "0"}
+
+    with Server(tmp_path, settings) as server:
+        pods = [
+            _discovered(it, port=server.port, name=_POD, app="scope-judge"),
+            _discovered(it, port=server.port, name="redis-0", app="redis"),
+        ]
+        with Prometheus(tmp_path / "prometheus", config=_scraping(pods)) as prometheus:
+            prometheus.wait_until("scope_pending_comparisons")
+            series = prometheus.ask("series", **{"match[]": rule["seriesQuery"]})
+            answer = prometheus.query(_filled(rule["metricsQuery"], f"{_POD}|redis-0"))
+
+    assert {(each["namespace"], each["pod"]) for each in series} == {("scope-judge", _POD)}
+    assert [(each.labels, each.points[0][1]) for each in answer] == [({"pod": _POD}, 0.0)]

@@ -1,0 +1,87 @@
+"""The renderer of these tests against a real kustomize, where one is installed."""
+
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.kubernetes.kustomize import (
+    MERGE_KEYS,
+    KustomizeError,
+    Manifest,
+    build,
+    each_list,
+    identity,
+)
+from tests.integration.kubernetes.manifests import DEPLOYED, ROOT
+from tests.patience import PATIENCE_S
+
+
+@cache
+def _kustomize() -> tuple[str, ...] | None:
+    """The command of a kustomize from version 5 on: older ones know no components."""
+    for command in (["kustomize", "version"], ["kubectl", "version", "--client"]):
+        if shutil.which(command[0]) is None:
+            continue
+        said = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        version = re.search(r"(?:Kustomize Version: |^)v(\d+)\.", said.stdout, re.MULTILINE)
+        if version and int(version[1]) >= 5:
+            return ("kustomize", "build") if command[0] == "kustomize" else ("kubectl", "kustomize")
+    return None
+
+
+def _by_identity(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
+    """Without the order of what Kubernetes takes as a map."""
+
+    def sort(field: str, items: list[Any]) -> None:
+        if field in MERGE_KEYS:
+            items.sort(key=lambda item: str(item.get(MERGE_KEYS[field], json.dumps(item))))
+
+    manifests = json.loads(json.dumps(manifests))
+    each_list(manifests, sort)
+    return {identity(manifest): manifest for manifest in manifests}
+
+
+@pytest.mark.parametrize("folder", DEPLOYED)
+def test_a_real_kustomize_renders_the_same(folder: str) -> None:
+    command = _kustomize()
+    if command is None:
+        pytest.skip("no kustomize from version 5 on is installed")
+    said = subprocess.run(
+        [*command, str(ROOT / folder)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stderr == ""  # a deprecated field is warned of there
+
+    theirs = list(yaml.safe_load_all(said.stdout))
+
+    assert _by_identity(build(ROOT / folder)) == _by_identity(theirs)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "namePrefix: a-",
+        "commonLabels: {a: b}",
+        "patches: [{path: a.yaml, target: {kind: Service}}]",
+        "kind: Kustomization",  # the key twice
+    ],
+)
+def test_the_renderer_refuses_what_it_does_not_know(tmp_path: Path, line: str) -> None:
+    text = f"kind: Kustomization\n{line}\n"
+    (tmp_path / "kustomization.yaml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(KustomizeError):
+        build(tmp_path)

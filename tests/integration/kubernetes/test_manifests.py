@@ -1,0 +1,155 @@
+"""The manifests are what Kubernetes takes, fit each other and the service; broken ones are told."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.integration.kubernetes.kustomize import build, read
+from tests.integration.kubernetes.manifests import (
+    DEPLOYED,
+    KUBERNETES_VERSIONS,
+    ROOT,
+    Deployed,
+    adapter_rule,
+    rule_faults,
+    schema_faults,
+)
+
+_DOCS = ROOT.parents[1] / "docs" / "guides" / "deploy" / "kubernetes.md"
+_IMAGES = sorted((ROOT.parents[1] / "docker").glob("Dockerfile*"))
+
+
+@pytest.mark.parametrize("folder", DEPLOYED)
+def test_kubernetes_knows_every_field(folder: str) -> None:
+    assert list(schema_faults(build(ROOT / folder))) == []
+
+
+@pytest.mark.parametrize("folder", DEPLOYED)
+def test_the_objects_fit_each_other_and_the_service(folder: str) -> None:
+    assert rule_faults(build(ROOT / folder)) == []
+
+
+def test_the_overlays_have_what_their_size_asks_for() -> None:
+    single, fleet = (Deployed(build(ROOT / folder)) for folder in DEPLOYED[1:])
+
+    assert single.spec("Deployment")["replicas"] == 1
+    assert single.spec("Deployment")["strategy"] == {"type": "Recreate"}
+    assert fleet.autoscaled
+    assert fleet.of_kind("PodDisruptionBudget")
+    for overlay in (single, fleet):
+        assert {each["metadata"]["namespace"] for each in overlay.manifests} == {"scope-judge"}
+        assert overlay.container["resources"]["limits"]["nvidia.com/gpu"] == 1
+
+
+def test_every_file_is_part_of_what_is_deployed() -> None:
+    named = {ROOT / "prometheus-adapter.yaml"}
+    for path in ROOT.rglob("kustomization.yaml"):
+        kustomization = read(path)
+        named.add(path)
+        named |= {path.parent / each for each in kustomization.get("resources", ())}
+        named |= {path.parent / each["path"] for each in kustomization.get("patches", ())}
+
+    assert {path for path in ROOT.rglob("*") if path.is_file()} <= named
+
+
+@pytest.mark.parametrize("image", _IMAGES, ids=lambda path: path.name)
+def test_the_pod_runs_as_the_image_does(image: Path) -> None:
+    it, text = Deployed(build(ROOT / "base")), image.read_text(encoding="utf-8")
+    uid, gid = it.pod["securityContext"]["runAsUser"], it.pod["securityContext"]["runAsGroup"]
+
+    assert f"USER {uid}:{gid}\n" in text
+    assert re.findall(r"\bHF_HOME=(\S+)", text) == [it.env["HF_HOME"]]
+    assert re.findall(r"^EXPOSE (\d+)$", text, re.MULTILINE) == [it.env["SCOPE_PORT"]]
+
+
+def test_the_documented_secrets_are_those_that_the_pod_reads() -> None:
+    it, text = Deployed(build(ROOT / "base")), _DOCS.read_text(encoding="utf-8")
+    named = {
+        (ref["name"], ref["key"])
+        for each in it.container["env"]
+        if (ref := each.get("valueFrom", {}).get("secretKeyRef"))
+    }
+    (keys,) = (each["secret"]["secretName"] for each in it.pod["volumes"] if "secret" in each)
+    named.add((keys, Path(it.env["SCOPE_API_KEYS_FILE"]).name))
+
+    made = re.findall(r"create secret generic (\S+)[^\n]*? --from-(?:file|literal)=([\w.]+)", text)
+
+    assert set(made) == named
+
+
+def test_the_adapter_answers_under_the_name_that_it_finds() -> None:
+    rule = adapter_rule()
+
+    assert re.fullmatch(rule["name"]["matches"], rule["seriesQuery"].partition("{")[0])
+    assert set(rule["resources"]["overrides"]) == {"namespace", "pod"}
+
+
+class Break(NamedTuple):
+    """One way to break a manifest, and a word of what is said of it."""
+
+    file: str
+    old: str
+    new: str
+    told: str
+
+
+_POD, _SERVICE, _NETWORK = "base/deployment.yaml", "base/service.yaml", "base/networkpolicy.yaml"
+_GPU, _FLEET = "components/gpu/deployment.yaml", "overlays/fleet/deployment.yaml"
+_HPA, _PDB = "overlays/fleet/autoscaler.yaml", "overlays/fleet/disruptions.yaml"
+
+_BREAKS = (
+    Break(_POD, "failureThreshold: 360", "failureTreshold: 360", "'failureTreshold' was unexp"),
+    Break(_POD, "periodSeconds: 10", "periodSeconds: ten", "'ten' is not of type 'integer'"),
+    Break(_POD, 'value: "8000"', "value: 8000", "8000 is not of type 'string'"),
+    Break(_POD, "path: /readyz", "path: /ready", "no route /ready answers"),
+    Break(_POD, "path: /readyz", "path: /info", "no route /info answers without a key"),
+    Break(_POD, "path: /healthz", "path: /readyz", "livenessProbe: asks /readyz"),
+    Break(_POD, "port: http\n", "port: https\n", "there is no port https"),
+    Break(_POD, "timeoutSeconds: 13", "timeoutSeconds: 1", "cut off before /readyz has said"),
+    Break(_POD, "failureThreshold: 360", "failureThreshold: 6", "a start has 30 s"),
+    Break(_POD, "DeadlineSeconds: 2100", "DeadlineSeconds: 600", "counts as failed"),
+    Break(_POD, "PeriodSeconds: 160", "PeriodSeconds: 30", "killed after 30 s"),
+    Break(_POD, 'command: ["sleep", "5"]', 'command: ["true"]', "preStop: does not wait"),
+    Break(_POD, 'value: "120"', 'value: "30"', "may be cut off"),
+    Break(_POD, "SCOPE_METRICS", "SCOPE_METRIC", "there is no setting SCOPE_METRIC"),
+    Break(_POD, "value: open", "value: opened", "metrics"),
+    Break(_POD, "HF_TOKEN\n", "HF_TOKEN\n              value: hf_x\n", "HF_TOKEN stands there"),
+    Break(_POD, "readOnly: true\n", "readOnly: true\n              subPath: k\n", "a changed file"),
+    Break(_POD, "enableServiceLinks: false", "hostNetwork: false", "enableServiceLinks"),
+    Break(_POD, "runAsNonRoot: true", "runAsNonRoot: false", "runAsNonRoot"),
+    Break(_POD, "mountPath: /cache", "mountPath: /cached", "/cache cannot be written"),
+    Break(_POD, "claimName: scope-judge-weights", "claimName: other", "there is no claim other"),
+    Break(_SERVICE, "  selector:\n    app.", "  selector:\n    ", "Service: {'kubernetes.io/name'"),
+    Break(_SERVICE, "targetPort: http", "targetPort: https", "no port https"),
+    Break(_NETWORK, "    - from:\n", "    - from:\n        - {}\n", "lets everybody in"),
+    Break(_NETWORK, "port: 53", "port: 54", "lets out to"),
+    Break(_GPU, "nvidia.com/gpu: 1", "nvidia.com/gpu: 2", "2 GPUs for a judge that uses 1"),
+    Break(_GPU, 'value: "512"', 'value: "256"', "never be admitted"),
+    Break("overlays/fleet/weights.yaml", "ReadWriteMany", "ReadWriteOnce", "cannot share"),
+    Break(_FLEET, "maxUnavailable: 0", "maxUnavailable: 1", "before it has another"),
+    Break(_FLEET, "minReadySeconds: 10", "replicas: 3", "undo at every apply"),
+    Break(_PDB, "maxUnavailable: 1", "minAvailable: 2", "no node can be drained"),
+    Break(_PDB, "maxUnavailable: 1", "maxUnavailable: 2", "all may go at once"),
+    Break(_HPA, "name: scope_pending_comparisons", "name: scope_pending", "no gauge scope_pending"),
+    Break(_HPA, 'averageValue: "60"', 'averageValue: "4096"', "not reached before 429"),
+    Break(_HPA, "name: scope-judge\n  min", "name: judge\n  min", "HorizontalPodAutoscaler: there"),
+    Break(_HPA, "periodSeconds: 180", "periodSeconds: 60", "before the last one has drained"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("how", _BREAKS, ids=lambda how: how.new.split("\n")[0].strip())
+def test_a_broken_manifest_is_told(tmp_path: Path, how: Break) -> None:
+    broken = shutil.copytree(ROOT, tmp_path / "kubernetes")
+    text = (broken / how.file).read_text(encoding="utf-8")
+    assert how.old in text
+    (broken / how.file).write_text(text.replace(how.old, how.new), encoding="utf-8")
+    intact = build(ROOT / "overlays" / "fleet")
+
+    manifests = build(broken / "overlays" / "fleet")
+
+    changed = [each for each in manifests if each not in intact]
+    faults = [*schema_faults(changed, KUBERNETES_VERSIONS[-1:]), *rule_faults(manifests)]
+    assert any(how.told in fault for fault in faults), faults

@@ -1,0 +1,53 @@
+"""Judges 1,000 pairs into a folder, slowly enough to be killed; writes down what the engine saw.
+
+python -m tests.integration.processes.slow_evaluation FOLDER
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.core.comparison import Comparison
+from app.engines.scripted import ScriptedEngine
+from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.judgments.interview import Dataset, Interviewer, missing_answers
+from app.evaluation.judgments.log import JudgmentLog
+from app.evaluation.judgments.questions import Questionnaire
+from app.ports import CallTimes, LabelLogits, Prompt, PromptError
+from app.service.judging.prompts import PromptTemplate
+
+PAIRS = 1000
+LATENCY_S = 0.05
+
+
+class SlowEngine(ScriptedEngine):
+    """Writes a line for each call into a file before it answers."""
+
+    def __init__(self, seen: Path, latency_s: float) -> None:
+        super().__init__(latency_s=latency_s)
+        self._seen = seen
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        with self._seen.open("a") as file:
+            file.write(f"{len(prompts) // 2}\n")
+        return await super().label_logits(prompts, times)
+
+
+async def judge(folder: Path, *, latency_s: float = LATENCY_S) -> None:
+    """Asks for whatever the folder's judgments.jsonl lacks."""
+    pairs = [
+        LabelledPair(f"{i}", "g", Comparison.of(f"Question {i}?", "this", "that"), "A")
+        for i in range(PAIRS)
+    ]
+    questionnaire = Questionnaire.of(PromptTemplate(), (), ["orders"], seed=0)
+    interviewer = Interviewer(SlowEngine(folder / "seen", latency_s), "scripted", "f")
+    with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
+        work = missing_answers([Dataset("d", pairs, questionnaire)], ["orders"], log.read())
+        await interviewer.ask(work, log, lambda *_: None)
+
+
+if __name__ == "__main__":
+    asyncio.run(judge(Path(sys.argv[1])))

@@ -1,0 +1,63 @@
+"""A vLLM whose engine or whose service is killed: neither lives on without the other.
+
+Where the engine dies, the service says so and ends, for a supervisor to start it again.
+"""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.demo.pairs import demo_sets
+from tests.drills.faults.engine_faults import engine_process_of
+from tests.integration.processes.process_group import kill, members, seconds_until_gone
+from tests.integration.processes.server import Server
+from tests.patience import PATIENCE_S, VLLM_START_S
+
+pytestmark = pytest.mark.vllm
+
+
+def test_the_service_ends_with_a_last_line_and_what_is_under_way_gets_an_error(
+    tmp_path: Path,
+) -> None:
+    settings = {"SCOPE_STORE_URL": "memory://", "SCOPE_DRAIN_LAG_S": "60"}
+    pairs = [
+        {"question": p.question, "response_a": p.response_a, "response_b": p.response_b}
+        for p in demo_sets().fresh[:900]
+    ]
+    answers: list[httpx.Response] = []
+    with Server(tmp_path, settings, start_timeout_s=VLLM_START_S) as server:
+
+        def post() -> None:
+            body = {"alpha": None, "comparisons": pairs}
+            answers.append(server.client.post("/judge/batch", json=body))
+
+        posting = threading.Thread(target=post)
+        posting.start()
+        with httpx.Client(base_url=server.client.base_url, timeout=PATIENCE_S) as looking:
+            while "scope_pending_comparisons 900.0" not in looking.get("/metrics").text:
+                assert posting.is_alive()
+        os.kill(engine_process_of(server.pid), signal.SIGKILL)
+        assert server.wait() == 1
+        posting.join(PATIENCE_S)
+    (answer,) = answers
+    assert answer.status_code == 503
+    assert answer.json()["code"] == "engine_unavailable"
+    last = server.log.read_text().rstrip().splitlines()[-1]
+    assert last == ("error: vLLM's engine has died; the service has ended and can be started again")
+
+
+def test_the_engine_ends_within_seconds_when_the_service_is_killed(tmp_path: Path) -> None:
+    with Server(tmp_path, {"SCOPE_STORE_URL": "memory://"}, start_timeout_s=VLLM_START_S) as server:
+        engine, group = engine_process_of(server.pid), server.pid
+        assert engine in members(group)
+        try:
+            # The service alone: its process group is alive, as after the kernel's own kill.
+            os.kill(server.pid, signal.SIGKILL)
+            assert server.wait() == -signal.SIGKILL
+            assert seconds_until_gone(group, at_most_s=10) < 10
+        finally:
+            kill(group)

@@ -1,0 +1,226 @@
+"""No route stops the event loop for 50 ms, whatever it is asked for within its limits.
+
+Everybody waits while the event loop does: a judgment, /healthz, the next connection.
+"""
+
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from app.api.auth.needs import NEEDS
+from app.api.middleware.json_meter import most_parts
+from tests.integration.processes.server import free_port
+
+LONGEST_S = 0.05
+# The yardstick of the ticking service on a quiet core of the machine that the limit was chosen on.
+YARDSTICK_S = 0.02
+REPEATS = 6
+JSON = {"Content-Type": "application/json"}
+# Bytes of the largest body, less what stands around its long part.
+LARGEST = 8 * 2**20 - 500
+PARTS = most_parts(1000)
+ITEM = {"question": "Which?", "response_a": "quality=3", "response_b": "quality=0"}
+USED = {**ITEM, "calibration": "large"}
+
+fresh = itertools.count()
+
+
+class Case(NamedTuple):
+    """A request at the limits of its route.
+
+    Args:
+        route: Method and path, as `NEEDS` has them.
+        status: Of the answer.
+        body: Makes the body, a new one each time; None where the route takes none.
+        url: Where it is not the path.
+    """
+
+    route: tuple[str, str]
+    status: int = 200
+    body: Callable[[], bytes] | None = None
+    url: str = ""
+
+
+def question(part: str, *, start: str = "") -> bytes:
+    """A judgment without a calibration, of a question as long as may be, as JSON writes it."""
+    body = json.dumps({**ITEM, "question": "@", "alpha": None}).encode()
+    written = part.encode()
+    return body.replace(b"@", start.encode() + written * ((LARGEST - len(start)) // len(written)))
+
+
+def turns(count: int, *, size: int = 1) -> list[dict[str, str]]:
+    roles = itertools.cycle(("user", "assistant"))
+    return [{"role": next(roles), "content": "x" * size} for _ in range(count)]
+
+
+def conversation(number: int) -> dict[str, Any]:
+    """A comparison of 20 turns, different for each number."""
+    answers = [f"quality={number % 40 / 10}"] * 10
+    return {"question": turns(20), "response_a": answers, "response_b": ["x"] * 10, "id": number}
+
+
+def many(of: Callable[[int], dict[str, Any]], **fields: Any) -> bytes:
+    comparisons = [{**of(next(fresh)), **fields} for _ in range(1000)]
+    return json.dumps({"comparisons": comparisons, "calibration": "large"}).encode()
+
+
+def examples(of: Callable[[int], dict[str, Any]], count: int = 1000) -> bytes:
+    labelled = [{**of(next(fresh)), "label": "A"} for _ in range(count)]
+    return json.dumps({"calibration": "large", "examples": labelled}).encode()
+
+
+def long_text(number: int) -> dict[str, Any]:
+    return {**ITEM, "question": f"{number}: " + "a word, " * 980}
+
+
+def wrong(_: int) -> dict[str, Any]:
+    return {
+        **{"question": [{"role": "tool"}], "response_a": 3, "response_b": None, "id": []},
+        **{"alpha": 3, "guarantee": "x", "delta": 7, "calibration": "?"},
+        **{f"unknown {i}": 1 for i in range(60)},
+    }
+
+
+def an_alpha(guarantee: str) -> Callable[[int], dict[str, Any]]:
+    return lambda number: {**USED, "alpha": 0.05 + number % 1999 / 10_000, "guarantee": guarantee}
+
+
+def pac() -> bytes:
+    of = an_alpha("pac")
+    return json.dumps({"comparisons": [of(next(fresh)) for _ in range(32)]}).encode()
+
+
+ONE, BATCH = ("POST", "/judge"), ("POST", "/judge/batch")
+ADD, ROLLBACK = ("POST", "/calibrate"), ("POST", "/calibrations/{name}/rollback")
+SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/versions")
+REMOVE = ("DELETE", "/calibrations/{name}")
+# The cases that leave the store as it was come first; the last one removes the large set.
+CASES: dict[str, Case] = {
+    "text": Case(ONE, 200, lambda: question("a word, ")),
+    "escapes": Case(ONE, 200, lambda: question("\\u0416")),
+    "lines": Case(ONE, 200, lambda: question("a\\n")),
+    "outside ASCII": Case(ONE, 200, lambda: question("Ж")),
+    "tags": Case(ONE, 200, lambda: question("<")),
+    "entities": Case(ONE, 200, lambda: question("&amp;")),
+    "quoted lines": Case(ONE, 200, lambda: question("\\n", start="[User Question]")),
+    "blanks": Case(ONE, 422, lambda: question(" ")),
+    "turns": Case(
+        ONE,
+        200,
+        lambda: json.dumps({**ITEM, "question": turns(PARTS // 6), "alpha": None}).encode(),
+    ),
+    "long turns": Case(
+        ONE,
+        200,
+        lambda: json.dumps({**ITEM, "question": turns(30_000, size=200), "alpha": None}).encode(),
+    ),
+    "fraction": Case(ONE, 422, lambda: b'{"alpha": 0.' + b"1" * LARGEST + b"}"),
+    "whole numbers": Case(
+        ONE, 422, lambda: b'{"alpha": [' + b"1" * 4000 + (b"," + b"1" * 4000) * 2000 + b"]}"
+    ),
+    "names": Case(
+        ONE, 422, lambda: json.dumps({f"name {i}": i for i in range(PARTS // 2 - 1)}).encode()
+    ),
+    "long name": Case(ONE, 422, lambda: b'{"' + b"a\\n" * (LARGEST // 3) + b'": 1}'),
+    "empty lists": Case(BATCH, 413, lambda: b'{"comparisons":[' + b"[]," * 2_700_000 + b"[]]}"),
+    "few empty lists": Case(
+        BATCH, 413, lambda: b'{"comparisons":[' + b"[]," * (PARTS // 2 - 9) + b"[]]}"
+    ),
+    "long texts": Case(BATCH, 200, lambda: many(long_text)),
+    "conversations": Case(BATCH, 200, lambda: many(conversation)),
+    "alphas": Case(BATCH, 200, lambda: many(an_alpha("marginal"))),
+    "pac alphas": Case(BATCH, 200, pac),
+    "faults": Case(BATCH, 200, lambda: many(wrong)),
+    "list": Case(("GET", "/calibrations")),
+    "one set": Case(SET, url="/calibrations/large"),
+    "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),
+    "alive": Case(("GET", "/healthz")),
+    "ready": Case(("GET", "/readyz")),
+    "metrics": Case(("GET", "/metrics")),
+    "info": Case(("GET", "/info")),
+    "document": Case(("GET", "/openapi.json")),
+    "docs": Case(("GET", "/docs")),
+    "docs login": Case(("GET", "/docs/oauth2-redirect")),
+    "redoc": Case(("GET", "/redoc")),
+    "long examples": Case(ADD, 200, lambda: examples(long_text)),
+    "labelled conversations": Case(ADD, 200, lambda: examples(conversation)),
+    "longest example": Case(
+        ADD,
+        200,
+        lambda: examples(lambda i: {**ITEM, "question": f"{i} " + "Ж" * 1_300_000}, count=1),
+    ),
+    "faulty examples": Case(ADD, 200, lambda: examples(wrong)),
+    "back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/large/rollback"),
+    "far back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/changed/rollback"),
+    "remove": Case(REMOVE, 204, url="/calibrations/large"),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    """A client of a ticking service."""
+    port = free_port()
+    command = [sys.executable, "-m", "tests.integration.processes.ticking_service", str(port)]
+    with (
+        subprocess.Popen(command) as service,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client,
+    ):
+        try:
+            while True:
+                assert service.poll() is None, "the service has ended"
+                try:
+                    client.get("/stall")
+                    break
+                except httpx.TransportError:
+                    time.sleep(0.05)
+            yield client
+        finally:
+            service.terminate()
+
+
+def stalls(client: httpx.Client, case: Case) -> Iterator[float]:
+    """The longest stall of each repeat, in seconds on a machine as fast as the limit is for."""
+    method, path = case.route
+    for _ in range(REPEATS):
+        body = case.body() if case.body else None
+        # How late the clock is, and how slow the machine, while nothing is asked.
+        client.get("/stall")
+        slowness = statistics.median(client.get("/yardstick").json() for _ in range(3))
+        time.sleep(0.02)
+        client.get("/stall")
+        try:
+            answer = client.request(method, case.url or path, content=body, headers=JSON)
+            assert answer.status_code == case.status, answer.text[:500]
+        except httpx.WriteError:
+            # The service has refused the body and closed the connection before all was sent.
+            assert case.status == 413
+        time.sleep(0.02)
+        yield client.get("/stall").json() / max(1.0, slowness / YARDSTICK_S)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_route_stops_the_event_loop_for_50_ms(client: httpx.Client, name: str) -> None:
+    case = CASES[name]
+    if case.route == REMOVE:
+        # It can be removed once.
+        case = case._replace(status=204)
+        found: Sequence[float] = [next(stalls(client, case))]
+    else:
+        found = []
+        for stall in stalls(client, case):
+            found.append(stall)
+            if stall < LONGEST_S:
+                break
+    assert min(found) < LONGEST_S, [f"{stall * 1000:.0f} ms" for stall in found]
+
+
+def test_every_route_is_measured() -> None:
+    assert {case.route for case in CASES.values()} == set(NEEDS)

@@ -1,0 +1,202 @@
+"""Keys as users meet them: a real `scope-judge serve`, and the commands that talk to it."""
+
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.api.auth.keys import hash_of
+from app.api.auth.local import is_loopback
+from app.cli import app
+from app.main import create
+from tests.integration.processes.server import Server
+from tests.patience import PATIENCE_S
+from tests.unit.api.problems import comparison, problem
+
+runner = CliRunner()
+SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://", "SCOPE_LOG_LEVEL": "debug"}
+# What may pass until a running service has seen a change, by the issue.
+WITHIN_S = 1.0
+_PAUSE_S = 0.005
+
+
+def keys(path: Path, *arguments: str) -> str:
+    """What `scope-judge keys` prints."""
+    done = runner.invoke(app, ["keys", *arguments, "--file", str(path)])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout.strip()
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def seconds_until(server: Server, key: str, status: int) -> float:
+    """Seconds until this key gets this status, less those that this process was held up."""
+    begun, held_up_s = time.monotonic(), 0.0
+    while server.client.get("/info", headers=bearer(key)).status_code != status:
+        assert time.monotonic() - begun < PATIENCE_S
+        slept = time.monotonic()
+        time.sleep(_PAUSE_S)
+        held_up_s += time.monotonic() - slept - _PAUSE_S
+    return time.monotonic() - begun - held_up_s
+
+
+def connects(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
+
+
+def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    judge = keys(path, "add", "judge", "--role", "judge")
+    reader = keys(path, "add", "reader")
+    prometheus = keys(path, "add", "prometheus", "--role", "metrics")
+    settings = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_HOST": "0.0.0.0"}
+    answers = []
+    with Server(tmp_path, settings) as server:
+        # With keys the service may be reached from elsewhere.
+        assert connects("127.0.0.2", server.port)
+        body = comparison(alpha=None)
+        for headers, code in (
+            ({}, "unauthenticated"),
+            (bearer("scope_wrong"), "unauthenticated"),
+            (bearer(reader), "forbidden"),
+        ):
+            answers.append(server.client.post("/judge", json=body, headers=headers))
+            problem(answers[-1], code)
+        answers.append(server.client.post("/judge", json=body, headers=bearer(judge)))
+        assert answers[-1].json()["verdict"] == "A"
+        problem(server.client.get("/metrics"), "unauthenticated")
+        problem(server.client.get("/metrics", headers=bearer(reader)), "forbidden")
+        answers.append(server.client.get("/metrics", headers=bearer(prometheus)))
+        assert answers[-1].status_code == 200
+
+        keys(path, "revoke", "judge")
+        assert seconds_until(server, judge, 401) < WITHIN_S
+        late = keys(path, "add", "late", "--role", "judge")
+        assert seconds_until(server, late, 200) < WITHIN_S
+
+        content = path.read_bytes()
+        path.unlink()
+        assert seconds_until(server, late, 503) < WITHIN_S
+        answers.append(server.client.get("/info", headers=bearer(late)))
+        problem(answers[-1], "keys_unavailable")
+        assert server.client.get("/healthz").status_code == 200
+        path.write_bytes(content)
+        assert seconds_until(server, late, 200) < WITHIN_S
+    log = server.log.read_text()
+    assert "127.0.0.1 only" not in log
+    assert log.count("nobody is let in: No such file") == 1
+    told = log + "".join(f"{each.headers} {each.text}" for each in answers)
+    for key in (judge, reader, prometheus, late, "scope_wrong"):
+        assert key not in told
+        assert hash_of(key.encode()).hex()[:12] not in told
+
+
+def test_a_large_body_is_not_awaited_from_who_is_not_let_in(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    key = keys(path, "add", "judge", "--role", "judge")
+    with Server(tmp_path, SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path)}) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(
+                b"POST /judge HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n{"
+            )
+            assert connection.recv(12) == b"HTTP/1.1 401"
+        # A refusal with its body still under way leaves the connection usable, or closes it.
+        huge = comparison(alpha=None, response_b="x" * 2_000_000)
+        for _ in range(3):
+            answer = server.client.post("/judge", json=huge)
+            problem(answer, "unauthenticated")
+            answer = server.client.post("/judge", json=comparison(alpha=None), headers=bearer(key))
+            assert answer.status_code == 200
+
+
+def test_without_keys_the_service_is_for_this_machine_only_and_says_so(tmp_path: Path) -> None:
+    with Server(tmp_path, SCRIPTED | {"SCOPE_HOST": "0.0.0.0"}) as server:
+        assert connects("127.0.0.1", server.port)
+        # On 0.0.0.0 it would answer here too.
+        assert not connects("127.0.0.2", server.port)
+        assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
+    log = server.log.read_text()
+    assert "it listens on 127.0.0.1, not on 0.0.0.0" in log
+    assert "scope-judge keys add NAME --role judge" in log
+    assert f"http://127.0.0.1:{server.port}" in log
+
+
+def test_on_this_machines_own_address_the_service_says_that_no_keys_are_set(
+    tmp_path: Path,
+) -> None:
+    with Server(tmp_path, SCRIPTED) as server:
+        pass
+    log = server.log.read_text()
+    assert "No keys are set: only this machine can reach the service." in log
+    assert "warning" not in log
+
+
+@pytest.mark.parametrize("content", [None, '{"keys": ['])
+def test_a_file_that_is_missing_or_broken_stops_the_start(
+    content: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "keys.json"
+    if content is not None:
+        path.write_text(content)
+    environment = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_PORT": "0"}
+    result = runner.invoke(app, ["serve"], env=environment)
+    assert result.exit_code == 1
+    assert f"scope-judge keys add NAME --role judge --file {path}" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    judge, reader = keys(path, "add", "a", "--role", "judge"), keys(path, "add", "b")
+    out = tmp_path / "out.jsonl"
+    out.write_text("earlier")
+    # A shell that has a key may start the service too: it is no setting of its own.
+    settings = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_API_KEY": judge}
+    with Server(tmp_path, settings) as server:
+        url = str(server.client.base_url)
+        pair = ["judge", "--question", "q", "--a", "a", "--b", "b", "--no-alpha", "--url", url]
+        for key, words in (
+            ("", "wants a key: put it into SCOPE_API_KEY"),
+            ("scope_wrong", "does not know the key in SCOPE_API_KEY"),
+            ("scope_ä", "characters that no key has"),
+        ):
+            result = runner.invoke(app, [*pair, "--out", str(out)], env={"SCOPE_API_KEY": key})
+            assert result.exit_code == 1
+            assert words in " ".join(result.stderr.split())
+            assert not key or key not in result.output
+            assert out.read_text() == "earlier"
+        result = runner.invoke(app, pair, env={"SCOPE_API_KEY": f" {judge}\n"})
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["verdict"] in ("A", "B")
+        result = runner.invoke(app, pair, env={"SCOPE_API_KEY": reader})
+        assert result.exit_code == 1
+        assert "forbidden: the key 'b' has not the role 'judge'" in result.stderr
+        labels = tmp_path / "labels.jsonl"
+        labels.write_text(json.dumps(comparison(label="A")))
+        result = runner.invoke(
+            app, ["calibrate", str(labels), "--url", url], env={"SCOPE_API_KEY": judge}
+        )
+        assert "forbidden: the key 'a' has not the role 'calibrate'" in result.stderr
+    assert judge not in server.log.read_text()
+
+
+def test_a_server_of_ones_own_is_warned_that_no_keys_are_set(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SCRIPTED.items():
+        monkeypatch.setenv(name, value)
+    create()
+    assert "no file of keys is set (SCOPE_API_KEYS_FILE)" in caplog.text
+
+
+def test_only_addresses_of_this_machine_itself_count_as_such() -> None:
+    for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"):
+        assert is_loopback(host), host
+    for host in ("0.0.0.0", "::", "", "10.0.0.1", "169.254.0.1", "example.org", "127.0.0.1.org"):
+        assert not is_loopback(host), host

@@ -1,0 +1,86 @@
+"""The service goes on whatever becomes of the program that reads its log."""
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.processes.server import SERVE, Server
+from tests.unit.api.problems import comparison
+
+SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
+UVICORN = (sys.executable, "-m", "uvicorn", "--factory", "app.main:create", "--port", "{port}")
+# Each is a line of the access log of some 60 bytes.
+_REQUESTS = 300
+_PIPE_BYTES = 4096
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """Both ends of a pipe that is full after 70 requests."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    yield reading, writing
+    for end in (reading, writing):
+        os.close(end)
+
+
+def judge_many(server: Server) -> None:
+    for _ in range(_REQUESTS):
+        server.client.post("/judge", json=comparison(alpha=None)).raise_for_status()
+
+
+@pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["serve", "uvicorn"])
+def test_a_log_that_nobody_reads_holds_up_no_request_and_no_end(
+    command: tuple[str, ...], pipe: tuple[int, int], tmp_path: Path
+) -> None:
+    with Server(tmp_path, SCRIPTED, output=pipe[1], command=command) as server:
+        judge_many(server)
+        server.stop()
+        os.set_blocking(pipe[0], False)
+        # It did fill: more was asked than there are lines in the pipe.
+        assert 10 < os.read(pipe[0], _PIPE_BYTES).count(b"POST") < _REQUESTS
+
+
+def test_a_pipe_that_is_full_already_does_not_stop_a_start(
+    pipe: tuple[int, int], tmp_path: Path
+) -> None:
+    os.write(pipe[1], b"x" * _PIPE_BYTES)
+    with Server(tmp_path, SCRIPTED, output=pipe[1]) as server:
+        assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
+        assert server.stop() == 0
+
+
+def test_closed_output_does_not_stop_a_start(tmp_path: Path) -> None:
+    closed = ("/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *SERVE)
+    with Server(tmp_path, SCRIPTED, command=closed) as server:
+        assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
+        # Nothing else may get the numbers: libraries and child processes write to them.
+        for descriptor in (0, 1, 2):
+            assert os.readlink(f"/proc/{server.pid}/fd/{descriptor}") == os.devnull
+        assert server.stop() == 0
+
+
+def test_a_reader_that_goes_away_ends_nothing_and_lost_lines_are_counted(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with Server(tmp_path, SCRIPTED, output=writing) as server:
+        os.close(writing)
+        os.close(reading)
+        judge_many(server)
+        name = "scope_log_lines_dropped_total"
+        metrics = server.client.get("/metrics").text.splitlines()
+        (dropped,) = (float(line.split()[1]) for line in metrics if line.startswith(f"{name} "))
+        assert dropped > _REQUESTS / 2
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["serve", "uvicorn"])
+def test_the_last_lines_are_written_before_the_process_ends(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    with Server(tmp_path, SCRIPTED, command=command) as server:
+        server.stop()
+    assert "Finished server process" in server.log.read_text()

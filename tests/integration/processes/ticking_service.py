@@ -1,0 +1,129 @@
+"""The service with the scripted judge, and a clock in its event loop that notes each stall.
+
+    python -m tests.integration.processes.ticking_service PORT
+
+GET /stall answers with the longest stall since the last such request, and GET /yardstick with the
+time that a fixed piece of work takes; both in seconds.
+"""
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from app.core.comparison import Comparison, Label, LabelledComparison
+from app.main import build, serving
+from app.service.services import Services
+from app.settings import Settings
+
+TICK_S = 0.002
+EXAMPLES = 20_000
+SETS = 100
+VERSIONS = 1000
+
+_YARDSTICK = [f"Question {i}: which of the two is better?" for i in range(100_000)]
+
+
+class Silent:
+    """Drops the messages of a start."""
+
+    def stage(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+    def calibrated(self, done: int, total: int) -> None: ...
+
+
+class Clock:
+    """Sleeps in short ticks, and notes how late the latest of them was."""
+
+    def __init__(self) -> None:
+        self._longest_s = 0.0
+        self._ticked = 0.0
+
+    async def run(self) -> None:
+        """Ticks until it is cancelled."""
+        self._ticked = time.perf_counter()
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._note()
+
+    def _note(self) -> None:
+        now = time.perf_counter()
+        self._longest_s = max(self._longest_s, now - self._ticked - TICK_S)
+        self._ticked = now
+
+    def take(self) -> float:
+        """The longest stall since the last call, in seconds."""
+        self._note()
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return longest_s
+
+
+def yardstick() -> float:
+    """The seconds that one call without a turn for other threads takes."""
+    begun = time.perf_counter()
+    json.dumps(_YARDSTICK)
+    return time.perf_counter() - begun
+
+
+def labelled(number: int) -> LabelledComparison:
+    """A labelled pair; every 30th label is wrong, so that thresholds lie among the scores."""
+    gap = (number % 4000 + 1) / 1000
+    comparison = Comparison.of(f"Question {number}?", f"quality={gap}", "quality=0")
+    return LabelledComparison(comparison, "B" if number % 30 == 0 else "A")
+
+
+async def fill(services: Services) -> None:
+    """Makes a large set, many small ones, and one with many versions."""
+    add = services.calibrator.add
+    large = [labelled(i) for i in range(EXAMPLES)]
+    await add("large", large)
+    # One more version, to go back from.
+    await add("large", [labelled(EXAMPLES)])
+    for i in range(SETS):
+        await add(f"set-{i}", large[:100])
+    # One example whose label changes each time.
+    for i in range(VERSIONS):
+        label: Label = "A" if i % 2 else "B"
+        await add("changed", [LabelledComparison(large[0].comparison, label)])
+
+
+def main(port: int) -> None:
+    """Serves until it is ended."""
+    settings = Settings(engine="scripted", store_url="memory://", port=port)
+    clock = Clock()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Services]:
+        async with serving(settings, Silent(), on_engine_lost=sys.exit) as services:
+            await fill(services)
+            # As after a start that found all of this in its store.
+            gc.collect()
+            gc.freeze()
+            ticking = asyncio.create_task(clock.run())
+            yield services
+            ticking.cancel()
+
+    application = build(settings, opened, keys=None)
+    own = {"/stall": clock.take, "/yardstick": yardstick}
+
+    async def with_clock(scope: Scope, receive: Receive, send: Send) -> None:
+        measure = own.get(scope.get("path", ""))
+        if measure is None:
+            await application(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(measure()).encode()})
+
+    uvicorn.run(with_clock, host="127.0.0.1", port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,51 @@
+"""Each test of the port runs on every store."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from app.ports import CalibrationStore
+from tests.integration.stores.backends import store_at
+from tests.redis_server import RedisServer
+
+Connect: TypeAlias = Callable[[], Awaitable[CalibrationStore]]
+
+ALL = ("memory", "sqlite", "redis")
+
+
+@pytest.fixture(params=ALL)
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def address(scheme: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Of an empty store."""
+    if scheme == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        server.command("FLUSHALL")
+        return server.url
+    return f"{scheme}://{tmp_path / 'new' / 'calibrations.db'}"
+
+
+@pytest.fixture
+async def connect(scheme: str, address: str) -> AsyncIterator[Connect]:
+    """Opens one more client of the same store; the memory store has only one."""
+    async with AsyncExitStack() as clients:
+        memory = store_at(address) if scheme == "memory" else None
+
+        async def client() -> CalibrationStore:
+            store = memory or store_at(address)
+            await store.open()
+            clients.push_async_callback(store.close)
+            return store
+
+        yield client
+
+
+@pytest.fixture
+async def store(connect: Connect) -> CalibrationStore:
+    return await connect()

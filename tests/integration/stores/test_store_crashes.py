@@ -1,0 +1,482 @@
+"""A write that breaks anywhere leaves the old state or the new one; a store recovers by itself."""
+
+import asyncio
+import os
+import re
+import resource
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
+from app.ports import CalibrationStore, StoredCalibration, Version
+from app.stores.redis import RedisStore, SetKeys
+from app.stores.sqlite import SqliteStore
+from app.stores.sqlite_file import APPLICATION_ID
+from tests.integration.stores.backends import delete, numbers, revision, state, store_at, write
+from tests.integration.stores.cutting_proxy import Cut, cutting_proxy
+from tests.patience import PATIENCE_S
+from tests.redis_server import RedisServer
+
+pytestmark = pytest.mark.anyio
+
+OLD, NEW = state(1), state(2)
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server that the test may stop, kill and fill."""
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@asynccontextmanager
+async def opened(address: str) -> AsyncIterator[CalibrationStore]:
+    store = store_at(address)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def write_again(store: CalibrationStore) -> StoredCalibration:
+    """Writes NEW on whatever version is in place, and returns the state without its version."""
+    while True:
+        before = await store.version("default")
+        assert before is not None
+        after = NEW._replace(version=Version("one", before.number + 1))
+        if await write(store, after, expected=before):
+            stored = await store.read("default")
+            assert stored is not None
+            return stored._replace(version=NEW.version)
+
+
+async def run_program(module: str, *arguments: str) -> str:
+    """What a Python program prints."""
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await program.communicate()
+    assert program.returncode == 0
+    return printed.decode()
+
+
+@pytest.mark.parametrize("action", ["write", "delete"])
+async def test_a_crash_at_any_statement_leaves_sqlite_whole(tmp_path: Path, action: str) -> None:
+    async with opened(f"sqlite://{tmp_path / 'old.db'}") as store:
+        await write(store, OLD, expected=None)
+    last = int(await run_program("tests.integration.stores.sqlite_crashes", str(tmp_path), action))
+    # A write is BEGIN, 2 reads, the trail's and the set's row, 2 deletions, 2 + 2 + 3 rows of
+    # fields and COMMIT at least; a deletion BEGIN, 2 reads, the trail's row, 4 and COMMIT.
+    assert last > (15 if action == "write" else 9)
+    for step in range(1, last + 1):
+        async with opened(f"sqlite://{tmp_path / f'{step}.db'}") as store:
+            changed = NEW if action == "write" else None
+            assert await store.read("default") == (changed if step == last else OLD)
+            assert await numbers(store) == ([1, 2] if step == last else [1])
+            if await store.version("default"):
+                assert await write_again(store) == NEW
+
+
+async def test_a_killed_writer_leaves_sqlite_whole_and_loses_nothing_it_reported(
+    tmp_path: Path,
+) -> None:
+    address = f"sqlite://{tmp_path / 'calibrations.db'}"
+    for round_number, reports in enumerate((1, 7, 20)):
+        name = f"round-{round_number}"
+        reported = await _kill_after(address, name, reports)
+        async with opened(address) as store:
+            await _assert_whole(store, name, reported)
+
+
+async def test_a_killed_redis_comes_back_whole_and_loses_nothing_it_acknowledged(
+    own_server: RedisServer,
+) -> None:
+    async with opened(own_server.url) as store:
+        acknowledged = 0
+        enough = asyncio.Event()
+
+        async def write_on() -> None:
+            nonlocal acknowledged
+            while True:
+                number = acknowledged + 1
+                version = Version("one", number)
+                wrote = StoredCalibration(version, {}, {f"d{number}": str(number)}, {})
+                before = Version("one", acknowledged) if acknowledged else None
+                assert await write(store, wrote, expected=before)
+                acknowledged = number
+                if number == 20:
+                    enough.set()
+
+        writing = asyncio.create_task(write_on())
+        async with asyncio.timeout(PATIENCE_S):
+            await enough.wait()
+        own_server.kill()
+        with pytest.raises(StoreUnavailableError):
+            await writing
+        own_server.start()
+        await _assert_whole(store, "default", [f"d{i + 1}" for i in range(acknowledged)])
+
+
+async def _kill_after(address: str, name: str, reports: int) -> list[str]:
+    """The digests that a writer had reported when it was killed, soon after so many."""
+    program = await asyncio.create_subprocess_exec(
+        *(
+            sys.executable,
+            "-m",
+            "tests.integration.stores.increments",
+            address,
+            name,
+            "a",
+            "100000",
+        ),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    reported = [(await program.stdout.readline()).decode().strip() for _ in range(reports)]
+    program.send_signal(signal.SIGKILL)
+    # What it had printed before it died counts too, but for a line cut short.
+    rest, _ = await program.communicate()
+    return reported + [line.decode().strip() for line in rest.splitlines(True) if b"\n" in line]
+
+
+async def _assert_whole(store: CalibrationStore, name: str, reported: list[str]) -> None:
+    """Every reported example is there, and the version counts exactly those that are."""
+    stored = await store.read(name)
+    assert stored is not None
+    assert set(reported) <= set(stored.examples)
+    assert stored.version.number == len(stored.examples)
+    assert await numbers(store, name) == list(range(1, stored.version.number + 1))
+    assert len(stored.examples) - len(reported) <= 1
+
+
+async def _change_through(
+    server: RedisServer, cut: Cut, action: str
+) -> tuple[bytes, bytes, bool | None]:
+    """Bytes sent and answered, and the change's outcome: None if the store was unavailable."""
+    async with cutting_proxy(server.port, cut) as proxy:
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0")
+        outcome: bool | None = None
+        try:
+            if action == "write":
+                outcome = await write(store, NEW, expected=OLD.version)
+            else:
+                outcome = await store.delete("default", revision=revision(2))
+        except StoreUnavailableError:
+            pass
+        finally:
+            await store.close()
+    return bytes(proxy.sent), bytes(proxy.answered), outcome
+
+
+@pytest.mark.parametrize("action", ["write", "delete"])
+async def test_a_cut_connection_leaves_redis_whole(redis_server: RedisServer, action: str) -> None:
+    changed = NEW if action == "write" else None
+    async with opened(redis_server.url) as store:
+
+        async def reset() -> None:
+            redis_server.command("FLUSHALL")
+            await write(store, OLD, expected=None)
+
+        await reset()
+        sent, answered, outcome = await _change_through(redis_server, Cut(), action)
+        assert outcome is True
+        # Around every command's begin, and evenly within the script's text and arguments.
+        begins = [found.start() for found in re.finditer(rb"\*\d+\r\n\$", sent)]
+        edges = {edge + by for edge in (*begins, len(sent)) for by in (-1, 0, 1)}
+        sent_cuts = {cut for cut in edges | set(range(0, len(sent), 97)) if 0 <= cut <= len(sent)}
+        cuts = [Cut(sent=cut) for cut in sorted(sent_cuts)]
+        cuts += [Cut(answered=cut) for cut in range(len(answered))]
+        found = set()
+        for cut in cuts:
+            await reset()
+            _, _, outcome = await _change_through(redis_server, cut, action)
+            assert outcome is not False, f"{cut}: reported as a conflict"
+            stored = await store.read("default")
+            assert stored in (OLD, changed), cut
+            assert outcome is None or stored == changed, cut
+            assert await numbers(store) == ([1, 2] if stored == changed else [1]), cut
+            found.add((outcome, stored == changed))
+            if stored is not None:
+                assert await write_again(store) == NEW, cut
+        # The cuts reach both sides of the step: refused and not made, refused and made.
+        assert {(None, False), (None, True)} <= found
+
+
+async def test_redis_comes_back_without_a_new_store(own_server: RedisServer) -> None:
+    async with opened(own_server.url) as store:
+        await write(store, OLD, expected=None)
+        own_server.stop()
+        for call in (
+            store.ping(),
+            store.names(),
+            store.version("default"),
+            store.read("default"),
+            write(store, NEW, expected=OLD.version),
+            store.last_number("default"),
+            store.delete("default", revision=revision(2)),
+            store.revisions("default", before=None, limit=1),
+            store.undos("default", before=None, limit=1),
+            store.open(),
+        ):
+            with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{own_server.port}"):
+                await call
+        own_server.start()
+        assert await store.read("default") == OLD
+        assert await write(store, NEW, expected=OLD.version)
+
+
+async def test_a_restart_between_two_calls_is_not_noticed(own_server: RedisServer) -> None:
+    async with opened(own_server.url) as store:
+        await write(store, OLD, expected=None)
+        # In a thread, as in life: the loop runs, and learns that its connection was closed.
+        await asyncio.to_thread(own_server.stop)
+        await asyncio.to_thread(own_server.start)
+        assert await write(store, NEW, expected=OLD.version)
+        assert await store.read("default") == NEW
+
+
+async def test_a_redis_that_is_full_or_read_only_refuses_and_changes_nothing(
+    own_server: RedisServer,
+) -> None:
+    async with opened(own_server.url) as store:
+        await write(store, OLD, expected=None)
+        for refuse, allow in (
+            (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+            (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
+        ):
+            own_server.command(*refuse)
+            with pytest.raises(StoreUnavailableError):
+                await write(store, NEW, expected=OLD.version)
+            with pytest.raises(StoreUnavailableError):
+                await write(store, NEW, name="other", expected=None)
+            assert await store.read("default") == OLD
+            assert (await numbers(store), await numbers(store, "other")) == ([1], [])
+            await store.ping()
+            own_server.command(*allow)
+            assert await store.names() == ["default"]
+        assert await write(store, NEW, expected=OLD.version)
+
+
+async def test_a_full_redis_still_deletes(own_server: RedisServer) -> None:
+    async with opened(own_server.url) as store:
+        await write(store, OLD, expected=None)
+        own_server.command("CONFIG", "SET", "maxmemory", "1")
+        assert await delete(store) is True
+        assert await store.names() == []
+        assert await numbers(store) == [1, 2]
+
+
+async def test_a_redis_that_hangs_is_unavailable(own_server: RedisServer) -> None:
+    # A loaded disk may take longer to log a write than this client waits.
+    async with opened(own_server.url) as patient:
+        await write(patient, OLD, expected=None)
+    async with opened(f"{own_server.url}?socket_timeout=0.2") as store:
+        own_server.command("CLIENT", "PAUSE", "1500", "ALL")
+        with pytest.raises(StoreUnavailableError, match="TimeoutError"):
+            await store.read("default")
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    assert await store.read("default") == OLD
+                    break
+                except StoreUnavailableError:
+                    continue
+
+
+@pytest.mark.parametrize("field", ["write_id", "version"])
+async def test_a_redis_set_without_its_version_is_corrupt(
+    redis_server: RedisServer, field: str
+) -> None:
+    redis_server.command("FLUSHALL")
+    async with opened(redis_server.url) as store:
+        await write(store, OLD, expected=None)
+        redis_server.command("HDEL", "scope:calibration:default:meta", field)
+        with pytest.raises(StoreCorruptError):
+            await store.version("default")
+        with pytest.raises(StoreCorruptError):
+            await store.read("default")
+        assert await delete(store) is True
+        assert await numbers(store) == [1, 2]
+
+
+@pytest.mark.parametrize("key", [f"scope:calibration:x:{part}" for part in SetKeys._fields])
+async def test_a_foreign_redis_key_is_corrupt_and_stops_a_write_whole(
+    redis_server: RedisServer, key: str
+) -> None:
+    redis_server.command("FLUSHALL")
+    redis_server.command("SET", key, "foreign")
+    async with opened(redis_server.url) as store:
+        if key.endswith((":meta", ":examples", ":thresholds")):
+            with pytest.raises(StoreCorruptError):
+                await store.read("x")
+        with pytest.raises(StoreCorruptError):
+            await write(store, OLD, name="x", expected=None)
+        assert redis_server.command("KEYS", "*") == [key]
+
+
+async def test_a_new_redis_set_takes_nothing_from_leftover_keys(redis_server: RedisServer) -> None:
+    redis_server.command("FLUSHALL")
+    redis_server.command("HSET", "scope:calibration:default:examples", "evicted", "0")
+    async with opened(redis_server.url) as store:
+        await write(store, OLD, expected=None)
+        assert await store.read("default") == OLD
+
+
+async def test_redis_keys_are_those_that_other_programs_read(redis_server: RedisServer) -> None:
+    redis_server.command("FLUSHALL")
+    async with opened(redis_server.url) as store:
+        await write(store, OLD, expected=None)
+    prefix = "scope:calibration:default"
+    assert redis_server.command("HGET", f"{prefix}:thresholds", "marginal:0.10") == "1"
+    assert redis_server.command("HGET", f"{prefix}:examples", "d0") == "1"
+    assert redis_server.command("HMGET", f"{prefix}:meta", "write_id", "version", "judge") == [
+        "one",
+        "1",
+        "1",
+    ]
+    assert redis_server.command("SMEMBERS", "scope:calibrations") == {"default"}
+    entries = redis_server.command("XREVRANGE", f"{prefix}:trail", "+", "-")
+    assert entries == [("1-0", {"record": "record 1 of one"})]
+    assert redis_server.command("HGET", f"{prefix}:undo", "1") == "undo 1 of one"
+
+
+async def test_a_redis_trail_that_was_cut_is_not_written_over(redis_server: RedisServer) -> None:
+    redis_server.command("FLUSHALL")
+    prefix = "scope:calibration:default"
+    async with opened(redis_server.url) as store:
+        await write(store, OLD, expected=None)
+        await write(store, NEW, expected=OLD.version)
+        redis_server.command("XDEL", f"{prefix}:trail", "2-0")
+        redis_server.command("HDEL", f"{prefix}:undo", "1")
+        assert await store.undos("default", before=None, limit=9) == [(1, "")]
+        before = redis_server.command("HGETALL", f"{prefix}:undo")
+        again = NEW._replace(version=Version("two", 2))
+        with pytest.raises(StoreUnavailableError):
+            await write(store, again, expected=NEW.version)
+        assert await store.delete("default", revision=revision(2)) is False
+        assert await store.read("default") == NEW
+        assert redis_server.command("HGETALL", f"{prefix}:undo") == before
+        # The set's own number tells that 2 is taken.
+        assert await store.last_number("default") == 2
+        assert await write(store, state(3), expected=NEW.version)
+
+
+async def test_a_redis_error_never_holds_the_password(redis_server: RedisServer) -> None:
+    store = RedisStore(f"redis://user:geheim@127.0.0.1:{redis_server.port}/0")
+    with pytest.raises(StoreUnavailableError) as raised:
+        await store.open()
+    await store.close()
+    assert "geheim" not in str(raised.value)
+    assert f"127.0.0.1:{redis_server.port}" in str(raised.value)
+    with pytest.raises(StartupError) as refused:
+        RedisStore("redis://:geheim/x@127.0.0.1/0")
+    assert "geheim" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+async def test_sqlite_without_a_usable_path_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path, tmp_path / "file" / "calibrations.db"):
+        store = SqliteStore(path)
+        with pytest.raises(StoreUnavailableError, match=re.escape(str(path))):
+            await store.open()
+        with pytest.raises(StoreUnavailableError):
+            await write(store, OLD, expected=None)
+        await store.close()
+
+
+async def test_sqlite_opens_by_itself_once_its_path_is_usable(tmp_path: Path) -> None:
+    path = tmp_path / "calibrations.db"
+    path.mkdir()
+    store = SqliteStore(path)
+    with pytest.raises(StoreUnavailableError):
+        await store.open()
+    path.rmdir()
+    assert await write(store, OLD, expected=None)
+    assert await store.read("default") == OLD
+    await store.close()
+
+
+async def test_sqlite_that_is_closed_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match="open"):
+        await SqliteStore(tmp_path / "calibrations.db").names()
+
+
+async def test_a_file_that_is_not_ours_is_corrupt_and_untouched(tmp_path: Path) -> None:
+    paths = [tmp_path / "text.db"]
+    paths[0].write_bytes(b"no database " * 100)
+    for name, pragmas in (
+        ("foreign-1", "PRAGMA user_version = 1;"),
+        ("foreign-2", "PRAGMA user_version = 2;"),
+        ("foreign-0", ""),
+        ("newer", f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 3;"),
+    ):
+        paths.append(tmp_path / f"{name}.db")
+        connection = sqlite3.connect(paths[-1])
+        connection.executescript(f"CREATE TABLE calibration (x); {pragmas}")
+        connection.close()
+    for path in paths:
+        before = path.read_bytes()
+        store = SqliteStore(path)
+        with pytest.raises(StoreCorruptError, match=re.escape(str(path))):
+            await store.open()
+        await store.close()
+        assert path.read_bytes() == before, path
+
+
+async def test_a_sqlite_file_locked_by_another_is_unavailable_and_then_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.stores.sqlite_file.BUSY_TIMEOUT_S", 0.2)
+    path = tmp_path / "calibrations.db"
+    async with opened(f"sqlite://{path}") as store:
+        await write(store, OLD, expected=None)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailableError, match="SQLITE_BUSY"):
+            await write(store, NEW, expected=OLD.version)
+        assert await store.read("default") == OLD
+        other.close()
+        assert await write(store, NEW, expected=OLD.version)
+
+
+async def test_a_full_disk_changes_nothing_in_sqlite(tmp_path: Path) -> None:
+    # A limit on file sizes refuses writes as a full disk does. The process's own limit is put
+    # back at once; nothing else in this process writes meanwhile.
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    async with opened(f"sqlite://{tmp_path / 'calibrations.db'}") as store:
+        await write(store, OLD, expected=None)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))
+            with pytest.raises(StoreUnavailableError):
+                await write(store, state(2, examples=20_000), expected=OLD.version)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, handler)
+        assert await store.read("default") == OLD
+        assert await write(store, NEW, expected=OLD.version)
+
+
+async def test_many_processes_may_open_the_same_new_sqlite_file(tmp_path: Path) -> None:
+    address = f"sqlite://{tmp_path / 'new' / 'calibrations.db'}"
+    await asyncio.gather(
+        *(
+            run_program("tests.integration.stores.increments", address, "default", tag, "1")
+            for tag in "abcd"
+        )
+    )
+    async with opened(address) as store:
+        stored = await store.read("default")
+    assert stored is not None
+    assert set(stored.examples) == {f"{tag}-0" for tag in "abcd"}
+    assert os.listdir(tmp_path / "new") == ["calibrations.db"], "the log was not folded back"

@@ -1,0 +1,48 @@
+"""Files of keys for tests: who is in them, and what each sends."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app.api.auth.keys import hash_of
+
+
+def key_of(name: str) -> str:
+    """The key that belongs to a name; a real one is random."""
+    return f"scope_key-of-{name}"
+
+
+def entry(
+    name: str, roles: Sequence[str] = ("judge",), calibrations: Sequence[str] | None = None
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "sha256": hash_of(key_of(name).encode()).hex(),
+        "roles": list(roles),
+        "calibrations": None if calibrations is None else list(calibrations),
+        "created": "2026-11-21T12:00:00Z",
+    }
+
+
+def write_keys(path: Path, *entries: dict[str, Any]) -> Path:
+    """Puts a file with these entries into the place, at once."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps({"keys": entries}))
+    os.replace(draft, path)
+    return path
+
+
+def bearing(name: str) -> dict[str, str]:
+    """The header that a key's holder sends."""
+    return {"Authorization": f"Bearer {key_of(name)}"}
+
+
+async def asked(
+    client: httpx.AsyncClient, method: str, path: str, name: str | None = None
+) -> httpx.Response:
+    """The answer to a request without a body."""
+    return await client.request(method, path, headers=None if name is None else bearing(name))

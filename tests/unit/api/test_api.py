@@ -1,0 +1,356 @@
+"""Every route, as its callers see it: fields, types, defaults and order."""
+
+import json
+import math
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app import __version__
+from tests.serving import client_of
+from tests.unit.api.problems import calibrated, comparison, examples, problem
+
+NUMBER = (int, float)
+NULL = type(None)
+
+JUDGMENT: dict[str, Any] = {
+    "id": (str, int, NULL),
+    "verdict": str,
+    "preferred": (str, NULL),
+    "reason": (str, NULL),
+    "p_fwd": NUMBER,
+    "p_rev": NUMBER,
+    "p_bar": NUMBER,
+    "uncertainty": NUMBER,
+    "confidence": NUMBER,
+    "threshold": (*NUMBER, NULL),
+    "alpha": (*NUMBER, NULL),
+    "guarantee": (str, NULL),
+    "delta": (*NUMBER, NULL),
+    "risk_level": (*NUMBER, NULL),
+    "label_mass": NUMBER,
+    "calibration": (dict, NULL),
+    "judge": str,
+}
+CALIBRATION: dict[str, Any] = {
+    "name": str,
+    "version": int,
+    "n": int,
+    "judge": str,
+    "fingerprint": str,
+    "accuracy": (*NUMBER, NULL),
+    "label_noise": NUMBER,
+    "thresholds": list,
+}
+THRESHOLD: dict[str, Any] = {
+    "alpha": NUMBER,
+    "guarantee": str,
+    "delta": (*NUMBER, NULL),
+    "threshold": (*NUMBER, NULL),
+    "coverage": NUMBER,
+    "empirical_risk": (*NUMBER, NULL),
+    "feasible": bool,
+}
+DIAGNOSTICS: dict[str, Any] = {
+    "auroc": (*NUMBER, NULL),
+    "expected_calibration_error": (*NUMBER, NULL),
+    "position_flips": (*NUMBER, NULL),
+    "mean_label_mass": (*NUMBER, NULL),
+    "off_task": int,
+    "infeasible": list,
+    "curve": list,
+    "traffic": (dict, NULL),
+}
+TRAFFIC: dict[str, Any] = {
+    "judgments": int,
+    "abstentions": (*NUMBER, NULL),
+    "expected_abstentions": (*NUMBER, NULL),
+    "uncertainty": NUMBER,
+    "expected_uncertainty": NUMBER,
+    "drifted": bool,
+}
+INFEASIBLE: dict[str, Any] = {
+    "alpha": NUMBER,
+    "guarantee": str,
+    "delta": (*NUMBER, NULL),
+    "smallest_feasible_alpha": (*NUMBER, NULL),
+    "more_examples": (int, NULL),
+}
+
+
+def check(found: dict[str, Any], shape: dict[str, Any]) -> None:
+    assert set(found) == set(shape)
+    for name, kinds in shape.items():
+        assert isinstance(found[name], kinds), (name, found[name])
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of() as client:
+        yield client
+
+
+@pytest.mark.anyio
+async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
+    await calibrated(client)
+    response = await client.post("/judge", json=comparison(id="x-1"))
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    found = response.json()
+    check(found, JUDGMENT)
+    assert (found["id"], found["verdict"], found["preferred"]) == ("x-1", "A", "A")
+    assert (found["alpha"], found["guarantee"], found["delta"]) == (0.1, "marginal", None)
+    assert found["calibration"] == {"name": "default", "version": 1, "n": 60}
+    assert found["judge"] == "scripted"
+    # Gap 3.9 in both orders; risk level (0 + 1) / 60 with no errors among 60 points.
+    assert found["p_bar"] == pytest.approx(1 / (1 + math.exp(-3.9)), abs=1e-12)
+    assert found["risk_level"] == pytest.approx(1 / 60, abs=1e-15)
+    assert found["label_mass"] == pytest.approx(0.99, abs=1e-12)
+    assert found["threshold"] == pytest.approx(math.log(2), abs=1e-15)
+
+
+@pytest.mark.anyio
+async def test_without_alpha_nothing_is_promised(client: httpx.AsyncClient) -> None:
+    found = (await client.post("/judge", json=comparison(alpha=None))).json()
+    check(found, JUDGMENT)
+    assert found["verdict"] == "A"
+    promised = ("alpha", "guarantee", "delta", "threshold", "risk_level", "calibration", "id")
+    assert all(found[name] is None for name in promised)
+
+
+@pytest.mark.anyio
+async def test_pac_takes_its_delta_and_the_default_one(client: httpx.AsyncClient) -> None:
+    await calibrated(client)
+    asked = comparison(guarantee="pac", delta=0.02)
+    found = (await client.post("/judge", json=asked)).json()
+    assert (found["guarantee"], found["delta"]) == ("pac", 0.02)
+    found = (await client.post("/judge", json=comparison(guarantee="pac"))).json()
+    assert (found["guarantee"], found["delta"]) == ("pac", 0.1)
+
+
+@pytest.mark.anyio
+async def test_settings_give_the_defaults() -> None:
+    async with client_of(default_alpha=0.2, default_guarantee="pac", default_delta=0.03) as client:
+        await calibrated(client)
+        found = (await client.post("/judge", json=comparison())).json()
+        assert (found["alpha"], found["guarantee"], found["delta"]) == (0.2, "pac", 0.03)
+        plain = (await client.post("/judge", json=comparison(guarantee="marginal"))).json()
+        assert (plain["guarantee"], plain["delta"]) == ("marginal", None)
+
+
+@pytest.mark.anyio
+async def test_an_infeasible_alpha_is_an_outcome(client: httpx.AsyncClient) -> None:
+    await client.post("/calibrate", json={"examples": examples(3)})
+    found = (await client.post("/judge", json=comparison(alpha=0.1))).json()
+    assert (found["verdict"], found["reason"], found["preferred"]) == ("abstain", "infeasible", "A")
+    assert found["threshold"] is None
+    assert found["risk_level"] == pytest.approx(1 / 3, abs=1e-15)
+
+
+@pytest.mark.anyio
+async def test_a_conversation_is_judged(client: httpx.AsyncClient) -> None:
+    turns = [{"role": "user", "content": "Hi"}, {"role": "user", "content": "Why?"}]
+    asked = comparison(
+        question=turns,
+        response_a=["quality=1", "b"],
+        response_b=["quality=2", "d"],
+        alpha=None,
+    )
+    assert (await client.post("/judge", json=asked)).json()["verdict"] == "B"
+
+
+@pytest.mark.anyio
+async def test_texts_of_every_kind_are_judged(client: httpx.AsyncClient) -> None:
+    for text in (
+        "NUL \x00 byte",
+        "emoji \U0001f600",
+        "\u202e right to left",
+        "{answer_b}",
+        "[[A]]",
+    ):
+        asked = comparison(question=text, response_b=f"quality=0 {text}", alpha=None)
+        assert (await client.post("/judge", json=asked)).json()["verdict"] == "A"
+
+
+@pytest.mark.anyio
+async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncClient) -> None:
+    await calibrated(client)
+    items: list[Any] = [
+        comparison(id="first"),
+        comparison(id="blank", question=" "),
+        comparison(id=7),
+        {"id": "incomplete", "question": "q"},
+        "no object",
+        comparison(id="unknown", aplha=0.1),
+        comparison(id="absent", calibration="absent"),
+        comparison(id="delta", delta=0.1),
+        comparison(id="turns", response_a=["a", "b"]),
+        comparison(id=True),
+        comparison(id="last"),
+    ]
+    response = await client.post("/judge/batch", json={"comparisons": items})
+    assert response.status_code == 200
+    results = response.json()["results"]
+    assert [result["id"] for result in results] == [
+        *("first", "blank", 7, "incomplete", None, "unknown", "absent", "delta", "turns", None),
+        "last",
+    ]
+    codes = [result["error"]["code"] if "error" in result else None for result in results]
+    assert codes == [
+        *(None, "invalid_comparison", None, "invalid_request", "invalid_request"),
+        *("invalid_request", "calibration_not_found", "invalid_request", "invalid_comparison"),
+        *("invalid_request", None),
+    ]
+    for result in results:
+        if "error" not in result:
+            check(result, JUDGMENT)
+            assert result["verdict"] == "A"
+        else:
+            assert set(result) == {"id", "error"}
+
+
+@pytest.mark.anyio
+async def test_an_item_takes_from_the_batch_what_it_leaves_out(client: httpx.AsyncClient) -> None:
+    await calibrated(client)
+    items = [
+        comparison(),
+        comparison(alpha=0.3),
+        comparison(alpha=None),
+        comparison(guarantee="marginal"),
+        comparison(guarantee="pac", delta=0.2),
+    ]
+    body = {"alpha": 0.2, "guarantee": "pac", "delta": 0.05, "comparisons": items}
+    results = (await client.post("/judge/batch", json=body)).json()["results"]
+    assert [(r["alpha"], r["guarantee"], r["delta"]) for r in results] == [
+        (0.2, "pac", 0.05),
+        (0.3, "pac", 0.05),
+        (None, None, None),
+        (0.2, "marginal", None),
+        (0.2, "pac", 0.2),
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_batch_of_nothing_answers_nothing(client: httpx.AsyncClient) -> None:
+    assert (await client.post("/judge/batch", json={"comparisons": []})).json() == {"results": []}
+
+
+@pytest.mark.anyio
+async def test_calibrating_answers_with_the_set_and_the_batch(client: httpx.AsyncClient) -> None:
+    batch = examples(20)
+    batch[3]["label"] = "tie"
+    batch[5]["label"] = "C"
+    batch[6]["question"] = ""
+    found = (await client.post("/calibrate", json={"examples": batch, "label_noise": 0.05})).json()
+    counts = {
+        "added": int,
+        "updated": int,
+        "ties": int,
+        "removed": int,
+        "failed": int,
+        "errors": list,
+    }
+    check(found, {**CALIBRATION, **counts})
+    assert (found["name"], found["version"], found["n"]) == ("default", 1, 17)
+    assert [found[name] for name in ("added", "updated", "ties", "failed")] == [17, 0, 1, 2]
+    assert [(each["index"], each["error"]["code"]) for each in found["errors"]] == [
+        (5, "invalid_request"),
+        (6, "invalid_comparison"),
+    ]
+    assert (found["accuracy"], found["label_noise"], found["judge"]) == (1.0, 0.05, "scripted")
+    assert [(row["guarantee"], row["alpha"]) for row in found["thresholds"]] == [
+        (guarantee, alpha)
+        for guarantee in ("marginal", "pac")
+        for alpha in (0.05, 0.1, 0.15, 0.2, 0.25)
+    ]
+    for row in found["thresholds"]:
+        check(row, THRESHOLD)
+        assert row["feasible"] == (row["threshold"] is not None)
+        assert row["delta"] == (0.1 if row["guarantee"] == "pac" else None)
+
+
+@pytest.mark.anyio
+async def test_sets_are_listed_shown_and_removed(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/calibrations")).json() == {"calibrations": []}
+    for name in ("default", "a.b-c_1"):
+        await client.post("/calibrate", json={"calibration": name, "examples": examples(30)})
+    listed = (await client.get("/calibrations")).json()["calibrations"]
+    assert [each["name"] for each in listed] == ["a.b-c_1", "default"]
+    for each in listed:
+        check(each, CALIBRATION)
+    shown = (await client.get("/calibrations/default")).json()
+    check(shown, {**CALIBRATION, **DIAGNOSTICS})
+    assert (shown["position_flips"], shown["mean_label_mass"]) == (0.0, pytest.approx(0.99))
+    # 30 points without an error promise 1 / 30 and more; pac at delta 0.1 needs more of them.
+    assert all(each["guarantee"] == "pac" for each in shown["infeasible"])
+    for each in shown["infeasible"]:
+        check(each, INFEASIBLE)
+    assert len(shown["curve"]) == 30
+    for point in shown["curve"]:
+        check(
+            point,
+            dict.fromkeys(("uncertainty", "coverage", "empirical_risk", "risk_level"), NUMBER),
+        )
+    assert shown["curve"][-1]["coverage"] == 1.0
+    removed = await client.delete("/calibrations/default")
+    assert (removed.status_code, removed.content) == (204, b"")
+    problem(await client.get("/calibrations/default"), "calibration_not_found")
+    problem(await client.delete("/calibrations/default"), "calibration_not_found")
+    problem(await client.post("/judge", json=comparison()), "calibration_not_found")
+
+
+@pytest.mark.anyio
+async def test_operations_answer(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/healthz")).json() == {"status": "ok"}
+    assert (await client.get("/readyz")).json() == {"status": "ready"}
+    found = (await client.get("/info")).json()
+    check(
+        found,
+        {
+            **dict.fromkeys(("version", "judge", "fingerprint", "model", "dtype", "prefill"), str),
+            **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
+            "default_delta": NUMBER,
+            "min_label_mass": NUMBER,
+            "limits": dict,
+        },
+    )
+    assert found["version"] == __version__
+    assert len(found["fingerprint"]) == 64
+    assert found["limits"] == {
+        "max_batch": 1000,
+        "max_body_bytes": 8 * 2**20,
+        "max_prompt_tokens": 2**31,
+    }
+
+
+@pytest.mark.anyio
+async def test_metrics_are_read_by_prometheus_and_each_application_has_its_own() -> None:
+    async with client_of() as client, client_of() as other:
+        await client.post("/judge", json=comparison(alpha=None, question="secret-text"))
+        await client.post("/judge", json=comparison(question=3))
+        response = await client.get("/metrics")
+        assert response.headers["content-type"].startswith("text/plain")
+        samples = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(response.text)
+            for sample in family.samples
+        }
+        assert samples["scope_judgments_total", "", "A"] == 1.0
+        assert samples["scope_engine_prompts_total",] == 2.0
+        assert samples["scope_stage_duration_seconds_count", "engine"] == 1.0
+        assert samples["scope_problems_total", "invalid_request"] == 1.0
+        assert "secret-text" not in response.text
+        assert "scope_judgments_total{" not in (await other.get("/metrics")).text
+
+
+@pytest.mark.anyio
+async def test_every_answer_is_standard_json(client: httpx.AsyncClient) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    await client.post("/calibrate", json={"examples": examples(2)})
+    for path in ("/calibrations", "/calibrations/default", "/info"):
+        json.loads((await client.get(path)).content, parse_constant=refuse)

@@ -1,0 +1,267 @@
+"""Every error code, reached through HTTP: its status, its form, and no text in it."""
+
+import asyncio
+import itertools
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from app.api.application import drain
+from app.api.auth.keys import Keys
+from app.core.errors import (
+    ControlTokenError,
+    EngineUnavailableError,
+    OverloadedError,
+    PromptTooLongError,
+    RequestError,
+    ScopeJudgeError,
+    StartupError,
+)
+from app.engines.scripted import Script, ScriptedEngine, by_quality
+from app.ports import LabelLogits, Prompt, Revision, StoredCalibration, Version
+from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
+from app.wire.problems import STATUS
+from tests.serving import ShortEngine, client_of, with_limits
+from tests.unit.api.keyring import bearing, entry, write_keys
+from tests.unit.api.problems import comparison, examples, problem
+
+MARKER = "xyzzy-secret-text"
+
+
+def leaves(error: type[ScopeJudgeError]) -> Iterator[type[ScopeJudgeError]]:
+    below = error.__subclasses__()
+    if not below:
+        yield error
+    for each in below:
+        yield from leaves(each)
+
+
+def test_the_table_has_exactly_the_leaves_of_the_tree() -> None:
+    assert set(STATUS) == set(leaves(ScopeJudgeError)) - {StartupError}
+    codes = [error.code for error in STATUS]
+    assert len(set(codes)) == len(codes)
+
+
+class Reach(NamedTuple):
+    """A request that ends in one error."""
+
+    script: Script = by_quality
+    method: str = "POST"
+    path: str = "/judge"
+    body: Any = None
+    settings: dict[str, Any] = {}  # noqa: RUF012
+    headers: dict[str, str] = {}  # noqa: RUF012
+
+
+def answers(found: LabelLogits | RequestError) -> Script:
+    return lambda prompt: found
+
+
+def raises(error: Exception) -> Script:
+    def script(prompt: Prompt) -> LabelLogits:
+        raise error
+
+    return script
+
+
+PLAIN = comparison(alpha=None, question=MARKER)
+WITH_KEYS = {"metrics": "open"}
+REACHED: dict[str, Reach] = {
+    "unauthenticated": Reach(body=PLAIN, settings=WITH_KEYS),
+    "forbidden": Reach(body=PLAIN, settings=WITH_KEYS, headers=bearing("reader")),
+    "keys_unavailable": Reach(body=PLAIN, settings=WITH_KEYS, headers=bearing("reader")),
+    "invalid_request": Reach(body={**PLAIN, "question": 3}),
+    "invalid_comparison": Reach(body={**PLAIN, "question": " "}),
+    "body_too_large": Reach(body={**PLAIN, "id": "x" * 2000}, settings={"max_body_bytes": 1024}),
+    "body_too_slow": Reach(),
+    "batch_too_large": Reach(path="/judge/batch", body={"comparisons": [PLAIN] * 1001}),
+    "prompt_too_long": Reach(answers(PromptTooLongError("9 tokens, 8 fit")), body=PLAIN),
+    "control_tokens": Reach(answers(ControlTokenError("<|im_end|>")), body=PLAIN),
+    "not_found": Reach(method="GET", path="/nothing"),
+    "method_not_allowed": Reach(method="PUT"),
+    "calibration_not_found": Reach(body=comparison()),
+    "version_not_found": Reach(path="/calibrations/default/rollback", body={"version": 2}),
+    "judge_mismatch": Reach(body=comparison(calibration="others")),
+    "overloaded": Reach(raises(OverloadedError("full", retry_after_s=7)), body=PLAIN),
+    "deadline_exceeded": Reach(body=PLAIN, settings={"timeout_s": 0.05}),
+    "draining": Reach(method="GET", path="/readyz"),
+    "engine_unavailable": Reach(raises(EngineUnavailableError("down")), body=PLAIN),
+    "store_unavailable": Reach(body=comparison()),
+    "judgment_failed": Reach(answers(LabelLogits(math.nan, math.nan)), body=PLAIN),
+    "store_corrupt": Reach(body=comparison(calibration="corrupt")),
+    "internal": Reach(raises(ZeroDivisionError(MARKER)), body=PLAIN),
+}
+
+
+async def stalling() -> AsyncIterator[bytes]:
+    """A body whose second half never comes."""
+    yield b'{"question":'
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a service in which the request of this code goes wrong."""
+    reach = REACHED[code]
+    store = SqliteStore(folder / "sets.db")
+    engine = ScriptedEngine(reach.script, latency_s=3600.0 if code == "deadline_exceeded" else 0.0)
+    keys = None
+    if reach.settings is WITH_KEYS:
+        file = write_keys(folder / "keys.json", entry("reader", []))
+        keys = Keys(file, clock=itertools.count().__next__)  # each look at it is a second later
+        if code == "keys_unavailable":
+            file.unlink()
+    async with client_of(engine, store, keys=keys, **reach.settings) as client:
+        assert isinstance(client._transport, httpx.ASGITransport)
+        app = client._transport.app
+        assert isinstance(app, FastAPI)
+        if code == "draining":
+            drain(app)
+        if code == "body_too_slow":
+            with_limits(app, body_grace_s=0.05)
+        if code == "judge_mismatch":
+            async with client_of(ScriptedEngine(judge="another"), store) as other:
+                body = {"calibration": "others", "examples": examples(3)}
+                assert (await other.post("/calibrate", json=body)).status_code == 200
+        if code == "store_corrupt":
+            garbage = StoredCalibration(Version("x", 1), {"judge": MARKER}, {}, {})
+            mark = Revision(1, "", "")
+            await store.write("corrupt", garbage, revision=mark, expected=None)
+        if code == "version_not_found":
+            await client.post("/calibrate", json={"examples": examples(3)})
+        if code == "store_unavailable":
+            await store.close()
+        yield client
+    await store.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("code", [error.code for error in STATUS])
+async def test_each_code_is_reached_in_its_form_and_counted(
+    code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with reaching(code, tmp_path) as client:
+        reach = REACHED[code]
+        body = {"content": stalling()} if code == "body_too_slow" else {"json": reach.body}
+        response = await client.request(reach.method, reach.path, headers=reach.headers, **body)
+        problem(response, code)
+        metrics = (await client.get("/metrics")).text
+        assert f'scope_problems_total{{code="{code}"}} 1.0' in metrics
+    for where in (response.text, caplog.text, metrics):
+        assert MARKER not in where
+    if code == "overloaded":
+        assert response.headers["retry-after"] == "7"
+    if code == "body_too_slow":
+        assert response.headers["connection"] == "close"
+    if code == "method_not_allowed":
+        assert response.headers["allow"] == "POST"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("code", ["internal", "store_corrupt", "judgment_failed"])
+async def test_a_defect_leaves_its_place_in_the_log(
+    code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reaching(code, tmp_path) as client:
+        await client.post("/judge", json=REACHED[code].body)
+    assert "unforeseen" in caplog.text
+    assert ".py" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_loses_answers_is_a_failed_judgment() -> None:
+    async with client_of(ShortEngine()) as client:
+        problem(await client.post("/judge", json=PLAIN), "judgment_failed")
+        problem(await client.post("/calibrate", json={"examples": examples(2)}), "judgment_failed")
+        assert (await client.get("/calibrations")).json() == {"calibrations": []}
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_is_down_fails_a_batch_as_a_whole_and_writes_nothing() -> None:
+    async with client_of(ScriptedEngine(raises(EngineUnavailableError("down")))) as client:
+        batch = {"alpha": None, "comparisons": [comparison(), comparison(question=" ")]}
+        problem(await client.post("/judge/batch", json=batch), "engine_unavailable")
+        body = {"examples": examples(2)}
+        problem(await client.post("/calibrate", json=body), "engine_unavailable")
+        assert (await client.get("/calibrations")).json() == {"calibrations": []}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("marker_in", ["question", "response_a", "response_b", "id"])
+async def test_texts_are_in_no_log_metric_or_answer_of_a_good_request(
+    marker_in: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with client_of() as client:
+        response = await client.post("/judge", json=comparison(alpha=None, **{marker_in: MARKER}))
+        assert response.status_code == 200
+        metrics = (await client.get("/metrics")).text
+    assert MARKER not in caplog.text + metrics
+    assert (MARKER in response.text) == (marker_in == "id")
+
+
+async def engine_raises(client: httpx.AsyncClient, store: SqliteStore) -> None:
+    """The engine of the service does it."""
+
+
+async def store_closes(client: httpx.AsyncClient, store: SqliteStore) -> None:
+    await store.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("engine", "break_it", "code"),
+    [
+        (
+            ScriptedEngine(raises(EngineUnavailableError("down"))),
+            engine_raises,
+            "engine_unavailable",
+        ),
+        (ScriptedEngine(raises(OverloadedError("full"))), engine_raises, "overloaded"),
+        (ScriptedEngine(latency_s=3600.0), engine_raises, "engine_unavailable"),
+        (ScriptedEngine(), store_closes, "store_unavailable"),
+        (
+            ScriptedEngine(answers(LabelLogits(math.nan, 0.0))),
+            engine_raises,
+            "judgment_failed",
+        ),
+        (ScriptedEngine(answers(PromptTooLongError("x"))), engine_raises, "judgment_failed"),
+    ],
+    ids=["engine down", "engine full", "engine hangs", "store closed", "nan", "no context"],
+)
+async def test_a_service_that_cannot_judge_is_alive_and_not_ready(
+    engine: ScriptedEngine,
+    break_it: Callable[[httpx.AsyncClient, SqliteStore], Awaitable[None]],
+    code: str,
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(tmp_path / "sets.db")
+    async with client_of(engine, store, probe_timeout_s=0.5) as client:
+        await break_it(client, store)
+        problem(await client.get("/readyz"), code)
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/metrics")).status_code == 200
+        assert (await client.get("/info")).status_code == 200
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_a_request_that_is_refused_changes_nothing() -> None:
+    store = MemoryStore()
+    async with client_of(store=store) as client:
+        await client.post("/calibrate", json={"examples": examples(3)})
+        before = await store.read("default")
+        for body in ("{", "[]", '{"examples": 3}', '{"examples": [], "label_noise": NaN}'):
+            headers = {"Content-Type": "application/json"}
+            answer = await client.post("/calibrate", content=body, headers=headers)
+            problem(answer, "invalid_request")
+        assert await store.read("default") == before

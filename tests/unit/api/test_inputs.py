@@ -1,0 +1,271 @@
+"""Whatever comes in, a problem of few words goes out, and nothing is lost."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.serving import client_of
+from tests.unit.api.problems import calibrated, comparison, examples, problem
+
+JSON = {"Content-Type": "application/json"}
+HALF = "\ud800"
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    """Of a calibrated service, whose calibration must be there unchanged after each test."""
+    async with client_of() as client:
+        await calibrated(client)
+        before = (await client.get("/calibrations")).json()
+        yield client
+        assert (await client.get("/calibrations")).json() == before
+        assert (await client.post("/judge", json=comparison())).json()["verdict"] == "A"
+
+
+async def send(client: httpx.AsyncClient, body: Any, path: str = "/judge") -> httpx.Response:
+    """Posts JSON as Python writes it, NaN and halves of surrogate pairs included."""
+    return await client.post(path, content=json.dumps(body), headers=JSON)
+
+
+NAN, INF = float("nan"), float("inf")
+WRONG_VALUES: dict[str, list[Any]] = {
+    "alpha": [0, 1, -1, 1.5, NAN, INF, -INF, "0.1", True, [], {}],
+    "delta": [0, 1, NAN, "0.1", True],
+    "guarantee": ["PAC", "", 3, ["pac"]],
+    "calibration": ["", "a b", "a/b", ".a", "é", "a\n", "x" * 65, 3],
+    "question": [
+        *(3, None, {}, True, [3], [{}], [{"role": "tool", "content": "x"}], f"a{HALF}b"),
+        [{"role": "user", "content": "x", "name": "y"}],
+        [{"role": "user", "content": HALF}],
+    ],
+    "response_a": [3, None, {}, True, f"a{HALF}b", [HALF]],
+    "response_b": [[3], [["x"]], HALF],
+    "id": [True, 1.5, [], {}, "x" * 257, HALF],
+    "aplha": [0.1],
+    HALF: [1],
+}
+BAD_FIELDS = [(field, value) for field, values in WRONG_VALUES.items() for value in values]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("field", "value"), BAD_FIELDS, ids=lambda value: ascii(value)[:24])
+async def test_a_field_that_is_wrong_is_named(
+    client: httpx.AsyncClient, field: str, value: Any
+) -> None:
+    response = await send(client, comparison(**{"guarantee": "pac", field: value}))
+    body = problem(response, "invalid_request")
+    if field != HALF:
+        assert {fault["field"].split(".")[0] for fault in body["errors"]} == {field}
+    # In a batch it is that item's error, and its neighbours are judged.
+    items = [comparison(id=1), comparison(**{"guarantee": "pac", field: value}), comparison(id=3)]
+    answered = await send(client, {"comparisons": items}, "/judge/batch")
+    assert answered.status_code == 200, answered.text
+    first, second, third = answered.json()["results"]
+    assert (first["verdict"], third["verdict"]) == ("A", "A")
+    assert second["error"]["code"] == "invalid_request"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "-Infinity"])
+async def test_a_number_that_is_none_is_refused(client: httpx.AsyncClient, number: str) -> None:
+    written = json.dumps(comparison())[:-1]
+    body = f'{written}, "alpha": {number}}}'
+    problem(await client.post("/judge", content=body, headers=JSON), "invalid_request")
+    body = f'{{"examples": [], "label_noise": {number}}}'
+    problem(await client.post("/calibrate", content=body, headers=JSON), "invalid_request")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("field", ["question", "response_a", "response_b"])
+@pytest.mark.parametrize("value", ["", " ", "\n\t", "\u2003", []])
+async def test_a_blank_text_is_no_comparison(
+    client: httpx.AsyncClient, field: str, value: Any
+) -> None:
+    problem(await send(client, comparison(**{field: value})), "invalid_comparison")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("noise", [0.5, -0.1, "0.1", True])
+async def test_a_label_noise_out_of_range_is_refused(client: httpx.AsyncClient, noise: Any) -> None:
+    body = {"examples": examples(3), "label_noise": noise}
+    problem(await send(client, body, "/calibrate"), "invalid_request")
+
+
+@pytest.mark.anyio
+async def test_delta_without_pac_is_refused_in_item_and_batch(client: httpx.AsyncClient) -> None:
+    for fields in ({"delta": 0.1}, {"delta": 0.1, "guarantee": "marginal"}):
+        body = problem(await send(client, comparison(**fields)), "invalid_request")
+        assert body["errors"][0]["field"] == "delta"
+        batch = {**fields, "comparisons": [comparison()]}
+        problem(await send(client, batch, "/judge/batch"), "invalid_request")
+
+
+BAD_BODIES: dict[str, bytes] = {
+    "empty": b"",
+    "no JSON": b"question=x",
+    "half": b'{"question": "x"',
+    "null": b"null",
+    "number": b"3",
+    "list": b"[]",
+    "no UTF-8": b'{"question": "\xff\xfe"}',
+    "deep list": b"[" * 200_000,
+    "deep object": b'{"question":' * 50_000,
+    "long number": b'{"id": 1' + b"0" * 5000 + b"}",
+    "NUL": b"\x00",
+    "byte order mark": b"\xef\xbb\xbfnull",
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
+@pytest.mark.parametrize("name", BAD_BODIES)
+async def test_a_body_that_is_no_request_is_refused(
+    client: httpx.AsyncClient, path: str, name: str
+) -> None:
+    response = await client.post(path, content=BAD_BODIES[name], headers=JSON)
+    problem(response, "invalid_request")
+    assert len(response.content) < 2000
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+async def test_another_content_type_is_told_which_to_send(
+    client: httpx.AsyncClient, content_type: str | None
+) -> None:
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    response = await client.post("/judge", content=json.dumps(comparison()), headers=headers)
+    body = problem(response, "invalid_request")
+    assert "Content-Type: application/json" in body["detail"]
+
+
+@pytest.mark.anyio
+async def test_a_long_body_is_refused_announced_or_not(client: httpx.AsyncClient) -> None:
+    ten_megabytes = json.dumps(comparison(question="x" * 10_000_000)).encode()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(ten_megabytes), 2**16):
+            yield ten_megabytes[start : start + 2**16]
+
+    problem(await client.post("/judge", content=ten_megabytes, headers=JSON), "body_too_large")
+    response = await client.post("/judge", content=chunks(), headers=JSON)
+    assert "content-length" not in response.request.headers
+    problem(response, "body_too_large")
+
+
+@pytest.mark.anyio
+async def test_a_chunked_body_within_the_limit_is_read(client: httpx.AsyncClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for byte in json.dumps(comparison()).encode():
+            yield bytes([byte])
+
+    response = await client.post("/judge", content=chunks(), headers=JSON)
+    assert response.json()["verdict"] == "A"
+
+
+@pytest.mark.anyio
+async def test_a_batch_is_held_to_its_limit_exactly(client: httpx.AsyncClient) -> None:
+    full = {"alpha": None, "comparisons": [comparison()] * 1000}
+    assert len((await send(client, full, "/judge/batch")).json()["results"]) == 1000
+    over: dict[str, Any] = {"alpha": None, "comparisons": [{}] * 1001}
+    body = problem(await send(client, over, "/judge/batch"), "batch_too_large")
+    assert "1001" in body["detail"]
+    problem(await send(client, {"examples": [{}] * 1001}, "/calibrate"), "batch_too_large")
+
+
+@pytest.mark.anyio
+async def test_an_error_never_repeats_the_input_and_stays_small(client: httpx.AsyncClient) -> None:
+    secret = "xyzzy-" * 700
+    bodies: Iterator[Any] = iter(
+        [
+            {f"field-{i}": secret for i in range(100)},
+            {secret: 1},
+            comparison(question=[secret] * 50),
+            comparison(guarantee=secret, alpha=secret, calibration=secret, id=[secret]),
+            comparison(id=secret),
+        ]
+    )
+    for body in bodies:
+        response = await send(client, body)
+        problem(response, "invalid_request")
+        assert len(response.content) < 3000
+        assert secret[:100] not in response.text
+        batch = await send(client, {"comparisons": [body]}, "/judge/batch")
+        assert len(batch.content) < 3000, batch.text[:500]
+        assert secret[:100] not in batch.text
+
+
+@pytest.mark.anyio
+async def test_a_problem_lists_at_most_ten_faults(client: httpx.AsyncClient) -> None:
+    body = problem(await send(client, {f"f{i}": 1 for i in range(50)}), "invalid_request")
+    assert len(body["errors"]) == 10
+
+
+@pytest.mark.anyio
+async def test_an_id_is_echoed_as_it_came_or_refused(client: httpx.AsyncClient) -> None:
+    for identifier in ("x" * 256, "", 0, -5, 2**63, 10**400, "\U0001f600", "a\x00b"):
+        response = await send(client, comparison(id=identifier))
+        assert response.status_code == 200
+        assert response.json()["id"] == identifier
+        assert type(response.json()["id"]) is type(identifier)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["a%20b", "%2e%2e", ".a", "a%0a", "%00", "x" * 65, "%C3%A9"])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_name_with_bad_characters_is_refused(
+    client: httpx.AsyncClient, method: str, name: str
+) -> None:
+    body = problem(await client.request(method, f"/calibrations/{name}"), "invalid_request")
+    assert body["errors"][0]["field"] == "name"
+    assert "name" in body["detail"]
+
+
+@pytest.mark.anyio
+async def test_paths_and_methods_that_are_not_there_are_problems(client: httpx.AsyncClient) -> None:
+    for path in ("/", "/calibrations/a/b", "/judge/%00", "/%F0%9F"):
+        response = await client.get(path)
+        problem(response, "not_found")
+    problem(await client.get("/judge"), "method_not_allowed")
+    problem(await client.post("/healthz"), "method_not_allowed")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["question", "response_a", "response_b", "alpha", "id", "role", "content", "label"]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(["/judge", "/judge/batch", "/calibrate"]),
+    st.dictionaries(
+        st.sampled_from(["comparisons", "examples", "question", "response_a", "response_b", "id"]),
+        json_values,
+        max_size=5,
+    ),
+)
+def test_no_json_is_an_internal_error(path: str, body: dict[str, Any]) -> None:
+    async def answer() -> httpx.Response:
+        async with client_of() as client:
+            return await send(client, body, path)
+
+    response = asyncio.run(answer())
+    assert response.status_code in (200, 404, 413, 422), response.text
+    if response.status_code != 200:
+        problem(response, response.json()["code"])

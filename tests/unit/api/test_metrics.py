@@ -1,0 +1,245 @@
+"""What /metrics says of what the service has done."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.engines.scripted import ScriptedEngine, logits_of_gap
+from app.ports import CallTimes, LabelLogits, Prompt, PromptError
+from app.stores.memory import MemoryStore
+from tests.serving import client_of
+from tests.unit.api.problems import comparison, examples
+from tests.unit.api.test_api import TRAFFIC, check
+
+Metrics = dict[tuple[str, ...], float]
+
+
+async def metrics_of(client: httpx.AsyncClient) -> Metrics:
+    """Name and label values, in the order of the labels' names -> value."""
+    text = (await client.get("/metrics")).text
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+class SlowEngine(ScriptedEngine):
+    """Says where the time of its calls goes."""
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        assert times is not None
+        with times.rendering():
+            await asyncio.sleep(0.02)
+        begun = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.03)
+        for extra in (0.0, 60.0):
+            times.note_wait(asyncio.get_running_loop().time() - begun + extra)
+        await asyncio.sleep(0.04)
+        return await super().label_logits(prompts, times)
+
+
+@pytest.mark.anyio
+async def test_the_time_of_a_judgment_is_told_by_stage_and_none_of_it_twice() -> None:
+    async with client_of(SlowEngine()) as client:
+        assert (await client.post("/judge", json=comparison(alpha=None))).status_code == 200
+        found = await metrics_of(client)
+    sums = {
+        stage: found["scope_stage_duration_seconds_sum", stage]
+        for stage in ("queue", "render", "engine", "decide")
+    }
+    counts = [found["scope_stage_duration_seconds_count", stage] for stage in sums]
+    assert counts == [1.0] * 4
+    # The shortest wait of a prompt is the call's: then the model has begun on it.
+    assert 0.03 <= sums["queue"] < 60.0
+    assert sums["render"] >= 0.02
+    assert sums["engine"] >= 0.04
+    whole = found["scope_request_duration_seconds_sum", "/judge", "2xx"]
+    assert sum(sums.values()) <= whole
+
+
+@pytest.mark.anyio
+async def test_uncertainty_position_gap_and_label_mass_are_distributions() -> None:
+    # Both prompts prefer what they show first: p_fwd = 1 - p_rev, so that p_bar is 0.5.
+    biased = ScriptedEngine(lambda prompt: logits_of_gap(2.0, label_mass=0.75))
+    async with client_of(biased) as client:
+        await client.post("/judge", json=comparison(alpha=None))
+        found = await metrics_of(client)
+    gap = 2 / (1 + math.exp(-2.0)) - 1
+    assert found["scope_position_gap_sum",] == pytest.approx(gap)
+    assert found["scope_label_mass_sum",] == pytest.approx(0.75)
+    assert found["scope_uncertainty_nats_sum",] == pytest.approx(math.log(2))
+    assert found["scope_order_disagreements_total",] == 1.0
+    # The last bucket but one ends above ln 2: nothing is out of range.
+    assert found["scope_uncertainty_nats_bucket", "0.6932"] == 1.0
+
+
+@pytest.mark.anyio
+async def test_requests_are_counted_by_the_route_that_was_declared() -> None:
+    async with client_of() as client:
+        await client.get("/calibrations/one-of-many")
+        await client.get("/calibrations/another")
+        await client.get("/no/such/place")
+        await client.post("/judge", json=comparison(question=3))
+        found = await metrics_of(client)
+    counted = {key[1:]: n for key, n in found.items() if key[0].endswith("duration_seconds_count")}
+    assert counted == {
+        ("/calibrations/{name}", "4xx"): 2.0,
+        ("none", "4xx"): 1.0,
+        ("/judge", "4xx"): 1.0,
+    }
+
+
+@pytest.mark.anyio
+async def test_an_item_of_a_batch_that_is_none_is_counted_by_its_code() -> None:
+    async with client_of() as client:
+        batch = {"comparisons": [comparison(), {"question": 1}, {"question": 2}], "alpha": None}
+        assert (await client.post("/judge/batch", json=batch)).status_code == 200
+        found = await metrics_of(client)
+    assert found["scope_judgment_errors_total", "invalid_request"] == 2.0
+
+
+@pytest.mark.anyio
+async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_gone() -> None:
+    async with client_of() as client:
+        await client.post("/calibrate", json={"calibration": "mine", "examples": examples(40)})
+        shown = (await client.get("/calibrations/mine")).json()
+        found = await metrics_of(client)
+        assert found["scope_calibrations",] == 1.0
+        assert found["scope_calibration_examples", "mine"] == shown["n"]
+        assert found["scope_calibration_version", "mine"] == 1.0
+        assert found["scope_calibration_unconfirmed_seconds", "mine"] == 0.0
+        assert found["scope_calibration_changed_timestamp_seconds", "mine"] > 1.7e9
+        for row in shown["thresholds"]:
+            place = (f"{row['alpha']:.2f}", "mine", row["guarantee"])
+            assert found["scope_calibration_feasible", *place] == row["feasible"]
+            threshold = found.get(("scope_calibration_threshold_nats", *place))
+            assert threshold == row["threshold"]
+        assert {row["feasible"] for row in shown["thresholds"]} == {True, False}
+        await client.delete("/calibrations/mine")
+        found = await metrics_of(client)
+        assert found["scope_calibrations",] == 0.0
+        assert not [key for key in found if "mine" in key]
+
+
+@pytest.mark.anyio
+async def test_a_replica_that_only_reads_shows_the_thresholds_too() -> None:
+    store = MemoryStore()
+    async with client_of(store=store) as writer, client_of(store=store) as reader:
+        await writer.post("/calibrate", json={"examples": examples(40)})
+        await reader.post("/judge", json=comparison())
+        ours, theirs = await metrics_of(writer), await metrics_of(reader)
+    names = ("scope_calibration_threshold_nats", "scope_calibration_feasible")
+    assert [theirs[k] for k in ours if k[0] in names] == [ours[k] for k in ours if k[0] in names]
+
+
+@pytest.mark.anyio
+async def test_limits_judge_and_process_are_shown() -> None:
+    async with client_of(max_pending=17) as client:
+        info = (await client.get("/info")).json()
+        found = await metrics_of(client)
+    assert found["scope_pending_comparisons_limit",] == 17.0
+    assert found["scope_judge_info", info["fingerprint"], info["judge"], info["version"]] == 1.0
+    assert found["process_resident_memory_bytes",] > 0
+
+
+async def post_examples(client: httpx.AsyncClient, name: str, count: int = 1) -> None:
+    body = {"calibration": name, "examples": examples(count)}
+    (await client.post("/calibrate", json=body)).raise_for_status()
+
+
+def shown_sets(found: Metrics) -> set[str]:
+    return {key[1] for key in found if key[0] == "scope_calibration_version"}
+
+
+@pytest.mark.anyio
+async def test_however_many_sets_there_are_a_hundred_are_labels() -> None:
+    async with client_of() as client:
+        for number in range(101):
+            await post_examples(client, f"set-{number:03}")
+        found = await metrics_of(client)
+    assert found["scope_calibrations",] == 101.0
+    assert len(shown_sets(found)) == 100
+
+
+@pytest.mark.anyio
+async def test_sets_that_others_make_take_no_gauges_from_those_that_are_judged_by() -> None:
+    async with client_of() as client:
+        await post_examples(client, "default", 40)
+        await post_examples(client, "used", 40)
+        await client.post("/judge", json=comparison(calibration="used"))
+        for number in range(150):
+            await post_examples(client, f"a-set-{number:03}")
+        found = await metrics_of(client)
+        # The default set has its gauges though nobody has judged by it.
+        assert {"default", "used"} <= shown_sets(found)
+        assert found["scope_calibration_feasible", "0.10", "used", "marginal"] == 1.0
+        # Sets that are judged by later come before it.
+        for number in range(99):
+            name = f"a-set-{number:03}"
+            await client.post("/judge", json=comparison(calibration=name))
+        found = await metrics_of(client)
+        assert "used" not in shown_sets(found)
+        assert "default" in shown_sets(found)
+        await client.post("/judge", json=comparison(calibration="used"))
+        assert "used" in shown_sets(await metrics_of(client))
+
+
+@pytest.mark.anyio
+async def test_traffic_unlike_the_labelled_pairs_is_told_by_metrics_and_with_the_set(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with client_of() as client:
+        # The judge is wrong on the least certain, so that some of them are left out.
+        labelled = [*examples(100, right=False)[:20], *examples(100)[20:]]
+        await client.post("/calibrate", json={"examples": labelled})
+        pairs = [{k: each[k] for k in each if k != "label"} for each in labelled]
+        shown = (await client.get("/calibrations/default")).json()
+        assert shown["traffic"] is None
+        await client.post("/judge/batch", json={"comparisons": pairs * 2})
+        shown = (await client.get("/calibrations/default")).json()
+        (row,) = (
+            row
+            for row in shown["thresholds"]
+            if (row["guarantee"], row["alpha"]) == ("marginal", 0.1)
+        )
+        expected = 1.0 - row["coverage"]
+        traffic = shown["traffic"]
+        check(traffic, TRAFFIC)
+        assert (traffic["judgments"], traffic["drifted"]) == (200, False)
+        assert traffic["abstentions"] == pytest.approx(expected)
+        assert traffic["expected_abstentions"] == pytest.approx(expected)
+        assert traffic["uncertainty"] == pytest.approx(traffic["expected_uncertainty"])
+        found = await metrics_of(client)
+        for of in ("judgments", "pairs"):
+            place = ("scope_traffic_abstention_share", "default", of)
+            assert found[place] == pytest.approx(expected)
+        assert found["scope_traffic_drifted", "default"] == 0.0
+
+        hard = comparison(response_a="quality=0.1", response_b="quality=0.0")
+        await client.post("/judge/batch", json={"comparisons": [hard] * 200})
+        traffic = (await client.get("/calibrations/default")).json()["traffic"]
+        assert traffic["drifted"] is True
+        assert traffic["abstentions"] == pytest.approx((expected + 1.0) / 2.0)
+        found = await metrics_of(client)
+        assert found["scope_traffic_drifted", "default"] == 1.0
+        assert found["scope_traffic_uncertainty_nats", "default", "judgments"] == pytest.approx(
+            traffic["uncertainty"]
+        )
+        assert caplog.text.count("is unlike its labelled pairs") == 1
+        # A new version starts anew.
+        await post_examples(client, "default", 101)
+        assert (await client.get("/calibrations/default")).json()["traffic"] is None
+        assert ("scope_traffic_drifted", "default") not in await metrics_of(client)
+
+
+@pytest.mark.anyio
+async def test_dropped_lines_of_the_log_are_a_counter_from_the_start() -> None:
+    async with client_of() as client:
+        assert (await metrics_of(client))["scope_log_lines_dropped_total",] == 0.0

@@ -1,0 +1,56 @@
+"""The interface is the committed one; `python -m tests.unit.api.test_openapi` writes it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.serving import application_of
+from tests.unit.api.test_api import CALIBRATION, JUDGMENT, THRESHOLD, TRAFFIC
+
+COMMITTED = Path(__file__).with_name("openapi.json")
+
+
+def schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(application_of().openapi()))
+    # The version changes with every release, the interface does not.
+    del found["info"]["version"]
+    return found
+
+
+def test_the_interface_is_the_committed_one() -> None:
+    assert schema() == json.loads(COMMITTED.read_text(encoding="utf-8"))
+
+
+def test_every_reference_leads_somewhere() -> None:
+    found = schema()
+    names = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(found)))
+    assert names <= set(found["components"]["schemas"])
+
+
+def test_answers_are_documented_with_every_field() -> None:
+    schemas = schema()["components"]["schemas"]
+    documented = {
+        "JudgmentOut": JUDGMENT,
+        "CalibrationOut": CALIBRATION,
+        "ThresholdOut": THRESHOLD,
+        "TrafficOut": TRAFFIC,
+    }
+    for name, shape in documented.items():
+        assert list(schemas[name]["properties"]) == list(shape)
+
+
+def test_every_route_documents_problems_as_they_are_sent() -> None:
+    for path, methods in schema()["paths"].items():
+        for method, operation in methods.items():
+            responses = operation["responses"]
+            assert "default" not in responses, "it would allow every status"
+            for status, response in responses.items():
+                if int(status) >= 400:
+                    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+                    found = response["content"]
+                    assert found == {"application/problem+json": problem}, (method, path, status)
+
+
+if __name__ == "__main__":
+    COMMITTED.write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")

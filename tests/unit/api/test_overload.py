@@ -1,0 +1,412 @@
+"""Too much, too long, too late: refused at once, stopped in time, and never a verdict."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from app.api.application import drain
+from app.api.auth.keys import Keys
+from app.core.errors import StoreUnavailableError
+from app.engines.scripted import ScriptedEngine
+from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Version
+from app.stores.memory import MemoryStore
+from tests.serving import application_of, with_limits
+from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.api.problems import calibrated, comparison, examples, problem
+from tests.unit.api.test_leaving import WaitingEngine, scope_of
+
+PLAIN = comparison(alpha=None)
+# Path -> a body with so many comparisons.
+COUNTED = {
+    "/judge/batch": lambda n: {"comparisons": [PLAIN] * n},
+    "/calibrate": lambda n: {"examples": examples(n)},
+}
+
+
+@asynccontextmanager
+async def opened(
+    engine: ScriptedEngine, store: MemoryStore | None = None, **settings: Any
+) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+    app = application_of(engine, store, **settings)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as client,
+    ):
+        yield app, client
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", COUNTED)
+async def test_what_is_over_the_limit_is_refused_at_once_and_what_waits_is_answered(
+    path: str,
+) -> None:
+    engine = WaitingEngine()
+    async with opened(engine, max_pending=100) as (_, client):
+        waiting = asyncio.create_task(client.post(path, json=COUNTED[path](80)))
+        await engine.begun.wait()
+        for refused in COUNTED:
+            problem(await client.post(refused, json=COUNTED[refused](9)), "overloaded")
+        engine.go_on.set()
+        assert (await waiting).status_code == 200
+        assert (await client.post(path, json=COUNTED[path](9))).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_single_judgment_is_taken_where_batches_are_refused() -> None:
+    engine = WaitingEngine()
+    async with opened(engine, max_pending=100) as (_, client):
+        body = {"comparisons": [PLAIN] * 44}
+        waiting = [asyncio.create_task(client.post("/judge/batch", json=body)) for _ in range(2)]
+        await engine.begun.wait()
+        problem(await client.post("/judge/batch", json=body), "overloaded")
+        single = asyncio.create_task(client.post("/judge", json=PLAIN))
+        for _ in range(100):
+            if b"scope_pending_comparisons 89.0" in (await client.get("/metrics")).content:
+                break
+        engine.go_on.set()
+        assert [(await answer).status_code for answer in (*waiting, single)] == [200] * 3
+
+
+@pytest.mark.anyio
+async def test_a_full_service_reads_no_body() -> None:
+    engine = WaitingEngine()
+    async with opened(engine, max_pending=1) as (app, client):
+        waiting = asyncio.create_task(client.post("/judge", json=PLAIN))
+        await engine.begun.wait()
+
+        async def unread() -> Any:
+            raise AssertionError("the body was read")
+
+        for path in ("/judge", "/judge/batch", "/calibrate"):
+            sent = list[Any]()
+
+            async def send(message: Any, sent: list[Any] = sent) -> None:
+                sent.append(message)
+
+            await app(scope_of(app, path), unread, send)
+            assert sent[0]["status"] == 429
+            assert (b"retry-after", b"1") in sent[0]["headers"]
+            assert json.loads(sent[1]["body"])["code"] == "overloaded"
+        # Who asks for no judgment is answered.
+        assert (await client.get("/info")).status_code == 200
+        assert (await client.get("/calibrations")).status_code == 200
+        engine.go_on.set()
+        assert (await waiting).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_batch_that_could_never_be_taken_is_too_large_and_not_refused_for_ever() -> None:
+    async with opened(ScriptedEngine(), max_pending=16) as (_, client):
+        assert (await client.get("/info")).json()["limits"]["max_batch"] == 14
+        problem(
+            await client.post("/judge/batch", json={"comparisons": [PLAIN] * 15}), "batch_too_large"
+        )
+        batch = await client.post("/judge/batch", json={"comparisons": [PLAIN] * 14})
+        assert batch.status_code == 200
+
+
+@pytest.mark.anyio
+async def test_bodies_under_way_share_a_limit_and_give_it_back() -> None:
+    engine = WaitingEngine()
+    body = json.dumps({**PLAIN, "id": "x" * 200, "question": "y" * 700})
+    headers = {"Content-Type": "application/json"}
+
+    async def in_chunks() -> AsyncIterator[bytes]:
+        yield body.encode()
+
+    async with opened(engine, max_body_bytes=1500, max_pending_bytes=1500) as (_, client):
+        waiting = asyncio.create_task(client.post("/judge", content=body, headers=headers))
+        await engine.begun.wait()
+        # With its length announced, and without.
+        problem(await client.post("/judge", content=body, headers=headers), "overloaded")
+        problem(await client.post("/judge", content=in_chunks(), headers=headers), "overloaded")
+        engine.go_on.set()
+        assert (await waiting).status_code == 200
+        for content in (body, in_chunks(), body):
+            answer = await client.post("/judge", content=content, headers=headers)
+            assert answer.status_code == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("POST", "/judge")])
+async def test_bytes_that_are_only_announced_keep_nobody_out(method: str, path: str) -> None:
+    app = application_of(max_body_bytes=1500, max_pending_bytes=1500)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        scope = scope_of(app, path) | {"method": method}
+        scope["headers"] = [*scope["headers"], (b"content-length", b"1500")]
+
+        async def nothing() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            pass
+
+        silent = [asyncio.create_task(app(scope, nothing, send)) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert (await client.post("/judge", json=PLAIN)).status_code == 200
+        for each in silent:
+            each.cancel()
+        await asyncio.gather(*silent, return_exceptions=True)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
+async def test_a_request_whose_time_is_over_stops_the_engine_and_writes_nothing(path: str) -> None:
+    engine, store = WaitingEngine(), MemoryStore()
+    body = {
+        "/judge": PLAIN,
+        "/judge/batch": {"comparisons": [PLAIN]},
+        "/calibrate": {"examples": examples(3)},
+    }[path]
+    async with opened(engine, store, timeout_s=0.5) as (_, client):
+        problem(await client.post(path, json=body), "deadline_exceeded")
+        assert engine.cancelled
+        assert await store.names() == []
+        assert b"scope_pending_comparisons 0.0" in (await client.get("/metrics")).content
+        engine.go_on.set()
+        assert (await client.post(path, json=body)).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
+    app, sent = application_of(timeout_s=0.05), list[Any]()
+
+    async def receive() -> Any:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        await app(scope_of(app, "/judge"), receive, send)
+    assert sent[0]["status"] == 504
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("bytes_per_s", "status"), [(1, 200), (10**9, 408)])
+async def test_a_body_that_has_begun_may_go_on_at_the_least_rate(
+    bytes_per_s: int, status: int
+) -> None:
+    app, sent = application_of(), list[Any]()
+    with_limits(app, body_grace_s=0.01, body_bytes_per_s=bytes_per_s)
+    body = json.dumps(PLAIN).encode()
+    # The whole grace passes between the two, and after 50 bytes 50 s are left or none.
+    parts = [(0.0, body[:50]), (0.1, body[50:])]
+
+    async def receive() -> Any:
+        if not parts:
+            return await asyncio.Event().wait()
+        wait_s, part = parts.pop(0)
+        await asyncio.sleep(wait_s)
+        return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        await app(scope_of(app, "/judge"), receive, send)
+    assert sent[0]["status"] == status
+
+
+@pytest.mark.anyio
+async def test_one_key_leaves_room_for_the_bodies_of_another(tmp_path: Path) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
+    app = application_of(keys=keys, max_body_bytes=1500, max_pending_bytes=4000)
+    whole = json.dumps(PLAIN).encode()
+    answers = dict[int, int]()
+
+    async def ask(number: int, name: str, first: bytes, rest: asyncio.Event | None) -> None:
+        parts = [(first, rest is not None)]
+
+        async def receive() -> Any:
+            if parts:
+                part, more = parts.pop(0)
+                return {"type": "http.request", "body": part, "more_body": more}
+            assert rest is not None
+            await rest.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            answers.setdefault(number, message.get("status", 0))
+
+        bearer = (b"authorization", f"Bearer {key_of(name)}".encode())
+        scope = scope_of(app, "/judge")
+        scope["headers"] = [*scope["headers"], bearer]
+        await app(scope, receive, send)
+
+    async with app.router.lifespan_context(app):
+        leave = asyncio.Event()
+        # Half of 4,000 bytes is one such body, and no second one.
+        tasks = [asyncio.create_task(ask(i, "greedy", b" " * 1100, leave)) for i in range(5)]
+        other = asyncio.create_task(ask(9, "other", b" " * 1100, leave))
+        while len(answers) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert answers == dict.fromkeys(range(1, 5), 429)
+        leave.set()
+        await asyncio.gather(*tasks, other)
+        # What they held is given back.
+        await ask(10, "greedy", whole, None)
+        assert answers[10] == 200
+
+
+@pytest.mark.anyio
+async def test_a_service_that_drains_is_not_ready_and_still_judges() -> None:
+    async with opened(ScriptedEngine()) as (app, client):
+        assert "connection" not in (await client.get("/readyz")).headers
+        drain(app)
+        refused = await client.get("/readyz")
+        problem(refused, "draining")
+        judged = await client.post("/judge", json=PLAIN)
+        assert judged.status_code == 200
+        # A proxy must not send its next request on these connections.
+        assert refused.headers["connection"] == judged.headers["connection"] == "close"
+        assert (await client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_what_is_still_under_way_at_the_end_of_draining_is_told_so() -> None:
+    engine, sent = WaitingEngine(), list[Any]()
+    app = application_of(engine)
+    messages = [{"type": "http.request", "body": json.dumps(PLAIN).encode(), "more_body": False}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        request = asyncio.create_task(app(scope_of(app, "/judge"), receive, send))
+        await engine.begun.wait()
+        drain(app)
+        request.cancel()
+        await request
+        assert engine.cancelled
+    assert sent[0]["status"] == 503
+    assert json.loads(sent[1]["body"])["code"] == "draining"
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class GoneStore(MemoryStore):
+    """A store that stops answering when it is told to."""
+
+    gone = False
+
+    async def version(self, name: str) -> Version | None:
+        self._check()
+        return await super().version(name)
+
+    async def ping(self) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        if self.gone:
+            raise StoreUnavailableError("gone")
+
+
+@pytest.mark.anyio
+async def test_judging_without_the_store_says_how_old_its_thresholds_are() -> None:
+    store, clock = GoneStore(), Clock()
+    async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
+        app.state.services.calibrations._clock = clock
+        await calibrated(client)
+        fresh = await client.post("/judge", json=comparison())
+        assert "scope-calibration-age" not in fresh.headers
+        assert (await client.get("/readyz")).json() == {"status": "ready"}
+        store.gone = True
+        clock.now += 41.5
+        stale = await client.post("/judge", json=comparison())
+        assert stale.headers["scope-calibration-age"] == "42"
+        assert stale.json() == fresh.json()
+        batch = await client.post("/judge/batch", json={"comparisons": [comparison()]})
+        assert batch.headers["scope-calibration-age"] == "42"
+        plain = await client.post("/judge", json=PLAIN)
+        assert "scope-calibration-age" not in plain.headers
+        ready = (await client.get("/readyz")).json()
+        assert ready["status"] == "degraded"
+        # Anybody may ask, so where the store is does not stand there.
+        assert "gone" not in ready["detail"]
+        items = [comparison(), comparison(calibration="unknown"), PLAIN]
+        mixed = await client.post("/judge/batch", json={"comparisons": items})
+        known, unknown, plain = mixed.json()["results"]
+        assert known["verdict"] == plain["verdict"] == "A"
+        assert unknown["error"]["code"] == "store_unavailable"
+        metrics = (await client.get("/metrics")).text
+        assert "scope_stale_judgments_total 3.0" in metrics
+        problem(
+            await client.post("/calibrate", json={"examples": examples(3)}), "store_unavailable"
+        )
+        problem(await client.get("/calibrations/default"), "store_unavailable")
+
+
+@pytest.mark.anyio
+async def test_thresholds_that_are_too_old_are_not_judged_by() -> None:
+    store, clock = GoneStore(), Clock()
+    async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
+        app.state.services.calibrations._clock = clock
+        await calibrated(client)
+        store.gone = True
+        clock.now += 60.1
+        problem(await client.post("/judge", json=comparison()), "store_unavailable")
+        problem(await client.get("/readyz"), "store_unavailable")
+        assert (await client.post("/judge", json=PLAIN)).status_code == 200
+        store.gone = False
+        clock.now += 0.5
+        await client.post("/judge", json=comparison())
+        await asyncio.sleep(0)
+        assert (await client.post("/judge", json=comparison())).status_code == 200
+        assert (await client.get("/readyz")).json() == {"status": "ready"}
+
+
+class CountingEngine(ScriptedEngine):
+    """Counts its calls, each of which lets others in."""
+
+    calls = 0
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        self.calls += 1
+        await asyncio.sleep(0.01)
+        return await super().label_logits(prompts, times)
+
+
+@pytest.mark.anyio
+async def test_many_who_ask_for_readiness_at_once_cost_one_probe() -> None:
+    engine = CountingEngine()
+    async with opened(engine) as (_, client):
+        answers = await asyncio.gather(*(client.get("/readyz") for _ in range(50)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert engine.calls == 1
+
+
+@pytest.mark.anyio
+async def test_a_batch_may_ask_for_so_many_pac_thresholds_and_no_more() -> None:
+    async with opened(ScriptedEngine()) as (_, client):
+        await calibrated(client)
+        items = [comparison(guarantee="pac", alpha=0.01 + i / 100) for i in range(33)]
+        problem(await client.post("/judge/batch", json={"comparisons": items}), "invalid_request")
+        fine = await client.post("/judge/batch", json={"comparisons": items[:32] * 2})
+        assert fine.status_code == 200

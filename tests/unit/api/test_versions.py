@@ -1,0 +1,253 @@
+"""The trail of a calibration set and the way back, as callers see them."""
+
+import hashlib
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.auth.keys import Keys
+from app.engines.scripted import ScriptedEngine
+from app.ports import LabelLogits, Prompt
+from app.stores.memory import MemoryStore
+from tests.serving import client_of
+from tests.unit.api.keyring import bearing, entry, write_keys
+from tests.unit.api.problems import calibrated, comparison, examples, problem
+
+pytestmark = pytest.mark.anyio
+
+NULL = type(None)
+VERSION: dict[str, Any] = {
+    "version": int,
+    "write_id": (str, NULL),
+    "action": str,
+    "at": str,
+    "by": str,
+    "batch_digest": (str, NULL),
+    "added": int,
+    "updated": int,
+    "ties": int,
+    "removed": (int, NULL),
+    "failed": int,
+    "n": int,
+    "label_noise": (float, NULL),
+    "min_label_mass": (float, NULL),
+    "judge": (str, NULL),
+    "fingerprint": (str, NULL),
+    "rolled_back_to": (int, NULL),
+    "thresholds_before": (dict, NULL),
+    "thresholds_after": (dict, NULL),
+}
+
+
+async def versions(client: httpx.AsyncClient, query: str = "", **headers: str) -> Any:
+    response = await client.get(f"/calibrations/default/versions{query}", headers=headers)
+    assert response.status_code == 200, response.text
+    body = response.json()
+    assert set(body) == {"name", "versions"}
+    assert body["name"] == "default"
+    for each in body["versions"]:
+        assert set(each) == set(VERSION)
+        for name, kinds in VERSION.items():
+            assert isinstance(each[name], kinds), (name, each[name])
+    return body["versions"]
+
+
+async def roll_back(client: httpx.AsyncClient, version: Any, **headers: str) -> httpx.Response:
+    path = "/calibrations/default/rollback"
+    return await client.post(path, json={"version": version}, headers=headers)
+
+
+async def test_a_poisoned_batch_is_found_and_taken_back() -> None:
+    async with client_of() as client:
+        sound = await calibrated(client)
+        # Whoever says that the judge is right where it is sure makes it accept anything.
+        poison = [{**each, "question": "Poison", "response_b": each["response_b"] + f" {i}"}
+                  for i, each in enumerate(examples(60))]  # fmt: skip
+        poison[0] = {"question": 3, "response_a": "x", "response_b": "y", "label": "A"}
+        poisoned = (await client.post("/calibrate", json={"examples": poison})).json()
+        assert poisoned["thresholds"] != sound["thresholds"]
+
+        newest, oldest = await versions(client)
+        assert [newest["version"], oldest["version"]] == [2, 1]
+        assert {newest["action"], oldest["action"]} == {"calibrate"}
+        assert newest["by"] == "anonymous"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", newest["at"])
+        assert newest["added"] == poisoned["added"] == 59
+        assert newest["failed"] == poisoned["failed"] == 1
+        assert oldest["thresholds_before"] is None
+        assert newest["thresholds_before"] == oldest["thresholds_after"]
+        told = {
+            f"{row['guarantee']}:{row['alpha']:.2f}": row["threshold"]
+            for row in poisoned["thresholds"]
+        }
+        assert newest["thresholds_after"] == told
+
+        response = await roll_back(client, 1)
+        assert response.status_code == 200
+        assert response.json() == {
+            **{name: sound[name] for name in response.json()},
+            "version": 3,
+        }
+        assert set(sound) - set(response.json()) == {
+            *("added", "updated", "ties", "removed", "failed", "errors")
+        }
+        shown = (await client.get("/calibrations/default")).json()
+        assert (shown["version"], shown["n"]) == (3, 60)
+        assert shown["thresholds"] == sound["thresholds"]
+        newest, *_ = await versions(client, "?limit=1")
+        assert (newest["action"], newest["rolled_back_to"]) == ("rollback", 1)
+        assert (newest["removed"], newest["batch_digest"]) == (59, None)
+
+
+async def test_a_client_computes_the_digest_of_its_batch() -> None:
+    turns = [
+        {"role": "system", "content": "Kürze 裁判 \U0001f3db"},
+        {"role": "user", "content": '\x7f/"\n'},
+    ]
+    batch: list[dict[str, Any]] = [
+        *examples(2),
+        {"question": turns, "response_a": ["quality=1"], "response_b": "quality=2", "label": "tie"},
+    ]
+    rows = [
+        *([[["user", e["question"]]], [e["response_a"]], [e["response_b"]], e["label"]]
+          for e in batch[:2]),
+        [[[t["role"], t["content"]] for t in turns], ["quality=1"], ["quality=2"], "tie"],
+    ]  # fmt: skip
+    text = json.dumps(rows, separators=(",", ":"))
+    async with client_of() as client:
+        response = await client.post("/calibrate", json={"examples": batch})
+        assert response.status_code == 200
+        (only,) = await versions(client)
+    assert only["batch_digest"] == hashlib.sha256(text.encode()).hexdigest()
+    assert only["ties"] == 1
+
+
+async def test_what_failed_in_a_batch_is_counted_as_the_caller_was_told() -> None:
+    def script(prompt: Prompt) -> LabelLogits:
+        bad = "Question 2?" in prompt.user
+        return LabelLogits(math.nan, math.nan) if bad else LabelLogits(-0.1, -3.0)
+
+    async with client_of(ScriptedEngine(script)) as client:
+        batch = [*examples(3), {**examples(1)[0], "question": " "}, {"label": "A"}]
+        told = (await client.post("/calibrate", json={"examples": batch})).json()
+        (only,) = await versions(client)
+    counts = ("added", "updated", "ties", "removed", "failed", "n")
+    assert {name: only[name] for name in counts} == {name: told[name] for name in counts}
+    assert told["failed"] == 3
+
+
+async def test_a_deleted_set_has_versions_and_is_had_back() -> None:
+    async with client_of() as client:
+        problem(await client.get("/calibrations/default/versions"), "calibration_not_found")
+        problem(await roll_back(client, 1), "calibration_not_found")
+        await calibrated(client)
+        assert (await client.delete("/calibrations/default")).status_code == 204
+        deletion, first = await versions(client)
+        assert (deletion["action"], deletion["version"], deletion["removed"]) == ("delete", 2, 60)
+        assert first["n"] == 60
+        problem(await roll_back(client, 2), "version_not_found")
+        problem(await roll_back(client, 3), "version_not_found")
+        problem(await client.get("/calibrations/default"), "calibration_not_found")
+        assert (await roll_back(client, 1)).json()["version"] == 3
+        judged = await client.post("/judge", json=comparison())
+        assert judged.json()["calibration"] == {"name": "default", "version": 3, "n": 60}
+
+
+async def test_another_judges_version_is_refused() -> None:
+    store = MemoryStore()
+    async with (
+        client_of(store=store) as client,
+        client_of(ScriptedEngine(judge="another"), store) as other,
+    ):
+        await calibrated(client)
+        await client.delete("/calibrations/default")
+        problem(await roll_back(other, 1), "judge_mismatch")
+        assert len(await versions(other)) == 2
+
+
+async def test_an_entry_of_a_later_release_is_shown_and_one_of_nobody_is_left_out() -> None:
+    store = MemoryStore()
+    async with client_of(store=store) as client:
+        for i in range(3):
+            await client.post("/calibrate", json={"examples": examples(), "label_noise": i / 100})
+        told = store._trails["default"]
+        later = {**json.loads(told[0].record), "action": "merge", "with": "other"}
+        told[0] = told[0]._replace(record=json.dumps(later))
+        broken = {**json.loads(told[1].record), "by": None}
+        told[1] = told[1]._replace(record=json.dumps(broken))
+        shown = [(each["version"], each["action"]) for each in await versions(client)]
+    assert shown == [(3, "calibrate"), (1, "merge")]
+
+
+async def test_versions_come_in_pages() -> None:
+    async with client_of() as client:
+        for i in range(5):
+            await client.post("/calibrate", json={"examples": examples(), "label_noise": i / 100})
+        pages = [await versions(client, "?limit=2")]
+        while pages[-1]:
+            pages.append(await versions(client, f"?limit=2&before={pages[-1][-1]['version']}"))
+        assert [[each["version"] for each in page] for page in pages] == [[5, 4], [3, 2], [1], []]
+        for query in ("limit=0", "limit=1001", "limit=x", "before=0", "before=1.5", "before=-1",
+                      f"before={2**53}"):  # fmt: skip
+            found = await client.get(f"/calibrations/default/versions?{query}")
+            problem(found, "invalid_request")
+        assert len(await versions(client, f"?limit=1000&before={2**53 - 1}")) == 5
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"version": 0}, {"version": "1"}, {"version": 1.5}, {"version": True}, {"version": None},
+     {"version": 2**53}, {"version": 1, "to": 1}, [], 1],
+)  # fmt: skip
+async def test_a_rollback_takes_one_number(body: Any) -> None:
+    async with client_of() as client:
+        await calibrated(client, 3)
+        answer = await client.post("/calibrations/default/rollback", json=body)
+        problem(answer, "invalid_request")
+        assert len(await versions(client)) == 1
+
+
+async def test_a_set_has_a_sound_name_here_too() -> None:
+    async with client_of() as client:
+        problem(await client.get("/calibrations/.x/versions"), "invalid_request")
+        answer = await client.post("/calibrations/.x/rollback", json={"version": 1})
+        problem(answer, "invalid_request")
+
+
+async def test_the_trail_names_the_key_that_asked_and_keys_keep_to_their_sets(
+    tmp_path: Path,
+) -> None:
+    everything = ("judge", "calibrate", "admin")
+    file = write_keys(
+        tmp_path / "keys.json",
+        entry("ci", everything),
+        entry("elsewhere", everything, ["other"]),
+    )
+    async with client_of(keys=Keys(file)) as client:
+        owner, other = bearing("ci"), bearing("elsewhere")
+        body = {"examples": examples(3)}
+        assert (await client.post("/calibrate", json=body, headers=owner)).status_code == 200
+        await client.delete("/calibrations/default", headers=owner)
+        assert (await roll_back(client, 1, **owner)).status_code == 200
+        told = await versions(client, **owner)
+        assert [(each["action"], each["by"]) for each in told] == [
+            ("rollback", "ci"),
+            ("delete", "ci"),
+            ("calibrate", "ci"),
+        ]
+        for response in (
+            await client.get("/calibrations/default", headers=other),
+            await client.get("/calibrations/default/versions", headers=other),
+            await roll_back(client, 2, **other),
+            await client.delete("/calibrations/default", headers=other),
+            await client.post("/calibrate", json=body, headers=other),
+        ):
+            problem(response, "forbidden")
+        listed = (await client.get("/calibrations", headers=other)).json()
+        assert listed == {"calibrations": []}
+        assert await versions(client, **owner) == told

@@ -1,0 +1,357 @@
+"""The import table and the caps of the architecture, held against every file of app/."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.patience import PATIENCE_S
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = sorted((ROOT / "app").rglob("*.py"))
+
+_ADAPTER = {"core", "ports", "numpy"}
+_ENGINE = _ADAPTER | {"engines.rendering", "engines.model_files"}
+_ENTRY = {
+    *("api", "wire", "wiring", "settings", "evaluation", "service", "core", "output"),
+    *("fastapi", "uvicorn", "typer", "rich", "httpx"),
+}
+
+# Row -> what its files may import, besides the standard library, `app` itself and the row's own
+# files. A row is a module or package below app/, and the longest row that fits a file is its row.
+ALLOWED: dict[str, set[str]] = {
+    "": set(),
+    "core": {"numpy", "scipy"},
+    "ports": {"core"},
+    "telemetry": {"prometheus_client"},
+    # Not in the design's table: the process's own stdout and stderr.
+    "output": set(),
+    "settings": {"pydantic", "pydantic_settings"},
+    # Not in the design's table: traces, beside telemetry.
+    "tracing": {"core", "ports", "opentelemetry"},
+    "service": {"core", "ports", "telemetry", "tracing", "numpy"},
+    # JSON in and out, shared by HTTP, files and Ray; it knows no HTTP.
+    "wire": {"core", "service", "telemetry", "pydantic"},
+    # Not in the design's table: where unforeseen errors are logged.
+    "defects": set(),
+    "engines": set(),
+    "engines.scripted": _ENGINE,
+    "engines.vllm_local": _ENGINE | {"engines.turns", "engines.descendants", "vllm", "torch"},
+    "engines.openai_remote": _ENGINE
+    | {"engines.openai_dialects", "engines.openai_servers", "engines.turns"},
+    "engines.openai_dialects": _ENGINE,
+    "engines.openai_servers": _ENGINE | {"engines.turns", "httpx"},
+    "engines.turns": set(),
+    "engines.descendants": set(),
+    "engines.markers": set(),
+    "engines.transformers_reference": _ENGINE | {"torch", "transformers"},
+    "engines.rendering": _ENGINE | {"engines.markers", "transformers", "jinja2"},
+    "engines.model_files": _ENGINE | {"huggingface_hub"},
+    "stores": set(),
+    "stores.redis": _ADAPTER | {"redis", "stores.redis_scripts"},
+    "stores.redis_scripts": set(),
+    "stores.sqlite": _ADAPTER | {"stores.sqlite_file"},
+    "stores.sqlite_file": {"core"},
+    "stores.memory": _ADAPTER,
+    "evaluation": {
+        *("core", "ports", "service"),
+        *("numpy", "scipy", "sklearn", "matplotlib", "jinja2"),
+        # Not in the design's table: the hub's data sets, and the pairs of the bundled judge.
+        *("datasets", "demo.pairs"),
+    },
+    "api": {
+        *("core", "service", "wire", "telemetry", "tracing", "defects"),
+        *("fastapi", "starlette", "pydantic"),
+    },
+    # Not in the design's table: the HTTP server, which bounds what uvicorn does not.
+    # httptools: what uvicorn parses HTTP with, and what these bounds stop.
+    "api.server": {"api", "core", "settings", "fastapi", "uvicorn", "httptools"},
+    "wiring": {
+        *("engines", "stores", "service", "settings", "telemetry", "tracing", "ports", "core"),
+    },
+    "main": _ENTRY,
+    # Not in the design's table: both entries serve the application that main builds.
+    "cli": _ENTRY | {"main", "fleet"},
+    # The only importer of Ray, and of what its users' files are read with.
+    "fleet": {
+        *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects"),
+        *("ray", "pyarrow", "pydantic"),
+    },
+    # A replica on Ray Serve is the whole service, with HTTP.
+    "fleet.replica": {
+        *("api", "fleet", "wiring", "settings", "service", "core", "main"),
+        *("fastapi", "pydantic"),
+    },
+    # Not in the design's table: the bundled judge is trained by a script of its own.
+    "demo": {
+        *("core", "service", "engines.rendering", "ports"),
+        *("numpy", "torch", "transformers", "tokenizers", "httpx"),
+    },
+}
+# The only part of these packages that covers more than its __init__.py is a row of its own.
+ROWS_PER_MODULE = {"", "engines", "stores"}
+
+FILE_CAP_LINES = 400
+BODY_CAP_LINES = 40
+# "app/path.py" or "app/path.py:function" -> (cap in lines, reason).
+CAP_EXCEPTIONS: dict[str, tuple[int, str]] = {}
+
+VENDORS_THAT_START_LATE = (
+    *("torch", "vllm", "transformers", "redis", "matplotlib", "ray", "pyarrow"),
+)
+
+
+class Fault(NamedTuple):
+    """One break of one rule; prints as `app/core/x.py:3: rule`."""
+
+    path: str
+    line: int
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.rule}"
+
+
+def module_of(path: str) -> str:
+    """`app/api/routes/x.py` -> `api.routes.x`; an __init__.py is its package."""
+    parts = Path(path).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_within(module: str, row: str) -> bool:
+    return module == row or module.startswith(f"{row}.")
+
+
+def row_of(module: str) -> str | None:
+    """The longest row that covers a module, None where none does."""
+    fitting = [
+        row
+        for row in ALLOWED
+        if module == row or (row not in ROWS_PER_MODULE and is_within(module, row))
+    ]
+    return max(fitting, key=len, default=None)
+
+
+def imported_names(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of every import, wherever it stands in the file.
+
+    `from a import b` yields `a.b`: b may be a module. A literal import_module is an import too.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                base = ".".join(parts[: len(parts) - node.level + 1] + ([base] if base else []))
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            function = node.func
+            called = function.attr if isinstance(function, ast.Attribute) else None
+            called = function.id if isinstance(function, ast.Name) else called
+            if called in ("import_module", "__import__"):
+                yield node.lineno, str(node.args[0].value)
+
+
+def import_faults(path: str, source: str) -> list[Fault]:
+    """Every import of a file that its row does not allow."""
+    module = module_of(path)
+    row = row_of(module)
+    if row is None:
+        return [Fault(path, 1, f"no row of the import table covers {module}")]
+    full = f"app.{module}".rstrip(".")
+    package = full if path.endswith("__init__.py") else full.rpartition(".")[0]
+    faults = []
+    for line, name in imported_names(ast.parse(source), package):
+        top, _, below = name.partition(".")
+        if top == "app":
+            own = row not in ROWS_PER_MODULE and is_within(below, row)
+            fine = below in ("", "__version__") or own
+            fine = fine or any(is_within(below, allowed) for allowed in ALLOWED[row])
+        else:
+            fine = top in sys.stdlib_module_names or top in ALLOWED[row]
+        if not fine:
+            faults.append(Fault(path, line, f"{row or 'app'} may not import {name}"))
+    return faults
+
+
+def cap_faults(path: str, source: str) -> list[Fault]:
+    """The file, and every function in it, that is longer than its cap."""
+    faults = []
+    lines = len(source.splitlines())
+    cap = CAP_EXCEPTIONS.get(path, (FILE_CAP_LINES, ""))[0]
+    if lines > cap:
+        faults.append(Fault(path, 1, f"the file has {lines} lines, its cap is {cap}"))
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        cap = CAP_EXCEPTIONS.get(f"{path}:{node.name}", (BODY_CAP_LINES, ""))[0]
+        lines = body_lines(node)
+        if lines > cap:
+            rule = f"the body of {node.name} has {lines} lines, its cap is {cap}"
+            faults.append(Fault(path, node.lineno, rule))
+    return faults
+
+
+def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from the first statement to the end, the docstring excluded."""
+    body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+    return (node.end_lineno or node.lineno) - body[0].lineno + 1 if body else 0
+
+
+def report(faults: list[Fault]) -> str:
+    return "\n" + "\n".join(map(str, faults))
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    for file in SOURCES:
+        yield file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")
+
+
+def test_there_are_files_to_check() -> None:
+    assert len(SOURCES) > 10
+
+
+def test_every_file_imports_only_what_its_row_allows() -> None:
+    faults = [fault for path, source in sources() for fault in import_faults(path, source)]
+    assert not faults, report(faults)
+
+
+def test_every_file_and_function_is_within_its_cap() -> None:
+    faults = [fault for path, source in sources() for fault in cap_faults(path, source)]
+    assert not faults, report(faults)
+
+
+def test_every_raised_cap_has_a_reason_and_is_still_needed() -> None:
+    for name, (cap, reason) in CAP_EXCEPTIONS.items():
+        path, _, function = name.partition(":")
+        source = (ROOT / path).read_text(encoding="utf-8")
+        found = [
+            body_lines(node)
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function
+        ]
+        longest = max(found, default=0) if function else len(source.splitlines())
+        normal = BODY_CAP_LINES if function else FILE_CAP_LINES
+        assert reason.strip(), f"{name} gives no reason"
+        assert normal < longest <= cap, f"{name} has {longest} lines: drop or correct the exception"
+
+
+def test_the_package_itself_holds_only_its_version() -> None:
+    tree = ast.parse((ROOT / "app" / "__init__.py").read_text(encoding="utf-8"))
+    names = [
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    assert names == ["__version__"]
+    assert all(isinstance(node, ast.Assign | ast.Expr) for node in tree.body)
+
+
+@pytest.mark.parametrize("module", ["app.main", "app.cli"])
+def test_importing_an_entry_point_loads_no_vendor(module: str) -> None:
+    program = (
+        f"import sys, {module}\n"
+        f"loaded = [name for name in {VENDORS_THAT_START_LATE!r} if name in sys.modules]\n"
+        f"sys.exit(f'{module} loads {{loaded}}' if loaded else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+BAD_CORE = """\
+from typing import TYPE_CHECKING
+import numpy.typing
+import app.stores.redis
+from . import errors
+from .errors import InternalError
+from ..stores import memory
+from app import __version__, service
+if TYPE_CHECKING:
+    from vllm import LLM
+def judge():
+    import httpx
+    async def inner():
+        from app.wire.requests import JudgeRequest
+    return __import__("redis")
+"""
+
+
+def test_the_checker_reports_file_line_and_rule_of_each_bad_import() -> None:
+    faults = import_faults("app/core/bad.py", BAD_CORE)
+    assert sorted(map(str, faults)) == sorted(
+        [
+            "app/core/bad.py:3: core may not import app.stores.redis",
+            "app/core/bad.py:6: core may not import app.stores.memory",
+            "app/core/bad.py:7: core may not import app.service",
+            "app/core/bad.py:9: core may not import vllm.LLM",
+            "app/core/bad.py:11: core may not import httpx",
+            "app/core/bad.py:13: core may not import app.wire.requests.JudgeRequest",
+            "app/core/bad.py:14: core may not import redis",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "rules"),
+    [
+        ("app/engines/vllm_local.py", "import vllm, torch\nfrom . import rendering", []),
+        (
+            "app/engines/vllm_local.py",
+            "from .openai_remote import x",
+            ["engines.vllm_local may not import app.engines.openai_remote.x"],
+        ),
+        ("app/engines/scripted.py", "import torch", ["engines.scripted may not import torch"]),
+        ("app/engines/__init__.py", "from . import x", ["engines may not import app.engines.x"]),
+        ("app/engines/new.py", "", ["no row of the import table covers engines.new"]),
+        ("app/stores/__init__.py", "import redis", ["stores may not import redis"]),
+        ("app/stores/redis.py", "import redis.asyncio, sqlite3", []),
+        ("app/stores/sqlite.py", "import redis", ["stores.sqlite may not import redis"]),
+        ("app/api/routes/judge.py", "from ..errors import x\nfrom app.core import errors", []),
+        ("app/api/routes/judge.py", "import app.ports", ["api may not import app.ports"]),
+        (
+            "app/wiring/services.py",
+            "from app.engines import vllm_local\nimport app.stores.redis",
+            [],
+        ),
+        ("app/cli/curve.py", "from app.evaluation import curve\nfrom rich import box", []),
+        ("app/cli/curve.py", "import matplotlib", ["cli may not import matplotlib"]),
+        ("app/corelike.py", "", ["no row of the import table covers corelike"]),
+        ("app/core/x.py", "import app.corelike", ["core may not import app.corelike"]),
+        ("app/core/x.py", "from app import *", ["core may not import app.*"]),
+        ("app/__init__.py", "import os", []),
+        ("app/__init__.py", "from app.core import x", ["app may not import app.core.x"]),
+    ],
+)
+def test_the_checker_knows_the_row_of_a_file(path: str, source: str, rules: list[str]) -> None:
+    assert [fault.rule for fault in import_faults(path, source)] == rules
+
+
+def test_the_checker_reports_a_file_over_its_cap() -> None:
+    assert cap_faults("app/core/x.py", "\n" * FILE_CAP_LINES) == []
+    faults = cap_faults("app/core/x.py", "\n" * (FILE_CAP_LINES + 1))
+    assert [str(fault) for fault in faults] == [
+        "app/core/x.py:1: the file has 401 lines, its cap is 400"
+    ]
+
+
+def test_the_checker_counts_a_body_without_its_docstring() -> None:
+    head = 'async def f(\n    a,\n    b,\n):\n    """One.\n\n    Two.\n    """\n'
+    assert cap_faults("app/core/x.py", head + "    a\n" * BODY_CAP_LINES) == []
+    faults = cap_faults("app/core/x.py", "\n" + head + "    a\n" * (BODY_CAP_LINES + 1))
+    assert [str(fault) for fault in faults] == [
+        "app/core/x.py:2: the body of f has 41 lines, its cap is 40"
+    ]

@@ -1,0 +1,95 @@
+"""Reads the repository's Markdown: files, links, anchors, and the text outside fenced blocks."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
+# Folders of the repository that people write in.
+FOLDERS = (".github", "app", "clients", "deploy", "docker", "docs", "requirements", "tests")
+
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+_DEFINITION = re.compile(r"^\s{0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s|$)")
+_CODE = re.compile(r"(`+)(.+?)\1")
+_HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
+
+
+class Line(NamedTuple):
+    """One line of a Markdown file.
+
+    Args:
+        number: From 1.
+        text: As it is in the file, without its line end.
+        fenced: Whether the line belongs to a fenced code block, fences included.
+    """
+
+    number: int
+    text: str
+    fenced: bool
+
+
+class Link(NamedTuple):
+    """One link or image of a Markdown file.
+
+    Args:
+        number: Line, from 1.
+        target: As written: a path, an anchor, both or a URL.
+    """
+
+    number: int
+    target: str
+
+
+def files() -> list[Path]:
+    """Every Markdown file of the repository, without what tools install or build."""
+    folders = (ROOT / name for name in FOLDERS)
+    return sorted([*ROOT.glob("*.md"), *(file for each in folders for file in each.rglob("*.md"))])
+
+
+def lines(text: str) -> Iterator[Line]:
+    """Yields the lines of a text, each marked as fenced or not."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        fence = _FENCE.match(line) is not None
+        yield Line(number, line, inside or fence)
+        inside ^= fence
+
+
+def links(text: str) -> Iterator[Link]:
+    """Yields every link and image outside code; the text of a link may run over line ends."""
+    # A code span may be the text of a link, so a word replaces it.
+    shown = ["" if line.fenced else _CODE.sub("code", line.text) for line in lines(text)]
+    visible = "\n".join(shown)
+    for found in _LINK.finditer(visible):
+        yield Link(visible.count("\n", 0, found.start(1)) + 1, found[1])
+    for number, line in enumerate(shown, start=1):
+        if definition := _DEFINITION.match(line):
+            yield Link(number, definition[1])
+
+
+def code_spans(text: str) -> Iterator[tuple[int, str]]:
+    """Yields line number and content of every inline code span."""
+    for line in lines(text):
+        if not line.fenced:
+            yield from ((line.number, found) for _, found in _CODE.findall(line.text))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of all headings, as GitHub makes them.
+
+    A repeated heading has no anchor here: GitHub and the site number it in different ways.
+    """
+    found = [
+        _slug(heading[1])
+        for line in lines(text)
+        if not line.fenced and (heading := _HEADING.match(line.text))
+    ]
+    return {slug for slug in found if found.count(slug) == 1}
+
+
+def _slug(heading: str) -> str:
+    shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", shown).lower().replace(" ", "-")

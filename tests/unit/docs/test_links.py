@@ -1,0 +1,131 @@
+"""Links, anchors and file names in Markdown and in code lead to what exists; no URL is fetched."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.docs import markdown
+from tests.unit.docs.markdown import DOCS, ROOT
+
+# A path of the repository, in a code span or a command. `<name>` and `*` stand for anything.
+_PATH = re.compile(
+    r"(?<![\w./$}-])(?:\./)?((?:\.ci|\.github|app|deploy|docker|docs|requirements|tests)/[\w.*<>/-]+)"
+)
+_PAGE = re.compile(r"(docs/[a-z/-]+\.md)(?:#([a-z0-9-]+))?")
+# A page in a sentence, without its folder; a relative link in a generated page is fine.
+_BARE_PAGE = re.compile(r"(?<![\w/\".-])(?<!\]\()[a-z-]+\.md\b(?!\")")
+# Written when somebody runs the command beside it.
+_MADE_BY_COMMANDS = {"docs/measured/example-report/judgments.jsonl"}
+
+FILES = [pytest.param(file, id=str(file.relative_to(ROOT))) for file in markdown.files()]
+
+
+def link_faults(file: Path, text: str) -> Iterator[str]:
+    """Yields each link of a Markdown file that leads nowhere."""
+    for number, target in markdown.links(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        to = Path(os.path.normpath(file.parent / path)) if path else file
+        if path and not to.exists():
+            yield f"line {number}: there is no {target}"
+        elif to != file and DOCS in file.parents and DOCS not in (to, *to.parents):
+            yield f"line {number}: {target} is not part of the site; name it by its path in `...`"
+        elif anchor and anchor not in markdown.anchors(
+            text if to == file else to.read_text(encoding="utf-8")
+        ):
+            yield f"line {number}: {path or file.name} has no heading #{anchor}"
+
+
+def path_faults(text: str) -> Iterator[str]:
+    """Yields each path in code spans and fenced blocks that the repository does not have."""
+    spans = [*markdown.code_spans(text)]
+    spans += [(line.number, line.text) for line in markdown.lines(text) if line.fenced]
+    for number, span in spans:
+        for found in _PATH.findall(span):
+            path = found.rstrip(".")
+            if path not in _MADE_BY_COMMANDS and not _exists(path):
+                yield f"line {number}: there is no {path}"
+
+
+def _exists(path: str) -> bool:
+    pattern = re.sub(r"<[^>]*>", "*", path)
+    return any(ROOT.glob(pattern.rstrip("/"))) if "*" in pattern else (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_link_of_a_page_leads_somewhere(file: Path) -> None:
+    assert list(link_faults(file, file.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_path_on_a_page_exists(file: Path) -> None:
+    assert list(path_faults(file.read_text(encoding="utf-8"))) == []
+
+
+def test_every_page_that_code_or_configuration_names_exists() -> None:
+    faults = []
+    pages = {file.name for file in DOCS.rglob("*.md")} - {"README.md"}
+    for file in _sources():
+        source = file.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(source.splitlines(), start=1):
+            for path, anchor in _PAGE.findall(line):
+                page = ROOT / path
+                if not page.is_file() or (
+                    anchor and anchor not in markdown.anchors(page.read_text(encoding="utf-8"))
+                ):
+                    named = f"{path}#{anchor}" if anchor else path
+                    faults.append(f"{file.relative_to(ROOT)}:{number}: there is no {named}")
+            faults += [
+                f"{file.relative_to(ROOT)}:{number}: name the folder of {name}"
+                for name in pages & set(_BARE_PAGE.findall(line))
+            ]
+    assert faults == []
+
+
+def _sources() -> Iterator[Path]:
+    """Code and configuration that may name a page."""
+    yield from (ROOT / name for name in ("Makefile", "docker-compose.yml", "pyproject.toml"))
+    for folder in markdown.FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix in (".cfg", ".json", ".py", ".sh", ".toml", ".yaml", ".yml"):
+                yield file
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("[a](guides/monitoring.md#alerts)", []),
+        ("[`a`](guides/monitoring.md)", []),
+        ("![a](nothing.png)", ["line 1: there is no nothing.png"]),
+        ("[a\nb](nothing.md)", ["line 2: there is no nothing.md"]),
+        ("# A b\n[a](#a-b)", []),
+        ("# A b\n\n[a](#b)", ["line 3: page.md has no heading #b"]),
+        ("[a](guides/monitoring.md#b)", ["line 1: guides/monitoring.md has no heading #b"]),
+        ("```text\n[a](nothing.md)\n```", []),
+        ("[a]: nothing.md", ["line 1: there is no nothing.md"]),
+        ("[a](https://example.com/nothing)", []),
+        (
+            "[a](../Makefile)",
+            ["line 1: ../Makefile is not part of the site; name it by its path in `...`"],
+        ),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_found(text: str, faults: list[str]) -> None:
+    assert list(link_faults(DOCS / "page.md", text)) == faults
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("`app/main.py` and `tests/*/*/conftest.py`", []),
+        ("`app/nothing.py`", ["line 1: there is no app/nothing.py"]),
+        ("```bash\ncat deploy/nothing\n```", ["line 2: there is no deploy/nothing"]),
+        ("app/nothing.py outside code, and `https://host/app/nothing.py`", []),
+    ],
+)
+def test_a_path_that_does_not_exist_is_found(text: str, faults: list[str]) -> None:
+    assert list(path_faults(text)) == faults

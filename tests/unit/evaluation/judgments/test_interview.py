@@ -1,0 +1,245 @@
+"""Asking a judge about labelled pairs: questions, stored answers, and repeated questions."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app.core.comparison import Comparison
+from app.core.errors import (
+    EngineUnavailableError,
+    InvalidRequestError,
+    JudgmentFailedError,
+    PromptTooLongError,
+)
+from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.judgments.interview import (
+    CHUNK_PAIRS,
+    Dataset,
+    Interviewer,
+    MissingAnswers,
+    missing_answers,
+    relabelled,
+)
+from app.evaluation.judgments.log import JudgmentLog
+from app.evaluation.judgments.questions import SAMPLES, Questionnaire
+from app.evaluation.judgments.record import JudgedPair, Observation
+from app.ports import CallTimes, Engine, EngineIdentity, LabelLogits, Prompt, PromptError
+from app.service.judging.prompts import PromptTemplate
+from tests.serving import ShortEngine
+
+ALL: tuple[Observation, ...] = ("orders", "verbalized", "annotators", "samples")
+TEMPLATE = PromptTemplate()
+
+
+def pair(i: int, gap: float = 1.0) -> LabelledPair:
+    comparison = Comparison.of(f"Question {i}?", f"quality={gap:.3f}", f"quality=0 number {i}")
+    return LabelledPair(f"pair-{i}", f"group-{i % 3}", comparison, "A")
+
+
+def dataset(n: int, *, gap: float = 1.0, template: PromptTemplate = TEMPLATE) -> Dataset:
+    demonstrations = [pair(1000 + i) for i in range(50)]
+    questionnaire = Questionnaire.of(template, demonstrations, ALL, seed=3)
+    return Dataset("d", [pair(i, gap) for i in range(n)], questionnaire)
+
+
+async def ask(
+    folder: Path,
+    data: Dataset,
+    engine: Engine | None = None,
+    observations: Sequence[Observation] = ALL,
+    *,
+    retry: bool = False,
+) -> tuple[dict[tuple[str, str], JudgedPair], int]:
+    """The content of the log afterwards, and the number of pairs asked, counted per observation."""
+    answered: list[int] = []
+    interviewer = Interviewer(engine or ScriptedEngine(), "scripted", "f")
+    with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
+        known = log.read()
+        missing = missing_answers([data], observations, known, retry=retry)
+        interviewer.check(known.values(), observations)
+        await interviewer.ask(missing, log, lambda _, n: answered.append(n))
+        log.append(relabelled([data], known))
+        return log.read(), sum(answered)
+
+
+@pytest.mark.anyio
+async def test_every_observation_stores_the_engines_answer(tmp_path: Path) -> None:
+    def script(prompt: Prompt) -> LabelLogits:
+        shown_first = prompt.user.rindex("quality=1.000") < prompt.user.rindex("quality=0 ")
+        return logits_of_gap(1.5 if shown_first else -0.5)
+
+    judged, asked = await ask(tmp_path, dataset(3), ScriptedEngine(script))
+    assert asked == 12
+    for i in range(3):
+        found = judged["d", f"pair-{i}"]
+        # In the reverse prompt response_a is label B: a gap of -0.5 there is 0.5 for response_a.
+        assert found.gaps == pytest.approx((1.5, 0.5))
+        assert found.label_mass == pytest.approx(0.99)
+        assert found.annotators == pytest.approx((1.5,) * 5)
+        assert found.samples is not None
+        assert len(found.samples) == SAMPLES
+        assert {sample.text for sample in found.samples} <= {"[[A]]", "[[B]]"}
+        assert found.verbalized is not None
+        assert found.verbalized.text.startswith("[[A]] 0.8")
+        assert found.failed is None
+        assert (found.label, found.group, found.judge) == ("A", f"group-{i % 3}", "scripted")
+
+
+@pytest.mark.anyio
+async def test_only_missing_answers_are_asked_for(tmp_path: Path) -> None:
+    some, asked = await ask(tmp_path, dataset(100), observations=["orders"])
+    assert asked == 100
+    again, asked = await ask(tmp_path, dataset(130), observations=["orders", "samples"])
+    assert asked == 30 + 130
+    assert all(again[key].gaps == some[key].gaps for key in some)
+    _, asked = await ask(tmp_path, dataset(130), observations=["orders", "samples"])
+    assert asked == 0
+
+
+@pytest.mark.anyio
+async def test_a_new_text_or_prompt_is_asked_again_and_a_new_label_is_not(
+    tmp_path: Path,
+) -> None:
+    await ask(tmp_path, dataset(5))
+    judged, asked = await ask(tmp_path, dataset(5, gap=2.0), observations=["orders"])
+    assert asked == 5
+    assert judged["d", "pair-0"].gaps == pytest.approx((2.0, 2.0))
+    template = dataclasses.replace(TEMPLATE, system="Judge.")
+    _, asked = await ask(tmp_path, dataset(5, gap=2.0, template=template), observations=["orders"])
+    assert asked == 5
+    data = dataset(5, gap=2.0, template=template)
+    relabelled = data._replace(pairs=[p._replace(label="B", group="new") for p in data.pairs])
+    judged, asked = await ask(tmp_path, relabelled, observations=["orders"])
+    assert asked == 0
+    assert {(found.label, found.group) for found in judged.values()} == {("B", "new")}
+    assert judged["d", "pair-0"].gaps == pytest.approx((2.0, 2.0))
+    # The correction is written once: the next run has nothing to correct.
+    before = (tmp_path / "judgments.jsonl").read_bytes()
+    await ask(tmp_path, relabelled, observations=["orders"])
+    assert (tmp_path / "judgments.jsonl").read_bytes() == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [PromptTooLongError("too long"), JudgmentFailedError("odd")])
+async def test_a_failure_is_stored_and_asked_again_unless_it_would_repeat(
+    error: PromptError, tmp_path: Path
+) -> None:
+    def script(prompt: Prompt) -> LabelLogits | PromptError:
+        return error if "Question 1?" in prompt.user else by_quality(prompt)
+
+    judged, _ = await ask(tmp_path, dataset(3), ScriptedEngine(script), ["orders", "annotators"])
+    failed = judged["d", "pair-1"]
+    assert failed.failed == {"orders": error.code, "annotators": error.code}
+    assert (failed.gaps, failed.annotators) == (None, None)
+    _, asked = await ask(tmp_path, dataset(3), ScriptedEngine(script), ["orders", "annotators"])
+    # A prompt that is too long is not asked again.
+    assert asked == (0 if isinstance(error, PromptTooLongError) else 2)
+    judged, asked = await ask(
+        tmp_path, dataset(3), observations=["orders", "annotators"], retry=True
+    )
+    assert asked == 2
+    assert judged["d", "pair-1"].failed is None
+    assert judged["d", "pair-1"].gaps == pytest.approx((1.0, 1.0))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("observation", ["orders", "annotators"])
+@pytest.mark.parametrize("bad", [JudgmentFailedError("x"), LabelLogits(float("nan"), 0.0)])
+async def test_one_failed_reply_fails_the_observation_and_no_other(
+    observation: Observation, bad: LabelLogits | PromptError, tmp_path: Path
+) -> None:
+    replies = iter([logits_of_gap(1.0), bad, *[logits_of_gap(1.0)] * 8])
+    engine = ScriptedEngine(lambda _: next(replies))
+    judged, _ = await ask(tmp_path, dataset(2), engine, [observation])
+    first, second = judged["d", "pair-0"], judged["d", "pair-1"]
+    assert first.failed == {observation: "judgment_failed"}
+    assert (first.gaps, first.annotators) == (None, None)
+    assert second.failed is None
+
+
+@pytest.mark.anyio
+async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> None:
+    calls = 0
+
+    def script(prompt: Prompt) -> LabelLogits:
+        nonlocal calls
+        calls += 1
+        if calls > 2 * 3 * CHUNK_PAIRS:
+            raise EngineUnavailableError("the judge is down")
+        return by_quality(prompt)
+
+    n = 10 * CHUNK_PAIRS
+    with pytest.raises(EngineUnavailableError):
+        await ask(tmp_path, dataset(n), ScriptedEngine(script), ["orders"])
+    judged, asked = await ask(tmp_path, dataset(n), observations=["orders"])
+    assert asked == n - 3 * CHUNK_PAIRS
+    assert len(judged) == n
+    with JudgmentLog(tmp_path / "undisturbed.jsonl", judge="scripted") as log:
+        whole = dataset(n)
+        interviewer = Interviewer(ScriptedEngine(), "scripted", "f")
+        await interviewer.ask([MissingAnswers(whole, "orders", whole.pairs)], log, lambda *_: None)
+        assert log.read() == judged
+
+
+@pytest.mark.anyio
+async def test_a_short_answer_is_an_error_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(JudgmentFailedError, match="answered 3 of 4 prompts"):
+        await ask(tmp_path, dataset(2), ShortEngine(), ["orders"])
+    assert (tmp_path / "judgments.jsonl").read_text() == ""
+
+
+@pytest.mark.anyio
+async def test_samples_do_not_depend_on_the_other_questions_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    whole, _ = await ask(tmp_path / "one", dataset(40, gap=0.1), observations=["samples"])
+    await ask(tmp_path / "two", dataset(7, gap=0.1), observations=["samples"])
+    parts, _ = await ask(tmp_path / "two", dataset(40, gap=0.1), observations=["samples"])
+    assert parts == whole
+    answers = [s.text for found in whole.values() for s in found.samples or ()]
+    # At a gap of 0.1 and T = 0.7 A has probability 0.536.
+    assert 0.4 < answers.count("[[A]]") / len(answers) < 0.65
+
+
+class Mute:
+    """An engine that writes no text."""
+
+    async def start(self, prompt: Prompt) -> EngineIdentity:
+        return await ScriptedEngine().start(prompt)
+
+    async def stop(self) -> None:
+        pass
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        return await ScriptedEngine().label_logits(prompts)
+
+
+@pytest.mark.anyio
+async def test_an_engine_without_text_is_refused_only_where_text_is_needed(tmp_path: Path) -> None:
+    judged, _ = await ask(tmp_path, dataset(2), Mute(), ["orders", "annotators"])
+    assert len(judged) == 2
+    with pytest.raises(InvalidRequestError, match="writes no text, and samples needs it"):
+        await ask(tmp_path, dataset(2), Mute(), ["samples"])
+
+
+@pytest.mark.anyio
+async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> None:
+    await ask(tmp_path, dataset(2), observations=["orders"])
+    with JudgmentLog(tmp_path / "judgments.jsonl", judge="scripted") as log:
+        other = Interviewer(ScriptedEngine(), "scripted", "other")
+        with pytest.raises(InvalidRequestError, match="other weights, dtype or prompt"):
+            other.check(log.read().values(), ["orders"])
+
+
+@pytest.mark.anyio
+async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> None:
+    data = dataset(3)
+    await ask(tmp_path, data, observations=["orders", "verbalized", "samples"])
+    reseeded = data._replace(questionnaire=dataclasses.replace(data.questionnaire, seed=4))
+    _, asked = await ask(tmp_path, reseeded, observations=["orders", "verbalized", "samples"])
+    assert asked == 3

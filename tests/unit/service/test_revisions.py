@@ -1,0 +1,484 @@
+"""The trail of a set: who changed what, and the way back to any version."""
+
+import asyncio
+import copy
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.calibration import Calibration
+from app.core.comparison import LabelledComparison
+from app.core.errors import (
+    CalibrationNotFoundError,
+    JudgeMismatchError,
+    StoreCorruptError,
+    StoreUnavailableError,
+    VersionNotFoundError,
+)
+from app.core.fingerprint import batch_digest
+from app.engines.scripted import ScriptedEngine
+from app.ports import CalibrationStore, Revision, StoredCalibration, Undo, Version
+from app.service.calibration.calibrator import Calibrator
+from app.service.calibration.history import ChangeRecord
+from app.service.services import Services
+from app.stores.memory import MemoryStore
+from app.stores.redis import RedisStore
+from app.stores.sqlite import SqliteStore
+from tests.redis_server import RedisServer
+from tests.serving import labelled, services_of
+
+pytestmark = pytest.mark.anyio
+
+NOON = datetime(2026, 11, 21, 12, 0, 5, 999_999, tzinfo=UTC)
+
+
+def batch(*numbers: int, gap: float = 1.0) -> list[LabelledComparison]:
+    return [labelled(gap, "A", number=number) for number in numbers]
+
+
+async def trail(services: Services, name: str = "default") -> list[ChangeRecord]:
+    return await services.calibrator.versions(name, before=None, limit=1000)
+
+
+async def read(store: CalibrationStore, name: str = "default") -> StoredCalibration:
+    found = await store.read(name)
+    assert found is not None
+    return found
+
+
+def holds(folder: Path, text: str) -> bool:
+    """Whether any file of a folder has this text in it."""
+    return any(text.encode() in file.read_bytes() for file in folder.iterdir())
+
+
+def content(calibration: Calibration) -> tuple[Any, ...]:
+    examples = dict(calibration.examples)
+    return calibration.fingerprint, calibration.label_noise, examples, calibration.standard_rows
+
+
+@asynccontextmanager
+async def on(scheme: str, folder: Path, server: Callable[[], RedisServer]) -> AsyncIterator[Any]:
+    """An open, empty store."""
+    store: CalibrationStore = MemoryStore()
+    if scheme == "sqlite":
+        store = SqliteStore(folder / "sets.db")
+    if scheme == "redis":
+        server().command("FLUSHALL")
+        store = RedisStore(server().url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> None:
+    async with services_of() as services:
+        calibrator = Calibrator(
+            services.judge, services.store, services.calibrations, now=lambda: NOON
+        )
+        first = [labelled(0.1 * i, "A", number=i) for i in range(1, 41)]
+        one = await calibrator.add("default", first, by="ci")
+        second = [
+            labelled(0.1, "B", number=1),
+            *batch(50, 51),
+            labelled(0.2, "tie", number=2),
+            labelled(1.0, "tie", number=99),
+        ]
+        two = await calibrator.add("default", second, label_noise=0.05, by="mallory", unread=3)
+        newest, oldest = await trail(services)
+    assert oldest == ChangeRecord(
+        version=1,
+        write_id=one.calibration.write_id,
+        action="calibrate",
+        at="2026-11-21T12:00:05Z",
+        by="ci",
+        batch_digest=batch_digest(first),
+        added=40,
+        updated=0,
+        ties=0,
+        removed=0,
+        failed=0,
+        n=40,
+        label_noise=0.0,
+        min_label_mass=0.0,
+        judge="scripted",
+        fingerprint=services.judge.fingerprint,
+        rolled_back_to=None,
+        thresholds_before=None,
+        thresholds_after=newest.thresholds_before,
+    )
+    assert (newest.version, newest.by, newest.batch_digest) == (2, "mallory", batch_digest(second))
+    assert (two.added, two.updated, two.ties, two.removed) == (2, 1, 2, 1)
+    assert (newest.added, newest.updated, newest.ties, newest.removed) == (2, 1, 2, 1)
+    assert (newest.failed, newest.n, newest.label_noise) == (3, 41, 0.05)
+    assert newest.thresholds_after is not None
+    for row in two.calibration.standard_rows:
+        found = newest.thresholds_after[f"{row.guarantee}:{row.alpha:.2f}"]
+        assert found == (row.threshold if row.feasible else None)
+    assert None in newest.thresholds_after.values()
+    assert newest.thresholds_after != newest.thresholds_before
+
+
+async def test_a_batch_that_changes_nothing_leaves_no_trail() -> None:
+    async with services_of() as services:
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.add("default", [labelled(1.0, "tie", number=2)])
+        await services.calibrator.add("default", [], label_noise=0.0)
+        await services.calibrator.add("default", batch(1))
+        assert [record.version for record in await trail(services)] == [1]
+
+
+async def test_a_deletion_is_recorded_and_the_numbers_go_on() -> None:
+    async with services_of() as services:
+        await services.calibrator.add("default", batch(1, 2))
+        await services.calibrator.delete("default", by="admin")
+        deletion, _ = await trail(services)
+        assert (deletion.version, deletion.action, deletion.by) == (2, "delete", "admin")
+        assert (deletion.removed, deletion.n, deletion.write_id) == (2, 0, None)
+        assert deletion.thresholds_before is not None
+        assert (deletion.thresholds_after, deletion.label_noise) == (None, None)
+        again = await services.calibrator.add("default", batch(3))
+        assert (again.calibration.version, again.calibration.n) == (3, 1)
+        assert [record.version for record in await trail(services)] == [3, 2, 1]
+        with pytest.raises(CalibrationNotFoundError):
+            await services.calibrator.delete("other")
+
+
+async def test_versions_are_told_page_by_page_and_for_sets_that_are_gone() -> None:
+    async with services_of() as services:
+        for number in range(1, 6):
+            await services.calibrator.add("default", batch(number))
+        await services.calibrator.delete("default")
+        versions = services.calibrator.versions
+
+        async def told(before: int | None, limit: int) -> list[int]:
+            return [r.version for r in await versions("default", before=before, limit=limit)]
+
+        assert await told(None, 2) == [6, 5]
+        assert await told(5, 3) == [4, 3, 2]
+        assert await told(1, 3) == []
+        with pytest.raises(CalibrationNotFoundError):
+            await versions("never", before=None, limit=1)
+
+
+@pytest.mark.parametrize("scheme", ["memory", "sqlite", "redis"])
+async def test_rolling_back_restores_exactly_what_was_there(
+    scheme: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    def server() -> RedisServer:
+        found: RedisServer = request.getfixturevalue("redis_server")
+        return found
+
+    async with on(scheme, tmp_path, server) as store, services_of(store=store) as services:
+        good = await services.calibrator.add("default", batch(1, 2, 3), label_noise=0.1)
+        poison = [labelled(1.0, "B", number=n) for n in (1, 2, 7, 8)]
+        await services.calibrator.add("default", poison, label_noise=0.2, by="mallory")
+        restored = await services.calibrator.rollback("default", 1, by="admin")
+        assert restored.version == 3
+        assert content(restored) == content(good.calibration)
+        # A replica that has nothing in memory reads the same.
+        async with services_of(store=store) as elsewhere:
+            found = await elsewhere.calibrations.get("default")
+        assert content(found) == content(restored)
+        assert found.write_id == restored.write_id
+        newest, *_ = await trail(services)
+        assert (newest.action, newest.by, newest.rolled_back_to) == ("rollback", "admin", 1)
+        assert (newest.added, newest.updated, newest.removed, newest.n) == (0, 2, 2, 3)
+        assert newest.batch_digest is None
+        # And forwards again: the poisoned version can be looked into.
+        assert (await services.calibrator.rollback("default", 2)).n == 5
+
+
+async def test_rolling_back_to_what_is_there_changes_nothing() -> None:
+    async with services_of() as services:
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.add("default", batch(2))
+        here = await services.calibrator.rollback("default", 2)
+        assert here.version == 2
+        assert (await services.calibrator.rollback("default", 1)).version == 3
+        # A client that lost the answer asks again.
+        assert (await services.calibrator.rollback("default", 1)).version == 3
+        assert len(await trail(services)) == 3
+
+
+async def test_a_deleted_set_can_be_had_back() -> None:
+    async with services_of() as services:
+        before = (await services.calibrator.add("default", batch(1, 2))).calibration
+        await services.calibrator.delete("default")
+        with pytest.raises(VersionNotFoundError, match="deletion"):
+            await services.calibrator.rollback("default", 2)
+        after = await services.calibrator.rollback("default", 1)
+        assert (after.version, content(after)) == (3, content(before))
+        await services.calibrator.delete("default")
+        await services.calibrator.add("default", batch(9))
+        for number in (2, 4):
+            with pytest.raises(VersionNotFoundError, match="deletion"):
+                await services.calibrator.rollback("default", number)
+        again = await services.calibrator.rollback("default", 3)
+        assert (again.version, content(again)) == (6, content(before))
+
+
+async def test_a_version_is_had_back_however_long_ago_it_was() -> None:
+    async with services_of() as services:
+        was = {}
+        for number in range(1, 41):
+            added = await services.calibrator.add("default", batch(number, number + 1))
+            was[number] = content(added.calibration)
+        # What is read of the trail at once ends in between.
+        for number in (24, 25, 23, 8, 9, 1, 40):
+            assert content(await services.calibrator.rollback("default", number)) == was[number]
+
+
+async def test_a_version_that_never_was_is_not_found() -> None:
+    async with services_of() as services:
+        with pytest.raises(CalibrationNotFoundError):
+            await services.calibrator.rollback("default", 1)
+        await services.calibrator.add("default", batch(1))
+        for number in (2, 99):
+            with pytest.raises(VersionNotFoundError, match="no version"):
+                await services.calibrator.rollback("default", number)
+        assert len(await trail(services)) == 1
+
+
+async def test_another_judges_version_is_refused_and_ones_own_is_had_back() -> None:
+    store = MemoryStore()
+    async with (
+        services_of(ScriptedEngine(judge="one"), store) as one,
+        services_of(ScriptedEngine(judge="two"), store) as two,
+    ):
+        ones = (await one.calibrator.add("default", batch(1))).calibration
+        await one.calibrator.delete("default")
+        await two.calibrator.add("default", batch(1, 2))
+        with pytest.raises(JudgeMismatchError, match="'one'"):
+            await two.calibrator.rollback("default", 1)
+        assert (await read(store)).version.number == 3
+        # The service went back to its first judge, and its set with it.
+        assert content(await one.calibrator.rollback("default", 1)) == content(ones)
+        with pytest.raises(JudgeMismatchError, match="'two'"):
+            await one.calibrator.rollback("default", 3)
+        assert (await two.calibrator.rollback("default", 3)).n == 2
+
+
+async def test_a_set_that_cannot_be_read_is_deleted_and_is_no_way_back() -> None:
+    async with services_of() as services:
+        await services.calibrator.add("default", batch(1))
+        garbage = StoredCalibration(Version("x", 2), {"judge": "?"}, {}, {})
+        mark = Revision(2, "{}", "{}")
+        expected = (await read(services.store)).version
+        assert await services.store.write("default", garbage, revision=mark, expected=expected)
+        await services.calibrator.delete("default", by="admin")
+        deletion, *_ = await services.calibrator.versions("default", before=None, limit=1)
+        assert (deletion.version, deletion.action, deletion.removed) == (3, "delete", None)
+        assert (deletion.judge, deletion.thresholds_before) == (None, None)
+        with pytest.raises(VersionNotFoundError, match="any more"):
+            await services.calibrator.rollback("default", 1)
+        added = await services.calibrator.add("default", batch(4))
+        assert added.calibration.version == 4
+        with pytest.raises(VersionNotFoundError, match="change 3"):
+            await services.calibrator.rollback("default", 1)
+
+
+async def test_a_set_from_before_there_were_trails_goes_on_and_back() -> None:
+    store = MemoryStore()
+    async with services_of(store=store) as services:
+        before = (await services.calibrator.add("default", batch(1, 2))).calibration
+        store._trails.clear()
+        assert await trail(services) == []
+        await services.calibrator.add("default", batch(3))
+        assert [record.version for record in await trail(services)] == [2]
+        assert content(await services.calibrator.rollback("default", 1)) == content(before)
+        # What was there before the first recorded change but one, nobody knows.
+        store._trails["default"].pop(0)
+        with pytest.raises(VersionNotFoundError):
+            await services.calibrator.rollback("default", 1)
+
+
+async def test_a_change_that_an_older_release_made_is_noticed() -> None:
+    store = MemoryStore()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.add("default", batch(2))
+        kept = copy.deepcopy(store._trails)
+        third = (await services.calibrator.add("default", batch(3))).calibration
+        # The older release writes no trail.
+        store._trails = kept
+        await services.calibrator.add("default", batch(4))
+        assert [record.version for record in await trail(services)] == [4, 2, 1]
+        assert content(await services.calibrator.rollback("default", 3)) == content(third)
+        with pytest.raises(VersionNotFoundError, match="change 2"):
+            await services.calibrator.rollback("default", 1)
+
+
+@pytest.mark.parametrize(
+    ("undo", "error"),
+    [
+        ("", VersionNotFoundError),
+        ("{", StoreCorruptError),
+        ("[]", StoreCorruptError),
+        ("{}", StoreCorruptError),
+        ("[" * 100_000, StoreCorruptError),
+        ('{"take": ["absent"]}', StoreCorruptError),
+        ('{"put": {"d": [1, 2]}}', StoreCorruptError),
+        ('{"put": 3}', StoreCorruptError),
+        ('{"label_noise": "x"}', StoreCorruptError),
+        ('{"label_noise": 0.5}', StoreCorruptError),
+        ('{"label_noise": NaN}', StoreCorruptError),
+        (f'{{"label_noise": 1{"0" * 400}}}', StoreCorruptError),
+        (f'{{"put": {{"d": [1{"0" * 400}, 2, 0.9, "A"]}}}}', StoreCorruptError),
+        ('{"judge": 3}', StoreCorruptError),
+        ('{"judge": "\\ud800"}', StoreCorruptError),
+        ('{"before": [3, 1]}', StoreCorruptError),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+async def test_an_undo_that_was_never_written_is_refused_whole(
+    undo: str, error: type[Exception]
+) -> None:
+    class Tampered(MemoryStore):
+        async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+            found = await super().undos(name, before=before, limit=limit)
+            changed = undo
+            if undo.startswith('{"'):
+                changed = json.dumps({**json.loads(found[0].text), **json.loads(undo)})
+            return [found[0]._replace(text=changed), *found[1:]]
+
+    async with services_of(store=Tampered()) as services:
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.add("default", batch(2))
+        with pytest.raises(error):
+            await services.calibrator.rollback("default", 1)
+        assert (await services.calibrations.get("default")).version == 2
+
+
+@pytest.mark.parametrize("change", ["add", "delete", "rollback"])
+async def test_a_change_between_a_set_and_its_trail_makes_no_version_unknown(change: str) -> None:
+    class Busy(MemoryStore):
+        """Lets another replica change the set before the trail is read, once."""
+
+        between: Callable[[], Awaitable[Any]] | None = None
+
+        async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+            between, self.between = self.between, None
+            if between is not None:
+                await between()
+            return await super().undos(name, before=before, limit=limit)
+
+    store = Busy()
+    async with services_of(store=store) as services, services_of(store=store) as other:
+        first = (await services.calibrator.add("default", batch(1))).calibration
+        await services.calibrator.add("default", batch(2))
+        changes: dict[str, Callable[[], Awaitable[Any]]] = {
+            "add": lambda: other.calibrator.add("default", batch(3)),
+            "delete": lambda: other.calibrator.delete("default"),
+            "rollback": lambda: other.calibrator.rollback("default", 1),
+        }
+        store.between = changes[change]
+        restored = await services.calibrator.rollback("default", 1)
+        assert content(restored) == content(first)
+        # Whoever finds that it has been gone back to already leaves it alone.
+        assert restored.version == (3 if change == "rollback" else 4)
+        store.between = changes["add"]
+        with pytest.raises(VersionNotFoundError):
+            await services.calibrator.rollback("default", 99)
+
+
+async def test_the_set_in_memory_is_left_as_it_is_on_the_way_back() -> None:
+    async with services_of() as services:
+        for number in range(1, 6):
+            here = (await services.calibrator.add("default", batch(number))).calibration
+        before = content(here)
+        await services.calibrator.rollback("default", 2)
+        assert content(here) == before
+
+
+async def test_changes_at_once_by_several_replicas_are_all_told() -> None:
+    store = MemoryStore()
+    async with services_of(store=store) as one, services_of(store=store) as two:
+        await one.calibrator.add("default", batch(1))
+        both = (one, two)
+        await asyncio.gather(
+            *(each.calibrator.add("default", batch(10 + i)) for i, each in enumerate(both)),
+            *(each.calibrator.rollback("default", 1) for each in both),
+            *(each.calibrator.add("default", batch(20 + i)) for i, each in enumerate(both)),
+        )
+        told = await trail(one)
+        last = (await one.calibrations.get("default")).version
+        assert [record.version for record in told] == list(range(last, 0, -1))
+        assert len(told) >= 5
+
+
+@pytest.mark.parametrize("action", ["rollback", "delete"])
+async def test_a_change_that_never_gets_through_is_unavailable(action: str) -> None:
+    class Contended(MemoryStore):
+        """Another writer gets through first, but for the first two writes."""
+
+        writes = 0
+
+        async def write(self, *args: Any, **kwargs: Any) -> bool:
+            self.writes += 1
+            return self.writes <= 2 and await super().write(*args, **kwargs)
+
+        async def delete(self, *args: Any, **kwargs: Any) -> bool:
+            return False
+
+    async with services_of(store=Contended()) as services:
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.add("default", batch(2))
+        calibrator = services.calibrator
+        changes: dict[str, Callable[[], Awaitable[Any]]] = {
+            "rollback": lambda: calibrator.rollback("default", 1),
+            "delete": lambda: calibrator.delete("default"),
+        }
+        with pytest.raises(StoreUnavailableError, match="nothing was changed"):
+            await changes[action]()
+
+
+async def test_every_change_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "app.calibrations")
+    async with services_of() as services:
+        await services.calibrator.add("default", batch(1, 2), by="line\nbreak")
+        await services.calibrator.rollback("default", 1)
+        await services.calibrator.delete("default", by="admin")
+    assert [record.getMessage() for record in caplog.records] == [
+        "calibration default: version 1 (calibrate by 'line\\nbreak'), added 2, updated 0, ties 0, "
+        f"removed 0, failed 0, n 2, rolled back to None, batch {batch_digest(batch(1, 2))}",
+        "calibration default: version 2 (delete by 'admin'), added 0, updated 0, ties 0, "
+        "removed 2, failed 0, n 0, rolled back to None, batch None",
+    ]
+
+
+async def test_a_change_of_which_nobody_knows_is_logged_as_that(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(MemoryStore):
+        """Writes, and loses the answer."""
+
+        async def write(self, *args: Any, **kwargs: Any) -> bool:
+            await super().write(*args, **kwargs)
+            raise StoreUnavailableError("gone")
+
+    async with services_of(store=Broken()) as services:
+        with pytest.raises(StoreUnavailableError):
+            await services.calibrator.add("default", batch(1), by="ci")
+        assert "version 1 (calibrate by 'ci') may have been written or not" in caplog.text
+        assert [record.version for record in await trail(services)] == [1]
+
+
+async def test_no_text_is_in_the_trail(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sets.db")
+    await store.open()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", batch(1, 2))
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.delete("default")
+    await store.close()
+    assert not holds(tmp_path, "quality=")
+    assert not holds(tmp_path, "Question")
+    assert holds(tmp_path, "batch_digest")
