@@ -55,7 +55,8 @@ class Scene:
 
     def _write_keys(self) -> None:
         # A release from before there was a role `metrics` refuses a file that names it.
-        known = (self.code / "app" / "api" / "callers.py").read_text(encoding="utf-8")
+        (callers,) = (self.code / "app" / "api").rglob("callers.py")
+        known = callers.read_text(encoding="utf-8")
         entries = [
             {
                 "name": name,
