@@ -43,7 +43,7 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 fi
 if [ "${1:-}" = dev ]; then
     missing=
-    for package in redis-server haproxy prometheus; do
+    for package in redis-server haproxy prometheus chromium; do
         PATH="$PATH:/usr/sbin" command -v "$package" >/dev/null || missing="$missing $package"
     done
     if [ -n "$missing" ]; then apt_install "${missing# }" "the tests run against real ones"; fi

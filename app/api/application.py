@@ -13,8 +13,8 @@ from app.api.auth.keys import Keys
 from app.api.middleware.gate import Gate, GateLimits
 from app.api.middleware.observation import Observation
 from app.api.routes import calibrations as calibrating
+from app.api.routes import docs, operations
 from app.api.routes import judge as judging
-from app.api.routes import operations
 from app.service.off_loop import off_loop
 from app.service.services import Services
 
@@ -72,6 +72,8 @@ def create_application(
         description=_DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.draining = False
     app.state.keys = keys
@@ -80,7 +82,7 @@ def create_application(
     app.add_middleware(Authentication, keys=keys, metrics=metrics)
     app.add_middleware(Observation)
     errors.install(app)
-    for routes in (judging, calibrating, operations):
+    for routes in (judging, calibrating, operations, docs):
         app.include_router(routes.router)
     return app
 

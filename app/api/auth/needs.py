@@ -23,6 +23,6 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/info"): "key",
     ("GET", "/openapi.json"): "key",
     ("GET", "/docs"): "key",
-    ("GET", "/docs/oauth2-redirect"): "key",
+    ("GET", "/docs/{name}"): "key",
     ("GET", "/redoc"): "key",
 }

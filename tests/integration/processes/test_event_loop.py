@@ -148,8 +148,8 @@ CASES: dict[str, Case] = {
     "info": Case(("GET", "/info")),
     "document": Case(("GET", "/openapi.json")),
     "docs": Case(("GET", "/docs")),
-    "docs login": Case(("GET", "/docs/oauth2-redirect")),
-    "redoc": Case(("GET", "/redoc")),
+    "docs script": Case(("GET", "/docs/{name}"), url="/docs/swagger-ui-bundle.js"),
+    "redoc": Case(("GET", "/redoc"), 307),
     "long examples": Case(ADD, 200, lambda: examples(long_text)),
     "labelled conversations": Case(ADD, 200, lambda: examples(conversation)),
     "longest example": Case(

@@ -1,0 +1,50 @@
+"""GET /docs: Swagger UI over /openapi.json, with its files from this package.
+
+FastAPI's own pages load theirs from the internet, and are blank without it.
+"""
+
+from pathlib import Path
+
+from fastapi import APIRouter
+from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+
+from app.api.errors import no_route
+
+router = APIRouter(include_in_schema=False)
+
+# swagger-ui-dist 5.35.0 of the npm registry, unchanged.
+_FOLDER = Path(__file__).parents[1] / "swagger_ui"
+_DAY_S = 24 * 60 * 60
+
+
+_SCRIPT, _STYLE, _ICON = _FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png")
+
+# The links are relative, so that they also work below a proxy's prefix.
+_PAGE = get_swagger_ui_html(
+    openapi_url="openapi.json",
+    title="scope-judge",
+    swagger_js_url=f"docs/{_SCRIPT}",
+    swagger_css_url=f"docs/{_STYLE}",
+    swagger_favicon_url=f"docs/{_ICON}",
+).body
+
+
+@router.get("/docs")
+async def docs() -> Response:
+    """The HTTP interface as a page on which requests can be tried."""
+    return HTMLResponse(_PAGE)
+
+
+@router.get("/docs/{name}")
+async def docs_file(name: str) -> Response:
+    """A file of Swagger UI."""
+    if name not in _FILES:
+        raise no_route(f"/docs/{name}")
+    return FileResponse(_FOLDER / name, headers={"Cache-Control": f"max-age={_DAY_S}"})
+
+
+@router.get("/redoc")
+async def redoc() -> Response:
+    """Leads to the same page: one reader of the document is enough."""
+    return RedirectResponse("docs")
