@@ -25,7 +25,7 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
-from app.engines.openai_servers import parse_urls
+from app.engines.openai_pool import parse_urls
 from app.evaluation.benchmarks.catalogue import load_benchmark
 from app.evaluation.curve.labelled_scores import read_labelled_scores
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict

@@ -17,8 +17,8 @@ from app.core.errors import (
     PromptTooLongError,
     StartupError,
 )
+from app.engines.openai_pool import parse_urls
 from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
-from app.engines.openai_servers import parse_urls
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError, TextGenerator
 from app.service.judging.prompts import PromptTemplate
