@@ -99,7 +99,7 @@ def test_results_never_become_input(folder: Path) -> None:
     for out in ("in", "in/judged", "other/../in"):
         refused = command("in", "--ray", "--out", out)
         assert refused.exit_code == 1
-        assert "lies within the input" in refused.output.replace("\n", " ")
+        assert "is within the input" in refused.output.replace("\n", " ")
     assert [each.name for each in (folder / "in").iterdir()] == ["a.jsonl"]
 
 
