@@ -229,7 +229,10 @@ async def test_a_label_that_is_not_among_the_most_probable_is_no_judgment() -> N
         # One after the other, so that the fake knows which it answers.
         found = [(await engine.label_logits([prompt]))[0] for prompt in prompts]
     assert [type(one) for one in found] == [LabelLogits, JudgmentFailedError]
-    assert "not among the 20" in details(found[1:], JudgmentFailedError)[0]
+    assert (
+        "not among the judge's 20 most probable tokens"
+        in details(found[1:], JudgmentFailedError)[0]
+    )
 
 
 def with_logprob(value: object) -> Callable[[dict[str, Any]], Any]:
