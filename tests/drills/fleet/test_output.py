@@ -26,7 +26,7 @@ def test_another_input_or_criterion_does_not_go_on_with_a_folder(tmp_path: Path,
 def test_a_manifest_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     output = begun(tmp_path)
     (output.folder / "manifest.json").write_text("{")
-    with pytest.raises(StartupError, match="was begun with another"):
+    with pytest.raises(StartupError, match="belongs to a run with another"):
         output.begin(MANIFEST)
 
 

@@ -172,13 +172,13 @@ SPACED = "{% for m in messages %}{{ m['content'] + ' ' }}{% endfor %}"
 
 def test_a_judge_with_one_token_for_both_labels_is_refused() -> None:
     judge = word_tokenizer(["<unk>", "x"], SPACED)
-    with pytest.raises(StartupError, match=r"no single token|one token for both"):
+    with pytest.raises(StartupError, match=r"not a single token|one token for both"):
         PromptRenderer(judge, max_prompt_tokens=99).label_tokens(Prompt("x", "x", ""))
 
 
 def test_a_judge_whose_label_melts_into_the_prompt_is_refused() -> None:
     judge = word_tokenizer(["<unk>", "x", "A", "B", "A]]", "B]]"], SPACED.replace("+ ' '", ""))
-    with pytest.raises(StartupError, match=r"no single token.*SCOPE_PREFILL"):
+    with pytest.raises(StartupError, match=r"not a single token.*SCOPE_PREFILL"):
         PromptRenderer(judge, max_prompt_tokens=99).label_tokens(Prompt("x", "x", ""))
 
 
