@@ -34,7 +34,7 @@ def judge_in_bulk(
         given: Fields of the criterion that the command line sets.
         out: Folder of the results; None for INPUT-judged in the working directory.
         rows_per_part: Comparisons in one part; None for 1,000.
-        address: Address of the cluster; None starts one.
+        address: Address of the cluster; None joins this machine's, or starts one.
         replicas: Number of judges; None for as many as fit.
 
     Raises:

@@ -100,11 +100,11 @@ def evaluate(
             found = name, judged_sources(job, choice, out or folder)
         write_results(_measured(*found, design), out or folder)
     except UnavailableError as exc:
-        raise failure(f"{exc.detail}; the judgments are kept: run the same command again") from None
+        raise failure(f"{exc.detail}; judgments are kept: run the same command again") from None
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
     except KeyboardInterrupt:
-        console.print("stopped; the judgments are kept: run the same command again to continue")
+        console.print("stopped; judgments are kept: run the same command again to continue")
         raise typer.Exit(130) from None
 
 

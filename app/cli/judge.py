@@ -45,7 +45,8 @@ def judge(
         typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
     ] = None,
     no_alpha: Annotated[
-        bool, typer.Option(help="Give a verdict on every pair, without a guarantee.")
+        bool,
+        typer.Option(help="Do not abstain for uncertainty; there is then no guarantee."),
     ] = False,
     guarantee: Annotated[str | None, typer.Option(help="marginal or pac.")] = None,
     delta: Annotated[
@@ -73,7 +74,9 @@ def judge(
     ] = False,
     address: Annotated[
         str | None,
-        typer.Option(help="With --ray: address of the cluster; default: start a cluster here."),
+        typer.Option(
+            help="With --ray: address of the cluster; default: the one here, or a new one."
+        ),
     ] = None,
     replicas: Annotated[
         int | None,

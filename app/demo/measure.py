@@ -47,7 +47,7 @@ class Measurement:
 
 
 def measure(client: httpx.Client) -> Measurement:
-    """Calibrates a set of its own with the shipped pairs, judges the fresh ones, deletes the set."""
+    """Calibrates a temporary set with the shipped pairs, then judges the fresh pairs."""
     sets = demo_sets()
     examples = [_comparison(pair) | {"label": pair.label} for pair in sets.calibrate]
     client.delete(f"/calibrations/{CALIBRATION}")

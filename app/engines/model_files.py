@@ -143,7 +143,7 @@ def weights_digest(folder: Path) -> str:
     Files of up to 64 MiB are read whole. A larger one is read at its first and last 16 KiB and in
     1,024 blocks of 16 KiB, one at a pseudo-random place in each 1,024th of the file; the places
     follow from the file's name and size. In a safetensors file the whole header is read, too, and
-    one block in every tensor that no other block is in.
+    one block in every tensor that contains no other block.
 
     The digest changes if a file is added, removed, renamed, cut or extended, or if it is replaced
     by the file of another model, even of a fine-tuned one. In a large file it notices every change

@@ -297,8 +297,9 @@ class PromptRenderer:
     def label_tokens(self, prompt: Prompt) -> LabelTokens:
         """Finds the tokens of A and B at the place where the judge answers.
 
-        `encode("A")[0]` may be a token that begins a text, or " A" with a space. So each label is
-        encoded after the whole prompt: it must be one token there, also with "]]" after it.
+        `encode("A")[0]` may be the token that begins a text, and "A" after a space is another
+        token. So each label is encoded after the whole prompt: it must be one token there, also
+        with "]]" after it.
 
         Raises:
             StartupError: A label is not a single token there, both labels are the same token, or
