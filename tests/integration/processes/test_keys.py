@@ -162,9 +162,9 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
         url = str(server.client.base_url)
         pair = ["judge", "--question", "q", "--a", "a", "--b", "b", "--no-alpha", "--url", url]
         for key, words in (
-            ("", "wants a key: put it into SCOPE_API_KEY"),
+            ("", "requires a key: put your key into SCOPE_API_KEY"),
             ("scope_wrong", "does not know the key in SCOPE_API_KEY"),
-            ("scope_ä", "characters that no key has"),
+            ("scope_ä", "characters that a key cannot have"),
         ):
             result = runner.invoke(app, [*pair, "--out", str(out)], env={"SCOPE_API_KEY": key})
             assert result.exit_code == 1
