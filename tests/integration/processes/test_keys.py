@@ -122,7 +122,7 @@ def test_without_keys_the_service_is_for_this_machine_only_and_says_so(tmp_path:
         assert not connects("127.0.0.2", server.port)
         assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
     log = server.log.read_text()
-    assert "it listens on 127.0.0.1, not on 0.0.0.0" in log
+    assert "the service listens on 127.0.0.1, not on 0.0.0.0" in log
     assert "scope-judge keys add NAME --role judge" in log
     assert f"http://127.0.0.1:{server.port}" in log
 
@@ -162,9 +162,9 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
         url = str(server.client.base_url)
         pair = ["judge", "--question", "q", "--a", "a", "--b", "b", "--no-alpha", "--url", url]
         for key, words in (
-            ("", "wants a key: put it into SCOPE_API_KEY"),
+            ("", "requires a key: put your key into SCOPE_API_KEY"),
             ("scope_wrong", "does not know the key in SCOPE_API_KEY"),
-            ("scope_ä", "characters that no key has"),
+            ("scope_ä", "characters that a key cannot have"),
         ):
             result = runner.invoke(app, [*pair, "--out", str(out)], env={"SCOPE_API_KEY": key})
             assert result.exit_code == 1
