@@ -84,7 +84,7 @@ class Writer:
         begin = "\n" if self._line_is_open else ""
         count, self._unreported = self._unreported, 0
         self._queue(
-            f"{begin}WARNING:  {count} lines were dropped, because the output was not read in time\n"
+            f"{begin}WARNING:  {count} lines were dropped: the output was not read in time\n"
         )
 
     def _run(self) -> None:

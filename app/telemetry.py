@@ -153,7 +153,9 @@ class Telemetry:
             "engine_prompts", "Prompts sent to the engine; two for each comparison."
         )
         self._engine_errors = make.counter(
-            "engine_errors", "Engine calls that failed for all their prompts, by error code.", "code"
+            "engine_errors",
+            "Engine calls that failed for all their prompts, by error code.",
+            "code",
         )
         self._store_errors = make.counter(
             "store_errors",

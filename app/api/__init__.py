@@ -1,1 +1,1 @@
-"""HTTP: the only package that knows of requests, responses and status codes."""
+"""HTTP: the only package that knows requests, responses and status codes."""

@@ -13,7 +13,7 @@ from app.wire.problems import Problem
 
 
 class ThresholdOut(Out):
-    """The threshold of one alpha and guarantee, with its coverage and risk on the set's examples."""
+    """The threshold of one alpha and guarantee, with coverage and risk on the set's examples."""
 
     alpha: float
     guarantee: Guarantee

@@ -112,7 +112,9 @@ async def open_services(
         await prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
         following = services.calibrations.follow()
-        await stack.enter_async_context(_background(following, name="following the calibration store"))
+        await stack.enter_async_context(
+            _background(following, name="following the calibration store")
+        )
         yield services
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.sized_requests import MANY
+from app.api.offloading import MANY_ITEMS
 from app.wire import answers
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
@@ -91,12 +91,12 @@ async def test_a_large_body_of_another_content_type_is_told_which_to_send(
 async def test_an_answer_with_many_results_has_the_bytes_of_several_with_few(
     client: httpx.AsyncClient,
 ) -> None:
-    items = [comparison(id=i, response_a=f"quality={i / 50}") for i in range(2 * MANY)]
-    items[3], items[MANY + 3] = {"id": "é"}, comparison(alpha=3)
+    items = [comparison(id=i, response_a=f"quality={i / 50}") for i in range(2 * MANY_ITEMS)]
+    items[3], items[MANY_ITEMS + 3] = {"id": "é"}, comparison(alpha=3)
     whole = await client.post("/judge/batch", json={"comparisons": items})
     halves = [
         await client.post("/judge/batch", json={"comparisons": half})
-        for half in (items[:MANY], items[MANY:])
+        for half in (items[:MANY_ITEMS], items[MANY_ITEMS:])
     ]
     first, second = (half.content.removesuffix(b"]}") for half in halves)
     start = b'{"results":['
@@ -115,7 +115,7 @@ async def test_small_requests_are_handed_to_no_thread(
         raise AssertionError("handed to a thread")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refused)
-    batch = {"comparisons": [comparison()] * MANY}
+    batch = {"comparisons": [comparison()] * MANY_ITEMS}
     assert (await client.post("/judge", json=comparison())).status_code == 200
     assert (await client.post("/judge/batch", json=batch)).status_code == 200
 

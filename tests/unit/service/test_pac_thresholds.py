@@ -9,7 +9,7 @@ import pytest
 from app.core.calibration import Calibration, LabelledScore
 from app.core.comparison import Criterion, Guarantee
 from app.core.errors import OverloadedError
-from app.service.judging.thresholds import Thresholds
+from app.service.judging.pac_thresholds import PacThresholds
 
 
 class SlowCalibration(Calibration):
@@ -39,8 +39,8 @@ def go_on() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-async def thresholds() -> AsyncIterator[Thresholds]:
-    made = Thresholds(max_waiting=4)
+async def thresholds() -> AsyncIterator[PacThresholds]:
+    made = PacThresholds(max_waiting=4)
     yield made
     SlowCalibration.go_on.set()
     made.close()
@@ -59,7 +59,7 @@ async def begun(*tasks: asyncio.Task[dict[Criterion, float]]) -> None:
 
 @pytest.mark.anyio
 async def test_the_same_question_is_computed_once_for_all_who_wait(
-    thresholds: Thresholds, go_on: threading.Event
+    thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     known = calibration()
     # The second asks for what is rounded to the same.
@@ -77,7 +77,7 @@ async def test_the_same_question_is_computed_once_for_all_who_wait(
 
 @pytest.mark.anyio
 async def test_who_leaves_takes_no_threshold_from_those_who_wait(
-    thresholds: Thresholds, go_on: threading.Event
+    thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     known = calibration()
     leaving, staying = (asyncio.create_task(thresholds.find([(pac(0.2), known)])) for _ in range(2))
@@ -92,7 +92,7 @@ async def test_who_leaves_takes_no_threshold_from_those_who_wait(
 
 @pytest.mark.anyio
 async def test_another_version_is_another_question(
-    thresholds: Thresholds, go_on: threading.Event
+    thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     old, new = calibration("old"), calibration("new")
     tasks = [asyncio.create_task(thresholds.find([(pac(0.2), each)])) for each in (old, new)]
@@ -104,7 +104,7 @@ async def test_another_version_is_another_question(
 
 @pytest.mark.anyio
 async def test_more_than_may_wait_are_refused_and_none_of_them_is_begun(
-    thresholds: Thresholds, go_on: threading.Event
+    thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     known = calibration()
     waiting = asyncio.create_task(
