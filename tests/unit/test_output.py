@@ -58,7 +58,7 @@ def test_texts_are_written_in_order(pipe: tuple[int, int]) -> None:
     assert writer.dropped_lines == 0
 
 
-def test_what_does_not_fit_is_dropped_and_the_number_told_once_it_is_read_again(
+def test_dropped_lines_are_reported_once_the_reader_is_back(
     pipe: tuple[int, int],
 ) -> None:
     filled = fill(pipe[1])
@@ -87,7 +87,7 @@ def test_the_rest_of_a_line_is_dropped_with_its_beginning(pipe: tuple[int, int])
     assert told == "12345\nWARNING:  1 lines were dropped: nothing read them in time\n"
 
 
-def test_without_a_reader_lines_are_counted_each_once() -> None:
+def test_without_a_reader_each_line_is_counted_once() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     writer = Writer(writing)
@@ -100,7 +100,7 @@ def test_without_a_reader_lines_are_counted_each_once() -> None:
     os.close(writing)
 
 
-def test_a_descriptor_that_does_not_block_is_waited_for_by_the_thread(
+def test_the_thread_waits_for_a_non_blocking_descriptor(
     pipe: tuple[int, int],
 ) -> None:
     filled = fill(pipe[1])
@@ -128,7 +128,7 @@ def test_a_flush_waits_for_the_reader_only_at_the_end(pipe: tuple[int, int]) -> 
         read_all(pipe[0], stream.writer)
 
 
-def test_a_stream_is_what_it_was_in_all_else(pipe: tuple[int, int]) -> None:
+def test_everything_else_comes_from_the_original_stream(pipe: tuple[int, int]) -> None:
     with os.fdopen(pipe[1], "w", closefd=False, encoding="latin-1") as original:
         stream = UnblockedStream(original, Writer(pipe[1], encoding="latin-1"))
         assert (stream.fileno(), stream.isatty(), stream.encoding) == (pipe[1], False, "latin-1")
@@ -181,14 +181,14 @@ def on_a_terminal(*words: str) -> str:
     return seen.decode()
 
 
-def test_at_a_terminal_a_person_sees_the_same_in_the_same_order() -> None:
+def test_a_terminal_shows_the_same_output_in_the_same_order() -> None:
     before, after = on_a_terminal(), on_a_terminal("unblocked")
     assert "\x1b[" in after
     assert "True True" in after
     assert after == before
 
 
-def test_the_same_file_gets_lines_of_both_streams_in_their_order(tmp_path: Path) -> None:
+def test_a_shared_file_gets_the_lines_of_both_streams_in_order(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (
         "import sys; from app import output; output.unblock()\n"

@@ -35,8 +35,8 @@ from app.api.server.guarded import (
 )
 from tests.serving import application_of
 from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import comparison
-from tests.unit.api.test_leaving import WaitingEngine
 
 PROTOCOLS: list[type[Guard]] = [GuardedHttpTools, GuardedH11]
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -53,7 +53,7 @@ class Clock:
         return self.now
 
 
-class CountedConnections(Connections):
+class CountingConnections(Connections):
     """Counts how many have asked to be taken in."""
 
     admitted = 0
@@ -113,7 +113,7 @@ class Listening:
     """A server in this process, with a clock of the test's own."""
 
     port: int
-    connections: CountedConnections
+    connections: CountingConnections
     clock: Clock
     engine: WaitingEngine
     clients: list[Client] = field(default_factory=list)
@@ -139,7 +139,7 @@ async def listening(
     keys: Keys | None = None,
 ) -> AsyncIterator[Listening]:
     clock, engine = Clock(), WaitingEngine()
-    connections = CountedConnections(limit, clock=clock)
+    connections = CountingConnections(limit, clock=clock)
     config = uvicorn.Config(
         application_of(engine, keys=keys),
         port=0,
@@ -171,7 +171,7 @@ def judging(body: bytes = PLAIN, *, path: str = "/judge", key: str | None = None
     ).encode() + body
 
 
-def test_the_service_speaks_the_protocol_that_costs_least() -> None:
+def test_the_service_uses_the_cheapest_protocol() -> None:
     assert GuardedHttp is GuardedHttpTools
     assert issubclass(GuardedHttpTools, BoundedHttpTools)
 
@@ -202,7 +202,7 @@ async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed(case
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_large_head_of_ordinary_headers_is_taken(protocol: type[Guard]) -> None:
+async def test_a_large_head_of_ordinary_headers_is_accepted(protocol: type[Guard]) -> None:
     head = b"".join(b"X-%d: %s\r\n" % (i, b"y" * 250) for i in range(100))
     async with listening(protocol) as server:
         client = await server.connect()
@@ -211,7 +211,7 @@ async def test_a_large_head_of_ordinary_headers_is_taken(protocol: type[Guard]) 
 
 
 @pytest.mark.anyio
-async def test_as_much_after_a_body_as_a_head_may_have_ends_the_connection() -> None:
+async def test_trailers_larger_than_a_head_end_the_connection() -> None:
     long = b"y" * (2 * MAX_HEAD_BYTES)
     for content in (
         CHUNKED + b"1\r\n \r\n0\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(6000)),
@@ -295,7 +295,7 @@ async def test_a_connection_without_a_whole_head_is_closed_in_time(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_request_that_is_being_answered_is_never_out_of_time(
+async def test_a_request_in_flight_has_no_head_timeout(
     protocol: type[Guard],
 ) -> None:
     async with listening(protocol, limit=1) as server:
@@ -331,7 +331,7 @@ async def test_a_full_server_closes_the_connection_that_waited_longest(
 
 
 @pytest.mark.anyio
-async def test_a_client_that_has_just_connected_is_kept_where_an_idle_one_can_go() -> None:
+async def test_an_idle_connection_is_closed_before_a_new_one() -> None:
     async with listening(limit=2) as server:
         idle = await server.connect()
         assert await idle.asks() == 200
@@ -388,7 +388,7 @@ def _has_dropped(protocol: Any) -> bool:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_refused_body_is_dropped_and_the_connection_goes_on_or_ends(
+async def test_a_refused_body_is_dropped_up_to_a_limit(
     protocol: type[Guard],
 ) -> None:
     async with listening(protocol) as server:
@@ -410,7 +410,7 @@ async def test_a_refused_body_is_dropped_and_the_connection_goes_on_or_ends(
 
 
 @pytest.mark.anyio
-async def test_whoever_asks_before_sending_a_body_is_not_kept_after_a_refusal() -> None:
+async def test_a_connection_with_expect_100_continue_is_closed_after_a_refusal() -> None:
     async with listening() as server:
         client = await server.connect()
         head = b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
@@ -439,7 +439,7 @@ async def test_a_client_that_never_reads_its_answer_is_closed() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_upgrade_is_answered_as_a_plain_request() -> None:
+async def test_an_upgrade_is_answered_like_a_plain_request() -> None:
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     async with listening() as server:
         client = await server.connect()

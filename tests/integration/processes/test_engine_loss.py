@@ -20,7 +20,7 @@ from tests.patience import PATIENCE_S, VLLM_START_S
 pytestmark = pytest.mark.vllm
 
 
-def test_the_service_ends_with_a_last_line_and_what_is_under_way_gets_an_error(
+def test_the_service_logs_the_loss_ends_and_answers_pending_requests_with_an_error(
     tmp_path: Path,
 ) -> None:
     settings = {"SCOPE_STORE_URL": "memory://", "SCOPE_DRAIN_LAG_S": "60"}

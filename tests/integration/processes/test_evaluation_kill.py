@@ -36,7 +36,7 @@ def run_until_killed(folder: Path, *, more: int) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def test_a_killed_run_goes_on_and_judges_no_pair_twice(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_judges_no_pair_twice(tmp_path: Path) -> None:
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     killed.mkdir()
     undisturbed.mkdir()

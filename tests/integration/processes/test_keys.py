@@ -50,7 +50,7 @@ def connects(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_path: Path) -> None:
+def test_a_service_with_keys_requires_one_and_follows_the_key_file(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     judge = keys(path, "add", "judge", "--role", "judge")
     reader = keys(path, "add", "reader")
@@ -97,7 +97,7 @@ def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_p
         assert hash_of(key.encode()).hex()[:12] not in told
 
 
-def test_a_large_body_is_not_awaited_from_who_is_not_let_in(tmp_path: Path) -> None:
+def test_a_large_body_of_a_refused_caller_is_not_awaited(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     key = keys(path, "add", "judge", "--role", "judge")
     with Server(tmp_path, SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path)}) as server:
@@ -115,7 +115,7 @@ def test_a_large_body_is_not_awaited_from_who_is_not_let_in(tmp_path: Path) -> N
             assert answer.status_code == 200
 
 
-def test_without_keys_the_service_is_for_this_machine_only_and_says_so(tmp_path: Path) -> None:
+def test_without_keys_only_this_machine_is_answered_and_the_log_says_so(tmp_path: Path) -> None:
     with Server(tmp_path, SCRIPTED | {"SCOPE_HOST": "0.0.0.0"}) as server:
         assert connects("127.0.0.1", server.port)
         # On 0.0.0.0 it would answer here too.
@@ -127,7 +127,7 @@ def test_without_keys_the_service_is_for_this_machine_only_and_says_so(tmp_path:
     assert f"http://127.0.0.1:{server.port}" in log
 
 
-def test_on_this_machines_own_address_the_service_says_that_no_keys_are_set(
+def test_on_a_loopback_address_the_log_says_that_no_keys_are_set(
     tmp_path: Path,
 ) -> None:
     with Server(tmp_path, SCRIPTED) as server:
@@ -186,7 +186,7 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
     assert judge not in server.log.read_text()
 
 
-def test_a_server_of_ones_own_is_warned_that_no_keys_are_set(
+def test_uvicorns_own_command_warns_that_no_keys_are_set(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SCRIPTED.items():
@@ -195,7 +195,7 @@ def test_a_server_of_ones_own_is_warned_that_no_keys_are_set(
     assert "no file of keys is set (SCOPE_API_KEYS_FILE)" in caplog.text
 
 
-def test_only_addresses_of_this_machine_itself_count_as_such() -> None:
+def test_only_loopback_addresses_count_as_this_machine() -> None:
     for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"):
         assert is_loopback(host), host
     for host in ("0.0.0.0", "::", "", "10.0.0.1", "169.254.0.1", "example.org", "127.0.0.1.org"):

@@ -34,7 +34,7 @@ def judge_many(server: Server) -> None:
 
 
 @pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["serve", "uvicorn"])
-def test_a_log_that_nobody_reads_holds_up_no_request_and_no_end(
+def test_an_unread_log_delays_no_request_and_no_shutdown(
     command: tuple[str, ...], pipe: tuple[int, int], tmp_path: Path
 ) -> None:
     with Server(tmp_path, SCRIPTED, output=pipe[1], command=command) as server:
@@ -45,16 +45,14 @@ def test_a_log_that_nobody_reads_holds_up_no_request_and_no_end(
         assert 10 < os.read(pipe[0], _PIPE_BYTES).count(b"POST") < _REQUESTS
 
 
-def test_a_pipe_that_is_full_already_does_not_stop_a_start(
-    pipe: tuple[int, int], tmp_path: Path
-) -> None:
+def test_a_full_pipe_does_not_prevent_a_start(pipe: tuple[int, int], tmp_path: Path) -> None:
     os.write(pipe[1], b"x" * _PIPE_BYTES)
     with Server(tmp_path, SCRIPTED, output=pipe[1]) as server:
         assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
         assert server.stop() == 0
 
 
-def test_closed_output_does_not_stop_a_start(tmp_path: Path) -> None:
+def test_closed_output_does_not_prevent_a_start(tmp_path: Path) -> None:
     closed = ("/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *SERVE)
     with Server(tmp_path, SCRIPTED, command=closed) as server:
         assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
@@ -64,7 +62,7 @@ def test_closed_output_does_not_stop_a_start(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-def test_a_reader_that_goes_away_ends_nothing_and_lost_lines_are_counted(tmp_path: Path) -> None:
+def test_a_vanished_reader_stops_nothing_and_lost_lines_are_counted(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     with Server(tmp_path, SCRIPTED, output=writing) as server:
         os.close(writing)

@@ -72,7 +72,7 @@ def judge_on_a_new_connection(server: Server) -> int:
     return status
 
 
-def test_after_sigterm_it_is_not_ready_and_judges_on_until_a_proxy_has_looked(
+def test_after_sigterm_the_service_is_not_ready_and_judges_during_the_drain_lag(
     tmp_path: Path,
 ) -> None:
     lag_s = 5.0
@@ -90,7 +90,7 @@ def test_after_sigterm_it_is_not_ready_and_judges_on_until_a_proxy_has_looked(
         assert time.monotonic() - begun >= lag_s
 
 
-def test_what_is_under_way_is_answered_after_the_listener_has_closed(tmp_path: Path) -> None:
+def test_requests_in_progress_are_answered_after_the_listener_has_closed(tmp_path: Path) -> None:
     with Server(tmp_path, SCRIPTED) as server:
         request = HalfRequest(server.port)
         server.send_signal(signal.SIGTERM)
@@ -103,7 +103,7 @@ def test_what_is_under_way_is_answered_after_the_listener_has_closed(tmp_path: P
         server.wait()
 
 
-def test_what_is_not_done_when_draining_ends_is_told_so_and_is_no_500(tmp_path: Path) -> None:
+def test_unfinished_requests_get_503_and_no_500_when_draining_ends(tmp_path: Path) -> None:
     with Server(tmp_path, {**SCRIPTED, "SCOPE_DRAIN_S": "1"}) as server:
         request = HalfRequest(server.port)
         server.send_signal(signal.SIGTERM)
@@ -115,7 +115,7 @@ def test_what_is_not_done_when_draining_ends_is_told_so_and_is_no_500(tmp_path: 
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
-def test_ctrl_c_and_a_second_signal_do_not_wait_for_a_proxy(
+def test_ctrl_c_and_a_second_signal_skip_the_drain_lag(
     signals: list[signal.Signals], tmp_path: Path
 ) -> None:
     with Server(tmp_path, {**SCRIPTED, "SCOPE_DRAIN_LAG_S": "3600"}) as server:

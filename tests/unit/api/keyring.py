@@ -36,13 +36,13 @@ def write_keys(path: Path, *entries: dict[str, Any]) -> Path:
     return path
 
 
-def bearing(name: str) -> dict[str, str]:
+def header_of(name: str) -> dict[str, str]:
     """The header that a key's holder sends."""
     return {"Authorization": f"Bearer {key_of(name)}"}
 
 
-async def asked(
+async def response_to(
     client: httpx.AsyncClient, method: str, path: str, name: str | None = None
 ) -> httpx.Response:
     """The answer to a request without a body."""
-    return await client.request(method, path, headers=None if name is None else bearing(name))
+    return await client.request(method, path, headers=None if name is None else header_of(name))

@@ -46,7 +46,7 @@ class SlowEngine(ScriptedEngine):
 
 
 @pytest.mark.anyio
-async def test_the_time_of_a_judgment_is_told_by_stage_and_none_of_it_twice() -> None:
+async def test_each_stage_of_a_judgment_is_timed_once() -> None:
     async with client_of(SlowEngine()) as client:
         assert (await client.post("/judge", json=comparison(alpha=None))).status_code == 200
         found = await metrics_of(client)
@@ -81,7 +81,7 @@ async def test_uncertainty_position_gap_and_label_mass_are_distributions() -> No
 
 
 @pytest.mark.anyio
-async def test_requests_are_counted_by_the_route_that_was_declared() -> None:
+async def test_requests_are_counted_by_their_declared_route() -> None:
     async with client_of() as client:
         await client.get("/calibrations/one-of-many")
         await client.get("/calibrations/another")
@@ -97,7 +97,7 @@ async def test_requests_are_counted_by_the_route_that_was_declared() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_item_of_a_batch_that_is_none_is_counted_by_its_code() -> None:
+async def test_an_invalid_item_of_a_batch_is_counted_by_its_code() -> None:
     async with client_of() as client:
         batch = {"comparisons": [comparison(), {"question": 1}, {"question": 2}], "alpha": None}
         assert (await client.post("/judge/batch", json=batch)).status_code == 200
@@ -106,7 +106,7 @@ async def test_an_item_of_a_batch_that_is_none_is_counted_by_its_code() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_gone() -> None:
+async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_deleted() -> None:
     async with client_of() as client:
         await client.post("/calibrate", json={"calibration": "mine", "examples": examples(40)})
         shown = (await client.get("/calibrations/mine")).json()
@@ -159,7 +159,7 @@ def shown_sets(found: Metrics) -> set[str]:
 
 
 @pytest.mark.anyio
-async def test_however_many_sets_there_are_a_hundred_are_labels() -> None:
+async def test_at_most_a_hundred_sets_are_labels() -> None:
     async with client_of() as client:
         for number in range(101):
             await post_examples(client, f"set-{number:03}")
@@ -169,7 +169,7 @@ async def test_however_many_sets_there_are_a_hundred_are_labels() -> None:
 
 
 @pytest.mark.anyio
-async def test_sets_that_others_make_take_no_gauges_from_those_that_are_judged_by() -> None:
+async def test_sets_in_use_keep_their_gauges_when_others_are_made() -> None:
     async with client_of() as client:
         await post_examples(client, "default", 40)
         await post_examples(client, "used", 40)
@@ -192,7 +192,7 @@ async def test_sets_that_others_make_take_no_gauges_from_those_that_are_judged_b
 
 
 @pytest.mark.anyio
-async def test_traffic_unlike_the_labelled_pairs_is_told_by_metrics_and_with_the_set(
+async def test_drift_is_shown_in_the_metrics_and_with_the_set(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with client_of() as client:

@@ -55,7 +55,7 @@ BODIES = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
 @pytest.mark.parametrize("name", BODIES)
-async def test_a_large_body_is_answered_to_the_byte_like_a_small_one(
+async def test_a_large_body_gets_the_same_bytes_as_a_small_one(
     client: httpx.AsyncClient, path: str, name: str
 ) -> None:
     small, large = await both(client, path, BODIES[name])
@@ -65,7 +65,7 @@ async def test_a_large_body_is_answered_to_the_byte_like_a_small_one(
 
 
 @pytest.mark.anyio
-async def test_a_large_body_that_is_no_json_is_told_its_own_place(
+async def test_a_syntax_error_in_a_large_body_is_located(
     client: httpx.AsyncClient,
 ) -> None:
     for body in (SPACE + "{", SPACE, SPACE + '{"a": 1,}', SPACE + "[1] x"):
@@ -79,7 +79,7 @@ async def test_a_large_body_that_is_no_json_is_told_its_own_place(
 
 
 @pytest.mark.anyio
-async def test_a_large_body_of_another_content_type_is_told_which_to_send(
+async def test_a_large_body_with_a_wrong_content_type_gets_advice(
     client: httpx.AsyncClient,
 ) -> None:
     body = SPACE + json.dumps(comparison())
@@ -88,7 +88,7 @@ async def test_a_large_body_of_another_content_type_is_told_which_to_send(
 
 
 @pytest.mark.anyio
-async def test_an_answer_with_many_results_has_the_bytes_of_several_with_few(
+async def test_a_large_answer_has_the_same_bytes_as_several_small_ones(
     client: httpx.AsyncClient,
 ) -> None:
     items = [comparison(id=i, response_a=f"quality={i / 50}") for i in range(2 * MANY_ITEMS)]
@@ -108,7 +108,7 @@ async def test_an_answer_with_many_results_has_the_bytes_of_several_with_few(
 
 
 @pytest.mark.anyio
-async def test_small_requests_are_handed_to_no_thread(
+async def test_small_requests_use_no_thread(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> Any:
@@ -121,7 +121,7 @@ async def test_small_requests_are_handed_to_no_thread(
 
 
 @pytest.mark.anyio
-async def test_batches_with_more_new_pac_thresholds_than_may_wait_are_told_to_come_again(
+async def test_too_many_new_pac_thresholds_are_refused_with_retry_after(
     client: httpx.AsyncClient,
 ) -> None:
     def batch(number: int) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def outcome(read: Callable[[bytes], Any], body: bytes) -> tuple[Any, ...]:
 
 @settings(deadline=None, max_examples=200)
 @given(documents, encodings, st.sampled_from(PIECES), st.data())
-def test_any_document_is_read_as_by_json_loads(
+def test_any_document_is_parsed_like_json_loads(
     text: str, encoding: str, piece: int, data: st.DataObject
 ) -> None:
     if data.draw(st.booleans()):
@@ -91,7 +91,7 @@ LARGE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_a_large_document_is_read_as_by_json_loads(name: str) -> None:
+def test_a_large_document_is_parsed_like_json_loads(name: str) -> None:
     assert outcome(piecewise_json.loads, LARGE[name]) == outcome(json.loads, LARGE[name])
 
 

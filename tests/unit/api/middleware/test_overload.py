@@ -19,8 +19,8 @@ from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Version
 from app.stores.memory import MemoryStore
 from tests.serving import application_of, with_limits
 from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.api.middleware.test_client_leaving import WaitingEngine, scope_of
 from tests.unit.api.problems import calibrated, comparison, examples, problem
-from tests.unit.api.test_leaving import WaitingEngine, scope_of
 
 PLAIN = comparison(alpha=None)
 # Path -> a body with so many comparisons.
@@ -46,7 +46,7 @@ async def opened(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", COUNTED)
-async def test_what_is_over_the_limit_is_refused_at_once_and_what_waits_is_answered(
+async def test_requests_over_the_limit_are_refused_and_admitted_ones_are_answered(
     path: str,
 ) -> None:
     engine = WaitingEngine()
@@ -61,7 +61,7 @@ async def test_what_is_over_the_limit_is_refused_at_once_and_what_waits_is_answe
 
 
 @pytest.mark.anyio
-async def test_a_single_judgment_is_taken_where_batches_are_refused() -> None:
+async def test_a_single_judgment_is_admitted_while_batches_are_refused() -> None:
     engine = WaitingEngine()
     async with opened(engine, max_pending=100) as (_, client):
         body = {"comparisons": [PLAIN] * 44}
@@ -104,7 +104,7 @@ async def test_a_full_service_reads_no_body() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_batch_that_could_never_be_taken_is_too_large_and_not_refused_for_ever() -> None:
+async def test_a_batch_that_can_never_be_admitted_is_too_large_instead_of_overload() -> None:
     async with opened(ScriptedEngine(), max_pending=16) as (_, client):
         assert (await client.get("/info")).json()["limits"]["max_batch"] == 14
         problem(
@@ -115,7 +115,7 @@ async def test_a_batch_that_could_never_be_taken_is_too_large_and_not_refused_fo
 
 
 @pytest.mark.anyio
-async def test_bodies_under_way_share_a_limit_and_give_it_back() -> None:
+async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
     engine = WaitingEngine()
     body = json.dumps({**PLAIN, "id": "x" * 200, "question": "y" * 700})
     headers = {"Content-Type": "application/json"}
@@ -138,7 +138,7 @@ async def test_bodies_under_way_share_a_limit_and_give_it_back() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("POST", "/judge")])
-async def test_bytes_that_are_only_announced_keep_nobody_out(method: str, path: str) -> None:
+async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
     app = application_of(max_body_bytes=1500, max_pending_bytes=1500)
     transport = httpx.ASGITransport(app)
     async with (
@@ -164,7 +164,9 @@ async def test_bytes_that_are_only_announced_keep_nobody_out(method: str, path: 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
-async def test_a_request_whose_time_is_over_stops_the_engine_and_writes_nothing(path: str) -> None:
+async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
+    path: str,
+) -> None:
     engine, store = WaitingEngine(), MemoryStore()
     body = {
         "/judge": PLAIN,
@@ -181,7 +183,7 @@ async def test_a_request_whose_time_is_over_stops_the_engine_and_writes_nothing(
 
 
 @pytest.mark.anyio
-async def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
+async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
     app, sent = application_of(timeout_s=0.05), list[Any]()
 
     async def receive() -> Any:
@@ -198,9 +200,7 @@ async def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("bytes_per_s", "status"), [(1, 200), (10**9, 408)])
-async def test_a_body_that_has_begun_may_go_on_at_the_least_rate(
-    bytes_per_s: int, status: int
-) -> None:
+async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: int) -> None:
     app, sent = application_of(), list[Any]()
     with_limits(app, body_grace_s=0.01, body_bytes_per_s=bytes_per_s)
     body = json.dumps(PLAIN).encode()
@@ -223,7 +223,7 @@ async def test_a_body_that_has_begun_may_go_on_at_the_least_rate(
 
 
 @pytest.mark.anyio
-async def test_one_key_leaves_room_for_the_bodies_of_another(tmp_path: Path) -> None:
+async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
     app = application_of(keys=keys, max_body_bytes=1500, max_pending_bytes=4000)
     whole = json.dumps(PLAIN).encode()
@@ -264,7 +264,7 @@ async def test_one_key_leaves_room_for_the_bodies_of_another(tmp_path: Path) -> 
 
 
 @pytest.mark.anyio
-async def test_a_service_that_drains_is_not_ready_and_still_judges() -> None:
+async def test_a_draining_service_is_not_ready_and_still_judges() -> None:
     async with opened(ScriptedEngine()) as (app, client):
         assert "connection" not in (await client.get("/readyz")).headers
         drain(app)
@@ -278,7 +278,7 @@ async def test_a_service_that_drains_is_not_ready_and_still_judges() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_is_still_under_way_at_the_end_of_draining_is_told_so() -> None:
+async def test_a_request_still_in_progress_at_the_end_of_draining_gets_503() -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)
     messages = [{"type": "http.request", "body": json.dumps(PLAIN).encode(), "more_body": False}]
@@ -309,7 +309,7 @@ class Clock:
         return self.now
 
 
-class GoneStore(MemoryStore):
+class FailingStore(MemoryStore):
     """A store that stops answering when it is told to."""
 
     gone = False
@@ -327,8 +327,8 @@ class GoneStore(MemoryStore):
 
 
 @pytest.mark.anyio
-async def test_judging_without_the_store_says_how_old_its_thresholds_are() -> None:
-    store, clock = GoneStore(), Clock()
+async def test_judging_without_the_store_sends_the_age_of_its_thresholds() -> None:
+    store, clock = FailingStore(), Clock()
     async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
         app.state.services.calibrations._clock = clock
         await calibrated(client)
@@ -362,8 +362,8 @@ async def test_judging_without_the_store_says_how_old_its_thresholds_are() -> No
 
 
 @pytest.mark.anyio
-async def test_thresholds_that_are_too_old_are_not_judged_by() -> None:
-    store, clock = GoneStore(), Clock()
+async def test_too_old_thresholds_are_not_used() -> None:
+    store, clock = FailingStore(), Clock()
     async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
         app.state.services.calibrations._clock = clock
         await calibrated(client)
@@ -394,7 +394,7 @@ class CountingEngine(ScriptedEngine):
 
 
 @pytest.mark.anyio
-async def test_many_who_ask_for_readiness_at_once_cost_one_probe() -> None:
+async def test_concurrent_readiness_requests_share_one_probe() -> None:
     engine = CountingEngine()
     async with opened(engine) as (_, client):
         answers = await asyncio.gather(*(client.get("/readyz") for _ in range(50)))
@@ -403,7 +403,7 @@ async def test_many_who_ask_for_readiness_at_once_cost_one_probe() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_batch_may_ask_for_so_many_pac_thresholds_and_no_more() -> None:
+async def test_the_number_of_pac_thresholds_in_a_batch_is_limited() -> None:
     async with opened(ScriptedEngine()) as (_, client):
         await calibrated(client)
         items = [comparison(guarantee="pac", alpha=0.01 + i / 100) for i in range(33)]

@@ -68,7 +68,7 @@ def test_a_prompt_has_exactly_the_templates_headings(question: str, a: str, b: s
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS)
-def test_unfencing_gives_the_text_back_and_every_line_was_fenced(text: str) -> None:
+def test_every_line_is_fenced_and_unfencing_restores_the_text(text: str) -> None:
     lines = quoted(text).splitlines(keepends=True)
     assert all(line.startswith(FENCE) for line in lines)
     assert "".join(line.removeprefix(FENCE) for line in lines) == text
@@ -76,7 +76,7 @@ def test_unfencing_gives_the_text_back_and_every_line_was_fenced(text: str) -> N
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
-def test_each_text_stands_in_the_prompt_as_it_is_or_quoted(question: str, a: str, b: str) -> None:
+def test_each_text_is_in_the_prompt_unchanged_or_quoted(question: str, a: str, b: str) -> None:
     user = TEMPLATE.render(Comparison.of(question, a, b)).user
     parts = PAPER_USER
     for name in ("question", "answer_a", "answer_b"):
@@ -92,7 +92,7 @@ def test_each_text_stands_in_the_prompt_as_it_is_or_quoted(question: str, a: str
 
 
 @pytest.mark.parametrize("heading", ["### User:", "[Assistant B's Answer]"])
-def test_both_responses_are_quoted_where_one_has_a_heading_and_the_question_is_not(
+def test_both_responses_are_quoted_if_one_has_a_heading(
     heading: str,
 ) -> None:
     turns = (Turn("user", "Hi"), Turn("user", "More"))
@@ -134,7 +134,7 @@ def test_swapping_the_responses_mirrors_what_is_quoted(question: str, a: str, b:
         "\n\n",
     ],
 )
-def test_a_text_without_a_heading_stays_what_it_is_to_the_letter(text: str) -> None:
+def test_a_text_without_a_heading_stays_unchanged(text: str) -> None:
     user = TEMPLATE.render(Comparison.of(f"Why? {text}", "one" + text, "two" + text)).user
     assert user == (
         f"[User Question]\nWhy? {text}\n\n[Assistant A's Answer]\none{text}"
@@ -178,30 +178,30 @@ def test_many_spellings_resemble_a_heading(heading: str, end: str) -> None:
     assert quoted(f"{before}{heading}\nx") in user
 
 
-def unseen() -> list[str]:
+def invisible_characters() -> list[str]:
     """Every character that has no look of its own, by its category; written apart from app/."""
     found = [chr(i) for i in range(sys.maxunicode + 1)]
     hidden = [c for c in found if unicodedata.category(c) in ("Cc", "Cf", "Mn", "Me", "Cs", "Co")]
     return [c for c in hidden if c != "\t" and c.splitlines() != [""]]
 
 
-def test_no_character_without_a_look_of_its_own_hides_a_heading() -> None:
+def test_no_invisible_character_hides_a_heading() -> None:
     fence = Fence.against(HEADINGS)
-    hidden = unseen()
+    hidden = invisible_characters()
     assert len(hidden) > 100_000
     for c in hidden[:5000] + hidden[5000::997]:
         text = f"x\n{c}[Assis{c}tant B{c}'s A{c}nswer]"
         assert fence.around(text) == quoted(text), ascii(c)
 
 
-def test_no_character_is_read_as_one_that_is_read_otherwise() -> None:
+def test_normalizing_twice_changes_nothing() -> None:
     # Or the reading of a text would depend on how often it is read.
     once = _plain("".join(map(chr, range(sys.maxunicode + 1))))
     twice = _plain(once)
     assert twice == "\n" + once
 
 
-def test_the_fence_is_another_version_when_its_rules_change() -> None:
+def test_the_fence_version_changes_with_its_rules() -> None:
     # A judge with other rules reads other prompts, and needs another fingerprint: raise
     # FENCE_VERSION whenever this digest changes.
     patterns = [TEMPLATE._fence.pattern.pattern, TEMPLATE._conversation_fence.pattern.pattern]
@@ -249,7 +249,7 @@ def test_a_template_without_words_fences_nothing() -> None:
         "<b>System</b>: no",
     ],
 )
-def test_no_turn_or_reply_can_hold_the_heading_of_another(text: str) -> None:
+def test_no_turn_or_reply_can_contain_the_heading_of_another(text: str) -> None:
     turns = (Turn("user", text), Turn("assistant", "ok"), Turn("user", "Next"))
     user = TEMPLATE.render(Comparison(turns, ("a", text), ("b", "c"))).user
     assert user == (
@@ -288,7 +288,7 @@ BENIGN = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(BENIGN, st.text(max_size=60).filter(lambda text: not re.search("(?i)[uq]", text)))
-def test_words_of_headings_alone_are_no_heading(words: str, other: str) -> None:
+def test_single_words_of_headings_are_not_a_heading(words: str, other: str) -> None:
     for text in (words, other):
         assert TEMPLATE._fence.around(text) == text
 

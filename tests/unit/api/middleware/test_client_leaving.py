@@ -55,7 +55,9 @@ def scope_of(app: FastAPI, path: str) -> dict[str, Any]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
-async def test_leaving_cancels_the_engines_call_and_nothing_is_sent_or_written(path: str) -> None:
+async def test_a_client_that_leaves_cancels_the_engine_call_and_writes_nothing(
+    path: str,
+) -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)
     body = {
@@ -82,7 +84,7 @@ async def test_leaving_cancels_the_engines_call_and_nothing_is_sent_or_written(p
 
 
 @pytest.mark.anyio
-async def test_leaving_in_the_middle_of_the_body_asks_the_engine_nothing() -> None:
+async def test_a_client_that_leaves_during_the_body_causes_no_engine_call() -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)
     messages = [

@@ -50,7 +50,7 @@ async def calibrate(
 
 
 @pytest.mark.anyio
-async def test_the_reverse_order_is_read_with_its_sign_turned() -> None:
+async def test_the_sign_of_the_reverse_order_is_inverted() -> None:
     # Shown first, "good" gets A with log-odds 3 - 1 = 2; shown second it gets B with log-odds
     # 1.5 - 1 = 0.5, so p_fwd = sigmoid(2) and p_rev = sigmoid(0.5).
     def script(prompt: Prompt) -> LabelLogits:
@@ -131,7 +131,7 @@ async def test_each_abstention_has_its_reason() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_judge_that_does_not_answer_gives_no_verdict_at_any_alpha() -> None:
+async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
     # "broken" makes the judge talk of something else in the order in which it is shown first.
     def script(prompt: Prompt) -> LabelLogits:
         plain = by_quality(prompt)
@@ -168,7 +168,7 @@ async def test_a_label_mass_at_the_limit_is_on_task() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_calibration_leaves_out_what_would_not_be_accepted() -> None:
+async def test_a_calibration_leaves_out_off_task_examples() -> None:
     # 100 right examples, and 100 wrong ones that are as sure of themselves but off task: with
     # these the share of errors is one half, without them 1/100 is promised.
     def script(prompt: Prompt) -> LabelLogits:
@@ -212,9 +212,7 @@ async def test_judgments_whose_orders_disagree_are_counted() -> None:
 
 
 @pytest.mark.anyio
-async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_asked_for() -> (
-    None
-):
+async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_needed() -> None:
     async with services_of() as services:
         found = await services.judge.judge(request(pair(0.0, 0.001), alpha=None))
         assert (found.verdict, found.reason) == ("B", None)
@@ -270,7 +268,7 @@ async def test_a_judgment_is_accepted_exactly_from_its_risk_level_on() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_items_own_error_is_neither_a_verdict_nor_its_neighbours() -> None:
+async def test_an_items_error_is_not_a_verdict_and_does_not_affect_other_items() -> None:
     def script(prompt: Prompt) -> LabelLogits | RequestError:
         if "long" in prompt.user:
             return PromptTooLongError("9 tokens")
@@ -308,7 +306,7 @@ async def test_an_items_own_error_is_neither_a_verdict_nor_its_neighbours() -> N
 
 
 @pytest.mark.anyio
-async def test_a_corrupt_calibration_is_the_error_of_those_who_use_it() -> None:
+async def test_a_corrupt_calibration_is_the_error_of_the_items_that_use_it() -> None:
     store = MemoryStore()
     garbage = StoredCalibration(Version("x", 1), {}, {}, {})
     await store.write("bad", garbage, revision=Revision(1, "", ""), expected=None)
@@ -330,14 +328,14 @@ async def test_an_engine_that_is_down_fails_the_whole_request() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_engine_that_loses_an_answer_gives_no_judgment_at_all() -> None:
+async def test_an_engine_that_loses_an_answer_fails_the_whole_request() -> None:
     async with services_of(ShortEngine()) as services:
         with pytest.raises(JudgmentFailedError, match="3 of 4"):
             await services.judge.judge_batch([request(pair(1, 0), alpha=None)] * 2)
 
 
 @pytest.mark.anyio
-async def test_a_missing_calibration_asks_the_engine_nothing() -> None:
+async def test_a_missing_calibration_causes_no_engine_call() -> None:
     asked: list[Prompt] = []
 
     def script(prompt: Prompt) -> LabelLogits:
@@ -351,7 +349,7 @@ async def test_a_missing_calibration_asks_the_engine_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_megabytes_are_rendered_beside_the_event_loop() -> None:
+async def test_megabytes_are_rendered_off_the_event_loop() -> None:
     ticks = 0
 
     async def tick() -> None:

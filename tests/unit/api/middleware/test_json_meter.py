@@ -62,9 +62,7 @@ values = st.recursive(
     st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32-be"]),
     st.booleans(),
 )
-def test_a_body_is_refused_exactly_beyond_the_bound(
-    value: Any, sizes: list[int], encoding: str, ascii_only: bool
-) -> None:
+def test_the_limit_is_exact(value: Any, sizes: list[int], encoding: str, ascii_only: bool) -> None:
     text = json.dumps([value, value], ensure_ascii=ascii_only)
     count, body = structure(text), text.encode(encoding)
     assert not refused(body, sizes, most=count)
@@ -73,13 +71,13 @@ def test_a_body_is_refused_exactly_beyond_the_bound(
 
 
 @pytest.mark.parametrize("cut", range(1, 9))
-def test_an_escape_may_be_cut_anywhere(cut: int) -> None:
+def test_an_escape_can_be_split_anywhere(cut: int) -> None:
     body = rb'["\\\\\"[[[[\\",1]' + b" " * 100
     assert not refused(body, [cut], most=2)
     assert refused(body, [cut], most=1)
 
 
-def test_the_bound_leaves_room_for_a_full_batch_of_long_conversations() -> None:
+def test_the_limit_allows_a_full_batch_of_long_conversations() -> None:
     turns = [{"role": role, "content": "x"} for role in ("user", "assistant")] * 10
     fields = {"alpha": 0.1, "guarantee": "pac", "delta": 0.1, "calibration": "c", "id": 1}
     item = comparison(question=turns, response_a=["x"] * 10, response_b=["x"] * 10, **fields)
@@ -91,7 +89,7 @@ def test_the_bound_leaves_room_for_a_full_batch_of_long_conversations() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
-async def test_a_body_of_empty_lists_is_refused_after_its_first_part(path: str) -> None:
+async def test_a_body_of_empty_lists_is_refused_after_its_first_chunks(path: str) -> None:
     parts = 0
 
     async def body() -> Any:
@@ -110,7 +108,7 @@ async def test_a_body_of_empty_lists_is_refused_after_its_first_part(path: str) 
 
 
 @pytest.mark.anyio
-async def test_text_is_no_structure() -> None:
+async def test_structural_characters_in_strings_do_not_count() -> None:
     async with client_of() as client:
         body = comparison(question='[{,:"\\' * 200_000, alpha=None)
         answer = await client.post("/judge", json=body)

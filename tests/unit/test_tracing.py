@@ -60,7 +60,7 @@ async def traced(engine: ScriptedEngine | None = None) -> AsyncIterator[Traced]:
 
 
 @pytest.mark.anyio
-async def test_a_request_is_one_trace_below_its_callers_through_engine_and_store() -> None:
+async def test_a_request_engine_and_store_are_one_trace_below_the_callers_span() -> None:
     async with traced() as service:
         await service.client.post(
             "/calibrate",
@@ -84,7 +84,7 @@ async def test_a_request_is_one_trace_below_its_callers_through_engine_and_store
 
 
 @pytest.mark.anyio
-async def test_no_text_stands_in_a_trace_nor_a_path_that_is_no_route() -> None:
+async def test_a_trace_contains_no_text_and_no_unknown_path() -> None:
     async with traced() as service:
         await service.client.post("/judge", json=comparison(question=SECRET, alpha=None))
         await service.client.get(f"/{SECRET}", params={"text": SECRET})
@@ -104,7 +104,7 @@ class DeadEngine(ScriptedEngine):
 
 
 @pytest.mark.anyio
-async def test_an_error_is_told_by_its_kind_where_it_arose() -> None:
+async def test_an_error_is_recorded_by_its_code_in_its_span() -> None:
     async with traced(DeadEngine()) as service:
         answer = await service.client.post("/judge", json=comparison(alpha=None))
         assert answer.status_code == 503
@@ -159,7 +159,7 @@ class Quiet:
 
 
 @pytest.mark.anyio
-async def test_the_settings_send_traces_to_a_collector_by_the_time_the_service_has_ended(
+async def test_traces_reach_the_collector_before_the_service_has_stopped(
     collector: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, names = collector

@@ -58,7 +58,7 @@ async def begun(*tasks: asyncio.Task[dict[Criterion, float]]) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_same_question_is_computed_once_for_all_who_wait(
+async def test_concurrent_callers_share_one_computation(
     thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     known = calibration()
@@ -76,7 +76,7 @@ async def test_the_same_question_is_computed_once_for_all_who_wait(
 
 
 @pytest.mark.anyio
-async def test_who_leaves_takes_no_threshold_from_those_who_wait(
+async def test_a_cancelled_caller_does_not_cancel_the_computation_of_others(
     thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     known = calibration()
@@ -91,7 +91,7 @@ async def test_who_leaves_takes_no_threshold_from_those_who_wait(
 
 
 @pytest.mark.anyio
-async def test_another_version_is_another_question(
+async def test_another_version_is_computed_separately(
     thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     old, new = calibration("old"), calibration("new")
@@ -103,7 +103,7 @@ async def test_another_version_is_another_question(
 
 
 @pytest.mark.anyio
-async def test_more_than_may_wait_are_refused_and_none_of_them_is_begun(
+async def test_too_many_thresholds_are_refused_and_none_is_started(
     thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     known = calibration()

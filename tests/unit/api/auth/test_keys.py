@@ -44,7 +44,7 @@ def held_by(keys: Keys, name: str) -> str:
     return keys.caller(key_of(name).encode()).name
 
 
-def test_a_key_is_its_holder_with_roles_and_sets(path: Path, clock: Clock) -> None:
+def test_a_key_identifies_its_caller_with_roles_and_sets(path: Path, clock: Clock) -> None:
     write_keys(path, entry("a", ["judge", "admin"]), entry("b", [], ["one", "two"]))
     keys = Keys(path, clock=clock)
     a, b = (keys.caller(key_of(name).encode()) for name in "ab")
@@ -66,13 +66,13 @@ def test_a_key_is_its_holder_with_roles_and_sets(path: Path, clock: Clock) -> No
         b"x" * 100_000,
     ],
 )
-def test_what_is_no_key_is_nobodys(path: Path, clock: Clock, sent: bytes) -> None:
+def test_an_unknown_key_is_refused(path: Path, clock: Clock, sent: bytes) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     with pytest.raises(UnauthenticatedError):
         keys.caller(sent)
 
 
-def test_every_key_is_compared_wherever_the_right_one_stands(
+def test_every_key_is_compared_even_after_a_match(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"k{i}" for i in range(9)]
@@ -115,7 +115,7 @@ def test_a_revoked_key_is_refused_within_half_a_second(path: Path, clock: Clock)
     assert held_by(keys, "b") == "b"
 
 
-def test_a_new_key_is_let_in_without_a_restart(
+def test_a_new_key_is_accepted_without_a_restart(
     path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -128,7 +128,7 @@ def test_a_new_key_is_let_in_without_a_restart(
     assert caplog.text.count("keys in it: 2") == 1
 
 
-def test_an_edit_that_leaves_size_and_time_is_seen(path: Path, clock: Clock) -> None:
+def test_an_edit_with_the_same_size_and_time_is_noticed(path: Path, clock: Clock) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     before = path.stat()
     text = path.read_text().replace('"judge"', '"admin"')
@@ -145,7 +145,7 @@ def test_an_edit_that_leaves_size_and_time_is_seen(path: Path, clock: Clock) -> 
 
 
 @pytest.mark.parametrize("damage", ["removed", "half written", "a folder", "a pipe"])
-def test_a_file_that_cannot_be_read_lets_nobody_in_until_it_can(
+def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
     damage: str, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
@@ -184,7 +184,7 @@ def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int = errno.EMF
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_a_process_without_descriptors_goes_on_with_the_keys_it_has_for_a_minute(
+def test_without_descriptors_the_last_keys_stay_valid_for_a_minute(
     number: int,
     path: Path,
     clock: Clock,
@@ -207,7 +207,7 @@ def test_a_process_without_descriptors_goes_on_with_the_keys_it_has_for_a_minute
     assert held_by(keys, "a") == "a"
 
 
-def test_a_minute_without_descriptors_begins_anew_after_the_file_was_read(
+def test_the_minute_without_descriptors_restarts_after_a_successful_reading(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
@@ -222,7 +222,7 @@ def test_a_minute_without_descriptors_begins_anew_after_the_file_was_read(
     assert caplog.text.count("can be opened again") == 3
 
 
-def test_a_file_that_was_unusable_stays_so_without_descriptors(
+def test_an_unusable_file_stays_unusable_without_descriptors(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
@@ -237,7 +237,7 @@ def test_a_file_that_was_unusable_stays_so_without_descriptors(
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
-def test_a_file_that_others_can_write_to_is_warned_of_at_the_start_and_later(
+def test_a_file_that_other_users_can_write_to_causes_a_warning(
     mode: int, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     warnings: list[str] = []
@@ -282,7 +282,7 @@ SOUND = entry("a")
         ({"keys": [], HASH: []}, "Extra inputs"),
     ],
 )
-def test_a_broken_file_stops_the_start_and_no_hash_is_told(
+def test_a_broken_file_stops_the_start_without_revealing_a_hash(
     content: Any, words: str, path: Path, clock: Clock
 ) -> None:
     path.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -298,7 +298,7 @@ def test_a_missing_file_stops_the_start_and_says_how_to_make_one(path: Path) -> 
         open_keys(path, pytest.fail)
 
 
-def test_an_empty_list_of_keys_starts_with_a_warning(path: Path) -> None:
+def test_an_empty_key_file_causes_a_warning_at_the_start(path: Path) -> None:
     warnings: list[str] = []
     keys = open_keys(write_keys(path), warnings.append)
     assert keys is not None
@@ -308,7 +308,7 @@ def test_an_empty_list_of_keys_starts_with_a_warning(path: Path) -> None:
         keys.caller(key_of("a").encode())
 
 
-def test_no_file_is_no_keys() -> None:
+def test_without_a_path_there_are_no_keys() -> None:
     assert open_keys(None, pytest.fail) is None
 
 
