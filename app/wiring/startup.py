@@ -34,8 +34,8 @@ async def check_answers(services: Services, observer: StartupObserver) -> None:
         prefill = services.identity.prefill
         advice = f"without the prefill {prefill!r}" if prefill else 'SCOPE_PREFILL="[["'
         observer.warning(
-            f"the labels A and B have only {score.label_mass:.1e} of the probability in this "
-            f"judge's answer, so its preferences are unreliable; try {advice}"
+            f"the labels A and B together have a probability of only {score.label_mass:.1e} in "
+            f"this judge's answer, so its preferences are unreliable; try {advice}"
         )
 
 

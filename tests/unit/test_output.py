@@ -1,4 +1,4 @@
-"""Output that never waits for its reader."""
+"""Tests that output never blocks the program."""
 
 import os
 import pty
@@ -24,7 +24,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def fill(writing: int) -> int:
-    """Writes until nothing more fits; returns how many bytes did."""
+    """Writes until the pipe is full; returns the number of written bytes."""
     os.set_blocking(writing, False)
     count = 0
     try:
@@ -36,7 +36,7 @@ def fill(writing: int) -> int:
 
 
 def read_all(reading: int, writer: Writer) -> str:
-    """Everything that is written while somebody reads again."""
+    """Reads everything that is written from now on."""
     os.set_blocking(reading, False)
     read, deadline = b"", time.monotonic() + _LONG_S
     while time.monotonic() < deadline:
@@ -120,7 +120,7 @@ def test_a_flush_waits_for_the_reader_only_at_the_end(pipe: tuple[int, int]) -> 
         stream.finish(began + 0.1)
         stream.flush()
         assert time.monotonic() - began >= 0.1
-        # All flushes together.
+        # The limit is for all flushes together.
         began = time.monotonic()
         for _ in range(100):
             stream.flush()
@@ -134,7 +134,7 @@ def test_everything_else_comes_from_the_original_stream(pipe: tuple[int, int]) -
         assert (stream.fileno(), stream.isatty(), stream.encoding) == (pipe[1], False, "latin-1")
         with pytest.raises(TypeError, match="must be str, not bytes"):
             stream.write(b"")  # type: ignore[arg-type]
-        # What cannot be encoded is written as an escape: a log line is no place for an error.
+        # Characters that cannot be encoded are written as escapes, because logging must not fail.
         stream.writelines(["\u00e9", "\u4e2d\ud800\n"])
         assert stream.writer.wait_until(time.monotonic() + _LONG_S)
         assert os.read(pipe[0], 100) == b"\xe9\\u4e2d\\ud800\n"
@@ -164,7 +164,7 @@ print(sys.stdout.isatty(), sys.stderr.isatty(), file=sys.stderr)
 
 
 def on_a_terminal(*words: str) -> str:
-    """Everything that a person sees."""
+    """Everything that a program writes to a terminal."""
     master, slave = pty.openpty()
     command = [sys.executable, "-c", PROGRAM, *words]
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave)
@@ -174,7 +174,7 @@ def on_a_terminal(*words: str) -> str:
         while part := os.read(master, 65536):
             seen += part
     except OSError:
-        # Linux says so once the last program has closed the terminal.
+        # Linux raises this error after the last program has closed the terminal.
         pass
     os.close(master)
     assert process.wait(_LONG_S) == 0, seen

@@ -1,4 +1,4 @@
-"""What can be set: defaults, names, and refusals that never repeat a value."""
+"""Tests of the settings: defaults, names, and errors that never repeat a value."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from app.settings import Settings, read_settings
 
 SECRET = "xyzzy-secret"
 
-# Field -> (what the environment says, what is read).
+# Field -> (value in the environment, parsed value).
 GIVEN: dict[str, tuple[str, Any]] = {
     "engine": ("scripted", "scripted"),
     "model": ("org/judge", "org/judge"),

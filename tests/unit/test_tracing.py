@@ -1,4 +1,4 @@
-"""Traces: one a request, through engine and store, without texts, and to a real collector."""
+"""Tests of traces: one for each request, with engine and store spans, without texts."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -30,20 +30,20 @@ SECRET = "xyzzy-secret"
 
 
 class Traced:
-    """A client of a traced application, and what has been traced."""
+    """A client of a traced application, and its spans."""
 
     def __init__(self, client: httpx.AsyncClient, exporter: InMemorySpanExporter) -> None:
         self.client = client
         self._exporter = exporter
 
     def spans(self) -> list[ReadableSpan]:
-        """In the order in which they ended."""
+        """The spans in the order in which they ended."""
         return list(self._exporter.get_finished_spans())
 
 
 @asynccontextmanager
 async def traced(engine: ScriptedEngine | None = None) -> AsyncIterator[Traced]:
-    """Spans are only complete when the application has ended."""
+    """Runs a traced application; all spans are complete only after its end."""
     exporter, engine, store = InMemorySpanExporter(), engine or ScriptedEngine(), MemoryStore()
     tracing = Tracing(exporter)
 
@@ -95,7 +95,7 @@ async def test_a_trace_contains_no_text_and_no_unknown_path() -> None:
 
 
 class DeadEngine(ScriptedEngine):
-    """Has lost its model."""
+    """An engine that has lost its model."""
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
@@ -119,7 +119,7 @@ async def test_an_error_is_recorded_by_its_code_in_its_span() -> None:
 
 @pytest.fixture
 def collector() -> Iterator[tuple[str, list[str]]]:
-    """A collector of OTLP over HTTP: its address, and the names of the spans that reach it."""
+    """A collector for OTLP over HTTP: yields its address and the names of received spans."""
     names: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -149,7 +149,7 @@ def collector() -> Iterator[tuple[str, list[str]]]:
 
 
 class Quiet:
-    """Is told what a start is doing, and says nothing."""
+    """Ignores the progress of a start."""
 
     def stage(self, text: str) -> None: ...
 

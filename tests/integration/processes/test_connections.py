@@ -1,4 +1,4 @@
-"""Bytes on a socket before any request runs: bounded memory, bounded time, bounded connections."""
+"""Tests of the limits on connections, memory and time before a request runs."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ CHUNKED = b"POST /judge HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunke
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that moves only when a test sets it."""
 
     now = 100.0
 
@@ -54,7 +54,7 @@ class Clock:
 
 
 class CountingConnections(Connections):
-    """Counts how many have asked to be taken in."""
+    """Counts the connections that were registered or refused."""
 
     admitted = 0
 
@@ -64,7 +64,7 @@ class CountingConnections(Connections):
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Returns once something has happened that nothing announces."""
+    """Polls until a condition holds."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -72,7 +72,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Client:
-    """One connection, as bytes."""
+    """One connection that sends and receives bytes."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -83,7 +83,7 @@ class Client:
             await self.writer.drain()
 
     async def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of the next answer."""
+        """Reads status, headers and body of the next answer."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         pairs = (line.partition(":") for line in head[1:] if line)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
@@ -95,7 +95,7 @@ class Client:
         return (await self.answer())[0]
 
     async def is_closed(self) -> bool:
-        """Reads to the end; a connection that stays open fails the test by its timeout."""
+        """Reads to the end; the test times out if the connection stays open."""
         try:
             while await asyncio.wait_for(self.reader.read(65536), 20):
                 pass
@@ -110,7 +110,7 @@ class Client:
 
 @dataclass
 class Listening:
-    """A server in this process, with a clock of the test's own."""
+    """A server in this process, with a clock that the test moves."""
 
     port: int
     connections: CountingConnections
@@ -119,7 +119,7 @@ class Listening:
     clients: list[Client] = field(default_factory=list)
 
     async def connect(self) -> Client:
-        """A connection that the server has taken in."""
+        """Opens a connection, and waits until the server has registered it."""
         before = self.connections.admitted
         client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
         self.clients.append(client)
@@ -194,7 +194,7 @@ async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed(case
         status, headers, _ = await client.answer()
         assert (status, headers["connection"]) == (431, "close")
         assert await client.is_closed()
-        # After an answered request, too.
+        # The same holds after an answered request.
         client = await server.connect()
         assert await client.asks() == 200
         assert await client.asks(ENDLESS[case]) == 431
@@ -240,7 +240,7 @@ async def test_a_body_in_many_chunks_is_read() -> None:
     async with listening() as server:
         server.engine.go_on.set()
         client = await server.connect()
-        # Of 80 bytes, and a short body in chunks of one byte.
+        # Chunks of 80 bytes; then a short body in chunks of one byte.
         spaced = PLAIN[:-1] + b" " * 200_000 + b"}"
         for size, body in ((80, spaced), (1, PLAIN)):
             parts = (body[i : i + size] for i in range(0, len(body), size))
@@ -282,7 +282,7 @@ async def test_a_connection_without_a_whole_head_is_closed_in_time(
         used = await server.connect()
         assert await used.asks() == 200
         server.pass_time(HEAD_S - 0.1)
-        # A later request has its time from its first byte on.
+        # The timeout of a later request begins with its first byte.
         await used.send(begun or HEALTH[:4])
         assert await (await server.connect()).asks() == 200
         assert slow.is_open
@@ -324,7 +324,7 @@ async def test_a_full_server_closes_the_connection_that_waited_longest(
             assert await newcomer.asks() == 200
             assert await each.is_closed()
         assert await idle.asks() == 200
-        # Now all are idle, and `idle` was used last.
+        # Now all connections are idle, and `idle` was used last.
         assert await (await server.connect()).asks() == 200
         assert len(server.connections) == 4
         assert await idle.asks() == 200
@@ -397,7 +397,7 @@ async def test_a_refused_body_is_dropped_up_to_a_limit(
         assert await client.asks(judging(b"x" * 2_000_000, path="/nowhere")) == 404
         if protocol is GuardedHttpTools:
             assert await client.asks(judging()) == 200
-        # More than may be dropped, and one that never comes.
+        # A body above the limit, and a body that never arrives.
         for length, sent in ((10**9, 2 * MAX_DROPPED_BYTES), (10**9, 100)):
             client = await server.connect()
             head = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
@@ -428,7 +428,7 @@ async def test_a_client_that_never_reads_its_answer_is_closed() -> None:
         protocol.transport.set_write_buffer_limits(high=1000)
         await client.send(HEALTH)
         await client.answer()
-        # More than both ends of a connection on this machine keep.
+        # More than the buffers at both ends of a local connection.
         protocol.transport.write(b"x" * 30_000_000)
         assert protocol.unsent_bytes > 0
         server.pass_time(READ_GRACE_S)

@@ -1,6 +1,6 @@
-"""A vLLM whose engine or whose service is killed: neither lives on without the other.
+"""Tests that vLLM's engine and the service end together if one of them is killed.
 
-Where the engine dies, the service says so and ends, for a supervisor to start it again.
+If the engine dies, the service logs it and ends, so that a supervisor can restart it.
 """
 
 import os
@@ -55,7 +55,7 @@ def test_the_engine_ends_within_seconds_when_the_service_is_killed(tmp_path: Pat
         engine, group = engine_process_of(server.pid), server.pid
         assert engine in members(group)
         try:
-            # The service alone: its process group is alive, as after the kernel's own kill.
+            # Kill only the service and not its group, like the kernel's out-of-memory killer.
             os.kill(server.pid, signal.SIGKILL)
             assert server.wait() == -signal.SIGKILL
             assert seconds_until_gone(group, at_most_s=10) < 10

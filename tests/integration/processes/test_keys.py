@@ -1,4 +1,4 @@
-"""Keys as users meet them: a real `scope-judge serve`, and the commands that talk to it."""
+"""Tests of keys with a real `scope-judge serve` and the commands that send requests to it."""
 
 import json
 import socket
@@ -18,13 +18,13 @@ from tests.unit.api.problems import comparison, problem
 
 runner = CliRunner()
 SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://", "SCOPE_LOG_LEVEL": "debug"}
-# What may pass until a running service has seen a change, by the issue.
+# Longest time until a running service uses a changed key file, as the issue demands.
 WITHIN_S = 1.0
 _PAUSE_S = 0.005
 
 
 def keys(path: Path, *arguments: str) -> str:
-    """What `scope-judge keys` prints."""
+    """Runs `scope-judge keys`, and returns its output."""
     done = runner.invoke(app, ["keys", *arguments, "--file", str(path)])
     assert done.exit_code == 0, done.stderr
     return done.stdout.strip()
@@ -35,7 +35,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def seconds_until(server: Server, key: str, status: int) -> float:
-    """Seconds until this key gets this status, less those that this process was held up."""
+    """Seconds until this key gets this status, without the time that this process was delayed."""
     begun, held_up_s = time.monotonic(), 0.0
     while server.client.get("/info", headers=bearer(key)).status_code != status:
         assert time.monotonic() - begun < PATIENCE_S
@@ -58,7 +58,7 @@ def test_a_service_with_keys_requires_one_and_follows_the_key_file(tmp_path: Pat
     settings = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_HOST": "0.0.0.0"}
     answers = []
     with Server(tmp_path, settings) as server:
-        # With keys the service may be reached from elsewhere.
+        # With keys, other machines can reach the service.
         assert connects("127.0.0.2", server.port)
         body = comparison(alpha=None)
         for headers, code in (
@@ -106,7 +106,7 @@ def test_a_large_body_of_a_refused_caller_is_not_awaited(tmp_path: Path) -> None
                 b"POST /judge HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n{"
             )
             assert connection.recv(12) == b"HTTP/1.1 401"
-        # A refusal with its body still under way leaves the connection usable, or closes it.
+        # A refusal before the whole body was sent keeps the connection usable, or closes it.
         huge = comparison(alpha=None, response_b="x" * 2_000_000)
         for _ in range(3):
             answer = server.client.post("/judge", json=huge)
@@ -118,7 +118,7 @@ def test_a_large_body_of_a_refused_caller_is_not_awaited(tmp_path: Path) -> None
 def test_without_keys_only_this_machine_is_answered_and_the_log_says_so(tmp_path: Path) -> None:
     with Server(tmp_path, SCRIPTED | {"SCOPE_HOST": "0.0.0.0"}) as server:
         assert connects("127.0.0.1", server.port)
-        # On 0.0.0.0 it would answer here too.
+        # On 0.0.0.0 it would answer on this address, too.
         assert not connects("127.0.0.2", server.port)
         assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
     log = server.log.read_text()
@@ -156,7 +156,7 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
     judge, reader = keys(path, "add", "a", "--role", "judge"), keys(path, "add", "b")
     out = tmp_path / "out.jsonl"
     out.write_text("earlier")
-    # A shell that has a key may start the service too: it is no setting of its own.
+    # SCOPE_API_KEY is not a setting, but must not prevent a start from the same shell.
     settings = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_API_KEY": judge}
     with Server(tmp_path, settings) as server:
         url = str(server.client.base_url)

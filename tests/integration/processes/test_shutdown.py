@@ -1,4 +1,4 @@
-"""How the service ends: what is under way is answered, and a proxy has time to notice."""
+"""Tests of shutdown: requests in progress are answered, and a proxy has time to notice."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ PLAIN = comparison(alpha=None)
 
 
 class HalfRequest:
-    """A judgment whose body has arrived but for its last byte."""
+    """A judgment request without the last byte of its body."""
 
     def __init__(self, port: int) -> None:
         body = json.dumps(PLAIN).encode()
@@ -35,7 +35,7 @@ class HalfRequest:
         self._socket.sendall(self._last)
 
     def answer(self) -> tuple[int, bytes]:
-        """Status and everything that was received until the server closed the connection."""
+        """Reads until the server closes the connection; returns the status and all bytes."""
         received = b""
         while part := self._socket.recv(65536):
             received += part
@@ -44,7 +44,7 @@ class HalfRequest:
 
 
 def until_refused(server: Server) -> None:
-    """Returns once the service takes no connection any more."""
+    """Waits until the service refuses connections."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
@@ -56,7 +56,7 @@ def until_refused(server: Server) -> None:
 
 
 def until_draining(server: Server) -> None:
-    """Returns once /readyz tells a proxy to send no more requests."""
+    """Waits until /readyz fails."""
     deadline = time.monotonic() + PATIENCE_S
     while (ready := server.client.get("/readyz")).status_code == 200:
         assert time.monotonic() < deadline
@@ -64,7 +64,7 @@ def until_draining(server: Server) -> None:
 
 
 def judge_on_a_new_connection(server: Server) -> int:
-    """The status of a judgment, asked as a proxy does that has not looked yet."""
+    """The status of a judgment, requested like by a proxy that has not noticed the shutdown."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     connection.request("POST", "/judge", json.dumps(PLAIN), {"Content-Type": "application/json"})
     status = connection.getresponse().status
@@ -81,7 +81,7 @@ def test_after_sigterm_the_service_is_not_ready_and_judges_during_the_drain_lag(
         server.send_signal(signal.SIGTERM)
         until_draining(server)
         judged = 0
-        # To half of the lag: a request of a busy machine may take the other half.
+        # Send requests for half of the lag: on a busy machine one may take the other half.
         while time.monotonic() - begun < lag_s / 2:
             assert judge_on_a_new_connection(server) == 200
             judged += 1

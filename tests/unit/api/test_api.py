@@ -1,4 +1,4 @@
-"""Every route, as its callers see it: fields, types, defaults and order."""
+"""Tests of every route: fields, types, defaults and order of the answers."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Every error code, reached through HTTP: its status, its form, and no text in it."""
+"""Tests of every error code through HTTP: status, form, and that it contains no text."""
 
 import asyncio
 import itertools
@@ -51,7 +51,7 @@ def test_the_status_table_has_exactly_the_concrete_errors() -> None:
 
 
 class Reach(NamedTuple):
-    """A request that ends in one error."""
+    """A request that causes one error."""
 
     script: Script = by_quality
     method: str = "POST"
@@ -102,14 +102,14 @@ REACHED: dict[str, Reach] = {
 
 
 async def stalling() -> AsyncIterator[bytes]:
-    """A body whose second half never comes."""
+    """A body whose second half never arrives."""
     yield b'{"question":'
     await asyncio.Event().wait()
 
 
 @asynccontextmanager
 async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a service in which the request of this code goes wrong."""
+    """A client of a service in which the request for this code fails."""
     reach = REACHED[code]
     store = SqliteStore(folder / "sets.db")
     engine = ScriptedEngine(reach.script, latency_s=3600.0 if code == "deadline_exceeded" else 0.0)
@@ -210,7 +210,7 @@ async def test_no_log_metric_or_answer_contains_a_text(
 
 
 async def engine_raises(client: httpx.AsyncClient, store: SqliteStore) -> None:
-    """The engine of the service does it."""
+    """An error of the service's engine."""
 
 
 async def store_closes(client: httpx.AsyncClient, store: SqliteStore) -> None:

@@ -1,4 +1,4 @@
-"""Whatever comes in, a problem of few words goes out, and nothing is lost."""
+"""Tests of invalid requests: each gets a short problem and changes nothing."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ HALF = "\ud800"
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    """Of a calibrated service, whose calibration must be there unchanged after each test."""
+    """A client of a calibrated service; no test may change the calibration set."""
     async with client_of() as client:
         await calibrated(client)
         before = (await client.get("/calibrations")).json()
@@ -29,7 +29,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def send(client: httpx.AsyncClient, body: Any, path: str = "/judge") -> httpx.Response:
-    """Posts JSON as Python writes it, NaN and halves of surrogate pairs included."""
+    """Posts JSON as Python writes it, including NaN and halves of surrogate pairs."""
     return await client.post(path, content=json.dumps(body), headers=JSON)
 
 
@@ -60,7 +60,7 @@ async def test_an_invalid_field_is_named(client: httpx.AsyncClient, field: str, 
     body = problem(response, "invalid_request")
     if field != HALF:
         assert {fault["field"].split(".")[0] for fault in body["errors"]} == {field}
-    # In a batch it is that item's error, and its neighbours are judged.
+    # In a batch it is the error of that item, and the others are judged.
     items = [comparison(id=1), comparison(**{"guarantee": "pac", field: value}), comparison(id=3)]
     answered = await send(client, {"comparisons": items}, "/judge/batch")
     assert answered.status_code == 200, answered.text

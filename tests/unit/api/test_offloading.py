@@ -1,4 +1,4 @@
-"""Large requests are answered like small ones, only by threads."""
+"""Tests that large requests get the same answers as small ones, but use a thread."""
 
 import asyncio
 import json
@@ -101,7 +101,7 @@ async def test_a_large_answer_has_the_same_bytes_as_several_small_ones(
     first, second = (half.content.removesuffix(b"]}") for half in halves)
     start = b'{"results":['
     assert whole.content == first + b"," + second.removeprefix(start) + b"]}"
-    # As FastAPI writes a model.
+    # FastAPI writes a model like this.
     model = answers.JudgeBatchOut.model_validate_json(whole.content)
     assert whole.content == model.model_dump_json().encode()
     assert whole.headers["content-type"] == "application/json"
@@ -128,7 +128,7 @@ async def test_too_many_new_pac_thresholds_are_refused_with_retry_after(
         alphas = [0.2 + (32 * number + i) / 10_000 for i in range(32)]
         return {"comparisons": [comparison(guarantee="pac", alpha=alpha) for alpha in alphas]}
 
-    # 256 may wait.
+    # At most 256 thresholds can wait.
     sent = [client.post("/judge/batch", json=batch(number)) for number in range(12)]
     got = await asyncio.gather(*sent)
     refused = [answer for answer in got if answer.status_code != 200]
@@ -142,7 +142,7 @@ async def test_too_many_new_pac_thresholds_are_refused_with_retry_after(
         assert all(result["verdict"] for result in results)
     again = await client.post("/judge/batch", json=batch(11))
     assert again.status_code == 200
-    # The answer has the alpha that was asked, whatever it was rounded to.
+    # The answer has the requested alpha, not the rounded one.
     asked = comparison(guarantee="pac", alpha=0.234567)
     rounded = comparison(guarantee="pac", alpha=0.2345)
     first, second = [(await client.post("/judge", json=body)).json() for body in (asked, rounded)]

@@ -1,4 +1,4 @@
-"""The trail of a calibration set and the way back, as callers see them."""
+"""Tests of the trail of a calibration set and of rollback through HTTP."""
 
 import hashlib
 import json
@@ -65,7 +65,7 @@ async def roll_back(client: httpx.AsyncClient, version: Any, **headers: str) -> 
 async def test_a_poisoned_batch_is_found_and_rolled_back() -> None:
     async with client_of() as client:
         sound = await calibrated(client)
-        # Whoever says that the judge is right where it is sure makes it accept anything.
+        # With the poisoned labels the judge seems right whenever it is certain.
         poison = [{**each, "question": "Poison", "response_b": each["response_b"] + f" {i}"}
                   for i, each in enumerate(examples(60))]  # fmt: skip
         poison[0] = {"question": 3, "response_a": "x", "response_b": "y", "label": "A"}

@@ -1,4 +1,4 @@
-"""The command line against a service that listens on a port."""
+"""Tests of the commands against a service that listens on a port."""
 
 import json
 import os
@@ -27,7 +27,7 @@ ENVIRONMENT = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
 
 
 class _ListeningServer(uvicorn.Server):
-    """Says when it listens, so that nobody has to poll."""
+    """Sets an event when it listens, so that no test has to poll."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -61,7 +61,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def clean_url(url: str) -> str:
-    """The service without any calibration."""
+    """URL of a service without a calibration set."""
     for each in httpx.get(f"{url}/calibrations").json()["calibrations"]:
         httpx.delete(f"{url}/calibrations/{each['name']}")
     return url
@@ -77,7 +77,7 @@ def lines_of(text: str) -> list[dict[str, Any]]:
 
 
 def output_words(text: str) -> str:
-    """What a terminal shows, whatever its width."""
+    """The output of a command in one line, independent of the terminal's width."""
     return " ".join(text.split())
 
 

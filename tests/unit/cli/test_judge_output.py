@@ -1,4 +1,4 @@
-"""`scope-judge judge --out X`: X changes only once the run has succeeded."""
+"""Tests of `scope-judge judge --out X`: X changes only when the run has succeeded."""
 
 import fcntl
 import json
@@ -24,7 +24,7 @@ EARLIER = "the result of an earlier run\n"
 
 
 class _Answering(BaseHTTPRequestHandler):
-    """Answers as the service does, until the server's plan ends."""
+    """Answers like the service, until the planned end."""
 
     server: "Service"
     protocol_version = "HTTP/1.1"
@@ -60,7 +60,7 @@ class _Answering(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def interrupt(self) -> None:
-        # The command waits for this answer in the main thread, which gets the signal.
+        # The main thread gets the signal while the command waits for this answer.
         os.kill(os.getpid(), signal.SIGINT)
         self.close_connection = True
 
@@ -69,11 +69,11 @@ class _Answering(BaseHTTPRequestHandler):
 
 
 class Service(ThreadingHTTPServer):
-    """Speaks the service's HTTP; a real one cannot be stopped between two given requests.
+    """A fake service; a real one cannot be stopped between two given requests.
 
     Args:
-        good_batches: How many it answers.
-        then: Replaces the next answer.
+        good_batches: Number of batches that it answers.
+        then: Called in place of the next answer.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ def serving(service: Service) -> Iterator[Service]:
 
 
 def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:
-    """A file of comparisons."""
+    """Makes a file of comparisons."""
     file = folder / "pairs.jsonl"
     rows = [comparison(id=i, **fields) for i in range(count)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -110,7 +110,7 @@ def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:
 
 
 def judged(service: Service, file: Path, out: Path | str, *, input: str = "") -> Result:
-    """Judges a file in batches of two, on this service."""
+    """Judges a file in batches of two with this service."""
     arguments = ["judge", str(file), "--out", str(out), "--batch-size", "2", "--url", service.url]
     with serving(service):
         return runner.invoke(app, arguments, input=input)
@@ -125,7 +125,7 @@ def partial_of(out: Path) -> Path:
 
 
 class Stop(NamedTuple):
-    """One way in which a run ends early, and the words that tell of it."""
+    """One cause of an early end of a run, and the words of its message."""
 
     then: Callable[[_Answering], None]
     words: str
@@ -166,7 +166,7 @@ def test_a_finished_run_replaces_the_file_even_with_item_errors(
     out = tmp_path / "out.jsonl"
     out.write_text(EARLIER)
     out.chmod(0o640)
-    # An earlier run has left more behind than this one writes.
+    # The file of an earlier run is longer than the one that this run writes.
     partial_of(out).write_text("x" * 10_000)
     result = judged(Service(), pairs_in(tmp_path, question=question), out)
     assert result.exit_code == (question == "bad")

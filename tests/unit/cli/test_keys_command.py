@@ -1,4 +1,4 @@
-"""`scope-judge keys`: what it writes, what it says, and that nothing is lost between two of it."""
+"""Tests of `scope-judge keys`: its file, its messages, and concurrent runs."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def run(path: Path | None, *arguments: str) -> Result:
 
 
 def output_words(result: Result) -> str:
-    """What a terminal shows, whatever its width."""
+    """The output of a command in one line, independent of the terminal's width."""
     return " ".join(result.stderr.split())
 
 
@@ -129,7 +129,7 @@ def test_a_revoked_key_is_gone_and_the_others_stay(path: Path) -> None:
     assert "No key is left" not in output_words(result)
     assert names_in(path) == ["b"]
     assert "the service lets nobody in" in output_words(run(path, "revoke", "b"))
-    # The name is free again.
+    # The name can be used again.
     assert run(path, "add", "a", "--role", "judge").exit_code == 0
 
 
@@ -212,7 +212,7 @@ def test_a_full_disk_keeps_the_file_and_leaves_no_temporary_file(
 
 
 def test_two_processes_that_add_keys_at_once_lose_nothing(path: Path) -> None:
-    # Each process starts, says so, and adds ten keys as soon as it is told.
+    # Each process prints a line when it has started, and adds ten keys after a line on stdin.
     script = (
         "import sys; from app.cli import keys; from pathlib import Path; print(flush=True); "
         "sys.stdin.readline(); "

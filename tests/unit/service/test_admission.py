@@ -1,4 +1,4 @@
-"""How many comparisons may be under way, and what those are told that may not."""
+"""Tests of the number of admitted comparisons, and of the refusals above it."""
 
 from contextlib import ExitStack
 
@@ -84,12 +84,12 @@ def test_retry_after_is_the_pending_comparisons_over_the_recent_rate() -> None:
             admission.admit(1000),
         ):
             pass
-        # What was admitted for this is not work that was done.
+        # Comparisons that were only admitted do not count as finished.
         admission._finished_count -= admission._finished.pop()[1]
         return refused.value.retry_after_s
 
     assert retry_after_s(500) == 1
-    # 200 in the nine seconds since the first.
+    # 200 comparisons were finished in the 9 s since the first.
     for _ in range(10):
         clock.now += 1.0
         with admission.admit(20):

@@ -1,4 +1,4 @@
-"""Who is let in where: every route with every role, and every way of sending no key."""
+"""Tests of access: every route with every role, and every way to send no valid key."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
@@ -56,7 +56,7 @@ def test_every_route_is_in_the_table_and_none_is_open_by_accident() -> None:
     assert set(NEEDS) == set(routes_of_the_application())
     assert {route for route, need in NEEDS.items() if need == "nothing"} == OPEN
     assert {route for route, need in NEEDS.items() if need == "switch"} == {("GET", "/metrics")}
-    # Whatever changes or computes something needs a role.
+    # A route that changes or computes something needs a role.
     writing = {route for route in NEEDS if route[0] != "GET"}
     assert writing == {route for route, need in NEEDS.items() if need in ROLES}
 
@@ -319,7 +319,7 @@ async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncCl
     assert await status("DELETE", "/calibrations/one") == 204
     left = (await client.get("/calibrations", headers=everything)).json()["calibrations"]
     assert [each["name"] for each in left] == ["default"]
-    # Nothing is told about sets that it may not touch either.
+    # The list leaves out the sets that the key may not use.
     seen = (await client.get("/calibrations", headers=header_of("one"))).json()["calibrations"]
     assert seen == []
 
@@ -361,7 +361,7 @@ async def test_without_keys_other_machines_are_refused_on_every_listening_addres
         assert (await client.get("/readyz", headers=headers)).status_code == 200
 
 
-# Only an address can say that a proxy's client is this machine, and then every address must.
+# A proxy's request is accepted only if every address in its headers is this machine.
 PROXIED = {
     "X-Forwarded-For": ["192.0.2.7", "127.0.0.1, 192.0.2.7", "unknown", "x" * 100],
     "X-Real-IP": ["192.0.2.7"],
@@ -413,7 +413,7 @@ async def test_with_keys_any_host_name_is_accepted(client: httpx.AsyncClient) ->
 @pytest.mark.anyio
 async def test_without_keys_a_foreign_client_address_from_uvicorn_is_refused() -> None:
     app = application_of()
-    # As uvicorn has it where a proxy of this machine sends X-Forwarded-For.
+    # Uvicorn makes this scope if a proxy on this machine sends X-Forwarded-For.
     transport = httpx.ASGITransport(app, client=("192.0.2.7", 0))
     other = httpx.AsyncClient(transport=transport, base_url="http://localhost")
     async with app.router.lifespan_context(app), other:

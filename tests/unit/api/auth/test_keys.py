@@ -1,4 +1,4 @@
-"""The file of keys: what may stand in it, and how a running service follows it."""
+"""Tests of the key file: its valid content, and how a running service follows its changes."""
 
 import errno
 import hashlib
@@ -18,7 +18,7 @@ from tests.unit.api.keyring import entry, key_of, write_keys
 
 
 class Clock:
-    """Stands still until it is told."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -95,12 +95,12 @@ def test_every_key_is_compared_even_after_a_match(
 def test_keys_are_long_random_and_have_one_word() -> None:
     made = {new_key() for _ in range(200)}
     assert len(made) == 200
-    # 32 bytes are 43 characters of base64.
+    # Base64 encodes 32 bytes in 43 characters.
     assert all(len(key) == len("scope_") + 43 and "-" not in key for key in made)
 
 
 def test_the_hash_is_plain_sha256() -> None:
-    # `printf %s KEY | sha256sum` may make an entry by hand.
+    # Users can make an entry by hand with `printf %s KEY | sha256sum`.
     assert hash_of(b"abc").hex() == hashlib.sha256(b"abc").hexdigest()
 
 
@@ -168,14 +168,14 @@ def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
         path.rmdir()
     else:
         path.unlink(missing_ok=True)
-    path.write_text(content)  # the very bytes of before
+    path.write_text(content)  # the same bytes as before
     clock.pass_check()
     assert held_by(keys, "a") == "a"
     assert "keys in it: 1" in caplog.text
 
 
 def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int = errno.EMFILE) -> None:
-    """Lets no file be opened, as for a process that has as many open as it may."""
+    """Makes opening a file fail, as in a process at its limit of open files."""
 
     def refuse(*given: Any) -> int:
         raise OSError(number, os.strerror(number))
@@ -214,7 +214,7 @@ def test_the_minute_without_descriptors_restarts_after_a_successful_reading(
     for _ in range(3):
         with monkeypatch.context() as patched:
             without_descriptors(patched)
-            # Nobody asks for a long time, so the first failure is the beginning of the minute.
+            # No request comes for a long time, so the minute begins with the first failure.
             clock.now += 10 * KEPT_S
             assert held_by(keys, "a") == "a"
         clock.pass_check()

@@ -1,4 +1,4 @@
-"""A client that leaves takes its work with it; the application is driven by hand."""
+"""Tests that a leaving client cancels its work; they call the ASGI application directly."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.unit.api.problems import comparison
 
 
 class WaitingEngine(ScriptedEngine):
-    """Answers when it is told to, and notes whether it was cancelled."""
+    """Answers when a test lets it, and records whether its call was cancelled."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Too much, too long, too late: refused at once, stopped in time, and never a verdict."""
+"""Tests of overload, deadlines, draining and a failing store: never a wrong verdict."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from tests.unit.api.middleware.test_client_leaving import WaitingEngine, scope_o
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 
 PLAIN = comparison(alpha=None)
-# Path -> a body with so many comparisons.
+# Path -> a function that makes a body with a given number of comparisons.
 COUNTED = {
     "/judge/batch": lambda n: {"comparisons": [PLAIN] * n},
     "/calibrate": lambda n: {"examples": examples(n)},
@@ -96,7 +96,7 @@ async def test_a_full_service_reads_no_body() -> None:
             assert sent[0]["status"] == 429
             assert (b"retry-after", b"1") in sent[0]["headers"]
             assert json.loads(sent[1]["body"])["code"] == "overloaded"
-        # Who asks for no judgment is answered.
+        # Routes without judgments still answer.
         assert (await client.get("/info")).status_code == 200
         assert (await client.get("/calibrations")).status_code == 200
         engine.go_on.set()
@@ -126,7 +126,7 @@ async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
     async with opened(engine, max_body_bytes=1500, max_pending_bytes=1500) as (_, client):
         waiting = asyncio.create_task(client.post("/judge", content=body, headers=headers))
         await engine.begun.wait()
-        # With its length announced, and without.
+        # With and without an announced length.
         problem(await client.post("/judge", content=body, headers=headers), "overloaded")
         problem(await client.post("/judge", content=in_chunks(), headers=headers), "overloaded")
         engine.go_on.set()
@@ -204,7 +204,7 @@ async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: 
     app, sent = application_of(), list[Any]()
     with_limits(app, body_grace_s=0.01, body_bytes_per_s=bytes_per_s)
     body = json.dumps(PLAIN).encode()
-    # The whole grace passes between the two, and after 50 bytes 50 s are left or none.
+    # The whole grace period passes between the two parts. After 50 bytes 50 s are left, or none.
     parts = [(0.0, body[:50]), (0.1, body[50:])]
 
     async def receive() -> Any:
@@ -250,7 +250,7 @@ async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> Non
 
     async with app.router.lifespan_context(app):
         leave = asyncio.Event()
-        # Half of 4,000 bytes is one such body, and no second one.
+        # Half of 4,000 bytes is enough for one such body, but not for two.
         tasks = [asyncio.create_task(ask(i, "greedy", b" " * 1100, leave)) for i in range(5)]
         other = asyncio.create_task(ask(9, "other", b" " * 1100, leave))
         while len(answers) < 4:  # noqa: ASYNC110
@@ -258,7 +258,7 @@ async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> Non
         assert answers == dict.fromkeys(range(1, 5), 429)
         leave.set()
         await asyncio.gather(*tasks, other)
-        # What they held is given back.
+        # Their bytes are released.
         await ask(10, "greedy", whole, None)
         assert answers[10] == 200
 
@@ -272,7 +272,7 @@ async def test_a_draining_service_is_not_ready_and_still_judges() -> None:
         problem(refused, "draining")
         judged = await client.post("/judge", json=PLAIN)
         assert judged.status_code == 200
-        # A proxy must not send its next request on these connections.
+        # A proxy must not reuse these connections.
         assert refused.headers["connection"] == judged.headers["connection"] == "close"
         assert (await client.get("/healthz")).status_code == 200
 
@@ -301,7 +301,7 @@ async def test_a_request_still_in_progress_at_the_end_of_draining_gets_503() -> 
 
 
 class Clock:
-    """A clock that stands still until it is set."""
+    """A clock that moves only when a test sets it."""
 
     now = 0.0
 
@@ -310,7 +310,7 @@ class Clock:
 
 
 class FailingStore(MemoryStore):
-    """A store that stops answering when it is told to."""
+    """A store that fails while a test wants it."""
 
     gone = False
 
@@ -346,7 +346,7 @@ async def test_judging_without_the_store_sends_the_age_of_its_thresholds() -> No
         assert "scope-calibration-age" not in plain.headers
         ready = (await client.get("/readyz")).json()
         assert ready["status"] == "degraded"
-        # Anybody may ask, so where the store is does not stand there.
+        # /readyz needs no key, so its answer does not contain the store's address.
         assert "gone" not in ready["detail"]
         items = [comparison(), comparison(calibration="unknown"), PLAIN]
         mixed = await client.post("/judge/batch", json={"comparisons": items})
@@ -381,7 +381,7 @@ async def test_too_old_thresholds_are_not_used() -> None:
 
 
 class CountingEngine(ScriptedEngine):
-    """Counts its calls, each of which lets others in."""
+    """Counts its calls; each call lets other tasks run."""
 
     calls = 0
 

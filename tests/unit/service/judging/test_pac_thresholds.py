@@ -1,4 +1,4 @@
-"""Thresholds that callers choose: one computation for each, a bounded number of them waiting."""
+"""Tests that each "pac" threshold is computed once, and that a bounded number can wait."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from app.service.judging.pac_thresholds import PacThresholds
 
 
 class SlowCalibration(Calibration):
-    """Computes when it is told to, and counts."""
+    """Computes a threshold when a test lets it, and counts the computations."""
 
     go_on = threading.Event()
     computed: list[tuple[float, float | None]]
@@ -51,7 +51,7 @@ def pac(alpha: float, delta: float = 0.1) -> Criterion:
 
 
 async def begun(*tasks: asyncio.Task[dict[Criterion, float]]) -> None:
-    """Lets each task come to where it waits."""
+    """Lets each task run until it waits."""
     for _ in range(3):
         await asyncio.sleep(0)
     assert not any(task.done() for task in tasks)
@@ -62,7 +62,7 @@ async def test_concurrent_callers_share_one_computation(
     thresholds: PacThresholds, go_on: threading.Event
 ) -> None:
     known = calibration()
-    # The second asks for what is rounded to the same.
+    # The second alpha rounds to the same value.
     asked = [pac(0.2), pac(0.20004), pac(0.2)]
     tasks = [asyncio.create_task(thresholds.find([(each, known)])) for each in asked]
     await begun(*tasks)
@@ -70,7 +70,7 @@ async def test_concurrent_callers_share_one_computation(
     found = [next(iter((await task).values())) for task in tasks]
     assert known.computed == [(0.2, 0.1)]
     assert found == [known.threshold(0.2, "pac", 0.1)] * 3
-    # It is kept: nothing is computed for who comes later.
+    # The threshold is kept, so a later call computes nothing.
     go_on.clear()
     assert await thresholds.find([(pac(0.2), known)]) == {pac(0.2): found[0]}
 
@@ -114,12 +114,12 @@ async def test_too_many_thresholds_are_refused_and_none_is_started(
     with pytest.raises(OverloadedError) as refused:
         await thresholds.find([(pac(alpha), known) for alpha in (0.4, 0.5)])
     assert refused.value.retry_after_s >= 1
-    # Who asks for what is under way, and one more, fits in.
+    # A call for three thresholds in computation and one new one is accepted.
     fitting = asyncio.create_task(thresholds.find([(pac(alpha), known) for alpha in (0.3, 0.6)]))
     await begun(fitting)
     go_on.set()
     assert len(await waiting) == 3
     assert len(await fitting) == 2
     assert [alpha for alpha, _ in known.computed] == [0.1, 0.2, 0.3, 0.6]
-    # There is room again.
+    # New thresholds are accepted again.
     assert len(await thresholds.find([(pac(alpha), known) for alpha in (0.4, 0.5)])) == 2

@@ -1,4 +1,4 @@
-"""The paper's template to the letter, filled in one pass, and the file that replaces it."""
+"""Tests of the paper's template, of filling it in one pass, and of the file that replaces it."""
 
 import re
 from pathlib import Path
@@ -14,14 +14,14 @@ USER = "{question} / {answer_a} / {answer_b}"
 
 
 def figure_text(source: str) -> str:
-    """The lines of figure prompt_template as a reader sees them, without TeX."""
+    """The lines of figure prompt_template without TeX commands."""
     end = source.index(r"\label{fig:prompt_template}")
     figure = source[source.rindex(r"\begin{figure}", 0, end) : end]
     box = figure[figure.index(r"\footnotesize") : figure.index(r"\end{tcolorbox}")]
     text = re.sub(r"\\(vspace|rule)(\{[^}]*\})+", "", box)
     text = re.sub(r"\\\\\[\d+pt\]|\\color\{[^}]*\}|\\footnotesize", "", text)
     text = re.sub(r"\\(texttt|textbf|textsf)\b", "", text)
-    # Left are braces of groups, and escaped characters of the template itself.
+    # Remove the braces of groups, and unescape the template's own characters.
     text = re.sub(r"(?<!\\)[{}]", "", text)
     return re.sub(r"\\([{}_])", r"\1", text)
 

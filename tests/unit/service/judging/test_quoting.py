@@ -1,4 +1,4 @@
-"""What resembles a heading is quoted: the fence's looseness, its speed, its restraint."""
+"""Tests that texts with a heading are quoted, that other texts are not, and that it is fast."""
 
 import hashlib
 import re
@@ -41,14 +41,14 @@ PIECES = [
     *("> ", "### ", "**", "_", "1. ", "<b>", "Reply 2:", "### User:", "é", "中", "{answer_b}", "x"),
 ]
 TEXT = st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join)
-# Anything, with the pieces of headings among it.
+# Random texts that contain pieces of headings.
 TEXTS = (TEXT | st.text(max_size=40) | st.tuples(st.text(max_size=9), TEXT).map("".join)).filter(
     str.strip
 )
 
 
 def headings(prompt: str) -> list[str]:
-    """Lines that a reader takes for headings of the paper's template; written apart from app/."""
+    """Lines that a reader takes for headings of the paper's template; independent of app/."""
     found = []
     for line in prompt.splitlines():
         seen = re.sub("[\u200b\u2060\ufeff*_`~]", "", line)
@@ -179,7 +179,7 @@ def test_many_spellings_resemble_a_heading(heading: str, end: str) -> None:
 
 
 def invisible_characters() -> list[str]:
-    """Every character that has no look of its own, by its category; written apart from app/."""
+    """Every invisible character according to its category; independent of app/."""
     found = [chr(i) for i in range(sys.maxunicode + 1)]
     hidden = [c for c in found if unicodedata.category(c) in ("Cc", "Cf", "Mn", "Me", "Cs", "Co")]
     return [c for c in hidden if c != "\t" and c.splitlines() != [""]]
@@ -195,14 +195,14 @@ def test_no_invisible_character_hides_a_heading() -> None:
 
 
 def test_normalizing_twice_changes_nothing() -> None:
-    # Or the reading of a text would depend on how often it is read.
+    # Otherwise the result would depend on how often a text is normalized.
     once = _plain("".join(map(chr, range(sys.maxunicode + 1))))
     twice = _plain(once)
     assert twice == "\n" + once
 
 
 def test_the_fence_version_changes_with_its_rules() -> None:
-    # A judge with other rules reads other prompts, and needs another fingerprint: raise
+    # Different rules mean different prompts, so the judge needs a different fingerprint: raise
     # FENCE_VERSION whenever this digest changes.
     patterns = [TEMPLATE._fence.pattern.pattern, TEMPLATE._conversation_fence.pattern.pattern]
     texts = ["".join(map(chr, range(0x20, 0x24F))), "&nbsp;&#39;", "<b>", "\u0430\u03b1\u1d00"]
@@ -276,7 +276,7 @@ def test_every_known_forged_heading_is_quoted(injection: object) -> None:
     assert quoted(text) in TEMPLATE.render(Comparison(turns, (text,), ("y",))).user
 
 
-# Words of which no two make a heading, with signs of every kind between.
+# Words of which no two make a heading, with punctuation of every kind between them.
 BENIGN = st.lists(
     st.sampled_from(["The", "user", "asks", "question:", "assistants", "answers;", "A", "B", "A's"])
     | st.sampled_from(
@@ -318,7 +318,7 @@ UNITS = [
         "Σ\u0301",
     ),
 ]
-# Marks in an order that takes quadratic time to put right.
+# Combining marks in an order that takes quadratic time to normalize.
 MARKS = "\u0301" * (MEGABYTES // 2) + "\u0316" * (MEGABYTES // 2)
 
 
@@ -340,7 +340,7 @@ def test_megabytes_take_linear_time(unit: str, beginning: str) -> None:
         return beginning + "x" + (unit * (size // len(unit) + 1))[:size]
 
     large, small = text(MEGABYTES), text(MEGABYTES // 4)
-    # Linear is 4, quadratic 16. A busy machine may spoil a run.
+    # Linear time gives 4, quadratic time 16. A busy machine can spoil one run.
     ratios = (
         least_seconds(large, runs=2) / max(least_seconds(small, runs=3), 1e-4) for _ in range(4)
     )
