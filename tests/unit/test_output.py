@@ -69,7 +69,7 @@ def test_dropped_lines_are_reported_once_the_reader_is_back(
     told = read_all(pipe[0], writer)[filled:]
     assert told == (
         "".join(f"line {number:4}\n" for number in range(10))
-        + "WARNING:  20 lines were dropped: nothing read them in time\n"
+        + "WARNING:  20 lines were dropped: the output was not read in time\n"
     )
     writer.put("next\n")
     assert read_all(pipe[0], writer) == "next\n"
@@ -84,7 +84,7 @@ def test_the_rest_of_a_line_is_dropped_with_its_beginning(pipe: tuple[int, int])
     writer.put("\n")
     assert writer.dropped_lines == 1
     told = read_all(pipe[0], writer)[filled:]
-    assert told == "12345\nWARNING:  1 lines were dropped: nothing read them in time\n"
+    assert told == "12345\nWARNING:  1 lines were dropped: the output was not read in time\n"
 
 
 def test_without_a_reader_each_line_is_counted_once() -> None:

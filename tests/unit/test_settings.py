@@ -141,7 +141,7 @@ def test_the_callers_key_is_not_a_setting_and_not_an_error(monkeypatch: pytest.M
 @pytest.mark.parametrize("name", ["SCOPE_STORE_ULR", "SCOPE_PORT_8000_TCP"])
 def test_an_unknown_variable_is_reported(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "secret")
-    with pytest.raises(ValueError, match=f"{name}: there is no such setting") as caught:
+    with pytest.raises(ValueError, match=f"{name}: unknown setting") as caught:
         read_settings()
     assert "secret" not in str(caught.value)
 

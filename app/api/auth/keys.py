@@ -252,7 +252,7 @@ class Keys:
         else:
             # The end of an error is as visible as the error; an ordinary change is not a warning.
             level = logging.WARNING if recovered else logging.INFO
-            logger.log(level, "the key file was read again; it has %d keys", len(self))
+            logger.log(level, "the key file was read again; number of keys: %d", len(self))
 
     def _fail(self, exc: KeyFileError) -> None:
         self._content = None

@@ -90,7 +90,7 @@ def test_a_service_with_keys_requires_one_and_follows_the_key_file(tmp_path: Pat
         assert seconds_until(server, late, 200) < WITHIN_S
     log = server.log.read_text()
     assert "127.0.0.1 only" not in log
-    assert log.count("nobody is let in: No such file") == 1
+    assert log.count("every key is refused: No such file") == 1
     told = log + "".join(f"{each.headers} {each.text}" for each in answers)
     for key in (judge, reader, prometheus, late, "scope_wrong"):
         assert key not in told
@@ -176,13 +176,13 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
         assert json.loads(result.stdout)["verdict"] in ("A", "B")
         result = runner.invoke(app, pair, env={"SCOPE_API_KEY": reader})
         assert result.exit_code == 1
-        assert "forbidden: the key 'b' has not the role 'judge'" in result.stderr
+        assert "forbidden: the key 'b' does not have the role 'judge'" in result.stderr
         labels = tmp_path / "labels.jsonl"
         labels.write_text(json.dumps(comparison(label="A")))
         result = runner.invoke(
             app, ["calibrate", str(labels), "--url", url], env={"SCOPE_API_KEY": judge}
         )
-        assert "forbidden: the key 'a' has not the role 'calibrate'" in result.stderr
+        assert "forbidden: the key 'a' does not have the role 'calibrate'" in result.stderr
     assert judge not in server.log.read_text()
 
 
@@ -192,7 +192,7 @@ def test_uvicorns_own_command_warns_that_no_keys_are_set(
     for name, value in SCRIPTED.items():
         monkeypatch.setenv(name, value)
     create()
-    assert "no file of keys is set (SCOPE_API_KEYS_FILE)" in caplog.text
+    assert "SCOPE_API_KEYS_FILE is not set" in caplog.text
 
 
 def test_only_loopback_addresses_count_as_this_machine() -> None:

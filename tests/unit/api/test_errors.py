@@ -173,7 +173,7 @@ async def test_the_log_has_the_traceback_of_an_unexpected_error(
 ) -> None:
     async with reaching(code, tmp_path) as client:
         await client.post("/judge", json=REACHED[code].body)
-    assert "unforeseen" in caplog.text
+    assert "unexpected" in caplog.text
     assert ".py" in caplog.text
 
 

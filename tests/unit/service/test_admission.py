@@ -28,7 +28,7 @@ def test_comparisons_are_counted_instead_of_requests() -> None:
     admission, telemetry = admission_of(100)
     with ExitStack() as held:
         held.enter_context(admission.admit(80))
-        with pytest.raises(OverloadedError, match="80 comparisons are under way"):
+        with pytest.raises(OverloadedError, match="80 comparisons are in progress"):
             held.enter_context(admission.admit(21))
         held.enter_context(admission.admit(1))
         assert b"scope_pending_comparisons 81.0" in telemetry.exposition()[0]

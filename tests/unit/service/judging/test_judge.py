@@ -38,7 +38,7 @@ async def judge_one(engine: ScriptedEngine, comparison: Comparison) -> Judgment:
 async def calibrate(
     services: Services, *, n: int = 60, wrong_below: float = 0.0, seed: int = 1
 ) -> None:
-    """Adds n examples with gaps in (0, 4]; examples with a gap below `wrong_below` are labelled B."""
+    """Adds n examples with gaps in (0, 4]; those below `wrong_below` are labelled B."""
     gaps = np.random.default_rng(seed).uniform(0.01, 4.0, n)
     await services.calibrator.add(
         "default",
@@ -330,7 +330,7 @@ async def test_an_engine_that_is_down_fails_the_whole_request() -> None:
 @pytest.mark.anyio
 async def test_an_engine_that_loses_an_answer_fails_the_whole_request() -> None:
     async with services_of(ShortEngine()) as services:
-        with pytest.raises(JudgmentFailedError, match="3 of 4"):
+        with pytest.raises(JudgmentFailedError, match="3 answers to 4 prompts"):
             await services.judge.judge_batch([request(pair(1, 0), alpha=None)] * 2)
 
 
