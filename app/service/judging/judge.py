@@ -1,4 +1,4 @@
-"""Judging: both orders in one engine call, then the calibrated decision."""
+"""The judge: scores both orders in one engine call, then decides with calibrated thresholds."""
 
 import math
 import time
@@ -125,17 +125,17 @@ class Judge:
             raise lost[0]
         # Thresholds before the engine, too: an overload here must not waste an engine call.
         thresholds = await self._pac_thresholds(requests, calibrations)
-        judged = [
-            i for i, found in enumerate(calibrations) if not isinstance(found, ScopeJudgeError)
+        to_score = [
+            i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
         ]
-        scores = await self.score([requests[i].comparison for i in judged])
-        found = dict(zip(judged, scores, strict=True))
+        answers = await self.score([requests[i].comparison for i in to_score])
+        scores = dict(zip(to_score, answers, strict=True))
         begun = time.perf_counter()
-        decide = partial(self._decide_all, requests, calibrations, found, thresholds)
+        decide_all = partial(self._decide_all, requests, calibrations, scores, thresholds)
         if len(requests) <= _DECIDED_AT_ONCE:
-            outcomes = decide()
+            outcomes = decide_all()
         else:
-            outcomes = await off_loop(decide)
+            outcomes = await off_loop(decide_all)
         self._telemetry.observe_stage("decide", time.perf_counter() - begun)
         self._telemetry.count_stale_judgments(
             sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
