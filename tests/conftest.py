@@ -1,4 +1,4 @@
-"""Fixtures that tests of several packages share."""
+"""What tests of several packages share."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,20 +10,20 @@ from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S, VLLM_START_S
 from tests.redis_server import RedisServer
 
-# No deadline for an example or for drawing examples, because a slow machine is not a defect.
+# A slow machine is no fault of the code: neither a slow example nor slow drawing of examples.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """The event loop of the service."""
+    """The loop that the service runs on."""
     return "asyncio"
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One Redis server for the whole run; tests that stop or fill a server start their own."""
+    """One Redis server for the whole run; tests that stop or fill a server make their own."""
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     yield server
@@ -32,7 +32,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture(scope="session")
 def redis_url(redis_server: RedisServer) -> str:
-    """URL of the shared server; a test flushes it or uses unique names."""
+    """Of the shared server; a test flushes it or uses names of its own."""
     return redis_server.url
 
 
@@ -42,7 +42,7 @@ def demo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder: Path = tmp_path_factory.mktemp("demo")
     settings = {
         "SCOPE_STORE_URL": f"sqlite:///{folder}/calibration.db",
-        # A batch of 1,000 takes minutes on a slow and busy machine.
+        # A batch of 1,000 takes minutes on a machine that is slow and busy.
         "SCOPE_TIMEOUT_S": f"{PATIENCE_S:g}",
     }
     with Server(folder, settings, start_timeout_s=VLLM_START_S) as server:

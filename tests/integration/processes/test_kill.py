@@ -1,4 +1,4 @@
-"""Tests that SIGKILL during /calibrate leaves the old version or the new one, and nothing else."""
+"""kill -9 in the middle of /calibrate: nothing lost, nothing twice, nothing in between."""
 
 import random
 import threading
@@ -30,7 +30,7 @@ def store_url(
 
 
 def batch(number: int) -> list[dict[str, Any]]:
-    """The examples of one post; a third of them were in the previous post with another label."""
+    """The examples of one post; a third of them stood in the post before, with another label."""
     first = number * (BATCH * 2 // 3)
     return [
         {
@@ -44,7 +44,7 @@ def batch(number: int) -> list[dict[str, Any]]:
 
 
 class State(NamedTuple):
-    """The visible state of a set; every changed label changes the accuracy."""
+    """What can be seen of a set; the accuracy moves with every label."""
 
     version: int
     n: int
@@ -60,7 +60,7 @@ def state(server: Server) -> State:
 
 
 def post(client: httpx.Client, number: int, answers: list[dict[str, Any]]) -> float:
-    """Posts a batch, appends its answer if there is one, and returns the seconds that it took."""
+    """Posts a batch and takes its answer, if there is one; returns the seconds that it took."""
     begun = time.monotonic()
     with suppress(httpx.TransportError):
         answers.append(client.post("/calibrate", json={"examples": batch(number)}).json())
@@ -74,7 +74,7 @@ def test_a_kill_during_calibrate_leaves_the_old_version_or_the_new_one(
     settings = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": store_url}
     interrupted, committed = 0, 0
     with Server(tmp_path, settings) as server:
-        server.client.get("/calibrations")  # opens the connection
+        server.client.get("/calibrations")  # the connection stands
         usual_s = post(server.client, 0, [])
         for number in range(1, KILLS + 1):
             before = state(server)
@@ -83,10 +83,10 @@ def test_a_kill_during_calibrate_leaves_the_old_version_or_the_new_one(
             poster = threading.Thread(target=post, args=(server.client, number, answers))
             poster.start()
             if number == KILLS:
-                # Kill after the answer: an acknowledged version must be stored.
+                # After the answer: what it acknowledges is there.
                 poster.join()
             else:
-                # Kill once in each part of the duration of a post.
+                # One kill in each part of the time that a post takes.
                 time.sleep((number - 1 + rng.random()) / (KILLS - 1) * usual_s)
             server.kill()
             poster.join()
@@ -95,23 +95,23 @@ def test_a_kill_during_calibrate_leaves_the_old_version_or_the_new_one(
             after = state(server)
             new = (before.version + 1, before.n + fresh)
             assert after == before or after[:2] == new
-            # A version that was answered with 200 is durable.
+            # What was answered with 200 is there: durable at the response.
             if answers:
                 assert after[:2] == new
             interrupted += not answers
             committed += after != before
             again: list[dict[str, Any]] = []
-            # The next post takes about as long: on a fresh service, with a set of this size.
+            # As long as the next post may take: a service just started, a set of this size.
             usual_s = post(server.client, number, again)
             added = new[1] - after.n
             assert "added" in again[0], again[0]
             assert (again[0]["added"], again[0]["updated"]) == (added, BATCH - added)
             final = state(server)
-            # Posting the same batch again changes nothing that was written before the kill.
+            # What was written before the kill changes nothing when it is posted again.
             assert final[:2] == new
-            # The interrupted write stored all labels, or none.
+            # The interrupted write had every label, or none of them.
             assert after == before or after.accuracy == final.accuracy
     print(f"{KILLS} kills: {interrupted} before the answer, {committed} after the commit")
-    # The test proves nothing if all kills came after the answer or before the work.
+    # Kills that all came after the answer, or before the work, would show nothing.
     assert interrupted >= 1
     assert committed >= 1
