@@ -44,8 +44,9 @@ async def prepare_default(
 ) -> None:
     """Reads the default calibration set, and calibrates the demo judge if its set is missing.
 
-    The demo judge's set is made like by POST /calibrate. An outdated set is replaced: an earlier
-    release made it from the bundled pairs alone, so this judge cannot use its thresholds.
+    The demo judge's set is made in the same way as by POST /calibrate. An outdated set in a SQLite
+    store is replaced: an earlier release made it from the bundled pairs alone, so this judge cannot
+    use its thresholds.
     """
     try:
         known = await services.calibrations.current(DEFAULT_CALIBRATION)

@@ -21,7 +21,7 @@ from app.core.errors import (
 
 MetricsSwitch = Literal["key", "open", "off"]
 
-# Key in a connection's state: the server has the largest number of connections, and all are busy.
+# Key in a connection's state: the server has reached its limit, and all connections are busy.
 CROWDED = "scope_judge.crowded"
 
 _HEALTH = frozenset(path for (_, path), need in NEEDS.items() if need == "nothing")
@@ -74,8 +74,8 @@ class Authentication:
     def _authorize(self, scope: Scope) -> None:
         if CROWDED in scope.get("state", ()) and scope["path"] not in _HEALTH:
             raise OverloadedError(
-                "the service has the largest number of connections (SCOPE_MAX_CONNECTIONS), each "
-                "with a request in progress: try again later"
+                "the service has reached its limit of connections (SCOPE_MAX_CONNECTIONS), and "
+                "each has a request in progress: try again later"
             )
         if self._keys is None and scope["path"] not in _HEALTH:
             check_local(scope)

@@ -165,7 +165,7 @@ class Keys:
 
     The whole file is read each time, because size and modification time can stay the same if two
     edits fall into one tick of the file system's clock. Reading a few hundred bytes costs as little
-    as asking for the time.
+    as asking the file system for the time.
 
     Args:
         path: Path of the key file.

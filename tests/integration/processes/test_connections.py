@@ -90,7 +90,7 @@ class Client:
         body = await self.reader.readexactly(int(headers["content-length"]))
         return int(head[0].split()[1]), headers, body
 
-    async def asks(self, content: bytes = HEALTH) -> int:
+    async def status_of(self, content: bytes = HEALTH) -> int:
         await self.send(content)
         return (await self.answer())[0]
 
@@ -109,7 +109,7 @@ class Client:
 
 
 @dataclass
-class Listening:
+class LocalServer:
     """A server in this process, with a clock that the test moves."""
 
     port: int
@@ -137,7 +137,7 @@ async def listening(
     *,
     limit: int = 100,
     keys: Keys | None = None,
-) -> AsyncIterator[Listening]:
+) -> AsyncIterator[LocalServer]:
     clock, engine = Clock(), WaitingEngine()
     connections = CountingConnections(limit, clock=clock)
     config = uvicorn.Config(
@@ -152,7 +152,7 @@ async def listening(
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
-    found = Listening(port, connections, clock, engine)
+    found = LocalServer(port, connections, clock, engine)
     try:
         yield found
     finally:
@@ -196,8 +196,8 @@ async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed(case
         assert await client.is_closed()
         # The same holds after an answered request.
         client = await server.connect()
-        assert await client.asks() == 200
-        assert await client.asks(ENDLESS[case]) == 431
+        assert await client.status_of() == 200
+        assert await client.status_of(ENDLESS[case]) == 431
 
 
 @pytest.mark.anyio
@@ -207,7 +207,7 @@ async def test_a_large_head_of_ordinary_headers_is_accepted(protocol: type[Guard
     async with listening(protocol) as server:
         client = await server.connect()
         for _ in range(3):
-            assert await client.asks(HEALTH[:-2] + head + b"\r\n") == 200
+            assert await client.status_of(HEALTH[:-2] + head + b"\r\n") == 200
 
 
 @pytest.mark.anyio
@@ -232,7 +232,7 @@ async def test_a_trailer_adds_no_header_to_the_request(tmp_path: Path) -> None:
     async with listening(keys=keys) as server:
         client = await server.connect()
         chunk = b"%x\r\n%b\r\n0\r\n" % (len(PLAIN), PLAIN)
-        assert await client.asks(CHUNKED + chunk + bearer + b"\r\n") == 401
+        assert await client.status_of(CHUNKED + chunk + bearer + b"\r\n") == 401
 
 
 @pytest.mark.anyio
@@ -246,7 +246,7 @@ async def test_a_body_in_many_chunks_is_read() -> None:
             parts = (body[i : i + size] for i in range(0, len(body), size))
             chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
             head = CHUNKED[:-2] + b"Content-Type: application/json\r\n\r\n"
-            assert await client.asks(head + chunks + b"0\r\n\r\n") == 200
+            assert await client.status_of(head + chunks + b"0\r\n\r\n") == 200
 
 
 @pytest.mark.anyio
@@ -257,7 +257,7 @@ async def test_a_few_pipelined_requests_are_answered_in_order() -> None:
         await client.send(HEALTH + unknown * (MAX_PIPELINED - 1) + HEALTH)
         statuses = [(await client.answer())[0] for _ in range(MAX_PIPELINED + 1)]
         assert statuses == [200, *[404] * (MAX_PIPELINED - 1), 200]
-        assert await client.asks() == 200
+        assert await client.status_of() == 200
 
 
 @pytest.mark.anyio
@@ -267,7 +267,7 @@ async def test_deeper_pipelining_ends_the_connection() -> None:
         await client.send(HEALTH * 10_000)
         assert await client.is_closed()
         other = await server.connect()
-        assert await other.asks() == 200
+        assert await other.status_of() == 200
 
 
 @pytest.mark.anyio
@@ -280,11 +280,11 @@ async def test_a_connection_without_a_whole_head_is_closed_in_time(
         slow = await server.connect()
         await slow.send(begun)
         used = await server.connect()
-        assert await used.asks() == 200
+        assert await used.status_of() == 200
         server.pass_time(HEAD_S - 0.1)
         # The timeout of a later request begins with its first byte.
         await used.send(begun or HEALTH[:4])
-        assert await (await server.connect()).asks() == 200
+        assert await (await server.connect()).status_of() == 200
         assert slow.is_open
         server.pass_time(0.2)
         assert await slow.is_closed()
@@ -304,7 +304,7 @@ async def test_a_request_in_flight_has_no_head_timeout(
         await server.engine.begun.wait()
         server.pass_time(1000 * HEAD_S)
         crowd = await server.connect()
-        assert await crowd.asks() == 200
+        assert await crowd.status_of() == 200
         server.engine.go_on.set()
         assert (await client.answer())[0] == 200
 
@@ -316,29 +316,29 @@ async def test_a_full_server_closes_the_connection_that_waited_longest(
 ) -> None:
     async with listening(protocol, limit=4) as server:
         idle = await server.connect()
-        assert await idle.asks() == 200
+        assert await idle.status_of() == 200
         silent = [await server.connect() for _ in range(3)]
         server.clock.now += HEAD_GRACE_S
         for each in silent:
             newcomer = await server.connect()
-            assert await newcomer.asks() == 200
+            assert await newcomer.status_of() == 200
             assert await each.is_closed()
-        assert await idle.asks() == 200
+        assert await idle.status_of() == 200
         # Now all connections are idle, and `idle` was used last.
-        assert await (await server.connect()).asks() == 200
+        assert await (await server.connect()).status_of() == 200
         assert len(server.connections) == 4
-        assert await idle.asks() == 200
+        assert await idle.status_of() == 200
 
 
 @pytest.mark.anyio
 async def test_an_idle_connection_is_closed_before_a_new_one() -> None:
     async with listening(limit=2) as server:
         idle = await server.connect()
-        assert await idle.asks() == 200
+        assert await idle.status_of() == 200
         first = await server.connect()
         second = await server.connect()
         assert await idle.is_closed()
-        assert await first.asks() == await second.asks() == 200
+        assert await first.status_of() == await second.status_of() == 200
 
 
 @pytest.mark.anyio
@@ -357,11 +357,11 @@ async def test_a_server_whose_connections_are_all_busy_refuses_and_stays_healthy
         assert (status, headers["connection"]) == (429, "close")
         assert json.loads(body)["code"] == "overloaded"
         assert "SCOPE_MAX_CONNECTIONS" in json.loads(body)["detail"]
-        assert await (await server.connect()).asks() == 200
+        assert await (await server.connect()).status_of() == 200
         server.engine.go_on.set()
         for each in busy:
             assert (await each.answer())[0] == 200
-        assert await (await server.connect()).asks(judging()) == 200
+        assert await (await server.connect()).status_of(judging()) == 200
 
 
 @pytest.mark.anyio
@@ -374,7 +374,7 @@ async def test_incomplete_heads_share_a_limit_and_the_oldest_makes_room() -> Non
             clients.append(await server.connect())
             await clients[-1].send(part)
         assert await clients[0].is_closed()
-        assert await clients[-1].asks(b"\r\n\r\n") == 200
+        assert await clients[-1].status_of(b"\r\n\r\n") == 200
         assert server.connections._held_bytes <= MAX_HELD_BYTES
         for client in clients:
             client.writer.close()
@@ -394,14 +394,14 @@ async def test_a_refused_body_is_dropped_up_to_a_limit(
     async with listening(protocol) as server:
         server.engine.go_on.set()
         client = await server.connect()
-        assert await client.asks(judging(b"x" * 2_000_000, path="/nowhere")) == 404
+        assert await client.status_of(judging(b"x" * 2_000_000, path="/nowhere")) == 404
         if protocol is GuardedHttpTools:
-            assert await client.asks(judging()) == 200
+            assert await client.status_of(judging()) == 200
         # A body above the limit, and a body that never arrives.
         for length, sent in ((10**9, 2 * MAX_DROPPED_BYTES), (10**9, 100)):
             client = await server.connect()
             head = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-            assert await client.asks(head % length) == 404
+            assert await client.status_of(head % length) == 404
             refused: Any = [*server.connections._idle][-1]
             await client.send(b"x" * sent)
             await until(partial(_has_dropped, refused))
@@ -443,7 +443,7 @@ async def test_an_upgrade_is_answered_like_a_plain_request() -> None:
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     async with listening() as server:
         client = await server.connect()
-        assert await client.asks(HEALTH[:-2] + upgrade + b"\r\n") == 200
+        assert await client.status_of(HEALTH[:-2] + upgrade + b"\r\n") == 200
         assert await client.is_closed()
 
 

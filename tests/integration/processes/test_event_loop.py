@@ -20,7 +20,7 @@ from app.api.middleware.json_meter import most_parts
 from tests.integration.processes.server import free_port
 
 LONGEST_S = 0.05
-# The yardstick of the ticking service on a quiet core of the machine that the limit was chosen on.
+# Seconds of the yardstick on a quiet core of the machine for which the limit was chosen.
 YARDSTICK_S = 0.02
 REPEATS = 6
 JSON = {"Content-Type": "application/json"}

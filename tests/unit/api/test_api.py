@@ -286,7 +286,7 @@ async def test_sets_are_listed_shown_and_deleted(client: httpx.AsyncClient) -> N
     shown = (await client.get("/calibrations/default")).json()
     check(shown, {**CALIBRATION, **DIAGNOSTICS})
     assert (shown["position_flips"], shown["mean_label_mass"]) == (0.0, pytest.approx(0.99))
-    # 30 points without an error promise 1 / 30 and more; pac at delta 0.1 needs more of them.
+    # 30 examples without an error make alpha 1 / 30 feasible; pac at delta 0.1 needs more.
     assert all(each["guarantee"] == "pac" for each in shown["infeasible"])
     for each in shown["infeasible"]:
         check(each, INFEASIBLE)

@@ -116,7 +116,7 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     keys = None
     if reach.settings is WITH_KEYS:
         file = write_keys(folder / "keys.json", entry("reader", []))
-        keys = Keys(file, clock=itertools.count().__next__)  # each look at it is a second later
+        keys = Keys(file, clock=itertools.count().__next__)  # every reading is a second later
         if code == "keys_unavailable":
             file.unlink()
     async with client_of(engine, store, keys=keys, **reach.settings) as client:

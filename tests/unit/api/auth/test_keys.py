@@ -40,7 +40,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def held_by(keys: Keys, name: str) -> str:
+def caller_name(keys: Keys, name: str) -> str:
     return keys.caller(key_of(name).encode()).name
 
 
@@ -86,9 +86,9 @@ def test_every_key_is_compared_even_after_a_match(
 
     monkeypatch.setattr(hmac, "compare_digest", counted)
     for name in ("k0", "k4", "k8"):
-        assert held_by(keys, name) == name
+        assert caller_name(keys, name) == name
     with pytest.raises(UnauthenticatedError):
-        held_by(keys, "unknown")
+        caller_name(keys, "unknown")
     assert len(compared) == 4 * len(names)
 
 
@@ -108,11 +108,11 @@ def test_a_revoked_key_is_refused_within_half_a_second(path: Path, clock: Clock)
     keys = Keys(write_keys(path, entry("a"), entry("b")), clock=clock)
     write_keys(path, entry("b"))
     clock.now += CHECK_EVERY_S / 2
-    assert held_by(keys, "a") == "a"
+    assert caller_name(keys, "a") == "a"
     clock.now += CHECK_EVERY_S / 2
     with pytest.raises(UnauthenticatedError):
-        held_by(keys, "a")
-    assert held_by(keys, "b") == "b"
+        caller_name(keys, "a")
+    assert caller_name(keys, "b") == "b"
 
 
 def test_a_new_key_is_accepted_without_a_restart(
@@ -122,9 +122,9 @@ def test_a_new_key_is_accepted_without_a_restart(
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     write_keys(path, entry("a"), entry("b"))
     clock.pass_check()
-    assert held_by(keys, "b") == "b"
+    assert caller_name(keys, "b") == "b"
     clock.pass_check()
-    assert held_by(keys, "b") == "b"
+    assert caller_name(keys, "b") == "b"
     assert caplog.text.count("number of keys: 2") == 1
 
 
@@ -160,7 +160,7 @@ def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
     for _ in range(3):
         clock.pass_check()
         with pytest.raises(KeysUnavailableError):
-            held_by(keys, "a")
+            caller_name(keys, "a")
     assert caplog.text.count("every key is refused") == 1
     assert hash_of(key_of("a").encode()).hex()[:8] not in caplog.text
 
@@ -170,7 +170,7 @@ def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
         path.unlink(missing_ok=True)
     path.write_text(content)  # the same bytes as before
     clock.pass_check()
-    assert held_by(keys, "a") == "a"
+    assert caller_name(keys, "a") == "a"
     assert "number of keys: 1" in caplog.text
 
 
@@ -196,15 +196,15 @@ def test_without_descriptors_the_last_keys_stay_valid_for_a_minute(
         without_descriptors(patched, number)
         for _ in range(1 + int(KEPT_S / CHECK_EVERY_S)):
             clock.pass_check()
-            assert held_by(keys, "a") == "a"
+            assert caller_name(keys, "a") == "a"
             with pytest.raises(UnauthenticatedError):
-                held_by(keys, "b")
+                caller_name(keys, "b")
         assert caplog.text.count(os.strerror(number)) == 1
         clock.pass_check()
         with pytest.raises(KeysUnavailableError):
-            held_by(keys, "a")
+            caller_name(keys, "a")
     clock.pass_check()
-    assert held_by(keys, "a") == "a"
+    assert caller_name(keys, "a") == "a"
 
 
 def test_the_minute_without_descriptors_restarts_after_a_successful_reading(
@@ -216,9 +216,9 @@ def test_the_minute_without_descriptors_restarts_after_a_successful_reading(
             without_descriptors(patched)
             # No request comes for a long time, so the minute begins with the first failure.
             clock.now += 10 * KEPT_S
-            assert held_by(keys, "a") == "a"
+            assert caller_name(keys, "a") == "a"
         clock.pass_check()
-        assert held_by(keys, "a") == "a"
+        assert caller_name(keys, "a") == "a"
     assert caplog.text.count("can be opened again") == 3
 
 
@@ -229,11 +229,11 @@ def test_an_unusable_file_stays_unusable_without_descriptors(
     path.write_text("{")
     clock.pass_check()
     with pytest.raises(KeysUnavailableError):
-        held_by(keys, "a")
+        caller_name(keys, "a")
     without_descriptors(monkeypatch)
     clock.pass_check()
     with pytest.raises(KeysUnavailableError):
-        held_by(keys, "a")
+        caller_name(keys, "a")
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
@@ -250,11 +250,11 @@ def test_a_file_that_other_users_can_write_to_causes_a_warning(
     for _ in range(2):
         path.chmod(0o600)
         clock.pass_check()
-        assert held_by(keys, "a") == "a"
+        assert caller_name(keys, "a") == "a"
         path.chmod(mode)
         for _ in range(3):
             clock.pass_check()
-            assert held_by(keys, "a") == "a"
+            assert caller_name(keys, "a") == "a"
     assert caplog.text.count("chmod go-w") == 2
 
 

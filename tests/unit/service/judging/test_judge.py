@@ -111,7 +111,7 @@ def test_swapping_the_responses_mirrors_p_bar(a: float, b: float, bias: float) -
 @pytest.mark.anyio
 async def test_each_abstention_has_its_reason() -> None:
     async with services_of() as services:
-        # Errors only below gap 1: a threshold exists, and gap 0.02 is beyond it.
+        # Errors occur only below gap 1: a threshold exists, and gap 0.02 is beyond it.
         await calibrate(services, n=200, wrong_below=1.0)
         judge = services.judge.judge
         sure = await judge(request(pair(3.9, 0.0)))
@@ -124,7 +124,7 @@ async def test_each_abstention_has_its_reason() -> None:
         assert unsure.uncertainty > unsure.threshold
         even = await judge(request(pair(1.0, 1.0)))
         assert (even.verdict, even.reason, even.preferred) == ("abstain", "no_preference", None)
-        # (0 + 1) / 200 is the smallest alpha that 200 points can promise.
+        # (0 + 1) / 200 is the smallest alpha that 200 examples make feasible.
         impossible = await judge(request(pair(3.9, 0.0), alpha=0.004))
         assert (impossible.verdict, impossible.reason) == ("abstain", "infeasible")
         assert (impossible.threshold, impossible.preferred) == (None, "A")

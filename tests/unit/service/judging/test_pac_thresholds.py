@@ -50,7 +50,7 @@ def pac(alpha: float, delta: float = 0.1) -> Criterion:
     return Criterion(alpha, "pac", delta, "default")
 
 
-async def begun(*tasks: asyncio.Task[dict[Criterion, float]]) -> None:
+async def run_until_waiting(*tasks: asyncio.Task[dict[Criterion, float]]) -> None:
     """Lets each task run until it waits."""
     for _ in range(3):
         await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def test_concurrent_callers_share_one_computation(
     # The second alpha rounds to the same value.
     asked = [pac(0.2), pac(0.20004), pac(0.2)]
     tasks = [asyncio.create_task(thresholds.find([(each, known)])) for each in asked]
-    await begun(*tasks)
+    await run_until_waiting(*tasks)
     go_on.set()
     found = [next(iter((await task).values())) for task in tasks]
     assert known.computed == [(0.2, 0.1)]
@@ -81,7 +81,7 @@ async def test_a_cancelled_caller_does_not_cancel_the_computation_of_others(
 ) -> None:
     known = calibration()
     leaving, staying = (asyncio.create_task(thresholds.find([(pac(0.2), known)])) for _ in range(2))
-    await begun(leaving, staying)
+    await run_until_waiting(leaving, staying)
     leaving.cancel()
     await asyncio.wait([leaving])
     assert leaving.cancelled()
@@ -96,7 +96,7 @@ async def test_another_version_is_computed_separately(
 ) -> None:
     old, new = calibration("old"), calibration("new")
     tasks = [asyncio.create_task(thresholds.find([(pac(0.2), each)])) for each in (old, new)]
-    await begun(*tasks)
+    await run_until_waiting(*tasks)
     go_on.set()
     await asyncio.gather(*tasks)
     assert old.computed == new.computed == [(0.2, 0.1)]
@@ -110,13 +110,13 @@ async def test_too_many_thresholds_are_refused_and_none_is_started(
     waiting = asyncio.create_task(
         thresholds.find([(pac(alpha), known) for alpha in (0.1, 0.2, 0.3)])
     )
-    await begun(waiting)
+    await run_until_waiting(waiting)
     with pytest.raises(OverloadedError) as refused:
         await thresholds.find([(pac(alpha), known) for alpha in (0.4, 0.5)])
     assert refused.value.retry_after_s >= 1
-    # A call for three thresholds in computation and one new one is accepted.
+    # A call for one threshold in computation and one new one is accepted.
     fitting = asyncio.create_task(thresholds.find([(pac(alpha), known) for alpha in (0.3, 0.6)]))
-    await begun(fitting)
+    await run_until_waiting(fitting)
     go_on.set()
     assert len(await waiting) == 3
     assert len(await fitting) == 2
