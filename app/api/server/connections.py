@@ -91,7 +91,7 @@ class Connections:
         self._sweep_later()
         return admission
 
-    def begin(self, connection: Connection) -> None:
+    def mark_busy(self, connection: Connection) -> None:
         """Marks a connection as busy: one of its requests is in flight."""
         if connection in self._busy:
             return
@@ -99,20 +99,25 @@ class Connections:
         self._idle.pop(connection, None)
         self._busy.add(connection)
 
-    def rest(self, connection: Connection) -> None:
+    def mark_idle(self, connection: Connection) -> None:
         """Marks a connection as idle: it has no request in flight any more."""
         if connection in self._busy:
             self._busy.remove(connection)
             self._idle[connection] = self.clock()
 
-    def forget(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Removes a closed connection."""
         self._new.pop(connection, None)
         self._idle.pop(connection, None)
         self._busy.discard(connection)
 
-    def hold(self, connection: Connection, change_bytes: int) -> None:
-        """Counts memory that a connection holds for requests that are not in flight."""
+    def count_held(self, connection: Connection, change_bytes: int) -> None:
+        """Counts memory for requests that are not in flight; closes a connection above the limit.
+
+        Args:
+            connection: Connection that holds the memory.
+            change_bytes: Change of its memory, in bytes.
+        """
         self._held_bytes += change_bytes
         if self._held_bytes > MAX_HELD_BYTES:
             waiting = (c for group in (self._new, self._idle) for c in group if c.held_bytes)
@@ -132,7 +137,7 @@ class Connections:
 
     def _close(self, connection: Connection) -> None:
         self._closed_for_others += 1
-        self.forget(connection)
+        self.remove(connection)
         connection.evict()
 
     def _sweep_later(self) -> None:

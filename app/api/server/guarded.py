@@ -98,7 +98,7 @@ class Guard(asyncio.Protocol):
         if self.in_flight:
             if not self._busy:
                 self._busy = True
-                self._connections.begin(self)
+                self._connections.mark_busy(self)
                 self._head_until = math.inf
                 self._dropped_bytes = 0
         else:
@@ -114,7 +114,7 @@ class Guard(asyncio.Protocol):
         super().on_response_complete()  # type: ignore[misc]
         if not self.in_flight:
             self._busy = False
-            self._connections.rest(self)
+            self._connections.mark_idle(self)
         if self.held_bytes:
             self._hold(self.bytes_waiting())
 
@@ -147,7 +147,7 @@ class Guard(asyncio.Protocol):
         self.transport.abort()
 
     def _release(self) -> None:
-        self._connections.forget(self)
+        self._connections.remove(self)
         self._hold(0)
 
     def _readable_until(self) -> float:
@@ -158,7 +158,7 @@ class Guard(asyncio.Protocol):
         change = count - self.held_bytes
         if change:
             self.held_bytes = count
-            self._connections.hold(self, change)
+            self._connections.count_held(self, change)
 
 
 class GuardedH11(Guard, H11Protocol):
