@@ -10,7 +10,7 @@ import httpx
 
 from tests.drills.fuzzing.promises import Document
 from tests.integration.processes.server import Server
-from tests.unit.api.keyring import bearing, entry, write_keys
+from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples
 
 # A body that never ends is answered after this: a sound one of 8 MB takes 5 s on a busy machine.
@@ -94,7 +94,7 @@ def scene(folder: Path, store_url: str, *, with_keys: bool = False) -> Iterator[
     if with_keys:
         file = write_keys(folder / "keys.json", entry(_KEEPER, ("judge", "calibrate", "admin")))
         settings["SCOPE_API_KEYS_FILE"] = str(file)
-        headers = bearing(_KEEPER)
+        headers = header_of(_KEEPER)
     name = store_url.partition(":")[0] + (" with keys" if with_keys else "")
     with Server(folder, settings) as server:
         response = server.client.get("/openapi.json", headers=headers)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.api.documented import problems
+from app.api.error_responses import error_responses
 from app.core.errors import MethodNotAllowedError, RouteNotFoundError
 from app.wire.problems import STATUS
 from tests.serving import application_of
@@ -41,7 +41,7 @@ def test_every_code_is_documented_at_the_routes_that_can_answer_with_it() -> Non
 
 def test_a_routes_problems_stand_under_the_statuses_of_the_table() -> None:
     for error, status in STATUS.items():
-        assert f"`{error.code}`" in problems(error)[status]["description"]
+        assert f"`{error.code}`" in error_responses(error)[status]["description"]
 
 
 def test_no_route_documents_the_frameworks_own_error() -> None:

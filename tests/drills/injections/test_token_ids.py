@@ -12,7 +12,7 @@ from app.demo.tokenizer import build_tokenizer
 from app.engines.rendering import PromptRenderer
 from app.service.judging.prompts import PromptTemplate
 from tests.drills.injections.injections import FAMILIES, INJECTIONS, Injection
-from tests.unit.service.test_fencing import HEADINGS, headings
+from tests.unit.service.judging.test_quoting import HEADINGS, headings
 
 TEMPLATE = PromptTemplate()
 PLACES = ("question", "response_a", "response_b")

@@ -1,4 +1,4 @@
-"""From two prompts to a verdict: signs by hand, reasons, and whose error is whose."""
+"""Tests of Judge: signs, reasons of abstentions, and which item an error belongs to."""
 
 import asyncio
 import math
@@ -38,7 +38,7 @@ async def judge_one(engine: ScriptedEngine, comparison: Comparison) -> Judgment:
 async def calibrate(
     services: Services, *, n: int = 60, wrong_below: float = 0.0, seed: int = 1
 ) -> None:
-    """Adds n examples with gaps in (0, 4]; those with gaps below `wrong_below` are labelled B."""
+    """Adds n examples with gaps in (0, 4]; those below `wrong_below` are labelled B."""
     gaps = np.random.default_rng(seed).uniform(0.01, 4.0, n)
     await services.calibrator.add(
         "default",
@@ -50,7 +50,7 @@ async def calibrate(
 
 
 @pytest.mark.anyio
-async def test_the_reverse_order_is_read_with_its_sign_turned() -> None:
+async def test_the_sign_of_the_reverse_order_is_inverted() -> None:
     # Shown first, "good" gets A with log-odds 3 - 1 = 2; shown second it gets B with log-odds
     # 1.5 - 1 = 0.5, so p_fwd = sigmoid(2) and p_rev = sigmoid(0.5).
     def script(prompt: Prompt) -> LabelLogits:
@@ -111,7 +111,7 @@ def test_swapping_the_responses_mirrors_p_bar(a: float, b: float, bias: float) -
 @pytest.mark.anyio
 async def test_each_abstention_has_its_reason() -> None:
     async with services_of() as services:
-        # Errors only below gap 1: a threshold exists, and gap 0.02 is beyond it.
+        # Errors occur only below gap 1: a threshold exists, and gap 0.02 is beyond it.
         await calibrate(services, n=200, wrong_below=1.0)
         judge = services.judge.judge
         sure = await judge(request(pair(3.9, 0.0)))
@@ -124,15 +124,15 @@ async def test_each_abstention_has_its_reason() -> None:
         assert unsure.uncertainty > unsure.threshold
         even = await judge(request(pair(1.0, 1.0)))
         assert (even.verdict, even.reason, even.preferred) == ("abstain", "no_preference", None)
-        # (0 + 1) / 200 is the smallest alpha that 200 points can promise.
+        # (0 + 1) / 200 is the smallest alpha that 200 examples make feasible.
         impossible = await judge(request(pair(3.9, 0.0), alpha=0.004))
         assert (impossible.verdict, impossible.reason) == ("abstain", "infeasible")
         assert (impossible.threshold, impossible.preferred) == (None, "A")
 
 
 @pytest.mark.anyio
-async def test_a_judge_that_does_not_answer_gives_no_verdict_at_any_alpha() -> None:
-    # "broken" makes the judge talk of something else in the order in which it is shown first.
+async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
+    # With "broken" in the response shown first, the judge answers with little label mass.
     def script(prompt: Prompt) -> LabelLogits:
         plain = by_quality(prompt)
         off = "[Assistant A's Answer]\nbroken" in prompt.user
@@ -147,7 +147,7 @@ async def test_a_judge_that_does_not_answer_gives_no_verdict_at_any_alpha() -> N
             assert (found.verdict, found.reason, found.preferred) == ("abstain", "off_task", "A")
             assert found.label_mass == pytest.approx(0.2, abs=1e-12)
             assert found.risk_level is None
-        # Of two reasons it is the first: what is no answer has no preference either.
+        # Two reasons apply, and "off_task" comes first.
         without = await services.judge.judge(request(even, alpha=None))
         assert (without.reason, without.preferred) == ("off_task", None)
         fine = await services.judge.judge(request(pair(3.9, 0.0)))
@@ -168,9 +168,9 @@ async def test_a_label_mass_at_the_limit_is_on_task() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_calibration_leaves_out_what_would_not_be_accepted() -> None:
-    # 100 right examples, and 100 wrong ones that are as sure of themselves but off task: with
-    # these the share of errors is one half, without them 1/100 is promised.
+async def test_a_calibration_leaves_out_off_task_examples() -> None:
+    # 100 right examples, and 100 wrong ones with the same certainty but off task. With the wrong
+    # ones the share of errors is one half; without them alpha = 1/100 is feasible.
     def script(prompt: Prompt) -> LabelLogits:
         plain = by_quality(prompt)
         odd = (
@@ -196,7 +196,7 @@ async def test_a_calibration_leaves_out_what_would_not_be_accepted() -> None:
 
 @pytest.mark.anyio
 async def test_judgments_whose_orders_disagree_are_counted() -> None:
-    # Shown first wins by 1, and the better one by the difference: at 2.0 both orders agree.
+    # The response shown first gains 1, the better one its difference: at 2.0 both orders agree.
     def script(prompt: Prompt) -> LabelLogits:
         plain = by_quality(prompt)
         return logits_of_gap(plain.a - plain.b + 1.0)
@@ -205,16 +205,14 @@ async def test_judgments_whose_orders_disagree_are_counted() -> None:
         pairs = [pair(0.5, 0.0), pair(0.0, 0.5), pair(2.0, 0.0), pair(0.0, 2.0), pair(1.0, 0.0)]
         found = await services.judge.judge_batch([request(each, alpha=None) for each in pairs])
         disagree = [each.orders_disagree for each in found if isinstance(each, Judgment)]
-        # At 1.0 the reverse order prefers none: p_rev is 0.5.
+        # At 1.0 the reverse order has no preference: p_rev is 0.5.
         assert disagree == [True, True, False, False, False]
         exposition = services.telemetry.exposition()[0].decode()
         assert "scope_order_disagreements_total 2.0" in exposition
 
 
 @pytest.mark.anyio
-async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_asked_for() -> (
-    None
-):
+async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_needed() -> None:
     async with services_of() as services:
         found = await services.judge.judge(request(pair(0.0, 0.001), alpha=None))
         assert (found.verdict, found.reason) == ("B", None)
@@ -270,11 +268,11 @@ async def test_a_judgment_is_accepted_exactly_from_its_risk_level_on() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_items_own_error_is_neither_a_verdict_nor_its_neighbours() -> None:
+async def test_an_items_error_is_not_a_verdict_and_does_not_affect_other_items() -> None:
     def script(prompt: Prompt) -> LabelLogits | RequestError:
         if "long" in prompt.user:
             return PromptTooLongError("9 tokens")
-        # Fails only where it is shown first: one bad order is enough.
+        # Fails only if the response is shown first: an error in one order is enough.
         if "[Assistant A's Answer]\nbroken" in prompt.user:
             return LabelLogits(math.nan, -1.0)
         return by_quality(prompt)
@@ -308,7 +306,7 @@ async def test_an_items_own_error_is_neither_a_verdict_nor_its_neighbours() -> N
 
 
 @pytest.mark.anyio
-async def test_a_corrupt_calibration_is_the_error_of_those_who_use_it() -> None:
+async def test_a_corrupt_calibration_is_the_error_of_the_items_that_use_it() -> None:
     store = MemoryStore()
     garbage = StoredCalibration(Version("x", 1), {}, {}, {})
     await store.write("bad", garbage, revision=Revision(1, "", ""), expected=None)
@@ -330,14 +328,14 @@ async def test_an_engine_that_is_down_fails_the_whole_request() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_engine_that_loses_an_answer_gives_no_judgment_at_all() -> None:
+async def test_an_engine_that_loses_an_answer_fails_the_whole_request() -> None:
     async with services_of(ShortEngine()) as services:
-        with pytest.raises(JudgmentFailedError, match="3 of 4"):
+        with pytest.raises(JudgmentFailedError, match="3 answers to 4 prompts"):
             await services.judge.judge_batch([request(pair(1, 0), alpha=None)] * 2)
 
 
 @pytest.mark.anyio
-async def test_a_missing_calibration_asks_the_engine_nothing() -> None:
+async def test_a_missing_calibration_causes_no_engine_call() -> None:
     asked: list[Prompt] = []
 
     def script(prompt: Prompt) -> LabelLogits:
@@ -351,7 +349,7 @@ async def test_a_missing_calibration_asks_the_engine_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_megabytes_are_rendered_beside_the_event_loop() -> None:
+async def test_megabytes_are_rendered_off_the_event_loop() -> None:
     ticks = 0
 
     async def tick() -> None:
@@ -365,5 +363,5 @@ async def test_megabytes_are_rendered_beside_the_event_loop() -> None:
         ticking = asyncio.create_task(tick())
         await services.judge.score([Comparison.of("Why?", "\u0430\n" * 2**20, "&lt;" * 2**19)])
         ticking.cancel()
-    # Rendered on the event loop it is one or two.
+    # If the event loop rendered, there would be one or two ticks.
     assert ticks > 5

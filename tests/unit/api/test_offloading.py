@@ -1,4 +1,4 @@
-"""Large requests are answered like small ones, only by threads."""
+"""Tests that large requests get the same answers as small ones, but use a thread."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.sized_requests import MANY
+from app.api.offloading import MANY_ITEMS
 from app.wire import answers
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
@@ -55,7 +55,7 @@ BODIES = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
 @pytest.mark.parametrize("name", BODIES)
-async def test_a_large_body_is_answered_to_the_byte_like_a_small_one(
+async def test_a_large_body_gets_the_same_bytes_as_a_small_one(
     client: httpx.AsyncClient, path: str, name: str
 ) -> None:
     small, large = await both(client, path, BODIES[name])
@@ -65,7 +65,7 @@ async def test_a_large_body_is_answered_to_the_byte_like_a_small_one(
 
 
 @pytest.mark.anyio
-async def test_a_large_body_that_is_no_json_is_told_its_own_place(
+async def test_a_syntax_error_in_a_large_body_is_located(
     client: httpx.AsyncClient,
 ) -> None:
     for body in (SPACE + "{", SPACE, SPACE + '{"a": 1,}', SPACE + "[1] x"):
@@ -79,7 +79,7 @@ async def test_a_large_body_that_is_no_json_is_told_its_own_place(
 
 
 @pytest.mark.anyio
-async def test_a_large_body_of_another_content_type_is_told_which_to_send(
+async def test_a_large_body_with_a_wrong_content_type_gets_advice(
     client: httpx.AsyncClient,
 ) -> None:
     body = SPACE + json.dumps(comparison())
@@ -88,47 +88,47 @@ async def test_a_large_body_of_another_content_type_is_told_which_to_send(
 
 
 @pytest.mark.anyio
-async def test_an_answer_with_many_results_has_the_bytes_of_several_with_few(
+async def test_a_large_answer_has_the_same_bytes_as_several_small_ones(
     client: httpx.AsyncClient,
 ) -> None:
-    items = [comparison(id=i, response_a=f"quality={i / 50}") for i in range(2 * MANY)]
-    items[3], items[MANY + 3] = {"id": "é"}, comparison(alpha=3)
+    items = [comparison(id=i, response_a=f"quality={i / 50}") for i in range(2 * MANY_ITEMS)]
+    items[3], items[MANY_ITEMS + 3] = {"id": "é"}, comparison(alpha=3)
     whole = await client.post("/judge/batch", json={"comparisons": items})
     halves = [
         await client.post("/judge/batch", json={"comparisons": half})
-        for half in (items[:MANY], items[MANY:])
+        for half in (items[:MANY_ITEMS], items[MANY_ITEMS:])
     ]
     first, second = (half.content.removesuffix(b"]}") for half in halves)
     start = b'{"results":['
     assert whole.content == first + b"," + second.removeprefix(start) + b"]}"
-    # As FastAPI writes a model.
+    # FastAPI writes a model like this.
     model = answers.JudgeBatchOut.model_validate_json(whole.content)
     assert whole.content == model.model_dump_json().encode()
     assert whole.headers["content-type"] == "application/json"
 
 
 @pytest.mark.anyio
-async def test_small_requests_are_handed_to_no_thread(
+async def test_small_requests_use_no_thread(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> Any:
         raise AssertionError("handed to a thread")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refused)
-    batch = {"comparisons": [comparison()] * MANY}
+    batch = {"comparisons": [comparison()] * MANY_ITEMS}
     assert (await client.post("/judge", json=comparison())).status_code == 200
     assert (await client.post("/judge/batch", json=batch)).status_code == 200
 
 
 @pytest.mark.anyio
-async def test_batches_with_more_new_pac_thresholds_than_may_wait_are_told_to_come_again(
+async def test_too_many_new_pac_thresholds_are_refused_with_retry_after(
     client: httpx.AsyncClient,
 ) -> None:
     def batch(number: int) -> dict[str, Any]:
         alphas = [0.2 + (32 * number + i) / 10_000 for i in range(32)]
         return {"comparisons": [comparison(guarantee="pac", alpha=alpha) for alpha in alphas]}
 
-    # 256 may wait.
+    # At most 256 thresholds can wait.
     sent = [client.post("/judge/batch", json=batch(number)) for number in range(12)]
     got = await asyncio.gather(*sent)
     refused = [answer for answer in got if answer.status_code != 200]
@@ -142,7 +142,7 @@ async def test_batches_with_more_new_pac_thresholds_than_may_wait_are_told_to_co
         assert all(result["verdict"] for result in results)
     again = await client.post("/judge/batch", json=batch(11))
     assert again.status_code == 200
-    # The answer has the alpha that was asked, whatever it was rounded to.
+    # The answer has the requested alpha, not the rounded one.
     asked = comparison(guarantee="pac", alpha=0.234567)
     rounded = comparison(guarantee="pac", alpha=0.2345)
     first, second = [(await client.post("/judge", json=body)).json() for body in (asked, rounded)]

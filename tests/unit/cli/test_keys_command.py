@@ -1,4 +1,4 @@
-"""`scope-judge keys`: what it writes, what it says, and that nothing is lost between two of it."""
+"""Tests of `scope-judge keys`: its file, its messages, and concurrent runs."""
 
 import json
 import os
@@ -30,8 +30,8 @@ def run(path: Path | None, *arguments: str) -> Result:
     return runner.invoke(app, ["keys", *arguments, *file])
 
 
-def said(result: Result) -> str:
-    """What a terminal shows, whatever its width."""
+def output_words(result: Result) -> str:
+    """The output of a command in one line, independent of the terminal's width."""
     return " ".join(result.stderr.split())
 
 
@@ -52,13 +52,13 @@ def test_a_key_is_printed_once_and_only_its_hash_is_kept(path: Path) -> None:
         *("ci", ["judge", "calibrate"]),
         None,
     )
-    assert "the only time the key is shown" in said(result)
-    assert f"SCOPE_API_KEYS_FILE={path}" in said(result)
+    assert "the only time the key is shown" in output_words(result)
+    assert f"SCOPE_API_KEYS_FILE={path}" in output_words(result)
     caller = Keys(path).caller(key.encode())
     assert caller == Caller("ci", frozenset({"judge", "calibrate"}))
 
 
-def test_a_new_file_and_its_folder_are_its_owners_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_a_new_file_and_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "keys.json"
     before = os.umask(0)
     try:
@@ -70,7 +70,7 @@ def test_a_new_file_and_its_folder_are_its_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(Path(f"{path}.lock").stat().st_mode) == 0o600
 
 
-def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path, path: Path) -> None:
+def test_a_file_keeps_its_mode_and_a_symlink_stays(tmp_path: Path, path: Path) -> None:
     path.write_text('{"keys": []}')
     path.chmod(0o640)
     link = tmp_path / "link.json"
@@ -99,10 +99,10 @@ def test_the_file_is_taken_from_the_environment(
     assert names_in(path) == []
 
 
-def test_a_key_may_be_for_some_sets_only_and_one_without_a_role_reads(path: Path) -> None:
+def test_a_key_can_be_limited_to_sets_and_a_key_without_a_role_can_read(path: Path) -> None:
     some = ("--calibration", "default", "--calibration", "other.v2")
-    assert "default,other.v2" in said(run(path, "add", "some", "--role", "judge", *some))
-    assert "reader may: only read; calibration sets: *" in said(run(path, "add", "reader"))
+    assert "default,other.v2" in output_words(run(path, "add", "some", "--role", "judge", *some))
+    assert "reader may: only read; calibration sets: *" in output_words(run(path, "add", "reader"))
     lines = [line.split("\t") for line in run(path, "list").stdout.splitlines()]
     assert [line[:3] for line in lines] == [
         ["some", "judge", "default,other.v2"],
@@ -125,11 +125,11 @@ def test_a_terminal_gets_a_table_without_hashes(
 def test_a_revoked_key_is_gone_and_the_others_stay(path: Path) -> None:
     write_keys(path, entry("a"), entry("b"))
     result = run(path, "revoke", "a")
-    assert "a is revoked" in said(result)
-    assert "No key is left" not in said(result)
+    assert "a is revoked" in output_words(result)
+    assert "No key is left" not in output_words(result)
     assert names_in(path) == ["b"]
-    assert "the service lets nobody in" in said(run(path, "revoke", "b"))
-    # The name is free again.
+    assert "the service lets nobody in" in output_words(run(path, "revoke", "b"))
+    # The name can be used again.
     assert run(path, "add", "a", "--role", "judge").exit_code == 0
 
 
@@ -146,13 +146,13 @@ def test_a_revoked_key_is_gone_and_the_others_stay(path: Path) -> None:
         (["revoke", "b"], "has no key named b"),
     ],
 )
-def test_what_cannot_be_done_is_told_and_changes_nothing(
+def test_an_impossible_command_prints_the_reason_and_changes_nothing(
     arguments: list[str], words: str, path: Path
 ) -> None:
     before = write_keys(path, entry("a")).read_bytes()
     result = run(path, *arguments)
     assert result.exit_code == 1
-    assert words in said(result)
+    assert words in output_words(result)
     assert result.stdout == ""
     assert "Traceback" not in result.output
     assert path.read_bytes() == before
@@ -160,11 +160,11 @@ def test_what_cannot_be_done_is_told_and_changes_nothing(
 
 
 @pytest.mark.parametrize("arguments", [["add", "b", "--role", "judge"], ["list"], ["revoke", "a"]])
-def test_a_broken_file_is_told_and_left_as_it_is(arguments: list[str], path: Path) -> None:
+def test_a_broken_file_is_reported_and_not_changed(arguments: list[str], path: Path) -> None:
     path.write_text('{"keys": [')
     result = run(path, *arguments)
     assert result.exit_code == 1
-    assert f"{path} cannot be used: Invalid JSON" in said(result)
+    assert f"{path} cannot be used: Invalid JSON" in output_words(result)
     assert path.read_text() == '{"keys": ['
 
 
@@ -172,7 +172,7 @@ def test_a_broken_file_is_told_and_left_as_it_is(arguments: list[str], path: Pat
 def test_without_a_file_each_command_asks_for_one(arguments: list[str]) -> None:
     result = run(None, *arguments)
     assert result.exit_code == 1
-    assert "SCOPE_API_KEYS_FILE" in said(result)
+    assert "SCOPE_API_KEYS_FILE" in output_words(result)
 
 
 @pytest.mark.parametrize(
@@ -183,18 +183,18 @@ def test_without_a_file_each_command_asks_for_one(arguments: list[str]) -> None:
         ("file/keys.json", ["add", "a", "--role", "judge"], "cannot be changed"),
     ],
 )
-def test_a_place_where_no_file_can_be_is_told(
+def test_an_impossible_path_is_reported(
     place: str, arguments: list[str], words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
     result = run(tmp_path / place, *arguments)
     assert result.exit_code == 1
-    assert words in said(result)
+    assert words in output_words(result)
     assert "Traceback" not in result.output
     assert not (tmp_path / "absent").exists()
 
 
-def test_a_disk_that_is_full_leaves_the_file_and_no_draft(
+def test_a_full_disk_keeps_the_file_and_leaves_no_temporary_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = write_keys(path, entry("a")).read_bytes()
@@ -205,14 +205,14 @@ def test_a_disk_that_is_full_leaves_the_file_and_no_draft(
     monkeypatch.setattr(os, "fsync", full)
     result = run(path, "add", "b", "--role", "judge")
     assert result.exit_code == 1
-    assert "No space left on device" in said(result)
+    assert "No space left on device" in output_words(result)
     assert result.stdout == ""
     assert path.read_bytes() == before
     assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
 
 
-def test_two_that_add_at_once_lose_nothing(path: Path) -> None:
-    # Each process starts, says so, and adds ten keys as soon as it is told.
+def test_two_processes_that_add_keys_at_once_lose_nothing(path: Path) -> None:
+    # Each process prints a line when it has started, and adds ten keys after a line on stdin.
     script = (
         "import sys; from app.cli import keys; from pathlib import Path; print(flush=True); "
         "sys.stdin.readline(); "

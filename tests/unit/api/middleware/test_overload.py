@@ -1,4 +1,4 @@
-"""Too much, too long, too late: refused at once, stopped in time, and never a verdict."""
+"""Tests of overload, deadlines, draining and a failing store: never a wrong verdict."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Version
 from app.stores.memory import MemoryStore
 from tests.serving import application_of, with_limits
 from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.api.middleware.test_client_leaving import WaitingEngine, scope_of
 from tests.unit.api.problems import calibrated, comparison, examples, problem
-from tests.unit.api.test_leaving import WaitingEngine, scope_of
 
 PLAIN = comparison(alpha=None)
-# Path -> a body with so many comparisons.
+# Path -> a function that makes a body with a given number of comparisons.
 COUNTED = {
     "/judge/batch": lambda n: {"comparisons": [PLAIN] * n},
     "/calibrate": lambda n: {"examples": examples(n)},
@@ -46,7 +46,7 @@ async def opened(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", COUNTED)
-async def test_what_is_over_the_limit_is_refused_at_once_and_what_waits_is_answered(
+async def test_requests_over_the_limit_are_refused_and_admitted_ones_are_answered(
     path: str,
 ) -> None:
     engine = WaitingEngine()
@@ -61,7 +61,7 @@ async def test_what_is_over_the_limit_is_refused_at_once_and_what_waits_is_answe
 
 
 @pytest.mark.anyio
-async def test_a_single_judgment_is_taken_where_batches_are_refused() -> None:
+async def test_a_single_judgment_is_admitted_while_batches_are_refused() -> None:
     engine = WaitingEngine()
     async with opened(engine, max_pending=100) as (_, client):
         body = {"comparisons": [PLAIN] * 44}
@@ -96,7 +96,7 @@ async def test_a_full_service_reads_no_body() -> None:
             assert sent[0]["status"] == 429
             assert (b"retry-after", b"1") in sent[0]["headers"]
             assert json.loads(sent[1]["body"])["code"] == "overloaded"
-        # Who asks for no judgment is answered.
+        # Routes without judgments still answer.
         assert (await client.get("/info")).status_code == 200
         assert (await client.get("/calibrations")).status_code == 200
         engine.go_on.set()
@@ -104,7 +104,7 @@ async def test_a_full_service_reads_no_body() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_batch_that_could_never_be_taken_is_too_large_and_not_refused_for_ever() -> None:
+async def test_a_batch_that_can_never_be_admitted_is_too_large_instead_of_overload() -> None:
     async with opened(ScriptedEngine(), max_pending=16) as (_, client):
         assert (await client.get("/info")).json()["limits"]["max_batch"] == 14
         problem(
@@ -115,7 +115,7 @@ async def test_a_batch_that_could_never_be_taken_is_too_large_and_not_refused_fo
 
 
 @pytest.mark.anyio
-async def test_bodies_under_way_share_a_limit_and_give_it_back() -> None:
+async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
     engine = WaitingEngine()
     body = json.dumps({**PLAIN, "id": "x" * 200, "question": "y" * 700})
     headers = {"Content-Type": "application/json"}
@@ -126,7 +126,7 @@ async def test_bodies_under_way_share_a_limit_and_give_it_back() -> None:
     async with opened(engine, max_body_bytes=1500, max_pending_bytes=1500) as (_, client):
         waiting = asyncio.create_task(client.post("/judge", content=body, headers=headers))
         await engine.begun.wait()
-        # With its length announced, and without.
+        # With and without an announced length.
         problem(await client.post("/judge", content=body, headers=headers), "overloaded")
         problem(await client.post("/judge", content=in_chunks(), headers=headers), "overloaded")
         engine.go_on.set()
@@ -138,7 +138,7 @@ async def test_bodies_under_way_share_a_limit_and_give_it_back() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("POST", "/judge")])
-async def test_bytes_that_are_only_announced_keep_nobody_out(method: str, path: str) -> None:
+async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
     app = application_of(max_body_bytes=1500, max_pending_bytes=1500)
     transport = httpx.ASGITransport(app)
     async with (
@@ -164,7 +164,9 @@ async def test_bytes_that_are_only_announced_keep_nobody_out(method: str, path: 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
-async def test_a_request_whose_time_is_over_stops_the_engine_and_writes_nothing(path: str) -> None:
+async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
+    path: str,
+) -> None:
     engine, store = WaitingEngine(), MemoryStore()
     body = {
         "/judge": PLAIN,
@@ -181,7 +183,7 @@ async def test_a_request_whose_time_is_over_stops_the_engine_and_writes_nothing(
 
 
 @pytest.mark.anyio
-async def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
+async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
     app, sent = application_of(timeout_s=0.05), list[Any]()
 
     async def receive() -> Any:
@@ -198,13 +200,11 @@ async def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("bytes_per_s", "status"), [(1, 200), (10**9, 408)])
-async def test_a_body_that_has_begun_may_go_on_at_the_least_rate(
-    bytes_per_s: int, status: int
-) -> None:
+async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: int) -> None:
     app, sent = application_of(), list[Any]()
     with_limits(app, body_grace_s=0.01, body_bytes_per_s=bytes_per_s)
     body = json.dumps(PLAIN).encode()
-    # The whole grace passes between the two, and after 50 bytes 50 s are left or none.
+    # The whole grace period passes between the two parts. After 50 bytes 50 s are left, or none.
     parts = [(0.0, body[:50]), (0.1, body[50:])]
 
     async def receive() -> Any:
@@ -223,7 +223,7 @@ async def test_a_body_that_has_begun_may_go_on_at_the_least_rate(
 
 
 @pytest.mark.anyio
-async def test_one_key_leaves_room_for_the_bodies_of_another(tmp_path: Path) -> None:
+async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
     app = application_of(keys=keys, max_body_bytes=1500, max_pending_bytes=4000)
     whole = json.dumps(PLAIN).encode()
@@ -250,7 +250,7 @@ async def test_one_key_leaves_room_for_the_bodies_of_another(tmp_path: Path) -> 
 
     async with app.router.lifespan_context(app):
         leave = asyncio.Event()
-        # Half of 4,000 bytes is one such body, and no second one.
+        # Half of 4,000 bytes is enough for one such body, but not for two.
         tasks = [asyncio.create_task(ask(i, "greedy", b" " * 1100, leave)) for i in range(5)]
         other = asyncio.create_task(ask(9, "other", b" " * 1100, leave))
         while len(answers) < 4:  # noqa: ASYNC110
@@ -258,13 +258,13 @@ async def test_one_key_leaves_room_for_the_bodies_of_another(tmp_path: Path) -> 
         assert answers == dict.fromkeys(range(1, 5), 429)
         leave.set()
         await asyncio.gather(*tasks, other)
-        # What they held is given back.
+        # Their bytes are released.
         await ask(10, "greedy", whole, None)
         assert answers[10] == 200
 
 
 @pytest.mark.anyio
-async def test_a_service_that_drains_is_not_ready_and_still_judges() -> None:
+async def test_a_draining_service_is_not_ready_and_still_judges() -> None:
     async with opened(ScriptedEngine()) as (app, client):
         assert "connection" not in (await client.get("/readyz")).headers
         drain(app)
@@ -272,13 +272,13 @@ async def test_a_service_that_drains_is_not_ready_and_still_judges() -> None:
         problem(refused, "draining")
         judged = await client.post("/judge", json=PLAIN)
         assert judged.status_code == 200
-        # A proxy must not send its next request on these connections.
+        # A proxy must not reuse these connections.
         assert refused.headers["connection"] == judged.headers["connection"] == "close"
         assert (await client.get("/healthz")).status_code == 200
 
 
 @pytest.mark.anyio
-async def test_what_is_still_under_way_at_the_end_of_draining_is_told_so() -> None:
+async def test_a_request_still_in_progress_at_the_end_of_draining_gets_503() -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)
     messages = [{"type": "http.request", "body": json.dumps(PLAIN).encode(), "more_body": False}]
@@ -301,7 +301,7 @@ async def test_what_is_still_under_way_at_the_end_of_draining_is_told_so() -> No
 
 
 class Clock:
-    """A clock that stands still until it is set."""
+    """A clock that moves only when a test sets it."""
 
     now = 0.0
 
@@ -309,8 +309,8 @@ class Clock:
         return self.now
 
 
-class GoneStore(MemoryStore):
-    """A store that stops answering when it is told to."""
+class FailingStore(MemoryStore):
+    """A store that fails while a test wants it."""
 
     gone = False
 
@@ -327,8 +327,8 @@ class GoneStore(MemoryStore):
 
 
 @pytest.mark.anyio
-async def test_judging_without_the_store_says_how_old_its_thresholds_are() -> None:
-    store, clock = GoneStore(), Clock()
+async def test_judging_without_the_store_sends_the_age_of_its_thresholds() -> None:
+    store, clock = FailingStore(), Clock()
     async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
         app.state.services.calibrations._clock = clock
         await calibrated(client)
@@ -346,7 +346,7 @@ async def test_judging_without_the_store_says_how_old_its_thresholds_are() -> No
         assert "scope-calibration-age" not in plain.headers
         ready = (await client.get("/readyz")).json()
         assert ready["status"] == "degraded"
-        # Anybody may ask, so where the store is does not stand there.
+        # /readyz needs no key, so its answer does not contain the store's address.
         assert "gone" not in ready["detail"]
         items = [comparison(), comparison(calibration="unknown"), PLAIN]
         mixed = await client.post("/judge/batch", json={"comparisons": items})
@@ -362,8 +362,8 @@ async def test_judging_without_the_store_says_how_old_its_thresholds_are() -> No
 
 
 @pytest.mark.anyio
-async def test_thresholds_that_are_too_old_are_not_judged_by() -> None:
-    store, clock = GoneStore(), Clock()
+async def test_too_old_thresholds_are_not_used() -> None:
+    store, clock = FailingStore(), Clock()
     async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
         app.state.services.calibrations._clock = clock
         await calibrated(client)
@@ -381,7 +381,7 @@ async def test_thresholds_that_are_too_old_are_not_judged_by() -> None:
 
 
 class CountingEngine(ScriptedEngine):
-    """Counts its calls, each of which lets others in."""
+    """Counts its calls; each call lets other tasks run."""
 
     calls = 0
 
@@ -394,7 +394,7 @@ class CountingEngine(ScriptedEngine):
 
 
 @pytest.mark.anyio
-async def test_many_who_ask_for_readiness_at_once_cost_one_probe() -> None:
+async def test_concurrent_readiness_requests_share_one_probe() -> None:
     engine = CountingEngine()
     async with opened(engine) as (_, client):
         answers = await asyncio.gather(*(client.get("/readyz") for _ in range(50)))
@@ -403,7 +403,7 @@ async def test_many_who_ask_for_readiness_at_once_cost_one_probe() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_batch_may_ask_for_so_many_pac_thresholds_and_no_more() -> None:
+async def test_the_number_of_pac_thresholds_in_a_batch_is_limited() -> None:
     async with opened(ScriptedEngine()) as (_, client):
         await calibrated(client)
         items = [comparison(guarantee="pac", alpha=0.01 + i / 100) for i in range(33)]

@@ -1,4 +1,4 @@
-"""A client that leaves takes its work with it; the application is driven by hand."""
+"""Tests that a leaving client cancels its work; they call the ASGI application directly."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.unit.api.problems import comparison
 
 
 class WaitingEngine(ScriptedEngine):
-    """Answers when it is told to, and notes whether it was cancelled."""
+    """Answers when a test lets it, and records whether its call was cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,9 @@ def scope_of(app: FastAPI, path: str) -> dict[str, Any]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
-async def test_leaving_cancels_the_engines_call_and_nothing_is_sent_or_written(path: str) -> None:
+async def test_a_client_that_leaves_cancels_the_engine_call_and_writes_nothing(
+    path: str,
+) -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)
     body = {
@@ -82,7 +84,7 @@ async def test_leaving_cancels_the_engines_call_and_nothing_is_sent_or_written(p
 
 
 @pytest.mark.anyio
-async def test_leaving_in_the_middle_of_the_body_asks_the_engine_nothing() -> None:
+async def test_a_client_that_leaves_during_the_body_causes_no_engine_call() -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)
     messages = [

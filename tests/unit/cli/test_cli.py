@@ -1,4 +1,4 @@
-"""The command line against a service that listens on a port."""
+"""Tests of the commands against a service that listens on a port."""
 
 import json
 import os
@@ -27,7 +27,7 @@ ENVIRONMENT = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
 
 
 class _ListeningServer(uvicorn.Server):
-    """Says when it listens, so that nobody has to poll."""
+    """Sets an event when it listens, so that no test has to poll."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -61,7 +61,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def clean_url(url: str) -> str:
-    """The service without any calibration."""
+    """URL of a service without a calibration set."""
     for each in httpx.get(f"{url}/calibrations").json()["calibrations"]:
         httpx.delete(f"{url}/calibrations/{each['name']}")
     return url
@@ -76,8 +76,8 @@ def lines_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def said(text: str) -> str:
-    """What a terminal shows, whatever its width."""
+def output_words(text: str) -> str:
+    """The output of a command in one line, independent of the terminal's width."""
     return " ".join(text.split())
 
 
@@ -86,22 +86,22 @@ def test_the_version_is_printed() -> None:
     assert (result.exit_code, result.stdout.strip()) == (0, __version__)
 
 
-def test_examples_are_added_and_summed_up(clean_url: str, tmp_path: Path) -> None:
+def test_examples_are_added_and_summarized(clean_url: str, tmp_path: Path) -> None:
     rows = examples(30)
     rows[0]["label"] = "tie"
     file = jsonl(tmp_path / "labels.jsonl", rows)
     arguments = ["calibrate", str(file), "--url", clean_url, "--batch-size", "7"]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.stderr
-    assert "added 29, updated 0, ties 1, removed 0, failed 0" in said(result.stderr)
-    assert "calibration default, version 5, n = 29" in said(result.stderr)
+    assert "added 29, updated 0, ties 1, removed 0, failed 0" in output_words(result.stderr)
+    assert "calibration default, version 5, n = 29" in output_words(result.stderr)
     assert result.stdout == ""
     again = runner.invoke(app, arguments)
-    assert "added 0, updated 29, ties 1, removed 0, failed 0" in said(again.stderr)
+    assert "added 0, updated 29, ties 1, removed 0, failed 0" in output_words(again.stderr)
     assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 29
 
 
-def test_examples_that_fail_are_told_and_the_others_are_added(
+def test_failed_examples_are_reported_and_the_others_are_added(
     clean_url: str, tmp_path: Path
 ) -> None:
     rows = [*examples(3), {"question": "[/bold] [x", "label": "A"}]
@@ -111,11 +111,11 @@ def test_examples_that_fail_are_told_and_the_others_are_added(
     )
     assert result.exit_code == 1
     assert "not added:" in result.stderr
-    assert "added 3, updated 0, ties 0, removed 0, failed 1" in said(result.stderr)
+    assert "added 3, updated 0, ties 0, removed 0, failed 1" in output_words(result.stderr)
     assert httpx.get(f"{clean_url}/calibrations/other").json()["label_noise"] == 0.1
 
 
-def test_an_empty_file_may_change_the_label_noise(clean_url: str, tmp_path: Path) -> None:
+def test_an_empty_file_can_change_the_label_noise(clean_url: str, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "none.jsonl", [])
     result = runner.invoke(
         app, ["calibrate", str(file), "--url", clean_url, "--label-noise", "0.2"]
@@ -138,7 +138,7 @@ def test_one_pair_is_judged(calibrated_url: str) -> None:
     assert (found["verdict"], found["alpha"]) == ("B", 0.2)
 
 
-def test_a_file_is_judged_in_order_with_its_further_fields(
+def test_a_file_is_judged_in_order_and_keeps_its_other_fields(
     calibrated_url: str, tmp_path: Path
 ) -> None:
     rows = [comparison(id=i, note=f"né {i} \ud800") for i in range(25)]
@@ -159,7 +159,7 @@ def test_a_file_is_judged_in_order_with_its_further_fields(
     assert "né 3" in out.read_text(encoding="utf-8")
 
 
-def test_stdin_is_judged_and_an_items_error_is_the_exit_status(calibrated_url: str) -> None:
+def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: str) -> None:
     rows = [
         comparison(id=1),
         comparison(id=2, question="\ud800"),
@@ -169,13 +169,13 @@ def test_stdin_is_judged_and_an_items_error_is_the_exit_status(calibrated_url: s
     text = "\n".join(json.dumps(row) for row in rows)
     result = runner.invoke(app, ["judge", "-", "--url", calibrated_url], input=text)
     assert result.exit_code == 1
-    assert "2 of 4 comparisons got no judgment" in said(result.stderr)
+    assert "2 of 4 comparisons got no judgment" in output_words(result.stderr)
     found = lines_of(result.stdout)
     assert [row.get("verdict") for row in found] == ["A", None, None, "A"]
     assert found[1]["error"]["code"] == found[2]["error"]["code"] == "invalid_request"
 
 
-def test_a_request_that_is_refused_is_told_in_the_services_words(clean_url: str) -> None:
+def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
     result = runner.invoke(
         app,
         [
@@ -184,7 +184,7 @@ def test_a_request_that_is_refused_is_told_in_the_services_words(clean_url: str)
         ],
     )
     assert result.exit_code == 1
-    assert "invalid_request: guarantee:" in said(result.stderr)
+    assert "invalid_request: guarantee:" in output_words(result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -206,20 +206,20 @@ def test_a_request_that_is_refused_is_told_in_the_services_words(clean_url: str)
         ),
     ],
 )
-def test_a_call_that_cannot_work_says_why(arguments: list[str], words: str) -> None:
+def test_an_impossible_call_prints_the_reason(arguments: list[str], words: str) -> None:
     result = runner.invoke(app, arguments)
     assert result.exit_code == 1, result.output
-    assert words in said(result.stderr)
+    assert words in output_words(result.stderr)
     assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize("line", ["[1]", "{", "3", "[" * 100_000])
-def test_a_line_that_is_no_object_is_told_by_its_number(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_not_an_object_is_reported_by_its_number(tmp_path: Path, line: str) -> None:
     file = tmp_path / "bad.jsonl"
     file.write_text(json.dumps(comparison()) + f"\n{line}\n", encoding="utf-8")
     result = runner.invoke(app, ["judge", str(file)])
     assert result.exit_code == 1
-    assert "line 2: this is not a JSON object" in said(result.stderr)
+    assert "line 2: this is not a JSON object" in output_words(result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_line_that_is_no_object_is_told_by_its_number(tmp_path: Path, line: st
         ("SCOPE_PROMPT_FILE", "/absent.toml"),
     ],
 )
-def test_serve_names_the_setting_that_is_wrong(
+def test_serve_names_the_invalid_setting(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, sound in {**ENVIRONMENT, "SCOPE_PORT": "0", variable: value}.items():
@@ -244,7 +244,7 @@ def test_serve_names_the_setting_that_is_wrong(
     assert "Traceback" not in result.output
 
 
-def test_serve_says_where_it_listens_judges_and_stops_when_told() -> None:
+def test_serve_prints_its_address_judges_and_stops_on_a_signal() -> None:
     command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0"]
     with subprocess.Popen(
         command, env={**os.environ, **ENVIRONMENT}, stderr=subprocess.PIPE, text=True
@@ -268,14 +268,14 @@ def test_serve_says_where_it_listens_judges_and_stops_when_told() -> None:
     assert "Traceback" not in told + rest
 
 
-def test_what_cannot_be_written_is_told(url: str) -> None:
+def test_an_output_error_is_reported(url: str) -> None:
     arguments = ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", url]
     result = runner.invoke(app, [*arguments, "--out", "/absent/x"])
     assert result.exit_code == 1
     assert "/absent/x cannot be written" in result.stderr
 
 
-def test_a_service_that_is_absent_costs_no_earlier_result(tmp_path: Path) -> None:
+def test_an_unreachable_service_keeps_earlier_results(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text("earlier")
     arguments = ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://127.0.0.1:9"]
@@ -283,7 +283,7 @@ def test_a_service_that_is_absent_costs_no_earlier_result(tmp_path: Path) -> Non
     assert out.read_text() == "earlier"
 
 
-def test_an_address_that_is_taken_is_told_before_a_judge_is_loaded(url: str) -> None:
+def test_an_address_in_use_is_reported_before_the_judge_is_loaded(url: str) -> None:
     port = url.rsplit(":", 1)[1]
     result = runner.invoke(app, ["serve", "--port", port], env=ENVIRONMENT)
     assert result.exit_code == 1
@@ -291,7 +291,7 @@ def test_an_address_that_is_taken_is_told_before_a_judge_is_loaded(url: str) -> 
     assert "Loading" not in result.stderr
 
 
-def test_a_judged_file_may_be_judged_again(url: str, tmp_path: Path) -> None:
+def test_a_judged_file_can_be_judged_again(url: str, tmp_path: Path) -> None:
     line = comparison() | {"verdict": "mine", "error": "earlier", "kept": 1}
     file = tmp_path / "in.jsonl"
     file.write_text(json.dumps(line) + "\n")
@@ -303,7 +303,7 @@ def test_a_judged_file_may_be_judged_again(url: str, tmp_path: Path) -> None:
     assert "error" not in found
 
 
-def test_an_address_without_a_scheme_is_told(url: str) -> None:
+def test_a_url_without_a_scheme_is_reported(url: str) -> None:
     pair = ["judge", "--question", "q", "--a", "a", "--b", "b"]
     result = runner.invoke(app, [*pair, "--url", url.removeprefix("http://")])
     assert result.exit_code == 1

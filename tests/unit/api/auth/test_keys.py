@@ -1,4 +1,4 @@
-"""The file of keys: what may stand in it, and how a running service follows it."""
+"""Tests of the key file: its valid content, and how a running service follows its changes."""
 
 import errno
 import hashlib
@@ -18,7 +18,7 @@ from tests.unit.api.keyring import entry, key_of, write_keys
 
 
 class Clock:
-    """Stands still until it is told."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -40,11 +40,11 @@ def clock() -> Clock:
     return Clock()
 
 
-def held_by(keys: Keys, name: str) -> str:
+def caller_name(keys: Keys, name: str) -> str:
     return keys.caller(key_of(name).encode()).name
 
 
-def test_a_key_is_its_holder_with_roles_and_sets(path: Path, clock: Clock) -> None:
+def test_a_key_identifies_its_caller_with_roles_and_sets(path: Path, clock: Clock) -> None:
     write_keys(path, entry("a", ["judge", "admin"]), entry("b", [], ["one", "two"]))
     keys = Keys(path, clock=clock)
     a, b = (keys.caller(key_of(name).encode()) for name in "ab")
@@ -66,13 +66,13 @@ def test_a_key_is_its_holder_with_roles_and_sets(path: Path, clock: Clock) -> No
         b"x" * 100_000,
     ],
 )
-def test_what_is_no_key_is_nobodys(path: Path, clock: Clock, sent: bytes) -> None:
+def test_an_unknown_key_is_refused(path: Path, clock: Clock, sent: bytes) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     with pytest.raises(UnauthenticatedError):
         keys.caller(sent)
 
 
-def test_every_key_is_compared_wherever_the_right_one_stands(
+def test_every_key_is_compared_even_after_a_match(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"k{i}" for i in range(9)]
@@ -86,21 +86,21 @@ def test_every_key_is_compared_wherever_the_right_one_stands(
 
     monkeypatch.setattr(hmac, "compare_digest", counted)
     for name in ("k0", "k4", "k8"):
-        assert held_by(keys, name) == name
+        assert caller_name(keys, name) == name
     with pytest.raises(UnauthenticatedError):
-        held_by(keys, "unknown")
+        caller_name(keys, "unknown")
     assert len(compared) == 4 * len(names)
 
 
 def test_keys_are_long_random_and_have_one_word() -> None:
     made = {new_key() for _ in range(200)}
     assert len(made) == 200
-    # 32 bytes are 43 characters of base64.
+    # Base64 encodes 32 bytes in 43 characters.
     assert all(len(key) == len("scope_") + 43 and "-" not in key for key in made)
 
 
 def test_the_hash_is_plain_sha256() -> None:
-    # `printf %s KEY | sha256sum` may make an entry by hand.
+    # Users can make an entry by hand with `printf %s KEY | sha256sum`.
     assert hash_of(b"abc").hex() == hashlib.sha256(b"abc").hexdigest()
 
 
@@ -108,27 +108,27 @@ def test_a_revoked_key_is_refused_within_half_a_second(path: Path, clock: Clock)
     keys = Keys(write_keys(path, entry("a"), entry("b")), clock=clock)
     write_keys(path, entry("b"))
     clock.now += CHECK_EVERY_S / 2
-    assert held_by(keys, "a") == "a"
+    assert caller_name(keys, "a") == "a"
     clock.now += CHECK_EVERY_S / 2
     with pytest.raises(UnauthenticatedError):
-        held_by(keys, "a")
-    assert held_by(keys, "b") == "b"
+        caller_name(keys, "a")
+    assert caller_name(keys, "b") == "b"
 
 
-def test_a_new_key_is_let_in_without_a_restart(
+def test_a_new_key_is_accepted_without_a_restart(
     path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     write_keys(path, entry("a"), entry("b"))
     clock.pass_check()
-    assert held_by(keys, "b") == "b"
+    assert caller_name(keys, "b") == "b"
     clock.pass_check()
-    assert held_by(keys, "b") == "b"
-    assert caplog.text.count("keys in it: 2") == 1
+    assert caller_name(keys, "b") == "b"
+    assert caplog.text.count("number of keys: 2") == 1
 
 
-def test_an_edit_that_leaves_size_and_time_is_seen(path: Path, clock: Clock) -> None:
+def test_an_edit_with_the_same_size_and_time_is_noticed(path: Path, clock: Clock) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     before = path.stat()
     text = path.read_text().replace('"judge"', '"admin"')
@@ -145,7 +145,7 @@ def test_an_edit_that_leaves_size_and_time_is_seen(path: Path, clock: Clock) -> 
 
 
 @pytest.mark.parametrize("damage", ["removed", "half written", "a folder", "a pipe"])
-def test_a_file_that_cannot_be_read_lets_nobody_in_until_it_can(
+def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
     damage: str, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
@@ -160,22 +160,22 @@ def test_a_file_that_cannot_be_read_lets_nobody_in_until_it_can(
     for _ in range(3):
         clock.pass_check()
         with pytest.raises(KeysUnavailableError):
-            held_by(keys, "a")
-    assert caplog.text.count("nobody is let in") == 1
+            caller_name(keys, "a")
+    assert caplog.text.count("every key is refused") == 1
     assert hash_of(key_of("a").encode()).hex()[:8] not in caplog.text
 
     if damage == "a folder":
         path.rmdir()
     else:
         path.unlink(missing_ok=True)
-    path.write_text(content)  # the very bytes of before
+    path.write_text(content)  # the same bytes as before
     clock.pass_check()
-    assert held_by(keys, "a") == "a"
-    assert "keys in it: 1" in caplog.text
+    assert caller_name(keys, "a") == "a"
+    assert "number of keys: 1" in caplog.text
 
 
 def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int = errno.EMFILE) -> None:
-    """Lets no file be opened, as for a process that has as many open as it may."""
+    """Makes opening a file fail, as in a process at its limit of open files."""
 
     def refuse(*given: Any) -> int:
         raise OSError(number, os.strerror(number))
@@ -184,7 +184,7 @@ def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int = errno.EMF
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_a_process_without_descriptors_goes_on_with_the_keys_it_has_for_a_minute(
+def test_without_descriptors_the_last_keys_stay_valid_for_a_minute(
     number: int,
     path: Path,
     clock: Clock,
@@ -196,48 +196,48 @@ def test_a_process_without_descriptors_goes_on_with_the_keys_it_has_for_a_minute
         without_descriptors(patched, number)
         for _ in range(1 + int(KEPT_S / CHECK_EVERY_S)):
             clock.pass_check()
-            assert held_by(keys, "a") == "a"
+            assert caller_name(keys, "a") == "a"
             with pytest.raises(UnauthenticatedError):
-                held_by(keys, "b")
+                caller_name(keys, "b")
         assert caplog.text.count(os.strerror(number)) == 1
         clock.pass_check()
         with pytest.raises(KeysUnavailableError):
-            held_by(keys, "a")
+            caller_name(keys, "a")
     clock.pass_check()
-    assert held_by(keys, "a") == "a"
+    assert caller_name(keys, "a") == "a"
 
 
-def test_a_minute_without_descriptors_begins_anew_after_the_file_was_read(
+def test_the_minute_without_descriptors_restarts_after_a_successful_reading(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     for _ in range(3):
         with monkeypatch.context() as patched:
             without_descriptors(patched)
-            # Nobody asks for a long time, so the first failure is the beginning of the minute.
+            # No request comes for a long time, so the minute begins with the first failure.
             clock.now += 10 * KEPT_S
-            assert held_by(keys, "a") == "a"
+            assert caller_name(keys, "a") == "a"
         clock.pass_check()
-        assert held_by(keys, "a") == "a"
+        assert caller_name(keys, "a") == "a"
     assert caplog.text.count("can be opened again") == 3
 
 
-def test_a_file_that_was_unusable_stays_so_without_descriptors(
+def test_an_unusable_file_stays_unusable_without_descriptors(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     path.write_text("{")
     clock.pass_check()
     with pytest.raises(KeysUnavailableError):
-        held_by(keys, "a")
+        caller_name(keys, "a")
     without_descriptors(monkeypatch)
     clock.pass_check()
     with pytest.raises(KeysUnavailableError):
-        held_by(keys, "a")
+        caller_name(keys, "a")
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
-def test_a_file_that_others_can_write_to_is_warned_of_at_the_start_and_later(
+def test_a_file_that_other_users_can_write_to_causes_a_warning(
     mode: int, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     warnings: list[str] = []
@@ -250,11 +250,11 @@ def test_a_file_that_others_can_write_to_is_warned_of_at_the_start_and_later(
     for _ in range(2):
         path.chmod(0o600)
         clock.pass_check()
-        assert held_by(keys, "a") == "a"
+        assert caller_name(keys, "a") == "a"
         path.chmod(mode)
         for _ in range(3):
             clock.pass_check()
-            assert held_by(keys, "a") == "a"
+            assert caller_name(keys, "a") == "a"
     assert caplog.text.count("chmod go-w") == 2
 
 
@@ -269,7 +269,7 @@ SOUND = entry("a")
         ("[]", "object"),
         ('{"keys": 3}', "keys"),
         ({"keys": [SOUND, SOUND]}, "more than one key is named a"),
-        ({"keys": [SOUND, {**SOUND, "name": "b"}]}, "the same key stands there under two names"),
+        ({"keys": [SOUND, {**SOUND, "name": "b"}]}, "the same key has two names"),
         ({"keys": [{**SOUND, "name": "../a"}]}, "keys.0.name"),
         ({"keys": [{**SOUND, "name": "a\n"}]}, "keys.0.name"),
         ({"keys": [{**SOUND, "sha256": HASH.upper()}]}, "keys.0.sha256"),
@@ -282,7 +282,7 @@ SOUND = entry("a")
         ({"keys": [], HASH: []}, "Extra inputs"),
     ],
 )
-def test_a_broken_file_stops_the_start_and_no_hash_is_told(
+def test_a_broken_file_stops_the_start_without_revealing_a_hash(
     content: Any, words: str, path: Path, clock: Clock
 ) -> None:
     path.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -298,17 +298,17 @@ def test_a_missing_file_stops_the_start_and_says_how_to_make_one(path: Path) -> 
         open_keys(path, pytest.fail)
 
 
-def test_an_empty_list_of_keys_starts_with_a_warning(path: Path) -> None:
+def test_an_empty_key_file_causes_a_warning_at_the_start(path: Path) -> None:
     warnings: list[str] = []
     keys = open_keys(write_keys(path), warnings.append)
     assert keys is not None
     assert len(warnings) == 1
-    assert "nobody is let in" in warnings[0]
+    assert "refuses every key" in warnings[0]
     with pytest.raises(UnauthenticatedError):
         keys.caller(key_of("a").encode())
 
 
-def test_no_file_is_no_keys() -> None:
+def test_without_a_path_there_are_no_keys() -> None:
     assert open_keys(None, pytest.fail) is None
 
 

@@ -1,4 +1,4 @@
-"""The paper's template to the letter, filled in one pass, and the file that replaces it."""
+"""Tests of the paper's template, of filling it in one pass, and of the file that replaces it."""
 
 import re
 from pathlib import Path
@@ -9,25 +9,25 @@ from app.core.comparison import Comparison, Turn
 from app.core.errors import StartupError
 from app.service.judging.prompts import PAPER_SYSTEM, PAPER_USER, PromptTemplate, load_template
 
-PAPER = Path(__file__).resolve().parents[4] / "shared" / "paper" / "scope.tex"
+PAPER = Path(__file__).resolve().parents[5] / "shared" / "paper" / "scope.tex"
 USER = "{question} / {answer_a} / {answer_b}"
 
 
 def figure_text(source: str) -> str:
-    """The lines of figure prompt_template as a reader sees them, without TeX."""
+    """The lines of figure prompt_template without TeX commands."""
     end = source.index(r"\label{fig:prompt_template}")
     figure = source[source.rindex(r"\begin{figure}", 0, end) : end]
     box = figure[figure.index(r"\footnotesize") : figure.index(r"\end{tcolorbox}")]
     text = re.sub(r"\\(vspace|rule)(\{[^}]*\})+", "", box)
     text = re.sub(r"\\\\\[\d+pt\]|\\color\{[^}]*\}|\\footnotesize", "", text)
     text = re.sub(r"\\(texttt|textbf|textsf)\b", "", text)
-    # Left are braces of groups, and escaped characters of the template itself.
+    # Remove the braces of groups, and unescape the template's own characters.
     text = re.sub(r"(?<!\\)[{}]", "", text)
     return re.sub(r"\\([{}_])", r"\1", text)
 
 
 @pytest.mark.skipif(not PAPER.exists(), reason="the paper's source is not here")
-def test_the_template_is_the_papers_to_the_letter() -> None:
+def test_the_template_is_verbatim_from_the_paper() -> None:
     lines = [line.strip() for line in figure_text(PAPER.read_text()).splitlines() if line.strip()]
     shown = ["[System]", PAPER_SYSTEM, *(line for line in PAPER_USER.splitlines() if line)]
     assert lines == shown
@@ -98,7 +98,7 @@ def test_a_file_replaces_both_texts(tmp_path: Path, head: str, system: str) -> N
         pytest.param(None, id="missing file"),
     ],
 )
-def test_an_unusable_file_refuses_the_start_by_the_settings_name(
+def test_an_unusable_file_stops_the_start_and_names_the_setting(
     tmp_path: Path, content: str | None
 ) -> None:
     path = tmp_path / "prompt.toml"
@@ -108,7 +108,7 @@ def test_an_unusable_file_refuses_the_start_by_the_settings_name(
         load_template(path, prefill="")
 
 
-def test_a_file_that_is_not_utf8_refuses_the_start(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_stops_the_start(tmp_path: Path) -> None:
     path = tmp_path / "prompt.toml"
     path.write_bytes(b"user = '\xff'")
     with pytest.raises(StartupError, match="SCOPE_PROMPT_FILE"):

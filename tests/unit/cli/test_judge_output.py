@@ -1,4 +1,4 @@
-"""`scope-judge judge --out X`: X changes only once the run has succeeded."""
+"""Tests of `scope-judge judge --out X`: X changes only when the run has succeeded."""
 
 import fcntl
 import json
@@ -24,7 +24,7 @@ EARLIER = "the result of an earlier run\n"
 
 
 class _Answering(BaseHTTPRequestHandler):
-    """Answers as the service does, until the server's plan ends."""
+    """Answers like the service, until the planned end."""
 
     server: "Service"
     protocol_version = "HTTP/1.1"
@@ -60,7 +60,7 @@ class _Answering(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def interrupt(self) -> None:
-        # The command waits for this answer in the main thread, which gets the signal.
+        # The main thread gets the signal while the command waits for this answer.
         os.kill(os.getpid(), signal.SIGINT)
         self.close_connection = True
 
@@ -69,11 +69,11 @@ class _Answering(BaseHTTPRequestHandler):
 
 
 class Service(ThreadingHTTPServer):
-    """Speaks the service's HTTP; a real one cannot be stopped between two given requests.
+    """A fake service; a real one cannot be stopped between two given requests.
 
     Args:
-        good_batches: How many it answers.
-        then: Replaces the next answer.
+        good_batches: Number of batches that it answers.
+        then: Called in place of the next answer.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ def serving(service: Service) -> Iterator[Service]:
 
 
 def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:
-    """A file of comparisons."""
+    """Makes a file of comparisons."""
     file = folder / "pairs.jsonl"
     rows = [comparison(id=i, **fields) for i in range(count)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -110,7 +110,7 @@ def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:
 
 
 def judged(service: Service, file: Path, out: Path | str, *, input: str = "") -> Result:
-    """Judges a file in batches of two, on this service."""
+    """Judges a file in batches of two with this service."""
     arguments = ["judge", str(file), "--out", str(out), "--batch-size", "2", "--url", service.url]
     with serving(service):
         return runner.invoke(app, arguments, input=input)
@@ -125,7 +125,7 @@ def partial_of(out: Path) -> Path:
 
 
 class Stop(NamedTuple):
-    """One way in which a run ends early, and the words that tell of it."""
+    """One cause of an early end of a run, and the words of its message."""
 
     then: Callable[[_Answering], None]
     words: str
@@ -141,7 +141,7 @@ STOPS = {
 @pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS.keys())
 @pytest.mark.parametrize("earlier", [EARLIER, None], ids=["over a file", "new"])
 @pytest.mark.parametrize("good_batches", [0, 2])
-def test_a_run_that_stops_changes_nothing_and_says_where_its_results_are(
+def test_a_stopped_run_keeps_the_old_file_and_names_the_partial_results(
     stop: Stop, earlier: str | None, good_batches: int, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -160,13 +160,13 @@ def test_a_run_that_stops_changes_nothing_and_says_where_its_results_are(
 
 
 @pytest.mark.parametrize("question", ["q", "bad"])
-def test_a_run_that_ends_replaces_the_file_also_where_items_have_errors(
+def test_a_finished_run_replaces_the_file_even_with_item_errors(
     question: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text(EARLIER)
     out.chmod(0o640)
-    # An earlier run has left more behind than this one writes.
+    # The file of an earlier run is longer than the one that this run writes.
     partial_of(out).write_text("x" * 10_000)
     result = judged(Service(), pairs_in(tmp_path, question=question), out)
     assert result.exit_code == (question == "bad")
@@ -175,7 +175,7 @@ def test_a_run_that_ends_replaces_the_file_also_where_items_have_errors(
     assert not partial_of(out).exists()
 
 
-def test_a_full_disk_costs_no_earlier_result(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_earlier_results(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text(EARLIER)
     file = pairs_in(tmp_path, note="x" * 10_000)
@@ -192,7 +192,7 @@ def test_a_full_disk_costs_no_earlier_result(tmp_path: Path) -> None:
     assert ids("\n".join(partial_of(out).read_text().splitlines()[:2])) == [0, 1]
 
 
-def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path: Path) -> None:
+def test_a_symlink_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     target, link = tmp_path / "elsewhere" / "target.jsonl", tmp_path / "link.jsonl"
     target.write_text(EARLIER)
@@ -203,7 +203,7 @@ def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout"])
-def test_stdout_may_be_named(name: str, tmp_path: Path) -> None:
+def test_dev_stdout_can_be_the_output(name: str, tmp_path: Path) -> None:
     result = judged(Service(), pairs_in(tmp_path), name)
     assert result.exit_code == 0, result.stderr
     assert ids(result.stdout) == list(range(6))
@@ -221,7 +221,7 @@ def test_a_fifo_is_written_directly(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
-def test_a_device_is_written_directly_and_its_error_is_told(tmp_path: Path) -> None:
+def test_a_device_is_written_directly_and_its_error_is_reported(tmp_path: Path) -> None:
     result = judged(Service(), pairs_in(tmp_path), "/dev/full")
     assert result.exit_code == 1
     assert "/dev/full cannot be written: No space left on device" in result.stderr
@@ -229,7 +229,7 @@ def test_a_device_is_written_directly_and_its_error_is_told(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "link", "pairs"])
-def test_the_file_that_is_judged_is_never_overwritten(name: str, tmp_path: Path) -> None:
+def test_the_input_file_is_never_overwritten(name: str, tmp_path: Path) -> None:
     file = pairs_in(tmp_path)
     (tmp_path / "link").symlink_to(file)
     if name == "pairs":
@@ -242,7 +242,7 @@ def test_the_file_that_is_judged_is_never_overwritten(name: str, tmp_path: Path)
     assert service.batches == 0
 
 
-def test_stdin_is_a_file_that_is_judged_too(tmp_path: Path) -> None:
+def test_the_file_behind_stdin_is_never_overwritten(tmp_path: Path) -> None:
     file, service = pairs_in(tmp_path), Service()
     before, kept = file.read_text(), os.dup(0)
     with file.open() as stdin:
@@ -257,7 +257,7 @@ def test_stdin_is_a_file_that_is_judged_too(tmp_path: Path) -> None:
     assert file.read_text() == before
 
 
-def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
+def test_two_runs_cannot_write_the_same_file(tmp_path: Path) -> None:
     out, service = tmp_path / "out.jsonl", Service()
     with partial_of(out).open("w") as other:
         other.write("of the other run\n")
@@ -274,7 +274,7 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
     ("out", "words"),
     [("absent/x", "No such file or directory"), ("folder", "Is a directory")],
 )
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_judged(
+def test_an_unwritable_output_is_reported_before_anything_is_judged(
     out: str, words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -286,7 +286,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_judged(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_file_without_the_right_to_write_is_not_replaced(tmp_path: Path) -> None:
+def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text(EARLIER)
     out.chmod(0o444)

@@ -1,4 +1,4 @@
-"""Traces: one a request, through engine and store, without texts, and to a real collector."""
+"""Tests of traces: one for each request, with engine and store spans, without texts."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -30,20 +30,20 @@ SECRET = "xyzzy-secret"
 
 
 class Traced:
-    """A client of a traced application, and what has been traced."""
+    """A client of a traced application, and its spans."""
 
     def __init__(self, client: httpx.AsyncClient, exporter: InMemorySpanExporter) -> None:
         self.client = client
         self._exporter = exporter
 
     def spans(self) -> list[ReadableSpan]:
-        """In the order in which they ended."""
+        """The spans in the order in which they ended."""
         return list(self._exporter.get_finished_spans())
 
 
 @asynccontextmanager
 async def traced(engine: ScriptedEngine | None = None) -> AsyncIterator[Traced]:
-    """Spans are only complete when the application has ended."""
+    """Runs a traced application; all spans are complete only after its end."""
     exporter, engine, store = InMemorySpanExporter(), engine or ScriptedEngine(), MemoryStore()
     tracing = Tracing(exporter)
 
@@ -60,7 +60,7 @@ async def traced(engine: ScriptedEngine | None = None) -> AsyncIterator[Traced]:
 
 
 @pytest.mark.anyio
-async def test_a_request_is_one_trace_below_its_callers_through_engine_and_store() -> None:
+async def test_a_request_engine_and_store_are_one_trace_below_the_callers_span() -> None:
     async with traced() as service:
         await service.client.post(
             "/calibrate",
@@ -84,7 +84,7 @@ async def test_a_request_is_one_trace_below_its_callers_through_engine_and_store
 
 
 @pytest.mark.anyio
-async def test_no_text_stands_in_a_trace_nor_a_path_that_is_no_route() -> None:
+async def test_a_trace_contains_no_text_and_no_unknown_path() -> None:
     async with traced() as service:
         await service.client.post("/judge", json=comparison(question=SECRET, alpha=None))
         await service.client.get(f"/{SECRET}", params={"text": SECRET})
@@ -95,7 +95,7 @@ async def test_no_text_stands_in_a_trace_nor_a_path_that_is_no_route() -> None:
 
 
 class DeadEngine(ScriptedEngine):
-    """Has lost its model."""
+    """An engine that has lost its model."""
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
@@ -104,7 +104,7 @@ class DeadEngine(ScriptedEngine):
 
 
 @pytest.mark.anyio
-async def test_an_error_is_told_by_its_kind_where_it_arose() -> None:
+async def test_an_error_is_recorded_by_its_code_in_its_span() -> None:
     async with traced(DeadEngine()) as service:
         answer = await service.client.post("/judge", json=comparison(alpha=None))
         assert answer.status_code == 503
@@ -119,7 +119,7 @@ async def test_an_error_is_told_by_its_kind_where_it_arose() -> None:
 
 @pytest.fixture
 def collector() -> Iterator[tuple[str, list[str]]]:
-    """A collector of OTLP over HTTP: its address, and the names of the spans that reach it."""
+    """A collector for OTLP over HTTP: yields its address and the names of received spans."""
     names: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -149,7 +149,7 @@ def collector() -> Iterator[tuple[str, list[str]]]:
 
 
 class Quiet:
-    """Is told what a start is doing, and says nothing."""
+    """Ignores the progress of a start."""
 
     def stage(self, text: str) -> None: ...
 
@@ -159,7 +159,7 @@ class Quiet:
 
 
 @pytest.mark.anyio
-async def test_the_settings_send_traces_to_a_collector_by_the_time_the_service_has_ended(
+async def test_traces_reach_the_collector_before_the_service_has_stopped(
     collector: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, names = collector

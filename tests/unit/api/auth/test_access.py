@@ -1,4 +1,4 @@
-"""Who is let in where: every route with every role, and every way of sending no key."""
+"""Tests of access: every route with every role, and every way to send no valid key."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +12,7 @@ from app.api.auth.callers import ROLES
 from app.api.auth.keys import Keys
 from app.api.auth.needs import NEEDS
 from tests.serving import application_of, client_of
-from tests.unit.api.keyring import asked, bearing, entry, key_of, write_keys
+from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
 from tests.unit.api.problems import comparison, examples, problem
 
 HOLDERS = {
@@ -56,25 +56,25 @@ def test_every_route_is_in_the_table_and_none_is_open_by_accident() -> None:
     assert set(NEEDS) == set(routes_of_the_application())
     assert {route for route, need in NEEDS.items() if need == "nothing"} == OPEN
     assert {route for route, need in NEEDS.items() if need == "switch"} == {("GET", "/metrics")}
-    # Whatever changes or computes something needs a role.
+    # A route that changes or computes something needs a role.
     writing = {route for route in NEEDS if route[0] != "GET"}
     assert writing == {route for route, need in NEEDS.items() if need in ROLES}
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_each_route_lets_in_who_may_and_nobody_else(
+async def test_each_route_accepts_exactly_the_callers_with_its_permission(
     method: str, path: str, client: httpx.AsyncClient
 ) -> None:
     needed = MATRIX.get(path, MATRIX.get((method, path)))
     url = path.replace("{name}", "default")
-    response = await asked(client, method, url)
+    response = await response_to(client, method, url)
     if (method, path) in OPEN:
         assert response.status_code == 200
     else:
         problem(response, "unauthenticated")
     for name, roles in HOLDERS.items():
-        response = await asked(client, method, url, name)
+        response = await response_to(client, method, url, name)
         if needed is None or needed in roles:
             assert response.status_code not in (401, 403), (name, response.text)
         else:
@@ -100,13 +100,13 @@ async def test_each_route_lets_in_who_may_and_nobody_else(
         ("POST", "/%6audge/", "not_found"),
     ],
 )
-async def test_no_path_or_method_is_told_to_who_has_no_key(
+async def test_unknown_paths_and_methods_look_the_same_without_a_key(
     method: str, path: str, code: str | None, client: httpx.AsyncClient
 ) -> None:
     target = httpx.URL(scheme="http", host="judge", raw_path=path.encode())
     response = await client.request(method, target)
     assert response.status_code == 401
-    allowed = await client.request(method, target, headers=bearing("none"))
+    allowed = await client.request(method, target, headers=header_of("none"))
     assert allowed.status_code in (404, 405)
     if code is not None:
         problem(response, "unauthenticated")
@@ -114,13 +114,13 @@ async def test_no_path_or_method_is_told_to_who_has_no_key(
 
 
 @pytest.mark.anyio
-async def test_an_escaped_path_needs_the_role_of_the_route_that_it_comes_to(
+async def test_an_escaped_path_needs_the_role_of_its_route(
     client: httpx.AsyncClient,
 ) -> None:
     target = httpx.URL(scheme="http", host="judge", raw_path=b"/%6audge")
-    answer = await client.post(target, json=comparison(alpha=None), headers=bearing("admin"))
+    answer = await client.post(target, json=comparison(alpha=None), headers=header_of("admin"))
     problem(answer, "forbidden")
-    answer = await client.post(target, json=comparison(alpha=None), headers=bearing("judge"))
+    answer = await client.post(target, json=comparison(alpha=None), headers=header_of("judge"))
     assert answer.status_code == 200
 
 
@@ -150,7 +150,7 @@ WRONG: dict[str, list[tuple[bytes, bytes]]] = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("case", [*UNUSABLE, *WRONG])
-async def test_whoever_sends_no_valid_key_is_asked_for_one(
+async def test_a_request_without_a_valid_key_is_refused_with_a_challenge(
     case: str, client: httpx.AsyncClient
 ) -> None:
     headers = UNUSABLE.get(case) or WRONG.get(case)
@@ -172,13 +172,13 @@ async def test_the_scheme_may_be_written_in_any_case(
 
 
 @pytest.mark.anyio
-async def test_a_key_in_the_address_is_none(client: httpx.AsyncClient) -> None:
+async def test_a_key_in_the_url_is_ignored(client: httpx.AsyncClient) -> None:
     response = await client.get("/info", params={"access_token": key_of("judge")})
     problem(response, "unauthenticated")
 
 
 @pytest.mark.anyio
-async def test_a_body_is_never_read_for_who_is_not_let_in(keys: Keys) -> None:
+async def test_the_body_of_a_refused_caller_is_never_read(keys: Keys) -> None:
     async def receive() -> Any:
         raise AssertionError("the body was asked for")
 
@@ -214,7 +214,7 @@ async def test_a_body_is_never_read_for_who_is_not_let_in(keys: Keys) -> None:
         ("POST", "/healthz", 405),
     ],
 )
-async def test_a_body_for_no_route_is_never_read(
+async def test_the_body_for_an_unknown_route_is_never_read(
     method: str, path: str, status: int, with_keys: bool, keys: Keys
 ) -> None:
     async def receive() -> Any:
@@ -235,8 +235,8 @@ async def test_a_body_for_no_route_is_never_read(
 
 
 @pytest.mark.anyio
-async def test_a_path_with_two_routes_tells_the_methods_of_both(client: httpx.AsyncClient) -> None:
-    response = await asked(client, "PUT", "/calibrations/x", "none")
+async def test_a_path_with_two_routes_allows_the_methods_of_both(client: httpx.AsyncClient) -> None:
+    response = await response_to(client, "PUT", "/calibrations/x", "none")
     problem(response, "method_not_allowed")
     assert response.headers["allow"] == "DELETE, GET"
 
@@ -272,9 +272,9 @@ async def test_the_metrics_have_a_switch_of_their_own(
     switch: str, with_keys: bool, unknown: int, known: int, keys: Keys
 ) -> None:
     async with client_of(keys=keys if with_keys else None, metrics=switch) as client:
-        without = await asked(client, "GET", "/metrics")
+        without = await response_to(client, "GET", "/metrics")
         assert without.status_code == unknown
-        response = await asked(client, "GET", "/metrics", "metrics")
+        response = await response_to(client, "GET", "/metrics", "metrics")
         assert response.status_code == known
         if switch == "off":
             problem(without, "not_found")
@@ -283,16 +283,16 @@ async def test_the_metrics_have_a_switch_of_their_own(
 
 
 @pytest.mark.anyio
-async def test_a_key_limited_to_sets_reads_no_metrics_whatever_its_roles(keys: Keys) -> None:
+async def test_a_key_limited_to_sets_cannot_read_metrics(keys: Keys) -> None:
     async with client_of(keys=keys) as client:
-        answer = problem(await asked(client, "GET", "/metrics", "one"), "forbidden")
+        answer = problem(await response_to(client, "GET", "/metrics", "one"), "forbidden")
         assert "limited to some calibration sets" in answer["detail"]
     async with client_of(keys=keys, metrics="open") as client:
-        assert (await asked(client, "GET", "/metrics", "one")).status_code == 200
+        assert (await response_to(client, "GET", "/metrics", "one")).status_code == 200
 
 
 @pytest.mark.anyio
-async def test_without_a_file_of_keys_everybody_may_do_everything() -> None:
+async def test_without_a_key_file_every_route_is_open_to_this_machine() -> None:
     async with client_of() as client:
         response = await client.post("/calibrate", json={"examples": examples(3)})
         assert response.status_code == 200
@@ -300,14 +300,14 @@ async def test_without_a_file_of_keys_everybody_may_do_everything() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_key_touches_only_its_own_calibration_sets(client: httpx.AsyncClient) -> None:
+async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncClient) -> None:
     async def status(method: str, path: str, **body: Any) -> int:
-        response = await client.request(method, path, json=body or None, headers=bearing("one"))
+        response = await client.request(method, path, json=body or None, headers=header_of("one"))
         if response.status_code == 403:
             assert "default" in problem(response, "forbidden")["detail"]
         return response.status_code
 
-    everything = bearing("judge-calibrate-admin")
+    everything = header_of("judge-calibrate-admin")
     both = {"examples": examples(20)}
     for name in ("one", "default"):
         await client.post("/calibrate", json={**both, "calibration": name}, headers=everything)
@@ -319,8 +319,8 @@ async def test_a_key_touches_only_its_own_calibration_sets(client: httpx.AsyncCl
     assert await status("DELETE", "/calibrations/one") == 204
     left = (await client.get("/calibrations", headers=everything)).json()["calibrations"]
     assert [each["name"] for each in left] == ["default"]
-    # Nothing is told about sets that it may not touch either.
-    seen = (await client.get("/calibrations", headers=bearing("one"))).json()["calibrations"]
+    # The list leaves out the sets that the key may not use.
+    seen = (await client.get("/calibrations", headers=header_of("one"))).json()["calibrations"]
     assert seen == []
 
 
@@ -328,7 +328,7 @@ async def test_a_key_touches_only_its_own_calibration_sets(client: httpx.AsyncCl
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.1.2.3:80", "[::1]:8000", "[::1]"]
 )
-async def test_without_keys_this_machine_is_served(host: str) -> None:
+async def test_without_keys_requests_from_this_machine_are_answered(host: str) -> None:
     async with client_of() as client:
         body = comparison(alpha=None)
         assert (await client.post("/judge", json=body, headers={"Host": host})).status_code == 200
@@ -339,7 +339,7 @@ async def test_without_keys_this_machine_is_served(host: str) -> None:
     "host",
     ["evil.example", "evil.example:8000", "localhost.evil.example", "10.0.0.1", "x", "::1", ":"],
 )
-async def test_without_keys_a_web_page_that_calls_itself_this_machine_is_refused(host: str) -> None:
+async def test_without_keys_dns_rebinding_is_refused(host: str) -> None:
     async with client_of() as client:
         for method, path in (("POST", "/judge"), ("DELETE", "/calibrations/x"), ("GET", "/info")):
             problem(await client.request(method, path, headers={"Host": host}), "forbidden")
@@ -347,7 +347,7 @@ async def test_without_keys_a_web_page_that_calls_itself_this_machine_is_refused
 
 
 @pytest.mark.anyio
-async def test_without_keys_nobody_else_is_served_whatever_the_server_listens_on() -> None:
+async def test_without_keys_other_machines_are_refused_on_every_listening_address() -> None:
     app = application_of()
     async with (
         app.router.lifespan_context(app),
@@ -361,7 +361,7 @@ async def test_without_keys_nobody_else_is_served_whatever_the_server_listens_on
         assert (await client.get("/readyz", headers=headers)).status_code == 200
 
 
-# Only an address can say that a proxy's client is this machine, and then every address must.
+# A proxy's request is accepted only if every address in its headers is this machine.
 PROXIED = {
     "X-Forwarded-For": ["192.0.2.7", "127.0.0.1, 192.0.2.7", "unknown", "x" * 100],
     "X-Real-IP": ["192.0.2.7"],
@@ -379,7 +379,7 @@ OF_THIS_MACHINE = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", PROXIED)
-async def test_without_keys_nobody_is_served_through_a_proxy(name: str) -> None:
+async def test_without_keys_requests_through_a_proxy_are_refused(name: str) -> None:
     async with client_of() as client:
         for value in PROXIED[name]:
             headers = {name: value}
@@ -390,30 +390,30 @@ async def test_without_keys_nobody_is_served_through_a_proxy(name: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", OF_THIS_MACHINE)
-async def test_without_keys_a_proxy_may_forward_this_machine_itself(name: str) -> None:
+async def test_without_keys_a_proxy_may_forward_requests_from_this_machine(name: str) -> None:
     async with client_of() as client:
         for value in OF_THIS_MACHINE[name]:
             assert (await client.get("/info", headers={name: value})).status_code == 200
 
 
 @pytest.mark.anyio
-async def test_with_keys_a_proxy_may_say_what_it_likes(client: httpx.AsyncClient) -> None:
+async def test_with_keys_headers_of_a_proxy_do_not_matter(client: httpx.AsyncClient) -> None:
     proxied = {name: values[0] for name, values in PROXIED.items()}
-    answer = await client.get("/info", headers=bearing("none") | proxied)
+    answer = await client.get("/info", headers=header_of("none") | proxied)
     assert answer.status_code == 200
 
 
 @pytest.mark.anyio
-async def test_with_keys_any_name_is_served(client: httpx.AsyncClient) -> None:
-    headers = {**bearing("judge"), "Host": "judge.example"}
+async def test_with_keys_any_host_name_is_accepted(client: httpx.AsyncClient) -> None:
+    headers = {**header_of("judge"), "Host": "judge.example"}
     answer = await client.post("/judge", json=comparison(alpha=None), headers=headers)
     assert answer.status_code == 200
 
 
 @pytest.mark.anyio
-async def test_without_keys_whom_a_proxy_calls_somebody_else_is_not_let_in() -> None:
+async def test_without_keys_a_foreign_client_address_from_uvicorn_is_refused() -> None:
     app = application_of()
-    # As uvicorn has it where a proxy of this machine sends X-Forwarded-For.
+    # Uvicorn makes this scope if a proxy on this machine sends X-Forwarded-For.
     transport = httpx.ASGITransport(app, client=("192.0.2.7", 0))
     other = httpx.AsyncClient(transport=transport, base_url="http://localhost")
     async with app.router.lifespan_context(app), other:
