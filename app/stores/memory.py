@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from app.ports import Revision, StoredCalibration, Undo, Version
+from app.ports import StoredCalibration, StoredChange, Version
 
 
 class MemoryStore:
@@ -13,7 +13,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._sets: dict[str, StoredCalibration] = {}
-        self._trails: dict[str, list[Revision]] = {}
+        self._trails: dict[str, list[StoredChange]] = {}
 
     async def open(self) -> None:
         """Does nothing: there is nothing to connect to."""
@@ -45,7 +45,7 @@ class MemoryStore:
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
@@ -56,22 +56,22 @@ class MemoryStore:
             a later one: nothing was written.
         """
         trail = self._trails.get(name, [])
-        if await self.version(name) != expected or (trail and trail[-1].number >= revision.number):
+        if await self.version(name) != expected or (trail and trail[-1].number >= change.number):
             return False
         stored = self._sets.get(name)
         examples = {**(stored.examples if stored else {}), **state.examples}
         for digest in removed:
             examples.pop(digest, None)
         self._sets[name] = _copy(state._replace(examples=examples))
-        self._trails.setdefault(name, []).append(revision)
+        self._trails.setdefault(name, []).append(change)
         return True
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
         """Removes a set and extends the trail; False if there is none, or its number is late."""
-        if name not in self._sets or revision.number <= await self.last_number(name):
+        if name not in self._sets or change.number <= await self.last_number(name):
             return False
         del self._sets[name]
-        self._trails.setdefault(name, []).append(revision)
+        self._trails.setdefault(name, []).append(change)
         return True
 
     async def last_number(self, name: str) -> int:
@@ -79,16 +79,15 @@ class MemoryStore:
         stored, trail = self._sets.get(name), self._trails.get(name)
         return max(stored.version.number if stored else 0, trail[-1].number if trail else 0)
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
         """Records of the trail, newest first."""
-        return [revision.record for revision in self._newest(name, before, limit)]
+        return [change.record for change in self._newest(name, before, limit)]
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
         """How to take changes back, newest first."""
-        found = self._newest(name, before, limit)
-        return [Undo(revision.number, revision.undo) for revision in found]
+        return {each.number: each.undo for each in self._newest(name, before, limit)}
 
-    def _newest(self, name: str, before: int | None, limit: int) -> list[Revision]:
+    def _newest(self, name: str, before: int | None, limit: int) -> list[StoredChange]:
         trail = reversed(self._trails.get(name, []))
         return [each for each in trail if before is None or each.number < before][:limit]
 

@@ -39,7 +39,7 @@ import redis.retry
 from redis.backoff import NoBackoff
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
-from app.ports import LARGEST_NUMBER, Revision, StoredCalibration, Undo, Version
+from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
 from app.stores.redis_scripts import (
     DELETE_SCRIPT,
     LAST_NUMBER_SCRIPT,
@@ -182,7 +182,7 @@ class RedisStore:
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
@@ -204,9 +204,9 @@ class RedisStore:
                 name,
                 expected.write_id if expected else "",
                 str(expected.number) if expected else "",
-                str(revision.number),
-                revision.record,
-                revision.undo,
+                str(change.number),
+                change.record,
+                change.undo,
                 str(2 * len(meta)),
                 str(2 * len(state.thresholds)),
                 str(len(removed)),
@@ -220,14 +220,14 @@ class RedisStore:
 
         return await self._in_thread(write)
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
         """Removes a set and extends the trail in one step.
 
         Returns:
             False if there is no set, or the number is not after `last_number`.
         """
         keys = (*SetKeys.of(name), NAMES_KEY)
-        arguments = (name, str(revision.number), revision.record, revision.undo)
+        arguments = (name, str(change.number), change.record, change.undo)
         removed = await self._in_thread(
             lambda bulk: bulk.eval(DELETE_SCRIPT, len(keys), *keys, *arguments)
         )
@@ -247,25 +247,25 @@ class RedisStore:
         # A set whose version cannot be read must still be deletable, under a number of the trail's.
         return max((int(text) for text in (version, last) if _is_number(text)), default=0)
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
         """Records of the trail, newest first."""
         entries = await self._in_thread(lambda bulk: _newest(bulk, name, before, limit))
         return [fields.get("record", "") for _, fields in entries]
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
         """How to take changes back, newest first."""
 
-        def undos(bulk: redis.Redis) -> list[Undo]:
+        def undos(bulk: redis.Redis) -> dict[int, str]:
             numbers = [number for number, _ in _newest(bulk, name, before, limit)]
             if not numbers:
-                return []
+                return {}
             found = bulk.hmget(SetKeys.of(name).undo, [str(n) for n in numbers])
             texts = cast("list[str | None]", found)
-            return [Undo(number, text or "") for number, text in zip(numbers, texts, strict=True)]
+            return {number: text or "" for number, text in zip(numbers, texts, strict=True)}
 
         return await self._in_thread(undos)
 
-    async def changes(self) -> AsyncGenerator[str | None]:
+    async def changed_names(self) -> AsyncGenerator[str | None]:
         """Names of sets as they change, from the channel; None once it listens."""
         with self._translated():
             async with self._client.pubsub() as channel:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.ports import LARGEST_NUMBER, Revision, StoredCalibration, Undo, Version
+from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
 from app.stores import sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction
 
@@ -81,7 +81,7 @@ class SqliteStore:
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
@@ -92,32 +92,32 @@ class SqliteStore:
             a later one: nothing was written.
         """
         return await self._run(
-            lambda connection: _write(connection, name, state, revision, expected, removed)
+            lambda connection: _write(connection, name, state, change, expected, removed)
         )
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
         """Removes a set and extends the trail in one step.
 
         Returns:
             False if there is no set, or the number is not after `last_number`.
         """
-        return await self._run(lambda connection: _delete(connection, name, revision))
+        return await self._run(lambda connection: _delete(connection, name, change))
 
     async def last_number(self, name: str) -> int:
         """The highest number of any change, or of the set that is there; 0 if none."""
         return await self._run(lambda connection: _last_number(connection, name))
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
         """Records of the trail, newest first."""
         found = await self._run(
             lambda connection: _newest(connection, "record", name, before, limit)
         )
         return [record for _, record in found]
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
         """How to take changes back, newest first."""
         found = await self._run(lambda connection: _newest(connection, "undo", name, before, limit))
-        return [Undo(number, text) for number, text in found]
+        return dict(found)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Does `work` in the store's thread, connecting first if `open` could not."""
@@ -208,15 +208,15 @@ def _write(
     connection: sqlite3.Connection,
     name: str,
     state: StoredCalibration,
-    revision: Revision,
+    change: StoredChange,
     expected: Version | None,
     removed: Collection[str],
 ) -> bool:
     with transaction(connection, "IMMEDIATE"):
         trail = _newest(connection, "record", name, None, 1)
-        if _version(connection, name) != expected or (trail and trail[0][0] >= revision.number):
+        if _version(connection, name) != expected or (trail and trail[0][0] >= change.number):
             return False
-        _extend_trail(connection, name, revision)
+        _extend_trail(connection, name, change)
         connection.execute(
             "INSERT OR REPLACE INTO calibration (name, write_id, version) VALUES (?, ?, ?)",
             (name, *state.version),
@@ -233,13 +233,13 @@ def _write(
         return True
 
 
-def _delete(connection: sqlite3.Connection, name: str, revision: Revision) -> bool:
+def _delete(connection: sqlite3.Connection, name: str, change: StoredChange) -> bool:
     with transaction(connection, "IMMEDIATE"):
         query = "SELECT count(*) FROM calibration WHERE name = ?"
         (found,) = connection.execute(query, (name,)).fetchone()
-        if not found or revision.number <= _last_number(connection, name):
+        if not found or change.number <= _last_number(connection, name):
             return False
-        _extend_trail(connection, name, revision)
+        _extend_trail(connection, name, change)
         for table in ("meta", "example", "threshold", "calibration"):
             connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))
         return True
@@ -276,9 +276,9 @@ def _newest(
     return connection.execute(query, asked).fetchall()
 
 
-def _extend_trail(connection: sqlite3.Connection, name: str, revision: Revision) -> None:
+def _extend_trail(connection: sqlite3.Connection, name: str, change: StoredChange) -> None:
     connection.execute(
-        "INSERT INTO revision (name, number, record, undo) VALUES (?, ?, ?, ?)", (name, *revision)
+        "INSERT INTO revision (name, number, record, undo) VALUES (?, ?, ?, ?)", (name, *change)
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from app.ports import CalibrationStore, Revision, StoredCalibration, Undo, Version
+from app.ports import CalibrationStore, StoredCalibration, StoredChange, Version
 from app.stores.memory import MemoryStore
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
@@ -36,9 +36,9 @@ def written_by(stored: StoredCalibration) -> set[str]:
     return {str(stored.version.number), *values}
 
 
-def revision(number: int, *, by: str = "one") -> Revision:
+def entry(number: int, *, by: str = "one") -> StoredChange:
     """An entry of the trail in which every part says whose it is."""
-    return Revision(number, f"record {number} of {by}", f"undo {number} of {by}")
+    return StoredChange(number, f"record {number} of {by}", f"undo {number} of {by}")
 
 
 async def write(
@@ -50,24 +50,24 @@ async def write(
     removed: Collection[str] = (),
 ) -> bool:
     """Writes a state with its entry in the trail."""
-    own = revision(state.version.number, by=state.version.write_id)
-    return await store.write(name, state, revision=own, expected=expected, removed=removed)
+    own = entry(state.version.number, by=state.version.write_id)
+    return await store.write(name, state, change=own, expected=expected, removed=removed)
 
 
 async def delete(store: CalibrationStore, *, name: str = "default") -> bool:
     """Deletes a set under the next number."""
     number = await store.last_number(name) + 1
-    return await store.delete(name, revision=revision(number, by="deletion"))
+    return await store.delete(name, change=entry(number, by="deletion"))
 
 
-async def trail(store: CalibrationStore, name: str = "default") -> list[Undo]:
+async def trail(store: CalibrationStore, name: str = "default") -> dict[int, str]:
     """The trail, newest first, after the check that records and undos go together."""
     undos = await store.undos(name, before=None, limit=1000)
-    records = await store.revisions(name, before=None, limit=1000)
-    assert [undo.text.replace("undo", "record") for undo in undos] == records
+    records = await store.records(name, before=None, limit=1000)
+    assert [undo.replace("undo", "record") for undo in undos.values()] == records
     return undos
 
 
 async def numbers(store: CalibrationStore, name: str = "default") -> list[int]:
     """The numbers of the trail, oldest first."""
-    return [undo.number for undo in reversed(await trail(store, name))]
+    return list(reversed(await trail(store, name)))

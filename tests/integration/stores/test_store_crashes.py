@@ -18,7 +18,7 @@ from app.ports import CalibrationStore, StoredCalibration, Version
 from app.stores.redis import RedisStore, SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID
-from tests.integration.stores.backends import delete, numbers, revision, state, store_at, write
+from tests.integration.stores.backends import delete, entry, numbers, state, store_at, write
 from tests.integration.stores.cutting_proxy import Cut, cutting_proxy
 from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
@@ -169,7 +169,7 @@ async def _change_through(
             if action == "write":
                 outcome = await write(store, NEW, expected=OLD.version)
             else:
-                outcome = await store.delete("default", revision=revision(2))
+                outcome = await store.delete("default", change=entry(2))
         except StoreUnavailableError:
             pass
         finally:
@@ -222,8 +222,8 @@ async def test_redis_comes_back_without_a_new_store(own_server: RedisServer) -> 
             store.read("default"),
             write(store, NEW, expected=OLD.version),
             store.last_number("default"),
-            store.delete("default", revision=revision(2)),
-            store.revisions("default", before=None, limit=1),
+            store.delete("default", change=entry(2)),
+            store.records("default", before=None, limit=1),
             store.undos("default", before=None, limit=1),
             store.open(),
         ):
@@ -357,12 +357,12 @@ async def test_a_redis_trail_that_was_cut_is_not_written_over(redis_server: Redi
         await write(store, NEW, expected=OLD.version)
         redis_server.command("XDEL", f"{prefix}:trail", "2-0")
         redis_server.command("HDEL", f"{prefix}:undo", "1")
-        assert await store.undos("default", before=None, limit=9) == [(1, "")]
+        assert await store.undos("default", before=None, limit=9) == {1: ""}
         before = redis_server.command("HGETALL", f"{prefix}:undo")
         again = NEW._replace(version=Version("two", 2))
         with pytest.raises(StoreUnavailableError):
             await write(store, again, expected=NEW.version)
-        assert await store.delete("default", revision=revision(2)) is False
+        assert await store.delete("default", change=entry(2)) is False
         assert await store.read("default") == NEW
         assert redis_server.command("HGETALL", f"{prefix}:undo") == before
         # The set's own number tells that 2 is taken.

@@ -7,7 +7,7 @@ import pytest
 
 from app.core.errors import StoreCorruptError
 from app.ports import LARGEST_NUMBER, CalibrationStore, Version
-from tests.integration.stores.backends import delete, numbers, revision, state, write
+from tests.integration.stores.backends import delete, entry, numbers, state, write
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ async def test_a_version_that_was_never_written_is_corrupt_and_deletable(
         with pytest.raises(StoreCorruptError, match="delete the calibration"):
             await attempt
     assert await store.last_number("default") == 2
-    assert await store.delete("default", revision=revision(2)) is False
+    assert await store.delete("default", change=entry(2)) is False
     assert await delete(store) is True
     assert await store.version("default") is None
     assert await numbers(store) == [1, 2, 3]

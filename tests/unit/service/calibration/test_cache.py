@@ -11,7 +11,7 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.ports import Revision, Version
+from app.ports import StoredChange, Version
 from app.service.calibration.cache import Calibrations, Usable
 from app.service.services import Services
 from app.stores.memory import MemoryStore
@@ -226,7 +226,7 @@ async def test_names_that_nobody_calibrated_leave_nothing_in_memory() -> None:
             with pytest.raises(CalibrationNotFoundError):
                 await replica.usable(f"unknown-{number}")
         await asyncio.sleep(0)
-        assert not replica.calibrations._asked
+        assert not replica.calibrations._reads
 
 
 @pytest.mark.anyio
@@ -251,7 +251,7 @@ async def test_what_was_asked_before_a_set_was_deleted_is_no_answer_after_it() -
         asking = asyncio.ensure_future(replica.usable())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        await store.delete("default", revision=Revision(2, "{}", "{}"))
+        await store.delete("default", change=StoredChange(2, "{}", "{}"))
         calibrations.forget("default")
         with pytest.raises(CalibrationNotFoundError):
             await replica.usable()

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from app.core.errors import StoreCorruptError
-from app.service.calibration.history import ChangeRecord
+from app.service.calibration.trail import Change
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import services_of
-from tests.unit.service.test_revisions import batch, read, trail
+from tests.unit.service.calibration.test_undo import batch, read, trail
 
 pytestmark = pytest.mark.anyio
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("record", ["", "{}", "[]", "3", "[" * 100_000])
 async def test_a_record_that_was_never_written_is_corrupt(record: str) -> None:
     with pytest.raises(StoreCorruptError, match="'default'"):
-        ChangeRecord.read("default", record)
+        Change.parse("default", record)
 
 
 async def newest_record(services: Services) -> dict[str, Any]:
     await services.calibrator.add("default", batch(1))
-    (text,) = await services.store.revisions("default", before=None, limit=1)
+    (text,) = await services.store.records("default", before=None, limit=1)
     found: dict[str, Any] = json.loads(text)
     return found
 
@@ -54,14 +54,14 @@ async def test_a_record_that_no_answer_could_show_is_corrupt(changes: str) -> No
     async with services_of() as services:
         record = {**await newest_record(services), **json.loads(changes)}
     with pytest.raises(StoreCorruptError, match="'default'"):
-        ChangeRecord.read("default", json.dumps(record))
+        Change.parse("default", json.dumps(record))
 
 
 async def test_a_record_of_another_release_is_shown() -> None:
     async with services_of() as services:
         record = await newest_record(services)
     del record["min_label_mass"]
-    found = ChangeRecord.read("default", json.dumps({**record, "action": "merge", "new": [1]}))
+    found = Change.parse("default", json.dumps({**record, "action": "merge", "new": [1]}))
     assert (found.action, found.min_label_mass, found.n) == ("merge", 0.0, 1)
 
 

@@ -116,7 +116,7 @@ def test_drift_begins_and_ends_with_one_line_of_the_log_each(
     (begun,) = caplog.records
     assert begun.levelno == logging.WARNING
     assert "calibration 'default' (version 1) is unlike its labelled pairs" in begun.getMessage()
-    assert "12.0% of the pairs would" in begun.getMessage()
+    assert "abstentions (labelled pairs: 12.0%)" in begun.getMessage()
     judge(drift, calibration, abstain=120, of=1000)
     assert len(caplog.records) == 2
     assert "is like its labelled pairs" in caplog.records[1].getMessage()

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.ports import Revision, StoredCalibration, Version
+from app.ports import StoredCalibration, StoredChange, Version
 from app.service.calibration.cache import Calibrations
+from app.service.calibration.following import follow
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S
@@ -27,7 +28,7 @@ class TellingStore(MemoryStore):
         self.reads = 0
         self.unreadable = False
 
-    async def changes(self) -> AsyncGenerator[str | None]:
+    async def changed_names(self) -> AsyncGenerator[str | None]:
         self.listened += 1
         told: asyncio.Queue[str | None] = asyncio.Queue()
         self.listeners.append(told)
@@ -48,9 +49,9 @@ class TellingStore(MemoryStore):
         return await super().version(name)
 
     async def write(
-        self, name: str, state: StoredCalibration, *, revision: Revision, **given: object
+        self, name: str, state: StoredCalibration, *, change: StoredChange, **given: object
     ) -> bool:
-        written = await super().write(name, state, revision=revision, **given)  # type: ignore[arg-type]
+        written = await super().write(name, state, change=change, **given)  # type: ignore[arg-type]
         self.tell(name)
         return written
 
@@ -62,7 +63,7 @@ async def following(store: TellingStore) -> AsyncIterator[tuple[Services, Calibr
         await writer.calibrator.add("default", [labelled(1.0, "A", number=1)])
         replica = calibrations_of(store, clock=lambda: 0.0)
         await replica.get("default")
-        task = asyncio.create_task(replica.follow())
+        task = asyncio.create_task(follow(replica, store))
         await until(lambda: store.listened == 1)
         try:
             yield writer, replica
@@ -112,7 +113,7 @@ async def test_a_set_that_nobody_here_judges_by_is_not_read() -> None:
 async def test_what_changed_while_the_store_told_nothing_is_taken_in_when_it_does_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.service.calibration.cache._LISTEN_AGAIN_S", 0.05)
+    monkeypatch.setattr("app.service.calibration.following._LISTEN_AGAIN_S", 0.05)
     store = TellingStore()
     async with following(store) as (writer, replica):
         store.tell(None)
@@ -126,7 +127,7 @@ async def test_what_changed_while_the_store_told_nothing_is_taken_in_when_it_doe
 async def test_a_replica_that_follows_outlives_a_store_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.service.calibration.cache._LISTEN_AGAIN_S", 0.01)
+    monkeypatch.setattr("app.service.calibration.following._LISTEN_AGAIN_S", 0.01)
     store = TellingStore()
     async with following(store) as (writer, replica):
         store.unreadable = True
@@ -145,7 +146,7 @@ async def test_a_replica_that_follows_outlives_a_store_that_is_gone(
 async def test_what_nobody_judges_by_is_confirmed_now_and_then(
     store: type[MemoryStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.calibration.cache._CONFIRM_S", 0.01)
+    monkeypatch.setattr("app.service.calibration.following._CONFIRM_S", 0.01)
     now, shared = [0.0], store()
     async with services_of(store=shared) as writer:
         await writer.calibrator.add("default", [labelled(1.0, "A", number=1)])
@@ -153,14 +154,14 @@ async def test_what_nobody_judges_by_is_confirmed_now_and_then(
         await replica.get("default")
         now[0] = 3600.0
         assert not replica.usable_without_store()
-        task = asyncio.create_task(replica.follow())
+        task = asyncio.create_task(follow(replica, shared))
         await until(replica.usable_without_store)
         # A version that no store tells of is found, too.
         await MemoryStore.write(
             shared,
             "default",
             StoredCalibration(Version("other", 9), META, {}, {}),
-            revision=Revision(9, "", ""),
+            change=StoredChange(9, "", ""),
             expected=(await shared.version("default")),
         )
         await until(lambda: versions(replica) == [9])

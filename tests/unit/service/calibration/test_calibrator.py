@@ -20,7 +20,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.ports import LabelLogits, Prompt, Undo, Version
+from app.ports import LabelLogits, Prompt, Version
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import ShortEngine, calibrations_of, labelled, pair, services_of
@@ -277,11 +277,11 @@ class Failing(MemoryStore):
         await self._asked("delete")
         return await super().delete(*args, **kwargs)
 
-    async def revisions(self, *args: Any, **kwargs: Any) -> list[str]:
-        await self._asked("revisions")
-        return await super().revisions(*args, **kwargs)
+    async def records(self, *args: Any, **kwargs: Any) -> list[str]:
+        await self._asked("records")
+        return await super().records(*args, **kwargs)
 
-    async def undos(self, *args: Any, **kwargs: Any) -> list[Undo]:
+    async def undos(self, *args: Any, **kwargs: Any) -> dict[int, str]:
         await self._asked("undos")
         return await super().undos(*args, **kwargs)
 
@@ -299,7 +299,7 @@ class Failing(MemoryStore):
         ("write", "rollback"),
         ("delete", "delete"),
         ("undos", "rollback"),
-        ("revisions", "versions"),
+        ("records", "versions"),
     ],
 )
 async def test_a_store_that_does_not_answer_is_counted_once(method: str, action: str) -> None:

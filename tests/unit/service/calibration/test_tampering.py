@@ -10,7 +10,7 @@ import pytest
 
 from app.core.comparison import Label
 from app.core.errors import StoreCorruptError, VersionNotFoundError
-from app.ports import StoredCalibration, Undo
+from app.ports import StoredCalibration
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
@@ -66,7 +66,7 @@ async def test_a_set_that_was_tampered_with_gives_no_threshold(
             other.calibrator.add("default", BATCH[:1]),
             other.calibrator.rollback("default", 1),
         ):
-            with pytest.raises(StoreCorruptError, match="changed by something else"):
+            with pytest.raises(StoreCorruptError, match="changed by another program"):
                 await attempt
         # A replica that has read and checked the set goes on.
         after = await judge(holder)
@@ -117,11 +117,12 @@ async def test_a_set_that_nobody_has_any_more_is_deleted_and_made_again(
 
 async def test_a_trail_that_was_tampered_with_is_no_way_back() -> None:
     class Tampered(MemoryStore):
-        async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
             found = await super().undos(name, before=before, limit=limit)
-            undo = json.loads(found[0].text)
+            newest = max(found)
+            undo = json.loads(found[newest])
             undo["put"] = {digest: [*score[:3], "B"] for digest, score in undo["put"].items()}
-            return [found[0]._replace(text=json.dumps(undo)), *found[1:]]
+            return {**found, newest: json.dumps(undo)}
 
     async with services_of(store=Tampered()) as services:
         await services.calibrator.add("default", BATCH)
@@ -140,9 +141,9 @@ class OlderReleaseStore(MemoryStore):
         if self.older:
             meta = {field: value for field, value in state.meta.items() if field != "digest"}
             state = state._replace(meta=meta)
-            undo = json.loads(given["revision"].undo)
+            undo = json.loads(given["change"].undo)
             undo.pop("digest", None)
-            given["revision"] = given["revision"]._replace(undo=json.dumps(undo))
+            given["change"] = given["change"]._replace(undo=json.dumps(undo))
         return await super().write(name, state, **given)
 
 

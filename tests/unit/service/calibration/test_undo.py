@@ -23,9 +23,9 @@ from app.core.errors import (
 )
 from app.core.fingerprint import batch_digest
 from app.engines.scripted import ScriptedEngine
-from app.ports import CalibrationStore, Revision, StoredCalibration, Undo, Version
+from app.ports import CalibrationStore, StoredCalibration, StoredChange, Version
 from app.service.calibration.calibrator import Calibrator
-from app.service.calibration.history import ChangeRecord
+from app.service.calibration.trail import Change
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from app.stores.redis import RedisStore
@@ -42,7 +42,7 @@ def batch(*numbers: int, gap: float = 1.0) -> list[LabelledComparison]:
     return [labelled(gap, "A", number=number) for number in numbers]
 
 
-async def trail(services: Services, name: str = "default") -> list[ChangeRecord]:
+async def trail(services: Services, name: str = "default") -> list[Change]:
     return await services.calibrator.versions(name, before=None, limit=1000)
 
 
@@ -93,7 +93,7 @@ async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> No
         ]
         two = await calibrator.add("default", second, label_noise=0.05, by="mallory", unread=3)
         newest, oldest = await trail(services)
-    assert oldest == ChangeRecord(
+    assert oldest == Change(
         version=1,
         write_id=one.calibration.write_id,
         action="calibrate",
@@ -270,9 +270,9 @@ async def test_a_set_that_cannot_be_read_is_deleted_and_is_no_way_back() -> None
     async with services_of() as services:
         await services.calibrator.add("default", batch(1))
         garbage = StoredCalibration(Version("x", 2), {"judge": "?"}, {}, {})
-        mark = Revision(2, "{}", "{}")
+        mark = StoredChange(2, "{}", "{}")
         expected = (await read(services.store)).version
-        assert await services.store.write("default", garbage, revision=mark, expected=expected)
+        assert await services.store.write("default", garbage, change=mark, expected=expected)
         await services.calibrator.delete("default", by="admin")
         deletion, *_ = await services.calibrator.versions("default", before=None, limit=1)
         assert (deletion.version, deletion.action, deletion.removed) == (3, "delete", None)
@@ -342,12 +342,12 @@ async def test_an_undo_that_was_never_written_is_refused_whole(
     undo: str, error: type[Exception]
 ) -> None:
     class Tampered(MemoryStore):
-        async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
             found = await super().undos(name, before=before, limit=limit)
-            changed = undo
+            newest, changed = max(found), undo
             if undo.startswith('{"'):
-                changed = json.dumps({**json.loads(found[0].text), **json.loads(undo)})
-            return [found[0]._replace(text=changed), *found[1:]]
+                changed = json.dumps({**json.loads(found[newest]), **json.loads(undo)})
+            return {**found, newest: changed}
 
     async with services_of(store=Tampered()) as services:
         await services.calibrator.add("default", batch(1))
@@ -364,7 +364,7 @@ async def test_a_change_between_a_set_and_its_trail_makes_no_version_unknown(cha
 
         between: Callable[[], Awaitable[Any]] | None = None
 
-        async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
             between, self.between = self.between, None
             if between is not None:
                 await between()

@@ -22,8 +22,8 @@ import pytest
 from app.core.calibration import Calibration, LabelledScore
 from app.core.examples import Examples
 from app.ports import CalibrationStore
-from app.service.calibration.history import Change, Counts
-from app.service.calibration.writer import _prepare
+from app.service.calibration.trail import Edit
+from app.service.calibration.writer import prepare
 from app.service.services import Services
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
@@ -99,9 +99,9 @@ async def large_set(
         identity = services.identity.fingerprint
         content = Examples.of(table)
         first = Calibration("default", "one", 1, services.judge.name, identity, 0.0, content)
-        change = Change("calibrate", "service", datetime.now(UTC), Counts(added=N))
-        state, _, _, revision = await asyncio.to_thread(_prepare, None, first, change)
-        assert await store.write("default", state, revision=revision, expected=None)
+        edit = Edit("calibrate", "service", datetime.now(UTC), added=N)
+        state, _, _, change = await asyncio.to_thread(prepare, None, first, edit)
+        assert await store.write("default", state, change=change, expected=None)
         yield services
     await store.close()
 
