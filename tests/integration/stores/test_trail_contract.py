@@ -1,4 +1,4 @@
-"""What every store promises of the trail of a set, on every store."""
+"""The contract of the calibration stores: trails."""
 
 import asyncio
 import sys
@@ -29,7 +29,7 @@ async def test_a_set_that_never_was_has_no_trail(store: CalibrationStore) -> Non
     assert await trail(store) == {}
 
 
-async def test_every_change_is_told_newest_first(store: CalibrationStore) -> None:
+async def test_the_trail_lists_every_change_newest_first(store: CalibrationStore) -> None:
     for number in range(1, 6):
         expected = await store.version("default")
         assert await store.last_number("default") == number - 1
@@ -60,7 +60,7 @@ async def test_a_trail_outlives_its_set_and_goes_on_with_the_next(store: Calibra
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-async def test_a_number_never_comes_twice(store: CalibrationStore, number: int) -> None:
+async def test_a_number_is_never_used_twice(store: CalibrationStore, number: int) -> None:
     await write(store, state(1), expected=None)
     await write(store, state(3), expected=Version("one", 1))
     again = state(number, write_id="two")
@@ -81,7 +81,7 @@ async def test_a_write_on_another_version_leaves_no_trail(store: CalibrationStor
     assert await numbers(store) == [1]
 
 
-async def test_trails_are_apart(store: CalibrationStore) -> None:
+async def test_trails_of_different_sets_are_separate(store: CalibrationStore) -> None:
     await write(store, state(1), expected=None, name="a")
     await write(store, state(7), expected=None, name="a.b")
     await delete(store, name="a")
@@ -114,7 +114,7 @@ async def test_a_set_and_its_trail_are_one_step(connect: Connect) -> None:
 
     async def read_on() -> None:
         while not seen or seen[-1] < last:
-            # The trail is never behind the set that was read before it, nor ahead of the next.
+            # The trail is at least as new as the set read before it, and not newer than the next.
             stored = await reader.read("default")
             told = await reader.last_number("default")
             after = await reader.version("default")
@@ -170,7 +170,7 @@ async def test_a_cancelled_deletion_is_whole(store: CalibrationStore) -> None:
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        # A step that is still on its way may come between; after this one it has, or never will.
+        # The cancelled deletion may still be running; after the next deletion it has ended.
         while not await delete(store):
             if await store.version("default") is None:
                 break

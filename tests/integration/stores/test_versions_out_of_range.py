@@ -1,4 +1,4 @@
-"""A version that no store counts up to is corrupt, and its set can still be deleted."""
+"""A version out of range is corrupt, and its set can still be deleted."""
 
 import sqlite3
 from pathlib import Path
@@ -18,7 +18,7 @@ NEVER_WRITTEN = ("100000000000000000000", str(2**53), "-7", "0", "", "seven", "1
 
 
 def put_version(request: pytest.FixtureRequest, folder: Path, version: str) -> None:
-    """Writes a version into the store as somebody with another program does."""
+    """Writes a version into the store, as another program could do."""
     if request.getfixturevalue("scheme") == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         server.command("HSET", "scope:calibration:default:meta", "version", version)
@@ -69,7 +69,7 @@ async def test_the_largest_version_is_one(
 
 
 @on_both
-async def test_a_trail_with_a_number_that_was_never_given_is_corrupt(
+async def test_a_trail_with_a_number_out_of_range_is_corrupt(
     store: CalibrationStore, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     await write(store, state(1), expected=None)

@@ -1,4 +1,4 @@
-"""Entries of a trail: what can be shown is shown, and what cannot hides nothing else."""
+"""Entries of a trail: readable ones are shown, and corrupt ones do not hide the others."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ async def newest_record(services: Services) -> dict[str, Any]:
     ],
     ids=lambda text: text[:48],
 )
-async def test_a_record_that_no_answer_could_show_is_corrupt(changes: str) -> None:
+async def test_a_record_with_an_impossible_value_is_corrupt(changes: str) -> None:
     async with services_of() as services:
         record = {**await newest_record(services), **json.loads(changes)}
     with pytest.raises(StoreCorruptError, match="'default'"):
@@ -65,28 +65,28 @@ async def test_a_record_of_another_release_is_shown() -> None:
     assert (found.action, found.min_label_mass, found.n) == ("merge", 0.0, 1)
 
 
-async def test_one_entry_that_cannot_be_read_hides_no_other(
+async def test_a_corrupt_entry_does_not_hide_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryStore()
     async with services_of(store=store) as services:
         for number in range(1, 10):
             await services.calibrator.add("default", batch(number))
-        told = store._trails["default"]
+        stored = store._trails["default"]
         for index in (1, 2, 3, 7, 8):
-            told[index] = told[index]._replace(record="{}")
+            stored[index] = stored[index]._replace(record="{}")
         pages: list[list[int]] = [[99]]
         while pages[-1]:
             page = await services.calibrator.versions("default", before=pages[-1][-1], limit=2)
-            pages.append([record.version for record in page])
+            pages.append([change.version for change in page])
         assert pages[1:] == [[7, 6], [5, 1], []]
     assert "did not write; it is left out" in caplog.text
 
 
-async def test_a_record_says_by_which_label_mass_its_thresholds_hold() -> None:
+async def test_a_record_has_the_minimum_label_mass_of_its_thresholds() -> None:
     async with services_of(min_label_mass=0.5) as services:
         await services.calibrator.add("default", batch(1))
         await services.calibrator.delete("default")
-        assert [record.min_label_mass for record in await trail(services)] == [0.5, 0.5]
+        assert [change.min_label_mass for change in await trail(services)] == [0.5, 0.5]
         assert (await services.calibrator.rollback("default", 1)).min_label_mass == 0.5
         assert (await read(services.store)).meta["min_label_mass"] == "0.5"

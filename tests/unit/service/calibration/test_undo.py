@@ -1,4 +1,4 @@
-"""The trail of a set: who changed what, and the way back to any version."""
+"""Changes are recorded in the trail, and every version can be restored."""
 
 import asyncio
 import copy
@@ -64,7 +64,7 @@ def content(calibration: Calibration) -> tuple[Any, ...]:
 
 @asynccontextmanager
 async def on(scheme: str, folder: Path, server: Callable[[], RedisServer]) -> AsyncIterator[Any]:
-    """An open, empty store."""
+    """Opens an empty store."""
     store: CalibrationStore = MemoryStore()
     if scheme == "sqlite":
         store = SqliteStore(folder / "sets.db")
@@ -132,7 +132,7 @@ async def test_a_batch_that_changes_nothing_leaves_no_trail() -> None:
         await services.calibrator.add("default", [labelled(1.0, "tie", number=2)])
         await services.calibrator.add("default", [], label_noise=0.0)
         await services.calibrator.add("default", batch(1))
-        assert [record.version for record in await trail(services)] == [1]
+        assert [change.version for change in await trail(services)] == [1]
 
 
 async def test_a_deletion_is_recorded_and_the_numbers_go_on() -> None:
@@ -146,24 +146,24 @@ async def test_a_deletion_is_recorded_and_the_numbers_go_on() -> None:
         assert (deletion.thresholds_after, deletion.label_noise) == (None, None)
         again = await services.calibrator.add("default", batch(3))
         assert (again.calibration.version, again.calibration.n) == (3, 1)
-        assert [record.version for record in await trail(services)] == [3, 2, 1]
+        assert [change.version for change in await trail(services)] == [3, 2, 1]
         with pytest.raises(CalibrationNotFoundError):
             await services.calibrator.delete("other")
 
 
-async def test_versions_are_told_page_by_page_and_for_sets_that_are_gone() -> None:
+async def test_versions_are_listed_page_by_page_and_for_deleted_sets() -> None:
     async with services_of() as services:
         for number in range(1, 6):
             await services.calibrator.add("default", batch(number))
         await services.calibrator.delete("default")
         versions = services.calibrator.versions
 
-        async def told(before: int | None, limit: int) -> list[int]:
+        async def page(before: int | None, limit: int) -> list[int]:
             return [r.version for r in await versions("default", before=before, limit=limit)]
 
-        assert await told(None, 2) == [6, 5]
-        assert await told(5, 3) == [4, 3, 2]
-        assert await told(1, 3) == []
+        assert await page(None, 2) == [6, 5]
+        assert await page(5, 3) == [4, 3, 2]
+        assert await page(1, 3) == []
         with pytest.raises(CalibrationNotFoundError):
             await versions("never", before=None, limit=1)
 
@@ -183,7 +183,7 @@ async def test_rolling_back_restores_exactly_what_was_there(
         restored = await services.calibrator.rollback("default", 1, by="admin")
         assert restored.version == 3
         assert content(restored) == content(good.calibration)
-        # A replica that has nothing in memory reads the same.
+        # A replica with an empty cache reads the same.
         async with services_of(store=store) as elsewhere:
             found = await elsewhere.calibrations.get("default")
         assert content(found) == content(restored)
@@ -192,23 +192,23 @@ async def test_rolling_back_restores_exactly_what_was_there(
         assert (newest.action, newest.by, newest.rolled_back_to) == ("rollback", "admin", 1)
         assert (newest.added, newest.updated, newest.removed, newest.n) == (0, 2, 2, 3)
         assert newest.batch_digest is None
-        # And forwards again: the poisoned version can be looked into.
+        # A rollback can also go forwards, for example to inspect the poisoned version.
         assert (await services.calibrator.rollback("default", 2)).n == 5
 
 
-async def test_rolling_back_to_what_is_there_changes_nothing() -> None:
+async def test_a_rollback_to_the_current_content_changes_nothing() -> None:
     async with services_of() as services:
         await services.calibrator.add("default", batch(1))
         await services.calibrator.add("default", batch(2))
         here = await services.calibrator.rollback("default", 2)
         assert here.version == 2
         assert (await services.calibrator.rollback("default", 1)).version == 3
-        # A client that lost the answer asks again.
+        # A client that lost the answer repeats its request.
         assert (await services.calibrator.rollback("default", 1)).version == 3
         assert len(await trail(services)) == 3
 
 
-async def test_a_deleted_set_can_be_had_back() -> None:
+async def test_a_deleted_set_can_be_restored() -> None:
     async with services_of() as services:
         before = (await services.calibrator.add("default", batch(1, 2))).calibration
         await services.calibrator.delete("default")
@@ -225,13 +225,13 @@ async def test_a_deleted_set_can_be_had_back() -> None:
         assert (again.version, content(again)) == (6, content(before))
 
 
-async def test_a_version_is_had_back_however_long_ago_it_was() -> None:
+async def test_a_version_is_restored_however_old_it_is() -> None:
     async with services_of() as services:
         was = {}
         for number in range(1, 41):
             added = await services.calibrator.add("default", batch(number, number + 1))
             was[number] = content(added.calibration)
-        # What is read of the trail at once ends in between.
+        # These versions are on different pages of the trail.
         for number in (24, 25, 23, 8, 9, 1, 40):
             assert content(await services.calibrator.rollback("default", number)) == was[number]
 
@@ -247,7 +247,7 @@ async def test_a_version_that_never_was_is_not_found() -> None:
         assert len(await trail(services)) == 1
 
 
-async def test_another_judges_version_is_refused_and_ones_own_is_had_back() -> None:
+async def test_a_version_of_another_judge_is_refused_and_an_own_one_is_restored() -> None:
     store = MemoryStore()
     async with (
         services_of(ScriptedEngine(judge="one"), store) as one,
@@ -259,14 +259,14 @@ async def test_another_judges_version_is_refused_and_ones_own_is_had_back() -> N
         with pytest.raises(JudgeMismatchError, match="'one'"):
             await two.calibrator.rollback("default", 1)
         assert (await read(store)).version.number == 3
-        # The service went back to its first judge, and its set with it.
+        # The first judge is back, and restores its own set.
         assert content(await one.calibrator.rollback("default", 1)) == content(ones)
         with pytest.raises(JudgeMismatchError, match="'two'"):
             await one.calibrator.rollback("default", 3)
         assert (await two.calibrator.rollback("default", 3)).n == 2
 
 
-async def test_a_set_that_cannot_be_read_is_deleted_and_is_no_way_back() -> None:
+async def test_a_corrupt_set_can_be_deleted_but_not_restored() -> None:
     async with services_of() as services:
         await services.calibrator.add("default", batch(1))
         garbage = StoredCalibration(Version("x", 2), {"judge": "?"}, {}, {})
@@ -285,32 +285,32 @@ async def test_a_set_that_cannot_be_read_is_deleted_and_is_no_way_back() -> None
             await services.calibrator.rollback("default", 1)
 
 
-async def test_a_set_from_before_there_were_trails_goes_on_and_back() -> None:
+async def test_a_set_without_a_trail_gets_one_with_its_next_change() -> None:
     store = MemoryStore()
     async with services_of(store=store) as services:
         before = (await services.calibrator.add("default", batch(1, 2))).calibration
         store._trails.clear()
         assert await trail(services) == []
         await services.calibrator.add("default", batch(3))
-        assert [record.version for record in await trail(services)] == [2]
+        assert [change.version for change in await trail(services)] == [2]
         assert content(await services.calibrator.rollback("default", 1)) == content(before)
-        # What was there before the first recorded change but one, nobody knows.
+        # The trail no longer leads to version 1 without its oldest entry.
         store._trails["default"].pop(0)
         with pytest.raises(VersionNotFoundError):
             await services.calibrator.rollback("default", 1)
 
 
-async def test_a_change_that_an_older_release_made_is_noticed() -> None:
+async def test_a_change_without_an_entry_in_the_trail_is_detected() -> None:
     store = MemoryStore()
     async with services_of(store=store) as services:
         await services.calibrator.add("default", batch(1))
         await services.calibrator.add("default", batch(2))
         kept = copy.deepcopy(store._trails)
         third = (await services.calibrator.add("default", batch(3))).calibration
-        # The older release writes no trail.
+        # The older release wrote no trail.
         store._trails = kept
         await services.calibrator.add("default", batch(4))
-        assert [record.version for record in await trail(services)] == [4, 2, 1]
+        assert [change.version for change in await trail(services)] == [4, 2, 1]
         assert content(await services.calibrator.rollback("default", 3)) == content(third)
         with pytest.raises(VersionNotFoundError, match="change 2"):
             await services.calibrator.rollback("default", 1)
@@ -358,9 +358,9 @@ async def test_an_undo_that_was_never_written_is_refused_whole(
 
 
 @pytest.mark.parametrize("change", ["add", "delete", "rollback"])
-async def test_a_change_between_a_set_and_its_trail_makes_no_version_unknown(change: str) -> None:
+async def test_a_concurrent_change_makes_no_version_unknown(change: str) -> None:
     class Busy(MemoryStore):
-        """Lets another replica change the set before the trail is read, once."""
+        """Lets another replica change the set once, before the trail is read."""
 
         between: Callable[[], Awaitable[Any]] | None = None
 
@@ -382,14 +382,14 @@ async def test_a_change_between_a_set_and_its_trail_makes_no_version_unknown(cha
         store.between = changes[change]
         restored = await services.calibrator.rollback("default", 1)
         assert content(restored) == content(first)
-        # Whoever finds that it has been gone back to already leaves it alone.
+        # No version is made if the other replica has already restored version 1.
         assert restored.version == (3 if change == "rollback" else 4)
         store.between = changes["add"]
         with pytest.raises(VersionNotFoundError):
             await services.calibrator.rollback("default", 99)
 
 
-async def test_the_set_in_memory_is_left_as_it_is_on_the_way_back() -> None:
+async def test_a_rollback_does_not_modify_the_cached_set() -> None:
     async with services_of() as services:
         for number in range(1, 6):
             here = (await services.calibrator.add("default", batch(number))).calibration
@@ -398,7 +398,7 @@ async def test_the_set_in_memory_is_left_as_it_is_on_the_way_back() -> None:
         assert content(here) == before
 
 
-async def test_changes_at_once_by_several_replicas_are_all_told() -> None:
+async def test_concurrent_changes_of_several_replicas_are_all_in_the_trail() -> None:
     store = MemoryStore()
     async with services_of(store=store) as one, services_of(store=store) as two:
         await one.calibrator.add("default", batch(1))
@@ -408,16 +408,16 @@ async def test_changes_at_once_by_several_replicas_are_all_told() -> None:
             *(each.calibrator.rollback("default", 1) for each in both),
             *(each.calibrator.add("default", batch(20 + i)) for i, each in enumerate(both)),
         )
-        told = await trail(one)
+        changes = await trail(one)
         last = (await one.calibrations.get("default")).version
-        assert [record.version for record in told] == list(range(last, 0, -1))
-        assert len(told) >= 5
+        assert [change.version for change in changes] == list(range(last, 0, -1))
+        assert len(changes) >= 5
 
 
 @pytest.mark.parametrize("action", ["rollback", "delete"])
-async def test_a_change_that_never_gets_through_is_unavailable(action: str) -> None:
+async def test_a_change_that_always_conflicts_is_unavailable(action: str) -> None:
     class Contended(MemoryStore):
-        """Another writer gets through first, but for the first two writes."""
+        """Every write after the first two conflicts with another writer."""
 
         writes = 0
 
@@ -454,11 +454,11 @@ async def test_every_change_is_one_line_of_the_log(caplog: pytest.LogCaptureFixt
     ]
 
 
-async def test_a_change_of_which_nobody_knows_is_logged_as_that(
+async def test_a_change_with_an_unknown_outcome_is_logged_as_that(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(MemoryStore):
-        """Writes, and loses the answer."""
+        """Writes, but loses the answer."""
 
         async def write(self, *args: Any, **kwargs: Any) -> bool:
             await super().write(*args, **kwargs)
@@ -468,7 +468,7 @@ async def test_a_change_of_which_nobody_knows_is_logged_as_that(
         with pytest.raises(StoreUnavailableError):
             await services.calibrator.add("default", batch(1), by="ci")
         assert "version 1 (calibrate by 'ci') may have been written or not" in caplog.text
-        assert [record.version for record in await trail(services)] == [1]
+        assert [change.version for change in await trail(services)] == [1]
 
 
 async def test_no_text_is_in_the_trail(tmp_path: Path) -> None:
