@@ -21,9 +21,8 @@ from app.ports import (
     LabelLogits,
     Prompt,
     PromptError,
-    Revision,
     StoredCalibration,
-    Undo,
+    StoredChange,
     Version,
 )
 
@@ -189,32 +188,32 @@ class TracedStore:
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
         """Delegates to the store."""
         with self._tracing.span("store.write"):
             return await self._store.write(
-                name, state, revision=revision, expected=expected, removed=removed
+                name, state, change=change, expected=expected, removed=removed
             )
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
         """Delegates to the store."""
         with self._tracing.span("store.delete"):
-            return await self._store.delete(name, revision=revision)
+            return await self._store.delete(name, change=change)
 
     async def last_number(self, name: str) -> int:
         """Delegates to the store."""
         with self._tracing.span("store.last_number"):
             return await self._store.last_number(name)
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
         """Delegates to the store."""
-        with self._tracing.span("store.revisions"):
-            return await self._store.revisions(name, before=before, limit=limit)
+        with self._tracing.span("store.records"):
+            return await self._store.records(name, before=before, limit=limit)
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
         """Delegates to the store."""
         with self._tracing.span("store.undos"):
             return await self._store.undos(name, before=before, limit=limit)
@@ -225,9 +224,9 @@ class _TracedAnnouncingStore(TracedStore):
 
     _store: _AnnouncingStore
 
-    def changes(self) -> AsyncGenerator[str | None]:
+    def changed_names(self) -> AsyncGenerator[str | None]:
         """Delegates to the store."""
-        return self._store.changes()
+        return self._store.changed_names()
 
 
 def traced_store(store: CalibrationStore, tracing: Tracing) -> CalibrationStore:

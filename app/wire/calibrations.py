@@ -6,7 +6,7 @@ from typing import Any
 from app.core.calibration import Calibration, ThresholdRow
 from app.core.comparison import Guarantee
 from app.service.calibration.calibrator import CalibrationReport
-from app.service.calibration.history import ChangeRecord
+from app.service.calibration.trail import Change
 from app.telemetry import TrafficFigures
 from app.wire.answers import Out
 from app.wire.problems import Problem
@@ -137,9 +137,9 @@ class VersionOut(Out):
     thresholds_after: dict[str, float | None] | None
 
     @classmethod
-    def of(cls, record: ChangeRecord) -> "VersionOut":
+    def of(cls, change: Change) -> "VersionOut":
         """Converts a change, which has the same fields."""
-        return cls(**{field: getattr(record, field) for field in cls.model_fields})
+        return cls(**{field: getattr(change, field) for field in cls.model_fields})
 
 
 class VersionsOut(Out):
@@ -149,9 +149,9 @@ class VersionsOut(Out):
     versions: list[VersionOut]
 
     @classmethod
-    def of(cls, name: str, records: list[ChangeRecord]) -> "VersionsOut":
+    def of(cls, name: str, changes: list[Change]) -> "VersionsOut":
         """Converts one page of a trail."""
-        return cls(name=name, versions=[VersionOut.of(record) for record in records])
+        return cls(name=name, versions=[VersionOut.of(change) for change in changes])
 
 
 class CurvePointOut(Out):

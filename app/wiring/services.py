@@ -17,6 +17,7 @@ from app.ports import CalibrationStore, Engine, Mortal
 from app.service.admission import Admission
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
+from app.service.calibration.following import follow
 from app.service.judging.judge import Judge
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.service.judging.quoting import FENCE_VERSION
@@ -111,7 +112,7 @@ async def open_services(
         await check_answers(services, observer)
         await prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
-        following = services.calibrations.follow()
+        following = follow(services.calibrations, services.store)
         await stack.enter_async_context(
             _background(following, name="following the calibration store")
         )

@@ -33,7 +33,7 @@ from app.evaluation.judgments.jsonl import read_judgments
 from app.evaluation.judgments.log import JudgmentLog
 from app.ports import Generated, LabelLogits, StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
-from app.service.calibration.history import ChangeRecord
+from app.service.calibration.trail import Change
 from app.service.judging.judge import JudgeRequest
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
@@ -197,8 +197,8 @@ def test_a_set_that_was_encoded_reads_back_bit_for_bit(
 @fuzzed
 @given(st.text() | values_of(("version", "action", "at", "by", "n")).map(json.dumps))
 def test_an_entry_of_a_trail_is_read_or_corrupt(text: str) -> None:
-    found = outcome(lambda: ChangeRecord.read("x", text), StoreCorruptError)
-    assert isinstance(found, ChangeRecord | StoreCorruptError)
+    found = outcome(lambda: Change.parse("x", text), StoreCorruptError)
+    assert isinstance(found, Change | StoreCorruptError)
 
 
 @contextmanager

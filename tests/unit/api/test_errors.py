@@ -25,7 +25,7 @@ from app.core.errors import (
     StartupError,
 )
 from app.engines.scripted import Script, ScriptedEngine, by_quality
-from app.ports import LabelLogits, Prompt, Revision, StoredCalibration, Version
+from app.ports import LabelLogits, Prompt, StoredCalibration, StoredChange, Version
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from app.wire.problems import STATUS
@@ -133,8 +133,8 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
                 assert (await other.post("/calibrate", json=body)).status_code == 200
         if code == "store_corrupt":
             garbage = StoredCalibration(Version("x", 1), {"judge": MARKER}, {}, {})
-            mark = Revision(1, "", "")
-            await store.write("corrupt", garbage, revision=mark, expected=None)
+            mark = StoredChange(1, "", "")
+            await store.write("corrupt", garbage, change=mark, expected=None)
         if code == "version_not_found":
             await client.post("/calibrate", json={"examples": examples(3)})
         if code == "store_unavailable":

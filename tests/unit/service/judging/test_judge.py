@@ -18,7 +18,7 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.ports import LabelLogits, Prompt, Revision, StoredCalibration, Version
+from app.ports import LabelLogits, Prompt, StoredCalibration, StoredChange, Version
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import ShortEngine, labelled, pair, request, services_of
@@ -309,7 +309,7 @@ async def test_an_items_error_is_not_a_verdict_and_does_not_affect_other_items()
 async def test_a_corrupt_calibration_is_the_error_of_the_items_that_use_it() -> None:
     store = MemoryStore()
     garbage = StoredCalibration(Version("x", 1), {}, {}, {})
-    await store.write("bad", garbage, revision=Revision(1, "", ""), expected=None)
+    await store.write("bad", garbage, change=StoredChange(1, "", ""), expected=None)
     async with services_of(store=store) as services:
         asked = [request(pair(1, 0), calibration="bad"), request(pair(1, 0), alpha=None)]
         first, second = await services.judge.judge_batch(asked)

@@ -1,4 +1,4 @@
-"""Calibration sets in memory: fresh while the store answers, and for how long without it."""
+"""The cache of calibration sets: fresh while the store answers, usable for a while without it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.ports import Revision, Version
+from app.ports import StoredChange, Version
 from app.service.calibration.cache import Calibrations, Usable
 from app.service.services import Services
 from app.stores.memory import MemoryStore
@@ -19,7 +19,7 @@ from tests.serving import calibrations_of, labelled, pair, request, services_of
 
 
 class Clock:
-    """A clock that stands still until it is set."""
+    """A clock that changes only when the test sets it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -29,7 +29,7 @@ class Clock:
 
 
 class FaultyStore(MemoryStore):
-    """A store that can be made to hang, to fail, or to hold what is not ours; counts its reads."""
+    """A store that hangs or fails on request, and counts its reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class FaultyStore(MemoryStore):
 
 
 class Replica:
-    """The sets as one process sees them, beside a writer on the same store."""
+    """The cache of one replica, and another replica that writes to the same store."""
 
     def __init__(self, writer: Services, calibrations: Calibrations) -> None:
         self.writer = writer
@@ -84,7 +84,7 @@ async def test_a_replica_sees_anothers_version_after_half_a_second_and_not_befor
 
 
 @pytest.mark.anyio
-async def test_a_set_that_is_deleted_and_made_again_is_not_taken_for_the_old_one() -> None:
+async def test_a_set_that_is_deleted_and_made_again_is_a_new_set() -> None:
     store, clock = MemoryStore(), Clock()
     async with replica_of(store, clock) as replica:
         old = (await replica.usable()).calibration
@@ -112,7 +112,7 @@ async def test_a_hundred_requests_at_once_make_one_read() -> None:
 
 
 @pytest.mark.anyio
-async def test_judging_goes_on_without_the_store_and_says_how_old_its_thresholds_are() -> None:
+async def test_judging_continues_without_the_store_and_shows_the_age_of_its_thresholds() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
         known = (await replica.usable()).calibration
@@ -129,7 +129,7 @@ async def test_judging_goes_on_without_the_store_and_says_how_old_its_thresholds
 
 
 @pytest.mark.anyio
-async def test_a_store_that_is_back_is_noticed_within_half_a_second() -> None:
+async def test_a_recovered_store_is_used_within_half_a_second() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
         await replica.usable()
@@ -138,14 +138,14 @@ async def test_a_store_that_is_back_is_noticed_within_half_a_second() -> None:
         assert (await replica.usable()).age_s == 7.0
         store.fails = None
         clock.now += 0.5
-        # Nobody waits for a store that has failed: the first finds out for the next.
+        # Nobody waits for a failed store: this call starts a read, a later call sees the result.
         await replica.usable()
         await asyncio.sleep(0.01)
         assert (await replica.usable()).age_s == 0.0
 
 
 @pytest.mark.anyio
-async def test_a_store_that_is_gone_is_asked_twice_a_second_at_most() -> None:
+async def test_a_failed_store_is_read_twice_a_second_at_most() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
         await replica.usable()
@@ -158,7 +158,7 @@ async def test_a_store_that_is_gone_is_asked_twice_a_second_at_most() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_store_that_hangs_holds_up_one_judgment_for_a_moment_and_no_other() -> None:
+async def test_a_hanging_store_delays_one_judgment_for_a_moment_and_no_other() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
         await replica.usable()
@@ -174,7 +174,7 @@ async def test_a_store_that_hangs_holds_up_one_judgment_for_a_moment_and_no_othe
             asking = asyncio.ensure_future(replica.usable())
             for _ in range(3):
                 await asyncio.sleep(0)
-            # Answered without waiting for anything.
+            # The answer did not wait for the store.
             assert asking.done()
             assert asking.result().age_s == 8.0
         assert store.reads == 1
@@ -193,7 +193,7 @@ async def test_without_a_calibration_in_memory_nothing_is_judged_while_the_store
 
 
 @pytest.mark.anyio
-async def test_a_set_that_is_gone_or_broken_is_not_judged_by_from_memory() -> None:
+async def test_a_deleted_or_corrupt_set_is_not_used_from_memory() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
         await replica.usable()
@@ -208,7 +208,7 @@ async def test_a_set_that_is_gone_or_broken_is_not_judged_by_from_memory() -> No
 
 
 @pytest.mark.anyio
-async def test_a_request_that_leaves_does_not_take_the_others_answer_with_it() -> None:
+async def test_a_cancelled_request_does_not_cancel_the_read_of_others() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
         leaving = asyncio.ensure_future(replica.usable())
@@ -219,20 +219,20 @@ async def test_a_request_that_leaves_does_not_take_the_others_answer_with_it() -
 
 
 @pytest.mark.anyio
-async def test_names_that_nobody_calibrated_leave_nothing_in_memory() -> None:
+async def test_unknown_names_leave_nothing_in_memory() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
         for number in range(50):
             with pytest.raises(CalibrationNotFoundError):
                 await replica.usable(f"unknown-{number}")
         await asyncio.sleep(0)
-        assert not replica.calibrations._asked
+        assert not replica.calibrations._reads
 
 
 @pytest.mark.anyio
-async def test_what_was_asked_before_a_set_was_deleted_is_no_answer_after_it() -> None:
+async def test_a_read_that_began_before_a_deletion_is_no_answer_after_it() -> None:
     class SlowStore(MemoryStore):
-        """Answers what was true when it was asked."""
+        """Answers late, with the version at the time of the call."""
 
         slow = False
 
@@ -251,7 +251,7 @@ async def test_what_was_asked_before_a_set_was_deleted_is_no_answer_after_it() -
         asking = asyncio.ensure_future(replica.usable())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        await store.delete("default", revision=Revision(2, "{}", "{}"))
+        await store.delete("default", change=StoredChange(2, "{}", "{}"))
         calibrations.forget("default")
         with pytest.raises(CalibrationNotFoundError):
             await replica.usable()
@@ -264,7 +264,7 @@ async def test_what_was_asked_before_a_set_was_deleted_is_no_answer_after_it() -
 @pytest.mark.anyio
 async def test_a_late_none_does_not_drop_a_version_that_was_written_meanwhile() -> None:
     class LateStore(MemoryStore):
-        """Says there is nothing, a moment after it was asked."""
+        """Answers late that there is no set."""
 
         late = False
 
@@ -286,7 +286,7 @@ async def test_a_late_none_does_not_drop_a_version_that_was_written_meanwhile() 
 
 
 @pytest.mark.anyio
-async def test_of_many_sets_those_that_are_judged_by_and_the_default_one_stay_in_memory(
+async def test_sets_in_use_and_the_default_set_stay_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.service.calibration.cache._MOST_KEPT", 10)
@@ -299,7 +299,7 @@ async def test_of_many_sets_those_that_are_judged_by_and_the_default_one_stay_in
         kept = {each.name for each in services.calibrations.known()}
         assert len(kept) == 10
         assert {"default", "used", "set-19"} <= kept
-        # The others are read again when somebody asks for them.
+        # The other sets are read again on demand.
         assert len(await services.calibrations.all()) == len(names)
         usable = await services.calibrations.usable("set-0", fingerprint=services.judge.fingerprint)
         assert usable.calibration.n == 1

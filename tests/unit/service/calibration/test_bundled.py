@@ -1,4 +1,4 @@
-"""The bundled judge's own calibration after an upgrade, at the first start of the new release."""
+"""The first start of a new release calibrates an upgraded bundled judge again."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,8 +20,8 @@ from tests.serving import labelled, pair, request, services_of
 pytestmark = pytest.mark.anyio
 
 
-class Told:
-    """An observer that keeps the stages."""
+class StageRecorder:
+    """An observer that records the stages of a start."""
 
     def __init__(self) -> None:
         self.stages: list[str] = []
@@ -40,7 +40,7 @@ class Told:
 async def release(
     path: Path, fence: int, monkeypatch: pytest.MonkeyPatch, *, judge: str = "demo"
 ) -> AsyncIterator[Services]:
-    """A release whose judge has a fingerprint of its own."""
+    """Services of a release whose judge has its own fingerprint."""
     monkeypatch.setattr("app.wiring.services.FENCE_VERSION", fence)
     store = SqliteStore(path)
     try:
@@ -51,11 +51,11 @@ async def release(
 
 
 async def started(services: Services, store_url: str) -> list[str]:
-    """The stages of the start, as `make serve` has it."""
-    told = Told()
+    """Starts the services as `make serve` does, and returns the stages of the start."""
+    recorder = StageRecorder()
     settings = Settings(engine="vllm", model="demo", store_url=store_url)
-    await prepare_default(services, settings, told)
-    return told.stages
+    await prepare_default(services, settings, recorder)
+    return recorder.stages
 
 
 async def default_version(services: Services) -> int:
@@ -64,7 +64,7 @@ async def default_version(services: Services) -> int:
     return known.version
 
 
-async def test_an_upgraded_demo_judge_is_calibrated_anew_and_the_trail_is_kept(
+async def test_an_upgraded_demo_judge_is_calibrated_again_and_the_trail_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, url = tmp_path / "set.db", f"sqlite:///{tmp_path}/set.db"
@@ -83,7 +83,7 @@ async def test_an_upgraded_demo_judge_is_calibrated_anew_and_the_trail_is_kept(
             await new.judge.judge(request(pair(3, 0)))
             trail = await new.calibrator.versions(DEFAULT_CALIBRATION, before=None, limit=9)
             actions = ["calibrate", "delete"] * (version // 2) + ["calibrate"]
-            assert [record.action for record in trail] == actions
+            assert [change.action for change in trail] == actions
             assert await started(new, url) == []
 
 

@@ -1,4 +1,4 @@
-"""A calibration that something else changed, or that lost a part of itself, is never judged by."""
+"""A calibration that another program changed or that lost examples is never used."""
 
 import json
 import sqlite3
@@ -10,7 +10,7 @@ import pytest
 
 from app.core.comparison import Label
 from app.core.errors import StoreCorruptError, VersionNotFoundError
-from app.ports import StoredCalibration, Undo
+from app.ports import StoredCalibration
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
@@ -30,7 +30,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def by_hand(folder: Path, statement: str) -> None:
-    """Changes the file as somebody with another program does."""
+    """Changes the file, as another program could do."""
     connection = sqlite3.connect(folder / "sets.db", isolation_level=None)
     assert connection.execute(statement).rowcount > 0
     connection.close()
@@ -66,29 +66,29 @@ async def test_a_set_that_was_tampered_with_gives_no_threshold(
             other.calibrator.add("default", BATCH[:1]),
             other.calibrator.rollback("default", 1),
         ):
-            with pytest.raises(StoreCorruptError, match="changed by something else"):
+            with pytest.raises(StoreCorruptError, match="changed by another program"):
                 await attempt
-        # A replica that has read and checked the set goes on.
+        # A replica that has cached the set continues to use it.
         after = await judge(holder)
         assert (after.threshold, after.calibration) == (before.threshold, before.calibration)
         assert await other.calibrations.all() == []
 
 
-async def test_nothing_is_taken_back_from_a_set_that_was_tampered_with(
+async def test_a_set_that_was_tampered_with_is_not_rolled_back(
     store: SqliteStore, tmp_path: Path
 ) -> None:
     async with services_of(store=store) as services:
         await services.calibrator.add("default", BATCH)
         await services.calibrator.add("default", [labelled(1.0, "B", number=500)])
         by_hand(tmp_path, LOSE_97)
-        # The set is in memory, as it was.
+        # The unchanged set is in the cache.
         with pytest.raises(StoreCorruptError):
             await services.calibrator.rollback("default", 1)
         assert await store.last_number("default") == 2
         assert (await services.calibrations.get("default")).n == 121
 
 
-async def test_a_replica_that_still_has_the_set_saves_it_by_deleting_and_going_back(
+async def test_a_replica_that_has_cached_the_set_saves_it_by_deletion_and_rollback(
     store: SqliteStore, tmp_path: Path
 ) -> None:
     async with services_of(store=store) as holder, services_of(store=store) as other:
@@ -101,7 +101,7 @@ async def test_a_replica_that_still_has_the_set_saves_it_by_deleting_and_going_b
         assert (await judge(other)).threshold == before.threshold
 
 
-async def test_a_set_that_nobody_has_any_more_is_deleted_and_made_again(
+async def test_a_set_that_no_replica_has_cached_is_deleted_and_made_again(
     store: SqliteStore, tmp_path: Path
 ) -> None:
     async with services_of(store=store) as holder, services_of(store=store) as other:
@@ -115,13 +115,14 @@ async def test_a_set_that_nobody_has_any_more_is_deleted_and_made_again(
         assert (await judge(other)).calibration.n == 120
 
 
-async def test_a_trail_that_was_tampered_with_is_no_way_back() -> None:
+async def test_a_trail_that_was_tampered_with_restores_nothing() -> None:
     class Tampered(MemoryStore):
-        async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
+        async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
             found = await super().undos(name, before=before, limit=limit)
-            undo = json.loads(found[0].text)
+            newest = max(found)
+            undo = json.loads(found[newest])
             undo["put"] = {digest: [*score[:3], "B"] for digest, score in undo["put"].items()}
-            return [found[0]._replace(text=json.dumps(undo)), *found[1:]]
+            return {**found, newest: json.dumps(undo)}
 
     async with services_of(store=Tampered()) as services:
         await services.calibrator.add("default", BATCH)
@@ -132,7 +133,7 @@ async def test_a_trail_that_was_tampered_with_is_no_way_back() -> None:
 
 
 class OlderReleaseStore(MemoryStore):
-    """What a release without digests would have written: meta whole, but for the field."""
+    """Writes what a release without digests wrote: all fields except the digest."""
 
     older = False
 
@@ -140,16 +141,16 @@ class OlderReleaseStore(MemoryStore):
         if self.older:
             meta = {field: value for field, value in state.meta.items() if field != "digest"}
             state = state._replace(meta=meta)
-            undo = json.loads(given["revision"].undo)
+            undo = json.loads(given["change"].undo)
             undo.pop("digest", None)
-            given["revision"] = given["revision"]._replace(undo=json.dumps(undo))
+            given["change"] = given["change"]._replace(undo=json.dumps(undo))
         return await super().write(name, state, **given)
 
 
-async def test_an_older_release_may_write_the_same_set_by_turns() -> None:
+async def test_an_older_release_can_write_the_same_set_alternately() -> None:
     store = OlderReleaseStore()
     for number in range(1, 13):
-        # Every replica is new and reads what the store has.
+        # Every replica starts with an empty cache.
         async with services_of(store=store) as services:
             store.older = number % 3 == 1
             label: Label = "A" if number % 2 else "B"

@@ -1,8 +1,9 @@
-"""Changes of a large set leave the event loop free: none runs as one long step.
+"""Changes of a large set do not stall the event loop.
 
-A stall is the time between two turns of the event loop, or the CPU time that the process used
-meanwhile if that is less: on a busy machine the loop also waits for others. It is compared with one
-call of `json.dumps` for the whole set: an undo that was written at once made a stall as long.
+A stall is the time between two turns of the event loop, or the CPU time of the process in between
+if that is less, because on a busy machine the loop also waits for other processes. Stalls are
+compared with one call of `json.dumps` for the whole set: writing an undo in one call stalled the
+loop for as long.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ import pytest
 from app.core.calibration import Calibration, LabelledScore
 from app.core.examples import Examples
 from app.ports import CalibrationStore
-from app.service.calibration.history import Change, Counts
-from app.service.calibration.writer import _prepare
+from app.service.calibration.trail import Edit
+from app.service.calibration.writer import prepare
 from app.service.services import Services
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
@@ -47,7 +48,7 @@ def scores() -> dict[str, LabelledScore]:
 
 
 def one_call_s(table: dict[str, LabelledScore]) -> float:
-    """CPU seconds of one call for the whole set, the shortest of three."""
+    """Returns the CPU seconds of one call for the whole set, the shortest of three."""
     begun = [time.process_time()]
     for _ in range(3):
         json.dumps(table)
@@ -57,7 +58,7 @@ def one_call_s(table: dict[str, LabelledScore]) -> float:
 
 @contextmanager
 def nothing_else_collected() -> Iterator[None]:
-    """Keeps the objects of all other tests out of the garbage collector's way."""
+    """Excludes the objects of other tests from garbage collection."""
     gc.collect()
     gc.freeze()
     try:
@@ -67,7 +68,7 @@ def nothing_else_collected() -> Iterator[None]:
 
 
 async def longest_turn_s(work: Awaitable[object]) -> float:
-    """The longest stall while something is done."""
+    """Returns the longest stall during some work, in seconds."""
     turns = [(time.process_time(), time.perf_counter())]
 
     async def turn() -> None:
@@ -89,7 +90,7 @@ async def longest_turn_s(work: Awaitable[object]) -> float:
 async def large_set(
     kind: str, folder: Path, fixtures: pytest.FixtureRequest, table: dict[str, LabelledScore]
 ) -> AsyncIterator[Services]:
-    """A service that has read nothing yet, on a store with the set at version 1."""
+    """A service with an empty cache, on a store with the set at version 1."""
     store: CalibrationStore = SqliteStore(folder / "sets.db")
     if kind == "redis":
         server: RedisServer = fixtures.getfixturevalue("redis_server")
@@ -99,9 +100,9 @@ async def large_set(
         identity = services.identity.fingerprint
         content = Examples.of(table)
         first = Calibration("default", "one", 1, services.judge.name, identity, 0.0, content)
-        change = Change("calibrate", "service", datetime.now(UTC), Counts(added=N))
-        state, _, _, revision = await asyncio.to_thread(_prepare, None, first, change)
-        assert await store.write("default", state, revision=revision, expected=None)
+        edit = Edit("calibrate", "service", datetime.now(UTC), added=N)
+        state, _, _, change = await asyncio.to_thread(prepare, None, first, edit)
+        assert await store.write("default", state, change=change, expected=None)
         yield services
     await store.close()
 
@@ -115,8 +116,8 @@ async def test_no_change_of_a_large_set_stalls_the_event_loop(
     async with large_set(kind, tmp_path, request, table) as services:
         with nothing_else_collected():
             found = await turns_of(services)
-    # Every step is made once, and SQLite may use much CPU time beside the loop while the machine is
-    # busy with something else: the longest is judged more mildly.
+    # Each step runs only once, and on a busy machine SQLite can use much CPU time beside the loop.
+    # So the longest stall has a larger limit.
     *_, second, longest = sorted(found.values())
     assert second < whole_s / 4, (found, whole_s)
     assert longest < whole_s * 3 / 4, (found, whole_s)

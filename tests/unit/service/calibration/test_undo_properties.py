@@ -1,4 +1,4 @@
-"""Whatever was done to a set, every version of it can be had back as it was."""
+"""Every version of a set can be restored exactly, after any sequence of changes."""
 
 import asyncio
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ from tests.serving import labelled, services_of
 
 
 class Step(NamedTuple):
-    """One thing that somebody does to the set."""
+    """One change of the set by one replica."""
 
     action: Literal["add", "delete", "rollback"]
     labels: dict[int, Label] = {}  # noqa: RUF012
@@ -44,7 +44,7 @@ def content(calibration: Calibration) -> tuple[float, object]:
 
 
 async def take(services: Services, step: Step) -> Calibration | None:
-    """Does a step; the set after it, None if it is gone."""
+    """Makes the change; returns the set after it, or None after a deletion."""
     calibrator = services.calibrator
     if step.action == "add":
         batch = [labelled(0.3 * i, label, number=i) for i, label in step.labels.items()]
@@ -57,7 +57,7 @@ async def take(services: Services, step: Step) -> Calibration | None:
 
 async def go_through(done: list[Step]) -> None:
     store = MemoryStore()
-    # Number -> what the set held; None for a deletion.
+    # Number of the version -> content of the set; None for a deletion.
     remembered: dict[int, tuple[float, object] | None] = {}
     last, current = 0, None
     async with services_of(store=store) as one, services_of(store=store) as two:
@@ -75,8 +75,8 @@ async def go_through(done: list[Step]) -> None:
                 current = content(after)
             else:
                 current = None
-        records = await one.calibrator.versions("set", before=None, limit=1000) if last else []
-        assert [record.version for record in records] == list(range(last, 0, -1))
+        changes = await one.calibrator.versions("set", before=None, limit=1000) if last else []
+        assert [change.version for change in changes] == list(range(last, 0, -1))
         assert await store.last_number("set") == last
         for number, was in remembered.items():
             try:
@@ -90,5 +90,5 @@ async def go_through(done: list[Step]) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(steps, max_size=14))
-def test_every_version_can_be_had_back_whatever_was_done(done: list[Step]) -> None:
+def test_every_version_can_be_restored_after_any_changes(done: list[Step]) -> None:
     asyncio.run(go_through(done))

@@ -1,4 +1,4 @@
-"""New versions are taken in when the store tells of them, and asked for when it does not."""
+"""The cache reads new versions when the store announces them, and periodically otherwise."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.ports import Revision, StoredCalibration, Version
+from app.ports import StoredCalibration, StoredChange, Version
 from app.service.calibration.cache import Calibrations
+from app.service.calibration.following import follow
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S
@@ -17,8 +18,8 @@ from tests.serving import calibrations_of, labelled, services_of
 META = {"judge": "scripted", "fingerprint": "f" * 64, "label_noise": "0.0", "n": "1"}
 
 
-class TellingStore(MemoryStore):
-    """A store that tells of its changes, until it is made to fail."""
+class AnnouncingStore(MemoryStore):
+    """A store that announces its changes, and fails on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,17 +28,17 @@ class TellingStore(MemoryStore):
         self.reads = 0
         self.unreadable = False
 
-    async def changes(self) -> AsyncGenerator[str | None]:
+    async def changed_names(self) -> AsyncGenerator[str | None]:
         self.listened += 1
-        told: asyncio.Queue[str | None] = asyncio.Queue()
-        self.listeners.append(told)
+        queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self.listeners.append(queue)
         yield None
-        while (name := await told.get()) is not None:
+        while (name := await queue.get()) is not None:
             yield name
-        raise StoreUnavailableError("tells no more")
+        raise StoreUnavailableError("announces no more")
 
-    def tell(self, name: str | None) -> None:
-        """Tells all that listen of a change; None ends their listening."""
+    def announce(self, name: str | None) -> None:
+        """Announces a change to all subscribers; None ends the subscriptions."""
         for each in self.listeners:
             each.put_nowait(name)
 
@@ -48,21 +49,21 @@ class TellingStore(MemoryStore):
         return await super().version(name)
 
     async def write(
-        self, name: str, state: StoredCalibration, *, revision: Revision, **given: object
+        self, name: str, state: StoredCalibration, *, change: StoredChange, **given: object
     ) -> bool:
-        written = await super().write(name, state, revision=revision, **given)  # type: ignore[arg-type]
-        self.tell(name)
+        written = await super().write(name, state, change=change, **given)  # type: ignore[arg-type]
+        self.announce(name)
         return written
 
 
 @asynccontextmanager
-async def following(store: TellingStore) -> AsyncIterator[tuple[Services, Calibrations]]:
-    """A writer, and a replica that has the set in memory and its ear at the store."""
+async def following(store: AnnouncingStore) -> AsyncIterator[tuple[Services, Calibrations]]:
+    """A writer, and a replica that has cached the set and follows the store."""
     async with services_of(store=store) as writer:
         await writer.calibrator.add("default", [labelled(1.0, "A", number=1)])
         replica = calibrations_of(store, clock=lambda: 0.0)
         await replica.get("default")
-        task = asyncio.create_task(replica.follow())
+        task = asyncio.create_task(follow(replica, store))
         await until(lambda: store.listened == 1)
         try:
             yield writer, replica
@@ -83,24 +84,24 @@ def versions(replica: Calibrations) -> list[int]:
 
 
 @pytest.mark.anyio
-async def test_a_new_version_is_in_memory_before_anybody_asks_for_it() -> None:
-    async with following(TellingStore()) as (writer, replica):
+async def test_an_announced_version_is_cached_at_once() -> None:
+    async with following(AnnouncingStore()) as (writer, replica):
         await writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
         await until(lambda: versions(replica) == [2])
 
 
 @pytest.mark.anyio
 async def test_a_deleted_set_leaves_memory() -> None:
-    store = TellingStore()
+    store = AnnouncingStore()
     async with following(store) as (writer, replica):
         await writer.calibrator.delete("default", by="test")
-        store.tell("default")
+        store.announce("default")
         await until(lambda: versions(replica) == [])
 
 
 @pytest.mark.anyio
-async def test_a_set_that_nobody_here_judges_by_is_not_read() -> None:
-    store = TellingStore()
+async def test_a_set_that_is_not_cached_is_not_read() -> None:
+    store = AnnouncingStore()
     async with following(store) as (writer, replica):
         await writer.calibrator.add("other", [labelled(1.0, "A", number=2)])
         await writer.calibrator.add("default", [labelled(1.0, "A", number=3)])
@@ -109,13 +110,13 @@ async def test_a_set_that_nobody_here_judges_by_is_not_read() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_changed_while_the_store_told_nothing_is_taken_in_when_it_does_again(
+async def test_changes_during_an_interrupted_subscription_are_read_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.service.calibration.cache._LISTEN_AGAIN_S", 0.05)
-    store = TellingStore()
+    monkeypatch.setattr("app.service.calibration.following._LISTEN_AGAIN_S", 0.05)
+    store = AnnouncingStore()
     async with following(store) as (writer, replica):
-        store.tell(None)
+        store.announce(None)
         store.listeners.clear()
         await writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
         await until(lambda: store.listened > 1)
@@ -123,16 +124,16 @@ async def test_what_changed_while_the_store_told_nothing_is_taken_in_when_it_doe
 
 
 @pytest.mark.anyio
-async def test_a_replica_that_follows_outlives_a_store_that_is_gone(
+async def test_following_survives_a_store_that_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.service.calibration.cache._LISTEN_AGAIN_S", 0.01)
-    store = TellingStore()
+    monkeypatch.setattr("app.service.calibration.following._LISTEN_AGAIN_S", 0.01)
+    store = AnnouncingStore()
     async with following(store) as (writer, replica):
         store.unreadable = True
         asked = store.reads
-        store.tell("default")
-        store.tell(None)
+        store.announce("default")
+        store.announce(None)
         await until(lambda: store.listened > 1)
         assert store.reads > asked
         store.unreadable = False
@@ -141,11 +142,11 @@ async def test_a_replica_that_follows_outlives_a_store_that_is_gone(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("store", [MemoryStore, TellingStore])
-async def test_what_nobody_judges_by_is_confirmed_now_and_then(
+@pytest.mark.parametrize("store", [MemoryStore, AnnouncingStore])
+async def test_unused_sets_are_confirmed_periodically(
     store: type[MemoryStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.calibration.cache._CONFIRM_S", 0.01)
+    monkeypatch.setattr("app.service.calibration.following._CONFIRM_S", 0.01)
     now, shared = [0.0], store()
     async with services_of(store=shared) as writer:
         await writer.calibrator.add("default", [labelled(1.0, "A", number=1)])
@@ -153,14 +154,14 @@ async def test_what_nobody_judges_by_is_confirmed_now_and_then(
         await replica.get("default")
         now[0] = 3600.0
         assert not replica.usable_without_store()
-        task = asyncio.create_task(replica.follow())
+        task = asyncio.create_task(follow(replica, shared))
         await until(replica.usable_without_store)
-        # A version that no store tells of is found, too.
+        # A version without an announcement is found, too.
         await MemoryStore.write(
             shared,
             "default",
             StoredCalibration(Version("other", 9), META, {}, {}),
-            revision=Revision(9, "", ""),
+            change=StoredChange(9, "", ""),
             expected=(await shared.version("default")),
         )
         await until(lambda: versions(replica) == [9])
@@ -170,23 +171,23 @@ async def test_what_nobody_judges_by_is_confirmed_now_and_then(
 
 
 @pytest.mark.anyio
-async def test_a_question_that_was_under_way_before_takes_no_new_version_back() -> None:
+async def test_confirming_the_old_version_does_not_drop_a_new_one() -> None:
     store = MemoryStore()
     async with services_of(store=store) as writer:
         await writer.calibrator.add("default", [labelled(1.0, "A", number=1)])
         replica = calibrations_of(SlowToRead(store))
         await replica.get("default")
         await writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
-        told = asyncio.create_task(replica.current("default"))
+        reading = asyncio.create_task(replica.current("default"))
         await asyncio.sleep(0)
-        # Confirms the old version, once more, while the new one is being read.
+        # Confirm the old version again while the new one is being read.
         replica._known["default"] = (replica.known()[0], 1.0)
-        await told
+        await reading
         assert versions(replica) == [2]
 
 
 class SlowToRead(MemoryStore):
-    """The same sets; a read takes a few turns of the event loop."""
+    """The same sets, but a read takes several turns of the event loop."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The comparison of traffic with the calibration set, worked out by hand."""
+"""The comparison of judgments with the calibration set, with numbers worked out by hand."""
 
 import logging
 import math
@@ -18,7 +18,7 @@ THRESHOLD = 0.5
 def calibration_of(
     *, abstentions: int = 12, n: int = 100, name: str = "default", write_id: str = "w"
 ) -> Calibration:
-    """A set of which a share is less certain than the threshold."""
+    """Returns a set in which `abstentions` examples are less certain than the threshold."""
     gaps = [0.2] * abstentions + [4.0] * (n - abstentions)
     examples = {str(i): LabelledScore(gap, gap, 1.0, "A") for i, gap in enumerate(gaps)}
     return Calibration(name, write_id, 1, "judge", "fingerprint", 0.0, examples)
@@ -58,7 +58,7 @@ def note(drift: Drift, calibration: Calibration, judgments: Sequence[Judgment]) 
 def judge(
     drift: Drift, calibration: Calibration, *, abstain: int, of: int, batch: int = 50
 ) -> None:
-    """Notes judgments with the set's own uncertainties, the abstentions spread evenly."""
+    """Adds judgments with uncertainties of the set, and evenly spread abstentions."""
     low, high = calibration.uncertainty[-1], calibration.uncertainty[0]
     reference = CalibrationReference(calibration.name, calibration.version, calibration.n)
     found = [
@@ -71,7 +71,7 @@ def judge(
 
 
 @pytest.mark.parametrize("batch", [1, 7, 50, 64, 1000])
-def test_the_share_of_abstentions_stands_beside_that_of_the_labelled_pairs(batch: int) -> None:
+def test_the_share_of_abstentions_is_compared_with_that_of_the_labelled_pairs(batch: int) -> None:
     drift, calibration = Drift(), calibration_of(abstentions=12)
     judge(drift, calibration, abstain=120, of=1000, batch=batch)
     found = drift.figures(calibration)
@@ -84,7 +84,7 @@ def test_the_share_of_abstentions_stands_beside_that_of_the_labelled_pairs(batch
     assert not found.has_drifted
 
 
-def test_nothing_is_said_before_200_judgments_or_with_fewer_than_50_examples() -> None:
+def test_there_are_no_figures_before_200_judgments_or_with_fewer_than_50_examples() -> None:
     drift, calibration, small = Drift(), calibration_of(), calibration_of(n=49, name="small")
     judge(drift, calibration, abstain=199, of=199)
     judge(drift, small, abstain=500, of=500)
@@ -116,7 +116,7 @@ def test_drift_begins_and_ends_with_one_line_of_the_log_each(
     (begun,) = caplog.records
     assert begun.levelno == logging.WARNING
     assert "calibration 'default' (version 1) is unlike its labelled pairs" in begun.getMessage()
-    assert "12.0% of the pairs would" in begun.getMessage()
+    assert "abstentions (labelled pairs: 12.0%)" in begun.getMessage()
     judge(drift, calibration, abstain=120, of=1000)
     assert len(caplog.records) == 2
     assert "is like its labelled pairs" in caplog.records[1].getMessage()
@@ -140,7 +140,7 @@ def test_uncertainty_alone_is_drift_even_where_abstentions_are_as_expected() -> 
     assert found.has_drifted
 
 
-def test_an_infeasible_alpha_tells_nothing_by_its_abstentions() -> None:
+def test_abstentions_at_an_infeasible_alpha_do_not_count() -> None:
     drift, calibration = Drift(), calibration_of()
     reference = CalibrationReference("default", 1, 100)
     mean = float(calibration.uncertainty.mean())
@@ -152,12 +152,12 @@ def test_an_infeasible_alpha_tells_nothing_by_its_abstentions() -> None:
     assert not found.has_drifted
 
 
-def test_each_threshold_is_held_against_its_own_share_of_the_pairs() -> None:
+def test_each_threshold_is_compared_with_its_own_share_of_the_pairs() -> None:
     drift, calibration = Drift(), calibration_of(abstentions=12)
     reference, other = (CalibrationReference("default", 1, 100) for _ in range(2))
     strict = judgment(reference, abstains=True, threshold=0.01, uncertainty=0.3)
     everything = judgment(other, threshold=math.log(2), uncertainty=0.3)
-    # A batch may mix criteria in any order.
+    # A batch can mix criteria in any order.
     note(drift, calibration, [strict, everything, everything, strict] * 100)
     found = drift.figures(calibration)
     assert found is not None
@@ -184,7 +184,7 @@ def test_errors_and_judgments_without_an_alpha_do_not_count() -> None:
     assert found.judgments == 200
 
 
-def test_a_new_version_starts_anew() -> None:
+def test_a_new_version_starts_from_zero() -> None:
     drift, calibration = Drift(), calibration_of()
     judge(drift, calibration, abstain=500, of=500)
     newer = calibration_of(write_id="x")
@@ -196,7 +196,7 @@ def test_a_new_version_starts_anew() -> None:
     assert drift.figures(calibration) is None
 
 
-def test_the_set_that_was_judged_by_last_comes_first_and_the_oldest_are_forgotten() -> None:
+def test_the_most_recently_used_set_comes_first_and_the_oldest_are_dropped() -> None:
     drift = Drift()
     sets = [calibration_of(name=f"set-{i}", n=1, abstentions=0) for i in range(1001)]
     for each in (*sets, sets[5]):

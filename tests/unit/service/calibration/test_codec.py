@@ -1,4 +1,4 @@
-"""What a store keeps reads back bit for bit, and anything else is refused."""
+"""Stored calibrations decode bit for bit, and malformed ones are refused."""
 
 import hashlib
 import json
@@ -35,13 +35,13 @@ SCORE = json.dumps([1.0, -2.0, 0.9, "A"])
 @given(calibrations)
 def test_a_calibration_reads_back_bit_for_bit(calibration: Calibration) -> None:
     stored = encode(calibration, changed=calibration.examples)
-    # repr tells -0.0 from 0.0, which == does not.
+    # repr distinguishes -0.0 from 0.0; == does not.
     assert repr(decode("default", stored)) == repr(calibration)
 
 
 @settings(deadline=None, max_examples=40)
 @given(calibrations)
-def test_only_what_changed_is_written_and_thresholds_are_those_of_the_whole(
+def test_only_changed_examples_are_written_with_the_thresholds_of_the_whole_set(
     calibration: Calibration,
 ) -> None:
     stored = encode(calibration, changed={})
@@ -70,7 +70,7 @@ def test_the_digest_is_the_one_that_is_documented(calibration: Calibration) -> N
     assert encode(calibration, changed={}).meta["digest"] == f"{total % 2**256:064x}"
 
 
-def test_the_least_label_mass_is_written_for_others_and_not_read() -> None:
+def test_the_minimum_label_mass_is_written_and_not_read() -> None:
     scores = {"d": LabelledScore(1.0, -2.0, 0.9, "A")}
     calibration = Calibration("default", "x", 1, "demo", "f" * 64, 0.0, scores, 0.25)
     stored = encode(calibration, changed=scores)
@@ -78,7 +78,7 @@ def test_the_least_label_mass_is_written_for_others_and_not_read() -> None:
     assert decode("default", stored).min_label_mass == 0.0
 
 
-def test_when_a_version_was_made_reads_back_and_older_sets_have_none() -> None:
+def test_the_time_of_a_version_is_stored_and_older_sets_have_none() -> None:
     calibration = Calibration("default", "x", 1, "demo", "f" * 64, 0.0, {}, changed_at=1.25e9)
     assert decode("default", encode(calibration, changed={})).changed_at == 1.25e9
     meta = {**META, "n": "0"}
@@ -134,13 +134,13 @@ def test_a_score_that_was_never_written_is_corrupt(text: str) -> None:
         decode("default", StoredCalibration(Version("x", 1), META, {"d": text}, {}))
 
 
-def test_an_error_of_the_store_never_repeats_what_is_stored() -> None:
+def test_an_error_of_the_store_never_quotes_stored_data() -> None:
     with pytest.raises(StoreCorruptError) as raised:
         decode("default", StoredCalibration(Version("x", 1), META, {"d": "secret"}, {}))
     assert "secret" not in raised.value.detail
 
 
-def test_what_this_version_wrote_is_read() -> None:
+def test_data_that_this_version_wrote_are_read() -> None:
     found = decode("default", StoredCalibration(Version("x", 3), META, {"d": SCORE}, {}))
     assert found.examples == {"d": LabelledScore(1.0, -2.0, 0.9, "A")}
     assert (found.write_id, found.version, found.judge) == ("x", 3, "demo")
@@ -171,7 +171,7 @@ ONE, *_, LAST = SET.examples
         ({"digest": ""}, {}),
     ],
 )
-def test_a_set_that_something_else_changed_is_corrupt(
+def test_a_set_that_another_program_changed_is_corrupt(
     meta: dict[str, str], examples: dict[str, str | None]
 ) -> None:
     assert decode("default", SET).n == 4
@@ -184,13 +184,13 @@ def test_a_set_that_something_else_changed_is_corrupt(
         decode("default", found)
 
 
-def test_the_order_and_the_spelling_of_what_is_stored_do_not_matter() -> None:
+def test_the_order_of_examples_and_the_spelling_of_numbers_do_not_matter() -> None:
     found = {digest: score.replace("1.5", "1.50") for digest, score in SET.examples.items()}
     turned = dict(reversed(found.items()))
     assert decode("default", SET._replace(examples=turned)).examples == FOUR
 
 
-def test_a_set_from_before_there_was_a_digest_is_read_but_for_another_number_of_examples() -> None:
+def test_a_set_without_a_digest_is_read_unless_examples_are_missing() -> None:
     meta = {field: value for field, value in SET.meta.items() if field != "digest"}
     assert decode("default", SET._replace(meta=meta)).examples == FOUR
     fewer = {digest: score for digest, score in SET.examples.items() if digest != ONE}

@@ -1,4 +1,4 @@
-"""Labelled batches: what is counted, what is written, and what never is."""
+"""Adding labelled batches: counts, versions, and failures of engine and store."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.ports import LabelLogits, Prompt, Undo, Version
+from app.ports import LabelLogits, Prompt, Version
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import ShortEngine, calibrations_of, labelled, pair, services_of
@@ -66,7 +66,7 @@ async def test_every_example_of_a_batch_is_counted_once() -> None:
 
 
 @pytest.mark.anyio
-async def test_of_the_same_comparison_twice_in_a_batch_the_last_label_counts() -> None:
+async def test_the_last_label_of_a_repeated_comparison_counts() -> None:
     async with services_of() as services:
         batch = [labelled(1.0, "B", number=1), labelled(1.0, "A", number=1)]
         report = await services.calibrator.add("default", batch)
@@ -82,7 +82,7 @@ async def test_a_swapped_duplicate_is_an_update() -> None:
         swapped = LabelledComparison(example.comparison.swapped, "B")
         report = await services.calibrator.add("default", [swapped])
         assert (report.added, report.updated, report.calibration.n) == (0, 1, 1)
-        # The judge prefers response_b of the swapped pair, as its label says.
+        # The label B of the swapped pair agrees with the judge.
         assert report.calibration.accuracy == 1.0
 
 
@@ -113,7 +113,7 @@ async def test_a_batch_that_changes_nothing_makes_no_set() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_example_that_is_a_tie_now_is_removed() -> None:
+async def test_an_example_that_becomes_a_tie_is_removed() -> None:
     async with services_of() as services:
         add = services.calibrator.add
         await add("default", [labelled(1.0, "A", number=1), labelled(2.0, "B", number=2)])
@@ -128,7 +128,7 @@ async def test_an_example_that_is_a_tie_now_is_removed() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_last_word_in_a_batch_counts_for_ties_too() -> None:
+async def test_the_last_label_in_a_batch_counts_for_ties_too() -> None:
     async with services_of() as services:
         add = services.calibrator.add
         first = await add("default", [labelled(1.0, "A", number=1), labelled(1.0, "tie", number=1)])
@@ -195,7 +195,7 @@ async def test_an_engine_that_fails_leaves_nothing_written() -> None:
 async def test_two_replicas_that_write_at_once_lose_nothing(tmp_path: Path, kind: str) -> None:
     store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "sets.db")
     async with services_of(store=store) as one, services_of(store=store) as two:
-        # Both write examples of their own, and both write the ones below 0.
+        # Each replica writes its own examples, and both write those with negative numbers.
         await asyncio.gather(
             *(
                 services.calibrator.add(
@@ -216,23 +216,25 @@ async def test_two_replicas_that_write_at_once_lose_nothing(tmp_path: Path, kind
 
 
 @pytest.mark.anyio
-async def test_a_set_that_others_never_stop_writing_is_unavailable() -> None:
+async def test_a_set_that_others_write_all_the_time_is_unavailable() -> None:
     class Contended(MemoryStore):
-        """Another writer always gets through first."""
+        """Every write conflicts with another writer."""
 
         async def write(self, *args: object, **kwargs: object) -> bool:
             return False
 
     async with services_of(store=Contended()) as services:
-        # Fewer pauses would need a clock in the service; 50 of 25 ms are 1.3 s.
+        # 50 pauses of 25 ms on average take 1.3 s.
         with pytest.raises(StoreUnavailableError, match="nothing was changed"):
             await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
 
 
 @pytest.mark.anyio
-async def test_a_batch_whose_answer_was_lost_grows_no_trail_when_it_is_posted_again() -> None:
+async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_posted_again() -> (
+    None
+):
     class Lossy(MemoryStore):
-        """Writes, and loses the first answer."""
+        """Writes every time, but loses the first answer."""
 
         lost = False
 
@@ -253,7 +255,7 @@ async def test_a_batch_whose_answer_was_lost_grows_no_trail_when_it_is_posted_ag
 
 
 class Failing(MemoryStore):
-    """One method does not answer, once it is told so."""
+    """The method named in `method` does not answer."""
 
     method = ""
 
@@ -277,11 +279,11 @@ class Failing(MemoryStore):
         await self._asked("delete")
         return await super().delete(*args, **kwargs)
 
-    async def revisions(self, *args: Any, **kwargs: Any) -> list[str]:
-        await self._asked("revisions")
-        return await super().revisions(*args, **kwargs)
+    async def records(self, *args: Any, **kwargs: Any) -> list[str]:
+        await self._asked("records")
+        return await super().records(*args, **kwargs)
 
-    async def undos(self, *args: Any, **kwargs: Any) -> list[Undo]:
+    async def undos(self, *args: Any, **kwargs: Any) -> dict[int, str]:
         await self._asked("undos")
         return await super().undos(*args, **kwargs)
 
@@ -299,7 +301,7 @@ class Failing(MemoryStore):
         ("write", "rollback"),
         ("delete", "delete"),
         ("undos", "rollback"),
-        ("revisions", "versions"),
+        ("records", "versions"),
     ],
 )
 async def test_a_store_that_does_not_answer_is_counted_once(method: str, action: str) -> None:
@@ -321,7 +323,7 @@ async def test_a_store_that_does_not_answer_is_counted_once(method: str, action:
 
 
 @pytest.mark.anyio
-async def test_judging_goes_on_after_a_deletion_that_the_store_refused() -> None:
+async def test_judging_continues_after_a_deletion_that_the_store_refused() -> None:
     store = Failing()
     async with services_of(store=store) as services:
         await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
@@ -339,7 +341,7 @@ async def test_judging_goes_on_after_a_deletion_that_the_store_refused() -> None
 
 
 @pytest.mark.anyio
-async def test_deleting_a_set_that_is_not_there_says_so() -> None:
+async def test_deleting_an_unknown_set_is_not_found() -> None:
     async with services_of() as services:
         with pytest.raises(CalibrationNotFoundError):
             await services.calibrator.delete("default")
@@ -359,18 +361,20 @@ async def test_texts_are_never_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_progress_is_told_to_the_end() -> None:
-    told: list[int] = []
+async def test_progress_is_reported_to_the_end() -> None:
+    reported: list[int] = []
     async with services_of() as services:
         batch = [labelled(1.0, "A", number=i) for i in range(130)]
-        report = await services.calibrator.add("default", batch, on_progress=told.append)
-        assert told == [64, 128, 130]
+        report = await services.calibrator.add("default", batch, on_progress=reported.append)
+        assert reported == [64, 128, 130]
         assert report.added == 130
         assert pair(1.0, 0.0, question="Question 0?") == batch[0].comparison
 
 
 @pytest.mark.anyio
-async def test_a_store_that_was_put_back_is_not_written_to_from_memory(tmp_path: Path) -> None:
+async def test_a_write_to_a_restored_store_uses_its_content_and_not_the_cache(
+    tmp_path: Path,
+) -> None:
     path, backup = tmp_path / "sets.db", tmp_path / "backup.db"
     store = SqliteStore(path)
     async with services_of(store=store) as here, services_of(store=store) as elsewhere:
@@ -380,8 +384,8 @@ async def test_a_store_that_was_put_back_is_not_written_to_from_memory(tmp_path:
         await store.open()
         await here.calibrator.add("default", [labelled(1.0, "A", number=2)])
 
-        # The store falls back to version 1, as after a restore or a failover, and another
-        # replica makes another version 2 before this one looks again.
+        # The store returns to version 1, as after a restore or a failover. Another replica makes
+        # another version 2 before this replica reads the store again.
         await store.close()
         shutil.copy(backup, path)
         await store.open()
@@ -391,7 +395,7 @@ async def test_a_store_that_was_put_back_is_not_written_to_from_memory(tmp_path:
         report = await here.calibrator.add("default", [labelled(1.0, "A", number=4)])
         stored = await store.read("default")
         assert stored is not None
-        # 1, 3, 5 and 4; the lost 2 is neither counted nor in the thresholds.
+        # Examples 1, 3, 5 and 4; the lost example 2 counts nowhere.
         assert report.calibration.n == len(stored.examples) == 4
         assert report.calibration.examples.keys() == stored.examples.keys()
     await store.close()

@@ -1,4 +1,4 @@
-"""JSON in pieces is the JSON of one call, and what is none is refused."""
+"""JSON in pieces equals the JSON of one call, and malformed JSON is refused."""
 
 import json
 
@@ -17,7 +17,7 @@ values = st.recursive(
 
 @settings(deadline=None, max_examples=100)
 @given(st.dictionaries(st.text(max_size=3), values, max_size=6), st.sampled_from([None, 1]))
-def test_what_is_written_and_read_in_pieces_is_what_one_call_writes_and_reads(
+def test_pieces_are_written_and_read_like_one_call(
     content: dict[str, object], indent: int | None
 ) -> None:
     whole = json.dumps(content, separators=(",", ":"))
@@ -52,12 +52,12 @@ def read_array(text: str) -> list[object]:
     "text",
     ["", "{", "[]", "3", '{"a":1', '{"a":1,}', '{"a"}', '{"a":}', "{1:2}", '{"a":1 "b":2}', "{}{}"],
 )
-def test_what_is_no_object_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^(Expecting|no |more |Illegal)"):
+def test_a_malformed_object_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(Expecting|not a|more |Illegal)"):
         read_object(text)
 
 
 @pytest.mark.parametrize("text", ["[", "{}", "[1", "[1,]", "[1 2]", "[,]", "[] 1"])
-def test_what_is_no_array_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^(Expecting|no |more |Illegal)"):
+def test_a_malformed_array_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(Expecting|not a|more |Illegal)"):
         read_array(text)
