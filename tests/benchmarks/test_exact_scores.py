@@ -1,4 +1,4 @@
-"""The simulation behind the exact label scores: rounding as hardware does it, and what it costs."""
+"""The simulation behind the exact label scores: hardware rounding, and its cost in coverage."""
 
 import numpy as np
 import pytest

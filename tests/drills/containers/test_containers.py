@@ -1,4 +1,4 @@
-"""What can be promised of docker/ and docker-compose.yml without running them."""
+"""Static checks of docker/ and docker-compose.yml."""
 
 import json
 import re
@@ -171,7 +171,7 @@ def test_a_judge_for_the_gpu_starts_no_second_one_for_the_cpu() -> None:
         started.add(name)
         left += [each for each in services[name].get("depends_on", ()) if each not in started]
     assert started == {"judge-gpu", "prometheus", "grafana", "redis"}
-    # And if both are asked for, the second cannot take the port.
+    # If both are started, the second cannot bind the port.
     assert services["judge"]["ports"] == services["judge-gpu"]["ports"]
 
 
@@ -188,20 +188,20 @@ def test_every_service_is_confined() -> None:
         assert service["cap_drop"] == ["ALL"], name
         assert "cap_add" not in service, name
         assert service["security_opt"] == ["no-new-privileges:true"], name
-        # These would undo the rest.
+        # Any of these would lift the confinement.
         assert not service.keys() & {"privileged", "pid", "ipc", "network_mode", "devices"}, name
         assert service.get("user") not in ("root", "0", 0, "0:0"), name
         for volume in service["volumes"]:
             assert not volume.startswith("/"), name
     writable = {name for name, service in services.items() if service["read_only"] is not True}
-    # vLLM on a GPU caches what it compiles at several places of its image.
+    # vLLM on a GPU caches its compiled kernels in several folders of its image.
     assert writable == {"judge-gpu"}
     for name in services.keys() - writable:
         assert services[name]["tmpfs"] == ["/tmp"], name
 
 
 def test_redis_runs_as_the_user_that_owns_its_data() -> None:
-    # Without capabilities the image's entrypoint can neither give /data away nor change its user.
+    # Without capabilities the image's entrypoint cannot change the owner of /data or its user.
     assert compose()["services"]["redis"]["user"] == "redis"
 
 
@@ -238,7 +238,7 @@ def test_compose_holds_no_secret() -> None:
     for name, service in compose()["services"].items():
         environment = service.get("environment", {})
         held = {key for key, value in environment.items() if SECRET.search(key) and value}
-        # That Grafana makes no admin is no secret.
+        # Whether Grafana creates an admin is no secret.
         assert held <= {"GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"}, name
 
 

@@ -24,7 +24,7 @@ _CHUNKED = (
 
 @contextmanager
 def _newcomer(scene: Scene) -> Iterator[Counter[str]]:
-    """A key holder who connects anew for every judgment; the statuses, as they come."""
+    """A key holder who opens a connection for every judgment; yields the count of statuses."""
     statuses: Counter[str] = Counter()
     ended = threading.Event()
 
@@ -79,7 +79,7 @@ _SMALL_CHUNKS = _CHUNKED + b"1\r\n \r\n" * (6 * _MIB // 6)
 
 def idle_connections(scene: Scene) -> str:
     """Opens more connections than the service may have files, and sends nothing."""
-    # The limit of a usual login, for a service that has already read it at its start.
+    # The file limit of a usual login, set after the service has read the limit at its start.
     _, hard = resource.prlimit(scene.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(scene.pid, resource.RLIMIT_NOFILE, (1100, hard))
     with _newcomer(scene) as statuses, connected(scene.port, 1200) as sockets:
@@ -89,7 +89,7 @@ def idle_connections(scene: Scene) -> str:
 
 
 def slow_heads(scene: Scene) -> str:
-    """Sends a byte of a head every now and then on many connections."""
+    """Sends a byte of a head every half second on many connections."""
     with _newcomer(scene) as statuses, connected(scene.port, 900) as sockets:
         flood(sockets, [b"GET /info HTTP/1.1\r\nx: "] * len(sockets), seconds=5)
         trickle(sockets, b"y", every_s=0.5, seconds=13)
@@ -98,7 +98,7 @@ def slow_heads(scene: Scene) -> str:
 
 
 def large_partial_heads(scene: Scene) -> str:
-    """Sends almost as much of a head as is taken, on many connections, and waits."""
+    """Sends almost the largest accepted head on many connections, and waits."""
     head = b"GET /info HTTP/1.1\r\n" + b"".join(
         b"x-%d: %s\r\n" % (i, b"y" * 250) for i in range(100)
     )
@@ -110,7 +110,7 @@ def large_partial_heads(scene: Scene) -> str:
 
 
 def connection_flood(scene: Scene) -> str:
-    """Opens and abandons connections as fast as it can."""
+    """Opens and abandons connections as fast as possible."""
     deadline = time.monotonic() + 10
     opened = 0
     with _newcomer(scene) as statuses:
@@ -121,7 +121,7 @@ def connection_flood(scene: Scene) -> str:
 
 
 def unread_answers(scene: Scene) -> str:
-    """Asks on many connections without ever reading an answer."""
+    """Sends requests on many connections without reading any answer."""
     with _newcomer(scene) as statuses, connected(scene.port, 200, receive_bytes=2048) as sockets:
         deadline = time.monotonic() + 20
         for _ in itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count()):
