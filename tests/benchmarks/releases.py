@@ -59,7 +59,9 @@ class Releases:
             for kind, code in (("ours", ROOT), ("theirs", self._other)):
                 folder = self._folder / f"{name}-{kind}"
                 folder.mkdir()
-                clients.append(_Client(stack.enter_context(running(folder, code=code)), path, body))
+                client = _Client(stack.enter_context(running(folder, code=code)), path, body)
+                stack.callback(client.close)
+                clients.append(client)
 
             def sample(repeat: int) -> tuple[float, float]:
                 blocks = in_turns([client.block for client in clients], self._blocks)
@@ -94,6 +96,10 @@ class _Client:
             "Authorization": f"Bearer {scene.judge_key}",
             "Content-Type": "application/json",
         }
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
 
     def block(self, repeat: int) -> float:
         """Mean microseconds of CPU per request over a block; `repeat` is not used."""
