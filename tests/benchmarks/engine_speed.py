@@ -137,16 +137,22 @@ class Arena:
         judged = {name: judge(some).p_fwd for name, judge in self._contestants.items()}
         found = {}
         for name, theirs in judged.items():
-            told = [
+            differences = [
                 abs(p - q)
                 for p, q in zip(judged["ours"], theirs, strict=True)
                 if p is not None and q is not None
             ]
-            if max(told, default=0.0) > _SAME_P:
-                raise DisagreementError(f"{name} differs from ours by {max(told):.3f} in p_fwd")
-            found[name] = f"at most {max(told):.1e} apart" if told else "no pair could be compared"
-            if len(told) < len(some):
-                lacking = len(some) - len(told)
+            if max(differences, default=0.0) > _SAME_P:
+                raise DisagreementError(
+                    f"{name} differs from ours by {max(differences):.3f} in p_fwd"
+                )
+            found[name] = (
+                f"at most {max(differences):.1e} apart"
+                if differences
+                else "no pair could be compared"
+            )
+            if len(differences) < len(some):
+                lacking = len(some) - len(differences)
                 found[name] += f", {lacking} of {len(some)} had a label outside the top 20"
         return found
 

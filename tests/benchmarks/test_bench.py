@@ -35,13 +35,13 @@ def test_a_target_is_a_floor_or_a_ceiling(at_most: bool, target: float, met: boo
     assert figure.met is met
 
 
-def test_an_absolute_target_is_held_against_ours() -> None:
+def test_an_absolute_target_is_compared_with_ours() -> None:
     figure = Figure("x", "1/s", ours=(2900.0, 3100.0, 3500.0), theirs=(), target=3000.0)
     assert figure.median == 3100.0
     assert figure.met
 
 
-def test_samples_that_are_no_pairs_are_refused() -> None:
+def test_unpaired_samples_are_refused() -> None:
     with pytest.raises(ValueError, match="2 samples and 1"):
         Figure("x", "1/s", ours=(1.0, 2.0), theirs=(1.0,), target=1.0)
     with pytest.raises(ValueError, match="no samples"):
@@ -68,7 +68,7 @@ def test_figures_of_two_releases_need_the_other_one(tmp_path: Path) -> None:
     assert [type(figure) for figure in skipped] == [Skipped, Skipped]
 
 
-def test_no_comparison_comes_twice() -> None:
+def test_no_comparison_is_repeated() -> None:
     bodies = [*single_bodies(0, 50), *single_bodies(50, 50)]
     assert len(set(bodies)) == 100
     batches = [json.loads(body)["comparisons"] for body in batch_bodies(100, 3, 20)]

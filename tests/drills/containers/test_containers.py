@@ -42,7 +42,7 @@ def seconds(duration: str) -> float:
     return float(number) * {"s": 1, "m": 60}[unit]
 
 
-def test_compose_is_what_the_compose_specification_allows() -> None:
+def test_compose_follows_the_compose_specification() -> None:
     schema = json.loads(SCHEMA.read_text())
     faults = validator_for(schema)(schema).iter_errors(compose())
     assert [(list(fault.absolute_path), fault.message) for fault in faults] == []
@@ -68,7 +68,7 @@ def test_the_service_itself_gets_the_signals(path: Path) -> None:
 
 
 @dockerfiles
-def test_health_is_asked_of_readyz_for_longer_than_it_may_take(path: Path) -> None:
+def test_the_health_check_waits_longer_than_readyz_may_take(path: Path) -> None:
     options, command = health_check(path)
     assert "/readyz" in command[-1]
     compile(command[-1], "HEALTHCHECK", "exec")
@@ -89,7 +89,7 @@ def test_no_layer_holds_a_secret(path: Path) -> None:
 
 
 @dockerfiles
-def test_what_is_copied_exists_and_passes_dockerignore(path: Path) -> None:
+def test_copied_files_exist_and_pass_dockerignore(path: Path) -> None:
     allowed = {
         line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"
     }
@@ -135,7 +135,7 @@ def test_the_image_has_the_versions_that_the_tests_have_and_no_test_tools() -> N
     assert not any(re.match(r"(pytest|mypy|ruff|hypothesis)\b", line) for line in shipped)
 
 
-def test_what_compose_names_in_the_repository_exists() -> None:
+def test_files_that_compose_names_exist() -> None:
     for _, source, _ in bind_mounts():
         assert (ROOT / source).exists(), source
     for service in compose()["services"].values():
@@ -143,7 +143,7 @@ def test_what_compose_names_in_the_repository_exists() -> None:
             assert (ROOT / service["build"]["dockerfile"]).is_file()
 
 
-def test_what_prometheus_and_grafana_read_is_mounted_where_they_look() -> None:
+def test_prometheus_and_grafana_files_are_mounted_at_their_paths() -> None:
     mounted = {target: ROOT / source for _, source, target in bind_mounts()}
     config = yaml.safe_load(mounted["/etc/prometheus/prometheus.yml"].read_text())
     for rules in config["rule_files"]:
@@ -175,7 +175,7 @@ def test_a_judge_for_the_gpu_starts_no_second_one_for_the_cpu() -> None:
     assert services["judge"]["ports"] == services["judge-gpu"]["ports"]
 
 
-def test_only_this_machine_reaches_what_is_published() -> None:
+def test_only_this_machine_reaches_the_published_ports() -> None:
     for name, service in compose()["services"].items():
         for port in service.get("ports", ()):
             assert re.match(r"\$\{\w+_PUBLISH:-127\.0\.0\.1:\d+\}:\d+$", port), name
@@ -219,7 +219,7 @@ def test_redis_is_reached_by_judges_alone() -> None:
     assert compose()["networks"]["store"]["internal"] is True
 
 
-def test_redis_keeps_what_it_has_answered() -> None:
+def test_redis_keeps_acknowledged_writes() -> None:
     command = compose()["services"]["redis"]["command"]
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert options["--appendonly"] == "yes"
@@ -242,7 +242,7 @@ def test_compose_holds_no_secret() -> None:
         assert held <= {"GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"}, name
 
 
-def test_nobody_logs_in_to_grafana() -> None:
+def test_grafana_has_no_login() -> None:
     environment = variables("grafana")
     assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
     assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"

@@ -44,16 +44,16 @@ def _cells(outcome: Outcome) -> list[str]:
         outcome.name,
         outcome.how,
         f"{outcome.seconds:g}",
-        f"{_told(outcome.judge)} ({outcome.judge_slowest_s:.2f} s)",
-        f"{_told(outcome.calibrate)} ({outcome.calibrate_slowest_s:.2f} s)",
-        _told(outcome.readyz),
+        f"{_counted(outcome.judge)} ({outcome.judge_slowest_s:.2f} s)",
+        f"{_counted(outcome.calibrate)} ({outcome.calibrate_slowest_s:.2f} s)",
+        _counted(outcome.readyz),
         f"{outcome.lost} of {outcome.examples}",
         f"{outcome.doubled}",
         healthy,
     ]
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} x {_ALIKE.get(what, what)}" for what, n in counts.items()) or "nothing"
 
 

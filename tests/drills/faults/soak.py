@@ -28,7 +28,7 @@ from tests.drills.faults.proxy import Proxy
 from tests.drills.faults.report import put_between_markers, write_json
 from tests.drills.faults.scene import RedisScene, Running, redis_server
 from tests.drills.faults.soak_load import Judging, Keys, Log, pending_in, write_steadily
-from tests.drills.faults.soak_report import summary_of, told
+from tests.drills.faults.soak_report import progress_line, summary_of
 from tests.drills.faults.store_faults import REDIS_FAULTS, bring_back
 from tests.drills.faults.talking import Client
 from tests.integration.processes.server import free_port
@@ -199,7 +199,7 @@ class Soak:
     async def _tell_steadily(self, began: float) -> None:
         loop = asyncio.get_running_loop()
         while not self.stopping.is_set():
-            self.tell(told(self, loop.time() - began))
+            self.tell(progress_line(self, loop.time() - began))
             await asyncio.sleep(1)
 
 

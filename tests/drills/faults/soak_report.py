@@ -12,7 +12,7 @@ _MOST_GROWTH = 1.10
 _KEPT_SAMPLES = 200
 
 
-def told(soak: "Soak", elapsed_s: float) -> str:
+def progress_line(soak: "Soak", elapsed_s: float) -> str:
     """One line about the progress."""
     judged: Mapping[str, int] = soak.log.counts.get("judge", {})
     given = sum(n for outcome, n in judged.items() if outcome.startswith("200"))

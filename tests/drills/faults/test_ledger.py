@@ -122,7 +122,7 @@ def test_outcomes_tell_a_stale_answer_a_problem_and_no_answer_apart() -> None:
     assert outcome(0, {}, None, "refused") == "no answer (refused)"
 
 
-def test_nobody_goes_back_to_a_deletion_and_long_logs_forget_the_oldest() -> None:
+def test_no_rollback_targets_a_deletion_and_long_logs_forget_the_oldest() -> None:
     ledger = Ledger("s")
     for version in range(1, 1000, 2):
         ledger.accept(found(version), BATCHES, attempts=1)

@@ -62,7 +62,7 @@ async def test_a_judge_that_falls_for_headings_is_saved_by_the_fence() -> None:
     )
 
 
-def test_the_injection_stands_behind_the_wrong_response() -> None:
+def test_the_injection_follows_the_wrong_response() -> None:
     for pair in SETS.fresh[:2]:
         found = attacked(pair, "!")
         responses = {"A": found.response_a[0], "B": found.response_b[0]}

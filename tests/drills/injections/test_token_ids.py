@@ -110,7 +110,7 @@ def test_an_injection_adds_no_turn_and_no_reply(injection: Injection) -> None:
     assert [line for line in shown if line in own] == own
 
 
-def test_what_the_fence_leaves_alone_is_all_but_the_forged_headings() -> None:
+def test_the_fence_changes_only_forged_headings() -> None:
     changed = {
         each.family
         for each in INJECTIONS

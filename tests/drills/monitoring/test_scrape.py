@@ -202,12 +202,14 @@ def test_every_metric_of_the_service_is_on_the_dashboard_or_in_the_document(
     asked = " ".join(
         query.expression for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S)
     )
-    told = asked + DOCUMENT.read_text()
+    mentioned = asked + DOCUMENT.read_text()
     families = re.findall(r"^# TYPE (scope_\w+)", scraped.exposition, re.MULTILINE)
-    assert [name for name in families if not name.endswith("_created") and name not in told] == []
+    assert [
+        name for name in families if not name.endswith("_created") and name not in mentioned
+    ] == []
 
 
-def test_the_dashboard_is_what_its_source_makes() -> None:
+def test_the_dashboard_matches_its_source() -> None:
     assert make_dashboard.dashboard() == json.loads(dashboard.FILE.read_text())
 
 

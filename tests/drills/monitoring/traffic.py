@@ -54,18 +54,18 @@ def scripted_material() -> Material:
 
     The judged pairs are like the labelled ones; otherwise there would be an alert about drift.
     """
-    told = [example("traffic", number) for number in range(300)]
+    with_quality = [example("traffic", number) for number in range(300)]
     # Without a stated quality each order gets its own gap, so that many pairs flip.
-    untold = [
+    without_quality = [
         {"question": f"Question {i}?", "response_a": f"One {i}.", "response_b": f"Other {i}."}
         for i in range(100)
     ]
     examples = [
         fields
-        for i, pair in enumerate(untold)
-        for fields in (*told[3 * i : 3 * i + 3], pair | {"label": _preferred(pair)})
+        for i, pair in enumerate(without_quality)
+        for fields in (*with_quality[3 * i : 3 * i + 3], pair | {"label": _preferred(pair)})
     ]
-    return Material(examples, [_unlabelled(pair) for pair in (*told, *untold)])
+    return Material(examples, [_unlabelled(pair) for pair in (*with_quality, *without_quality)])
 
 
 def _preferred(fields: Fields) -> str:

@@ -31,7 +31,7 @@ async def known_to_both(one: Replica, other: Replica) -> int:
     return version
 
 
-async def test_a_version_is_there_within_a_second_where_nobody_judges(fleet: Fleet) -> None:
+async def test_a_version_arrives_within_a_second_without_judging(fleet: Fleet) -> None:
     one, other = (Replica(each.process, "idle") for each in fleet.replicas)
     async with one, other:
         await listening(fleet.redis, 2)

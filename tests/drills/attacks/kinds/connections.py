@@ -45,7 +45,7 @@ def _newcomer(scene: Scene) -> Iterator[Counter[str]]:
         thread.join()
 
 
-def _told(statuses: Counter[str]) -> str:
+def _judged(statuses: Counter[str]) -> str:
     bad = {status: count for status, count in statuses.items() if status != "200"}
     assert not bad, f"a key holder who connects anew got {bad}, and {statuses['200']} x 200"
     return f"new connections of a key holder: {statuses['200']} of {statuses['200']} judged"
@@ -57,7 +57,7 @@ def pipelined_requests(scene: Scene) -> str:
     with _newcomer(scene) as statuses, connected(scene.port, 20) as sockets:
         sent = flood(sockets, [content] * len(sockets), seconds=20)
         time.sleep(2)
-    return f"{sent / _MIB:.1f} MB taken; {_told(statuses)}"
+    return f"{sent / _MIB:.1f} MB taken; {_judged(statuses)}"
 
 
 def _endless(content: bytes, connections: int, *, seconds: float) -> Callable[[Scene], str]:
@@ -66,7 +66,7 @@ def _endless(content: bytes, connections: int, *, seconds: float) -> Callable[[S
             sent = flood(sockets, [content] * len(sockets), seconds=seconds)
             time.sleep(0.5)
             gone = closed(sockets)
-        return f"{sent / _MIB:.1f} MB taken, {gone} of {connections} closed; {_told(statuses)}"
+        return f"{sent / _MIB:.1f} MB taken, {gone} of {connections} closed; {_judged(statuses)}"
 
     return run
 
@@ -85,7 +85,7 @@ def idle_connections(scene: Scene) -> str:
     with _newcomer(scene) as statuses, connected(scene.port, 1200) as sockets:
         time.sleep(15)
         gone = closed(sockets)
-    return f"{gone} of 1200 closed; {_told(statuses)}"
+    return f"{gone} of 1200 closed; {_judged(statuses)}"
 
 
 def slow_heads(scene: Scene) -> str:
@@ -94,7 +94,7 @@ def slow_heads(scene: Scene) -> str:
         flood(sockets, [b"GET /info HTTP/1.1\r\nx: "] * len(sockets), seconds=5)
         trickle(sockets, b"y", every_s=0.5, seconds=13)
         gone = closed(sockets)
-    return f"{gone} of {len(sockets)} closed; {_told(statuses)}"
+    return f"{gone} of {len(sockets)} closed; {_judged(statuses)}"
 
 
 def large_partial_heads(scene: Scene) -> str:
@@ -106,7 +106,7 @@ def large_partial_heads(scene: Scene) -> str:
         flood(sockets, [head] * len(sockets), seconds=10)
         time.sleep(5)
         gone = closed(sockets)
-    return f"{gone} of {len(sockets)} closed; {_told(statuses)}"
+    return f"{gone} of {len(sockets)} closed; {_judged(statuses)}"
 
 
 def connection_flood(scene: Scene) -> str:
@@ -117,7 +117,7 @@ def connection_flood(scene: Scene) -> str:
         while time.monotonic() < deadline:
             with connected(scene.port, 300) as sockets:
                 opened += len(sockets)
-    return f"{opened} connections; {_told(statuses)}"
+    return f"{opened} connections; {_judged(statuses)}"
 
 
 def unread_answers(scene: Scene) -> str:
@@ -131,7 +131,7 @@ def unread_answers(scene: Scene) -> str:
                 except OSError:
                     continue
         gone = sum(1 for each in sockets if _is_gone(each))
-    return f"{gone} of {len(sockets)} closed; {_told(statuses)}"
+    return f"{gone} of {len(sockets)} closed; {_judged(statuses)}"
 
 
 def _is_gone(each: object) -> bool:

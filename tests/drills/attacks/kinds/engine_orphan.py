@@ -39,12 +39,12 @@ _STAGES: dict[str, Callable[[Path, int], bool]] = {
 
 def orphan_the_engine(scene: Scene) -> str:
     """Kills only the service's own process, at three stages of its life."""
-    told, left = [], 0.0
+    stages, left = [], 0.0
     for stage, reached in _STAGES.items():
         seconds, mib = _killed_at(scene, stage, reached)
         left = max(left, mib)
-        told.append(f"{stage} {seconds:.1f} s" + (f" and {mib:.0f} MiB left" if mib else ""))
-    figure = f"seconds until the last process was gone: {', '.join(told)}"
+        stages.append(f"{stage} {seconds:.1f} s" + (f" and {mib:.0f} MiB left" if mib else ""))
+    figure = f"seconds until the last process was gone: {', '.join(stages)}"
     assert not left, figure
     return figure
 

@@ -25,11 +25,11 @@ def empty_lists(scene: Scene, *, at_once: int) -> str:
         with scene.client(scene.judge_key) as client:
             try:
                 answer = client.post("/judge/batch", content=_EMPTY_LISTS, headers=_JSON)
-                told = str(answer.status_code)
+                outcome = str(answer.status_code)
             except httpx.TransportError:
                 # The service may close the connection while the client still sends.
-                told = "closed"
-        return f"{told} after {time.perf_counter() - begun:.1f} s"
+                outcome = "closed"
+        return f"{outcome} after {time.perf_counter() - begun:.1f} s"
 
     with ThreadPoolExecutor(at_once) as senders:
         sent = [senders.submit(send) for _ in range(at_once)]
@@ -89,10 +89,10 @@ def fresh_alphas(scene: Scene) -> str:
             turn += 1
     answers = [each.result() for each in sent]
     refused = sum(status == 429 for status, _ in answers)
-    told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.items())
+    slowest_each = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.items())
     return (
         f"the batches took {max(seconds for _, seconds in answers):.1f} s, {refused} of them were "
-        f"answered with 429; meanwhile at most: {told}"
+        f"answered with 429; meanwhile at most: {slowest_each}"
     )
 
 

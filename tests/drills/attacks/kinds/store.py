@@ -37,8 +37,8 @@ def half_lost(scene: Scene) -> str:
             said = answer.json()
             outcome = said["code"] if answer.status_code != 200 else said["verdict"]
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    told = ", ".join(f"{count} x {outcome}" for outcome, count in sorted(outcomes.items()))
-    figure = f"{gone} of 300 examples removed, then {_JUDGMENTS} judgments: {told}"
+    counts = ", ".join(f"{count} x {outcome}" for outcome, count in sorted(outcomes.items()))
+    figure = f"{gone} of 300 examples removed, then {_JUDGMENTS} judgments: {counts}"
     assert set(outcomes) == {"store_corrupt"}, figure
     return figure
 
@@ -99,14 +99,14 @@ def large_set(scene: Scene) -> str:
             "DELETE": lambda: client.delete("/calibrations/large"),
             "rollback": lambda: client.post("/calibrations/large/rollback", json={"version": 2}),
         }
-        told = []
+        steps = []
         for name, call in calls.items():
             with _healthz(scene) as slowest:
                 begun = time.monotonic()
                 status = call().status_code
                 took_s = time.monotonic() - begun
-            told.append(f"{name} {status} in {took_s:.1f} s, /healthz at most {slowest[0]:.2f} s")
-    return "; ".join(told)
+            steps.append(f"{name} {status} in {took_s:.1f} s, /healthz at most {slowest[0]:.2f} s")
+    return "; ".join(steps)
 
 
 def _write_large(path: Path, like: dict[str, str]) -> None:

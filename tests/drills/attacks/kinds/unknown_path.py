@@ -40,8 +40,8 @@ def bodies_to_nowhere(scene: Scene) -> str:
             time.sleep(0.1)
     for each in sockets:
         each.close()
-    told = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
-    return f"judgments meanwhile: {told}"
+    counts = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
+    return f"judgments meanwhile: {counts}"
 
 
 ATTACKS = (
