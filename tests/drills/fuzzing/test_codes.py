@@ -1,4 +1,4 @@
-"""Every error code stands in the OpenAPI document, and every one of those is reached."""
+"""The OpenAPI document lists every error code, and a test provokes each of them."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_every_code_is_documented_at_the_routes_that_can_answer_with_it() -> Non
         for status, response in operation["responses"].items()
         if int(status) >= 400
     )
-    # A path or a method that is not there belongs to no route.
+    # An unknown path or method belongs to no route.
     nowhere = {MethodNotAllowedError.code, RouteNotFoundError.code}
     for error in STATUS:
         assert f"`{error.code}`" in described or error.code in nowhere, error.code

@@ -1,4 +1,4 @@
-"""What a calibration set costs in Redis, by its size: the table of docs/guides/scale.md.
+"""The cost of a calibration set in Redis by its size: the table of docs/guides/scale.md.
 
 python -m tests.drills.replicas.store_size
 """
@@ -35,7 +35,7 @@ def calibration_of(n: int) -> Calibration:
 
 
 async def row_of(n: int, server: RedisServer) -> str:
-    """Writes a set, reads it as another replica would, and asks Redis for its size."""
+    """Writes a set, reads it as another replica would, and gets its size from Redis."""
     store, calibration = RedisStore(server.url), calibration_of(n)
     edit = Edit("calibrate", "service", datetime.now(UTC), added=n)
     state, _, _, change = prepare(None, calibration, edit)

@@ -62,6 +62,9 @@ def shapes(path: str, text: str) -> list[tuple[int, str]]:
         ("The observer\nis told.", [(1, "is told")]),
         ("The row stands here. The +1 stands for the next judgment.", [(1, "stands")]),
         ("The later line goes before the earlier.", [(1, "goes before")]),
+        ("| name | As the store's. |", [(1, "fragment")]),
+        ("- How many.\n- To\n  be scored.", [(1, "fragment"), (2, "fragment")]),
+        ("As the store's, it is a name. To calibrate a set with labels, post them.", []),
         ("`What stands here` and [a link](Of.md)", []),
         ("```text\nWhat stands here.\n```", []),
         ("x" * 101, [(1, "over 100 columns")]),
@@ -85,6 +88,7 @@ Args:
 # stands on two lines.
 x = 1  # What stands beside code
 raise ValueError("what was sent is no number")
+raise ValueError(f"{x} of the pairs: they are{x} told at once")
 y = "Of these"
 '''
 
