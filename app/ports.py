@@ -207,7 +207,7 @@ class StoredChange(NamedTuple):
 
     Args:
         number: Number of the version that the change makes. A deletion takes the next number.
-        record: Who changed what and when, as JSON; about 1 kB.
+        record: Author, time and summary of the change, as JSON; about 1 kB.
         undo: Data that restores the set as it was before the change, as JSON; as large as the
             change.
     """

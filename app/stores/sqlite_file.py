@@ -140,8 +140,8 @@ class OpenFile:
         """
         if not self.in_place():
             raise StoreUnavailableError(
-                f"{self._path} was removed or replaced during a step of the store; that step may be"
-                " lost."
+                f"{self._path} was removed or replaced during a step of the store, and the "
+                "step may be lost"
             )
         self._written = _written(self._path)
 
