@@ -81,7 +81,7 @@ def test_a_folder_of_another_criterion_or_input_is_refused(folder: Path) -> None
         (["in.jsonl", "--ray", "--b", "x"], "--ray takes files"),
         (["in.jsonl", "--ray", "--url", "http://a"], "--ray takes files"),
         (["missing.jsonl", "--ray"], "missing.jsonl cannot be read"),
-        (["in.jsonl", "--ray", "--delta", "0.1"], 'only "guarantee": "pac"'),
+        (["in.jsonl", "--ray", "--delta", "0.1"], 'only allowed with "guarantee": "pac"'),
         (["in.jsonl", "--ray", "--alpha", "2"], "alpha"),
         (["in.jsonl", "--replicas", "2"], "need --ray"),
         (["in.jsonl", "in.jsonl"], "either a JSONL file"),
