@@ -5,9 +5,7 @@ from typing import Annotated
 import typer
 
 from app import __version__
-from app.cli import curve, evaluate, keys
-from app.cli import judge as requesting
-from app.cli import serve as serving
+from app.cli import calibrate, curve, evaluate, judge, keys, serve
 
 app = typer.Typer(
     help="An LLM judge that answers A, B or abstain, with a bound on the error of what it accepts.",
@@ -16,9 +14,9 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 for _command in (
-    serving.serve,
-    requesting.judge,
-    requesting.calibrate,
+    serve.serve,
+    judge.judge,
+    calibrate.calibrate,
     curve.curve,
     evaluate.evaluate,
 ):
@@ -27,7 +25,7 @@ app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:
-    """The console script."""
+    """The console script `scope-judge`."""
     app()
 
 

@@ -1,4 +1,4 @@
-"""`scope-judge judge --ray`: files judged in bulk on a Ray cluster, and gone on with if stopped."""
+"""`scope-judge judge --ray`: judges files in bulk on a Ray cluster; a stopped run can resume."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +27,19 @@ def judge_in_bulk(
     address: str | None,
     replicas: int | None,
 ) -> None:
-    """Judges files on a Ray cluster; what an earlier run has done is not done again."""
+    """Judges files on a Ray cluster; parts that an earlier run finished are not judged again.
+
+    Args:
+        inputs: JSONL or Parquet files, or folders of them.
+        given: Fields of the criterion that the command line sets.
+        out: Folder of the results; None for INPUT-judged in the working directory.
+        rows_per_part: Comparisons in one part; None for 1,000.
+        address: Address of the cluster; None joins this machine's, or starts one.
+        replicas: Number of judges; None for as many as fit.
+
+    Raises:
+        typer.Exit: The run is stopped or fails, or a comparison got no judgment.
+    """
     rows_per_part = rows_per_part or _ROWS_PER_PART
     output = Output((out or Path(f"{inputs[0].stem}-judged")).absolute())
     try:
@@ -45,20 +57,21 @@ def judge_in_bulk(
         raise failure(str(exc)) from None
     except KeyboardInterrupt:
         console.print(
-            f"Stopped; what is done is kept in {output.folder}: the same command goes on."
+            f"Stopped; finished parts are kept in {output.folder}: run the same command again to "
+            "judge the rest."
         )
         raise typer.Exit(130) from None
     _finish(output, whole)
 
 
 def _check_apart(inputs: list[Path], out: Path) -> None:
-    """Refuses what would have results read as input at the next start."""
+    """Refuses an output folder within an input: the next run would read its own results."""
     if Path("-") in inputs:
-        raise StartupError("--ray takes files or folders: stdin cannot be read again")
+        raise StartupError("--ray takes files or folders: a run that resumes cannot reread stdin")
     for given in inputs:
         if out.resolve().is_relative_to(given.resolve()):
             raise StartupError(
-                f"--out {out} lies within the input {given}: give a folder beside it"
+                f"--out {out} is within the input {given}: give a folder outside of it"
             )
 
 
@@ -77,7 +90,7 @@ def _judge_parts(
     rows = sum(part.rows for part in whole.parts)
     left = sum(part.rows for part in undone.values())
     with joined(address, job.settings) as cluster:
-        # Asked in any case: a number of judges does not make room for one.
+        # Checked even if --replicas is given: no number helps if not even one judge fits.
         fitting = cluster.judges()
         judges = replicas or fitting
         job.check_store(machines=cluster.machines)
@@ -90,18 +103,18 @@ def _judge_parts(
             task = progress.add_task("judging", total=rows, completed=rows - left)
 
             def judge(parts: Mapping[int, Part]) -> Any:
-                # A machine may have gone, or come, since the last pass.
+                # Machines may have left or joined the cluster since the last pass.
                 return cluster.judge(job, parts, judges=replicas or cluster.judges())
 
             for outcome in judged_parts(undone, judge):
                 progress.advance(task, outcome.results)
                 if outcome.kind == "failed":
-                    told = f"[yellow]not judged:[/] part {outcome.part}: {escape(outcome.detail)}"
-                    progress.console.print(told)
+                    line = f"[yellow]not judged:[/] part {outcome.part}: {escape(outcome.detail)}"
+                    progress.console.print(line)
 
 
 def _finish(output: Output, whole: Cut) -> None:
-    """Adds up what has been judged, and tells it."""
+    """Prints the totals of all parts, and writes the summary if every part is done."""
     total, missing = Receipt(), 0
     for number in range(len(whole.parts)):
         receipt = output.receipt(number)
@@ -117,7 +130,9 @@ def _finish(output: Output, whole: Cut) -> None:
     for name, judgments in sorted(total.calibrations.items()):
         console.print(f"  {judgments} by calibration {escape(name)}", highlight=False)
     if missing:
-        raise failure(f"{missing} of {len(whole.parts)} parts are not done: run it again")
+        raise failure(
+            f"{missing} of {len(whole.parts)} parts are not done: run the same command again"
+        )
     output.write_summary(total)
     if counts["error"]:
         raise failure(

@@ -1,4 +1,4 @@
-"""What every command prints with: errors, progress, and the table of thresholds."""
+"""Output that the commands share: errors, progress bars, and the table of thresholds."""
 
 import time
 from typing import Any
@@ -18,27 +18,27 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-# Progress and notes go to stderr: stdout carries results only, for pipes.
+# Progress and notes go to stderr, so that a pipe reads only results from stdout.
 console = Console(stderr=True)
 
 
 def failure(message: str) -> typer.Exit:
-    """Prints the message; what it returns is to be raised."""
-    # Square brackets in a message are its own, and a path is never broken in two.
+    """Prints an error message; the caller raises the returned exit with status 1."""
+    # Square brackets in a message are not markup, and a long path must not be wrapped.
     console.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
     return typer.Exit(1)
 
 
 class _RateColumn(ProgressColumn):
-    """How many a second."""
+    """Rate in steps a second."""
 
     def render(self, task: Task) -> Text:
-        """Nothing before the first step."""
+        """The rate as text; empty before the first step."""
         return Text(f"{task.speed:.0f}/s" if task.speed else "", style="progress.data.speed")
 
 
 def progress_bar() -> Progress:
-    """A bar with counts, rate and the time that is left."""
+    """A progress bar with counts, rate and remaining time."""
     return Progress(
         TextColumn("        {task.description}"),
         BarColumn(),
@@ -50,24 +50,24 @@ def progress_bar() -> Progress:
 
 
 class ConsoleObserver:
-    """Shows what a start is doing."""
+    """Prints the progress of a start to stderr."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
         self._progress: Progress | None = None
 
     def stage(self, text: str) -> None:
-        """Prints the stage with the seconds since the start."""
+        """Prints the name of a stage with the seconds since the start."""
         self.finish()
         console.print(f"[dim]{time.monotonic() - self._begun:5.1f} s[/]  {escape(text)} ...")
 
     def warning(self, text: str) -> None:
-        """Prints the warning."""
+        """Prints a warning."""
         self.finish()
         console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
 
     def calibrated(self, done: int, total: int) -> None:
-        """Moves the progress bar."""
+        """Updates the progress bar; makes it first if needed."""
         if self._progress is None:
             self._progress = progress_bar()
             self._progress.start()
@@ -75,7 +75,7 @@ class ConsoleObserver:
         self._progress.update(self._progress.task_ids[0], completed=done)
 
     def finish(self) -> None:
-        """Ends the progress bar."""
+        """Removes the progress bar, if there is one."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -87,7 +87,14 @@ class ConsoleObserver:
 
 
 def print_thresholds(name: str, version: int, n: int, rows: list[dict[str, Any]]) -> None:
-    """Prints what each alpha accepts, as the service answers it."""
+    """Prints the thresholds of a calibration set.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version of the set.
+        n: Number of examples.
+        rows: Thresholds as in the answer of POST /calibrate.
+    """
     table = Table(title=f"calibration {name}, version {version}, n = {n}", title_justify="left")
     for heading in ("guarantee", "alpha", "threshold", "coverage", "empirical risk"):
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")

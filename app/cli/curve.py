@@ -1,4 +1,4 @@
-"""`scope-judge curve`: the coverage of each alpha on labelled judgments, without a service."""
+"""`scope-judge curve`: shows the coverage of each alpha on labelled judgments in a file."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -117,7 +117,7 @@ def _advice(row: CurveRow) -> tuple[str, ...]:
 
 
 def _write_figure(scores: LabelledScores, plot: Path, delta: float, label_noise: float) -> None:
-    # Imported here, because the other commands work without matplotlib.
+    # Imported late, because the other commands work without matplotlib.
     from app.evaluation.curve.figure import write_curve_figure
 
     try:

@@ -1,4 +1,4 @@
-"""`scope-judge keys add | list | revoke`: the file of keys, changed as a whole or not at all."""
+"""`scope-judge keys add | list | revoke`: edits the file of API keys atomically."""
 
 import fcntl
 import os
@@ -29,7 +29,7 @@ from app.cli.console import console, failure
 
 app = typer.Typer(help="Make, list and revoke the keys of the service.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Whose key it is: letters, digits and . _ -")]
+Name = Annotated[str, typer.Argument(help="Name of the key's owner: letters, digits and . _ -")]
 File = Annotated[
     Path | None,
     typer.Option(envvar="SCOPE_API_KEYS_FILE", help="The file of keys that the service reads."),
@@ -52,15 +52,15 @@ def add(
     ] = None,
     file: File = None,
 ) -> None:
-    """Make a key and print it, this once: only its hash is kept.
+    """Make a key and print it; the file keeps only its hash.
 
-    Without a role it may only read: /info and the calibration sets.
+    A key without a role may only read /info and the calibration sets.
     """
     path = _path(file)
     if calibration and "metrics" in (role or ()):
         raise failure(
             "no key was made: /metrics shows every calibration set, so leave --calibration out, or "
-            "make a key of its own for metrics"
+            "make a separate key for metrics"
         )
     key = new_key()
     try:
@@ -76,7 +76,7 @@ def add(
     with _changing(path) as held:
         if any(each.name == name for each in held):
             raise failure(
-                f"{path} has a key named {name} already: take another name, or revoke that one "
+                f"{path} already has a key named {name}: use another name, or revoke that key "
                 f"first with `scope-judge keys revoke {name}`"
             )
         held.append(entry)
@@ -84,14 +84,17 @@ def add(
     _say(f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}.")
     _say(
         "This is the only time the key is shown. Send it as `Authorization: Bearer KEY`; "
-        "`scope-judge judge` and `calibrate` take it from SCOPE_API_KEY."
+        "`scope-judge judge` and `calibrate` read it from SCOPE_API_KEY."
     )
-    _say(f"The service lets it in with SCOPE_API_KEYS_FILE={path}; one that runs, within a second.")
+    _say(
+        f"Start the service with SCOPE_API_KEYS_FILE={path}; a running service with this file "
+        "accepts the key within a second."
+    )
 
 
 @app.command(name="list")
 def list_keys(file: File = None) -> None:
-    """List the keys: a table, or on a pipe one line each with tabs."""
+    """List the keys as a table, or on a pipe as tab-separated lines."""
     entries = _read(_path(file))
     if not _on_a_terminal():
         for each in entries:
@@ -109,7 +112,7 @@ def list_keys(file: File = None) -> None:
 
 @app.command()
 def revoke(name: Name, file: File = None) -> None:
-    """Take a key away; a service that runs refuses it within a second."""
+    """Revoke a key; a running service refuses it within a second."""
     path = _path(file)
     with _changing(path, must_exist=True) as held:
         kept = [each for each in held if each.name != name]
@@ -126,7 +129,7 @@ def _on_a_terminal() -> bool:
 
 
 def _sets(entry: KeyEntry) -> str:
-    # No set can be named like that.
+    # No calibration set can be named "*" or "-".
     return "*" if entry.calibrations is None else ",".join(entry.calibrations) or "-"
 
 
@@ -136,8 +139,8 @@ def _say(text: str) -> None:
 
 def _path(file: Path | None) -> Path:
     if file is None:
-        raise failure("which file? Set SCOPE_API_KEYS_FILE, or give --file")
-    # What a link points to is changed; the link stays.
+        raise failure("no file of keys is named: set SCOPE_API_KEYS_FILE, or give --file")
+    # The target of a symbolic link is replaced, not the link.
     return file.resolve()
 
 
@@ -150,13 +153,13 @@ def _read(path: Path) -> list[KeyEntry]:
 
 @contextmanager
 def _changing(path: Path, *, must_exist: bool = False) -> Iterator[list[KeyEntry]]:
-    """The keys in the file; what the caller makes of them is written, unless it raises."""
+    """Yields the keys in the file and writes the changed list, unless the caller raises."""
     try:
         if not must_exist:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not path.exists():
             raise failure(f"there is no file of keys {path}")
-        # A file beside it: the file of keys itself is replaced, and a lock on it with it.
+        # The lock is on a second file: the file of keys is replaced, and its locks with it.
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -170,8 +173,8 @@ def _changing(path: Path, *, must_exist: bool = False) -> Iterator[list[KeyEntry
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Writes the file so that every reader, and every crash, finds the old one or the new one."""
-    # Made by mkstemp for its owner alone, as a new file of keys stays.
+    """Replaces the file atomically and durably."""
+    # mkstemp makes the file readable for its owner only, and a new file of keys stays so.
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -192,7 +195,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _take_after(path: Path, descriptor: int) -> None:
-    """Gives a file the mode and owner of the one it replaces, or the service could not read it."""
+    """Copies mode and owner of the file that is replaced, so that the service can read it."""
     with suppress(FileNotFoundError):
         old, new = path.stat(), os.fstat(descriptor)
         os.fchmod(descriptor, old.st_mode & 0o7777)

@@ -1,4 +1,4 @@
-"""Who can reach `scope-judge serve`: whoever has a key, or this machine alone."""
+"""Access to `scope-judge serve`: without keys, it listens on this machine only."""
 
 from app.api.auth.keys import Keys, open_keys
 from app.api.auth.local import is_loopback
@@ -8,7 +8,11 @@ from app.settings import Settings
 
 
 def keys_of(settings: Settings, observer: ConsoleObserver) -> Keys | None:
-    """The keys that are let in; None where no file of keys is set."""
+    """The keys that the service accepts; None if no file of keys is set.
+
+    Raises:
+        typer.Exit: The file cannot be used.
+    """
     try:
         return open_keys(settings.api_keys_file, observer.warning)
     except StartupError as exc:
@@ -16,15 +20,16 @@ def keys_of(settings: Settings, observer: ConsoleObserver) -> Keys | None:
 
 
 def reachable(settings: Settings, keys: Keys | None, observer: ConsoleObserver) -> Settings:
-    """The settings with an address that may be listened on: without keys, this machine's own."""
+    """The settings; without keys, their host is replaced by 127.0.0.1."""
     if keys is not None:
         return settings
     if is_loopback(settings.host):
         console.print("No keys are set: only this machine can reach the service.")
         return settings
     observer.warning(
-        f"it listens on 127.0.0.1, not on {settings.host} as --host or SCOPE_HOST has it: without "
-        "keys, whoever reaches the service may do everything. Make a key with `scope-judge keys "
-        "add NAME --role judge --file keys.json` and set SCOPE_API_KEYS_FILE=keys.json"
+        f"the service listens on 127.0.0.1, not on {settings.host} as --host or SCOPE_HOST says: "
+        "without keys, everybody who reaches the service may do everything. Make a key with "
+        "`scope-judge keys add NAME --role judge --file keys.json` and set "
+        "SCOPE_API_KEYS_FILE=keys.json"
     )
     return settings.model_copy(update={"host": "127.0.0.1"})

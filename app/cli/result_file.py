@@ -1,4 +1,4 @@
-"""The file that `--out` names: replaced as a whole, once every result is in it."""
+"""The file of `--out`: replaced as a whole once it has every result."""
 
 import errno
 import fcntl
@@ -15,16 +15,19 @@ from rich.markup import escape
 from app.cli.console import console, failure
 
 _STDOUT = ("-", "/dev/stdout")
-# Links to what a shell has opened: the file behind one must not be replaced.
+# Links to files that a shell has opened: such a file must be written, not replaced.
 _OPENED_BY_THE_SHELL = ("/dev/stderr", "/dev/fd/", "/proc/")
 
 
 @contextmanager
 def result_file(path: Path) -> Iterator[TextIO]:
-    """Writes a text file that replaces `path` once the block has ended without an error.
+    """Yields a text file that replaces `path` once the block has ended without an error.
 
-    The results are collected in `path`.partial. If the block is stopped, `path` is as it was,
-    and a message says where the results so far are. A pipe or a device is written directly.
+    The results are collected in `path`.partial. If the block fails, `path` is unchanged, and a
+    message says where the results so far are. A pipe or a device is written directly.
+
+    Raises:
+        typer.Exit: The file cannot be written, or another run is writing it.
     """
     if str(path) in _STDOUT:
         yield sys.stdout
@@ -41,12 +44,12 @@ def result_file(path: Path) -> Iterator[TextIO]:
 
 
 def would_overwrite(read: Path, out: Path) -> bool:
-    """Says whether writing `out` destroys the file that is read; - is stdin."""
+    """Whether writing `out` destroys the file that is read; - is stdin."""
     try:
         source = os.stat(0 if str(read) == "-" else read)
         targets = [path.stat() for path in (out, _partial_of(out.resolve())) if path.exists()]
     except OSError:
-        # Reading or writing it will fail, with its own message.
+        # Reading or writing the file will fail with a message of its own.
         return False
     return stat.S_ISREG(source.st_mode) and any(os.path.samestat(source, each) for each in targets)
 
@@ -63,7 +66,7 @@ def _partial_of(path: Path) -> Path:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[TextIO]:
-    # A link stays a link: the file that it names is replaced.
+    # The target of a symbolic link is replaced, not the link.
     target = path.resolve()
     partial = _partial_of(target)
     file = _opened(partial, target)
@@ -72,25 +75,25 @@ def _replacing(path: Path) -> Iterator[TextIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            # Still locked: another run may not take the partial file before it is renamed.
+            # Renamed with the lock held, so that no other run takes the partial file first.
             partial.replace(target)
     except BaseException:
-        _tell_of(partial, path)
+        _report_partial(partial, path)
         raise
 
 
 def _opened(partial: Path, target: Path) -> TextIO:
-    """The empty partial file, locked, with the rights that the target has."""
+    """Opens the empty partial file, locked, with the target's mode and owner."""
     earlier = target.stat() if target.exists() else None
     if earlier is not None and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    # Not truncated here: it may be another run's.
+    # Truncated only once it is locked: it may belong to another run.
     rights = 0o666 if earlier is None else stat.S_IMODE(earlier.st_mode)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, rights)
     file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 - the caller closes it
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The other run may have renamed it between the opening and the lock.
+        # Another run may have renamed the file after it was opened here.
         if not os.path.samestat(os.fstat(descriptor), partial.stat()):
             raise BlockingIOError
     except (BlockingIOError, FileNotFoundError):
@@ -104,7 +107,7 @@ def _opened(partial: Path, target: Path) -> TextIO:
     return file
 
 
-def _tell_of(partial: Path, path: Path) -> None:
+def _report_partial(partial: Path, path: Path) -> None:
     """Says where the results so far are; removes the partial file if there are none."""
     with suppress(OSError):
         if not partial.stat().st_size:

@@ -1,4 +1,4 @@
-"""`scope-judge serve`: runs the service and says what its start is doing."""
+"""`scope-judge serve`: runs the service and prints the progress of its start."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Instead of SCOPE_HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="Instead of SCOPE_PORT.")] = None,
 ) -> None:
-    """Run the service; everything else is set by SCOPE_* variables (see the README)."""
+    """Run the service; SCOPE_* variables set everything else (docs/reference/settings.md)."""
     settings = _prepared({"host": host, "port": port})
     observer = ConsoleObserver()
     keys = keys_of(settings, observer)
@@ -40,16 +40,16 @@ def serve(
     if run.refused is not None:
         raise failure(run.refused.detail)
     if run.lost is not None:
-        raise failure(f"{run.lost}; the service has ended and can be started again")
+        raise failure(f"{run.lost}; the service has stopped: start it again")
 
 
 class _Run:
     """One run of the service, from loading the judge to the last answer.
 
     Args:
-        settings: Of everything.
-        observer: Is told what the start is doing.
-        keys: Who is let in; None for everybody on this machine.
+        settings: All settings.
+        observer: Prints the progress of the start.
+        keys: Accepted keys; None accepts everybody on this machine.
     """
 
     def __init__(self, settings: Settings, observer: ConsoleObserver, keys: Keys | None) -> None:
@@ -57,24 +57,24 @@ class _Run:
         self._observer = observer
         self._with_key = keys is not None
         self._services: Services | None = None
-        # Why the service did not start.
+        # The reason why the service did not start, if it did not.
         self.refused: ScopeJudgeError | None = None
         application = build(settings, self._opened, keys=keys)
         self._server = DrainingServer(application, settings, self._on_listening)
 
     @property
     def lost(self) -> str | None:
-        """Why the engine can never answer again, if it cannot."""
+        """The reason why the engine can never answer again; None while it can."""
         return self._server.lost
 
     def until_stopped(self, listener: socket.socket) -> None:
-        """Serves until a signal stops it, or the engine is lost, or the start is refused."""
-        # `serve` prints the reason of a refusal; uvicorn would add a traceback.
+        """Serves until a signal arrives, the engine is lost, or the start fails."""
+        # `serve` prints the reason why a start failed; uvicorn would add a traceback.
         logging.getLogger("uvicorn.error").addFilter(lambda record: self.refused is None)
         try:
             self._server.run(sockets=[listener])
         except SystemExit:
-            # Uvicorn exits by itself where the start was refused.
+            # Uvicorn exits by itself if the start failed.
             if self.refused is None:
                 raise
 
@@ -97,7 +97,7 @@ class _Run:
 
 
 def _prepared(given: dict[str, Any]) -> Settings:
-    """Sets up output and log; reads the settings, which the command line overrides."""
+    """Sets up output and log, and reads the settings with the command line's on top."""
     output.unblock()
     try:
         settings = read_settings(**{k: v for k, v in given.items() if v is not None})
@@ -108,7 +108,7 @@ def _prepared(given: dict[str, Any]) -> Settings:
 
 
 def _url(host: str, port: int) -> str:
-    """Where this machine reaches the service."""
+    """The URL at which this machine reaches the service."""
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{here}]:{port}" if ":" in here else f"http://{here}:{port}"
 
@@ -139,7 +139,7 @@ def _print_started(
     if not known:
         console.print(
             "There is no calibration 'default': POST labelled pairs to /calibrate, name another "
-            'one, or judge with "alpha": null, which promises nothing.'
+            'set, or judge with "alpha": null, which has no guarantee.'
         )
     key = ' -H "Authorization: Bearer $SCOPE_API_KEY"' if with_key else ""
     print(

@@ -15,7 +15,7 @@ from app.core.diagnostics import auroc
 from app.demo.pairs import FAMILIES, Pair, demo_sets
 
 ALPHAS = (0.05, 0.10, 0.20)
-# For the figure of the README.
+# Alphas of the figure in the README.
 _GRID = tuple(i / 200 for i in range(2, 51))
 CALIBRATION = "demo-measurement"
 _BATCH = 500
@@ -47,7 +47,7 @@ class Measurement:
 
 
 def measure(client: httpx.Client) -> Measurement:
-    """Calibrates a separate calibration set with the shipped pairs, then judges the fresh ones."""
+    """Calibrates a temporary set with the shipped pairs, then judges the fresh pairs."""
     sets = demo_sets()
     examples = [_comparison(pair) | {"label": pair.label} for pair in sets.calibrate]
     client.delete(f"/calibrations/{CALIBRATION}")
@@ -75,7 +75,7 @@ def measure(client: httpx.Client) -> Measurement:
 
 
 def is_accepted(judgment: dict[str, Any], alpha: float) -> bool:
-    """Whether the same pair gets a verdict at this alpha, by its risk level."""
+    """Whether the pair would get a verdict at this alpha, by the judgment's risk level."""
     return judgment["risk_level"] is not None and judgment["risk_level"] <= alpha
 
 

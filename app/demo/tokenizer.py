@@ -1,7 +1,7 @@
 """The demo judge's tokenizer: one token for each word of its prompts, and bytes for other text.
 
 A word that must be spelled, counted or reversed is split into letters, so that a small model can
-learn the task. The instructions around it cost one token a word.
+learn the task. Each word of the instructions is one token.
 """
 
 from collections import Counter

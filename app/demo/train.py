@@ -1,4 +1,4 @@
-"""Trains the bundled judge: a small Llama that reads the real judge prompt. See README.md here.
+"""Trains the bundled judge, a small Llama that reads the service's own prompt (see README.md).
 
 python -m app.demo.train --minutes 90        # starts, or resumes where it was stopped
 """
@@ -25,29 +25,29 @@ SEED = 20261120
 PEAK_MATRIX_RATE = 0.02
 PEAK_OTHER_RATE = 2e-3
 WARMUP_STEPS = 100
-# Share of training pairs whose better response is shown first: a judge learns a position bias
-# from such data, as real ones do. Held-out pairs are balanced.
+# Share of training pairs whose better response is shown first. Such data teach the judge a position
+# bias, as large judges have. Held-out pairs are balanced.
 FIRST_IS_BETTER = 0.55
-# Weight of predicting the right answer itself, beside the verdict: learning to answer is what
-# gets the judge off the plateau of guessing.
+# Weight of the loss of the right answer's text, relative to the verdict's. Without this loss, the
+# judge stays at the plateau of guessing.
 ANSWER_WEIGHT = 0.5
 IGNORED = -100
-# The families a run begins with; all of them after CURRICULUM_SHARE of the time.
+# The families at the beginning of a run; all families follow after CURRICULUM_SHARE of the time.
 EASY_FAMILIES = ("parity", "larger", "copy", "letter", "alphabet", "sort")
 CURRICULUM_SHARE = 0.08
 
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
-    """The size of a training run: of its model and of its steps.
+    """The size of a training run.
 
     Args:
         hidden: Width of the model.
-        intermediate: Width of its feed-forward layers.
-        layers: Number of its layers.
-        heads: Number of its attention heads.
+        intermediate: Width of the feed-forward layers.
+        layers: Number of layers.
+        heads: Number of attention heads.
         batch: Pairs in one step.
-        chunk: Pairs, sorted by length, that go through the model at a time.
+        chunk: Pairs in one forward pass; pairs are sorted by length.
     """
 
     hidden: int
@@ -84,12 +84,12 @@ def new_model(tokenizer: PreTrainedTokenizerFast, size: RunSize) -> LlamaForCaus
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Prompts without their common beginning, padded on the right.
+    """Prompts without their common prefix, padded on the right.
 
     Args:
         ids: Shape (n, length), token ids.
-        targets: Shape (n, length), the id that each position should predict for the right
-            answer's text, IGNORED elsewhere.
+        targets: Shape (n, length), the id that each position should predict within the right
+            answer's text; IGNORED elsewhere.
         last: Shape (n,), the position of each prompt's last token.
         labels: Shape (n,), the id of the right verdict's token.
     """
@@ -101,7 +101,7 @@ class Batch:
 
 
 class PromptEncoder:
-    """Encodes pairs as the judge's prompts, less the beginning that all of them share."""
+    """Encodes pairs as the judge's prompts, without the prefix that all prompts share."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self._tokenizer = tokenizer
@@ -125,7 +125,7 @@ class PromptEncoder:
         return text
 
     def batch(self, chosen: list[Pair]) -> Batch:
-        """Encodes pairs, with the right answer's tokens as further targets."""
+        """Encodes pairs, with the tokens of the right answer as additional targets."""
         rows, targets = [], []
         for pair in chosen:
             text = self._text(pair.question, pair.response_a, pair.response_b)
@@ -160,7 +160,16 @@ class PromptEncoder:
 
 
 def logits_after_prefix(model: LlamaForCausalLM, prefix: Tensor, ids: Tensor) -> Tensor:
-    """The logits of prompts that share a prefix, which is read once for the whole batch."""
+    """Logits of prompts that share a prefix, which is computed once for the batch.
+
+    Args:
+        model: The judge.
+        prefix: Shape (p,), token ids of the prefix.
+        ids: Shape (n, length), token ids after the prefix.
+
+    Returns:
+        Shape (n, length, vocabulary).
+    """
     cache = DynamicCache(config=model.config)
     model.model(input_ids=prefix[None], past_key_values=cache, use_cache=True)
     shared = DynamicCache(config=model.config)
@@ -174,8 +183,8 @@ def logits_after_prefix(model: LlamaForCausalLM, prefix: Tensor, ids: Tensor) ->
 
 
 def loss_of(model: LlamaForCausalLM, prefix: Tensor, batch: Batch) -> Tensor:
-    """Cross-entropy of the verdict plus the weighted one of the right answer's text."""
-    # bfloat16 products: a quarter faster on these cores; the weights stay float32.
+    """Cross-entropy of the verdict plus ANSWER_WEIGHT times that of the right answer's text."""
+    # bfloat16 products are a quarter faster on a CPU; the weights stay float32.
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = logits_after_prefix(model, prefix, batch.ids).float()
     verdicts = logits[torch.arange(len(batch.ids)), batch.last]
@@ -223,7 +232,13 @@ def _shown_characters(pair: Pair) -> int:
 
 
 class Trainer:
-    """A run that can be stopped and resumed at any step."""
+    """A training run that can be stopped and resumed at any checkpoint.
+
+    Args:
+        folder: Folder of the checkpoint and the model; an existing checkpoint is resumed.
+        minutes: Time budget of the run.
+        size: Size of the model and of a step.
+    """
 
     def __init__(self, folder: Path, minutes: float, size: RunSize = BUNDLED) -> None:
         self.folder = folder
@@ -267,7 +282,7 @@ class Trainer:
         self.tokenizer.save_pretrained(self.folder / "model")
 
     def _rate(self) -> float:
-        """Warm-up, then a cosine down to a hundredth at the end of the time budget."""
+        """Share of the peak learning rate: a warm-up, then a cosine decay to 0.01."""
         done = min(1.0, self.spent_s / self.budget_s)
         return min(1.0, (self.step + 1) / WARMUP_STEPS) * (
             0.01 + 0.99 * (1 + math.cos(math.pi * done)) / 2

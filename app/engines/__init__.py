@@ -1,1 +1,1 @@
-"""One file per engine, each the only importer of its vendor; rendering is shared by all."""
+"""The engines: one adapter for each vendor, which only that adapter imports."""

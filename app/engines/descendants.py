@@ -1,12 +1,12 @@
-"""Child processes that the kernel kills together with the process that started them.
+"""Binds child processes to their parent: the kernel kills them when the parent dies.
 
-A child of Python's multiprocessing lives on when its parent is killed with SIGKILL, as the kernel
-does when memory runs out. Linux kills a child with its parent if the child asks for it
-(`PR_SET_PDEATHSIG`). vLLM's processes do not ask, so this module makes them: every process that
-multiprocessing starts within `bound_children` asks before it runs any other code, and so do its own
-children. No part of vLLM is changed, and both ways of starting a process are covered: a forked
-child runs a hook of `os.register_at_fork`, and a spawned child gets one more statement at the
-beginning of its command line.
+A child of Python's multiprocessing survives if its parent is killed with SIGKILL, as the kernel
+does when memory runs out. Linux kills a child with its parent if the child requests it
+(`PR_SET_PDEATHSIG`). vLLM's processes do not request it, so this module makes them: every process
+that multiprocessing starts within `bound_children` requests it before it runs any other code, and
+so do its own children. No part of vLLM is patched. Both ways to start a process are covered: a
+forked child runs a hook of `os.register_at_fork`, and a spawned child gets one more statement at
+the beginning of its command line.
 """
 
 import ctypes
@@ -23,15 +23,15 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
-# The folder of the package `app`. A spawned child has not got its parent's `sys.path` yet.
+# The folder that contains `app`: a spawned child does not yet have its parent's `sys.path`.
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class _Starting(threading.local):
-    """The pid that a thread's children are bound to; None where they are not bound.
+    """The pid that a thread's new children are bound to; None outside of `bound_children`.
 
-    For each thread its own, because the kernel kills a child already when the thread that started
-    it ends: the children of other threads must not be bound.
+    Thread-local, because the kernel kills a bound child when the thread that started it ends. The
+    children of other threads must not be bound.
     """
 
     pid: int | None = None
@@ -44,8 +44,8 @@ _starting = _Starting()
 def bound_children() -> Iterator[None]:
     """Binds the children that this thread starts with multiprocessing within the block.
 
-    They are killed when this process ends, however it ends, and also when this thread ends. Where
-    the system is not Linux, nothing is bound.
+    The kernel kills them when this process or this thread ends, for whatever reason. On systems
+    other than Linux, nothing is bound.
     """
     if sys.platform == "linux":
         _install()
@@ -60,8 +60,8 @@ def follow(parent: int) -> None:
     """Binds this process to its parent, and its own children to this process.
 
     Args:
-        parent: The pid of the parent. A process that has another parent by now is an orphan
-            already, and is killed at once.
+        parent: The pid of the parent. If this process has another parent by now, it is already an
+            orphan, and it kills itself.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,15 +1,15 @@
-"""Turn markers that are plain text in a judge's chat template, and their removal from texts.
+"""Finds the turn markers that are plain text in a chat template, and breaks them in texts.
 
-Many templates begin a turn with a control token; a tokenizer reads it as one token, and
-`app.engines.rendering` keeps texts from adding one. Others begin a turn with plain text: "[INST]",
-"USER:", "### Instruction:", "<|user|>" where the tokenizer has no such token. To the model a text
-that holds such a marker begins a new turn, though none of its tokens is special.
+Many templates begin a turn with a control token. A tokenizer reads it as one token, and
+`app.engines.rendering` keeps texts from adding one. Other templates begin a turn with plain text:
+"[INST]", "USER:", "### Instruction:", or "<|user|>" if the tokenizer has no such token. To the
+model, a text that contains such a marker begins a new turn, although none of its tokens is special.
 """
 
 import re
 from collections.abc import Callable, Iterable
 
-# Put into a marker inside a text: invisible, and no marker any more.
+# Inserted into a marker, it is invisible and makes the marker ordinary text.
 ZERO_WIDTH_SPACE = "\u200b"
 # "[INST]", "<</SYS>>", "<|user|>", "<start_of_turn>", "<|End of Turn|>".
 _BRACKETED = re.compile(r"<{1,2}[^\s<>]{1,40}>{1,2}|<\|[^<>\n]{1,40}\|>|\[[^\s\[\]]{1,40}\]")
@@ -22,15 +22,15 @@ _COLON = "[:\uff1a]"
 
 
 def plain_markers(gaps: Iterable[str], control: re.Pattern[str]) -> tuple[str, ...]:
-    """Finds the markers in what a chat template puts around messages.
+    """Finds the plain-text markers that a chat template puts around messages.
 
-    Markers are text in brackets, and lines of at most four words with a colon at their end; where
-    a gap has no control token at all, also headings with "#". Other words are none: a template
-    with control tokens has "user" and "assistant" behind them, which stand in every other text.
+    A marker is a text in brackets, or a line of at most four words that ends with a colon. If a gap
+    has no control token, headings with "#" are markers, too. Bare words are not: a template with
+    control tokens has "user" and "assistant" after them, which occur in many ordinary texts.
 
     Args:
-        gaps: The template's own text before, between and behind messages.
-        control: Matches every control token.
+        gaps: The template's own text before, between and after messages.
+        control: Pattern that matches every control token.
 
     Returns:
         Each marker once, as the template spells it.
@@ -53,14 +53,14 @@ def plain_markers(gaps: Iterable[str], control: re.Pattern[str]) -> tuple[str, .
 class MarkerBreaker:
     """Breaks a judge's plain markers in texts.
 
-    A marker is found in any case of its letters, and with blanks between its signs and words:
-    "[ /inst ]" and "Assistant :" count, and any number of "#". Not found are markers of other
-    templates, and those in which letters or signs are replaced by others that only look alike;
-    a model has not learned to read these as the end of a turn.
+    A marker is found in upper and lower case, with blanks between its words and signs ("[ /inst ]",
+    "Assistant :"), and with any number of "#". Markers of other templates are not found, nor
+    markers spelled with look-alike characters: a model has not learned to read either as the end of
+    a turn.
 
     Args:
-        markers: As from `plain_markers`.
-        read: What the judge's tokenizer makes of a text before it cuts the text into tokens.
+        markers: Markers from `plain_markers`.
+        read: The tokenizer's normalisation of a text before it is cut into tokens.
     """
 
     def __init__(self, markers: Iterable[str], read: Callable[[str], str]) -> None:
@@ -72,11 +72,11 @@ class MarkerBreaker:
         self._read = read
 
     def finds(self, text: str) -> bool:
-        """Whether the judge would read a marker in the text."""
+        """Whether the normalised text contains a marker."""
         return self._is_needed and self._pattern.search(self._read(text)) is not None
 
     def broken(self, text: str) -> str:
-        """The text with a zero-width space after the first letter of each marker."""
+        """Returns the text with a zero-width space after the first letter of each marker."""
         return self._pattern.sub(_with_zero_width_space, text)
 
 
@@ -85,15 +85,15 @@ def _with_zero_width_space(match: re.Match[str]) -> str:
 
 
 def _in_any_spelling(marker: str) -> str:
-    """The pattern of a marker's words and signs, with blanks between them."""
+    """The pattern of a marker's words and signs, with optional blanks between them."""
     parts = []
     for part in re.findall(r"\w+|#+|[^\w\s]", marker):
         if part == ":":
             parts.append(_COLON)
         else:
             parts.append("#++" if part.startswith("#") else re.escape(part))
-    # "superuser:" holds no "user:", nor "### Userland" "### User". A row of "#" is looked at once,
-    # not again from each of them.
+    # "superuser:" does not contain the marker "user:", nor "### Userland" the marker "### User".
+    # A run of "#" is matched once, not from each "#" again, so that the time stays linear.
     before = r"(?<!\w)" if re.match(r"\w", marker) else "(?<!#)" if marker.startswith("#") else ""
     behind = r"(?!\w)" if re.search(r"\w$", marker) else ""
     return before + _BLANKS.join(parts) + behind

@@ -1,30 +1,97 @@
-"""A model's files: fetched from the hub where they are not here, and digested."""
+"""A local model's files: fetched from the hub if needed, opened for a judge, and digested."""
 
+import asyncio
 import bisect
 import hashlib
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from app.core.errors import StartupError
+from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
+from app.ports import EngineIdentity, Prompt
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt")
-# Configuration and tokenizer, in all the forms that there are.
+# Suffixes of configuration and tokenizer files.
 _OTHER_SUFFIXES = (".json", ".txt", ".model", ".jinja")
-# Copies of the weights in other formats, which most repositories hold beside the safetensors.
+# Copies of the weights in other formats; most repositories have some beside the safetensors.
 _NEVER_FETCHED = (
     *("*.pth", "*.onnx", "*.gguf", "*.h5", "*.msgpack"),
     *("original/*", "onnx/*", "consolidated*.safetensors"),
 )
 _OLD_WEIGHTS = ("*.bin", "*.pt")
-# Larger files are sampled: 140 GB need not be read a second time at every start.
+# Larger files are sampled, so that a start does not read 140 GB a second time.
 _WHOLE_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**14
 _BLOCKS = 1024
-# The safetensors format allows no longer header.
+# The longest header that the safetensors format allows.
 _LONGEST_HEADER = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A judge's model on this machine, with its tokenizer checked and its weights not yet loaded.
+
+    Args:
+        folder: Folder of the model's files.
+        tokenizer: Tokenizer with a chat template.
+        labels: Token ids of the two labels after the judge's prompt.
+        chat_frame: Text that the chat template puts around every user message.
+    """
+
+    folder: Path
+    tokenizer: "PreTrainedTokenizerBase"
+    labels: LabelTokens
+    chat_frame: str
+
+    @classmethod
+    async def open(cls, model: str, prompt: Prompt, *, revision: str | None) -> "LocalModel":
+        """Fetches the files if needed and finds the label tokens; takes seconds once they are here.
+
+        Engines call this first: a wrong tokenizer is reported before minutes of loading weights.
+
+        Args:
+            model: A folder, or a Hugging Face id.
+            prompt: Any prompt of the judge's template.
+            revision: Branch, tag or commit on the hub; None for the default branch.
+
+        Raises:
+            StartupError: There is no such model, or it cannot be a judge with this prompt.
+        """
+        folder = await asyncio.to_thread(model_folder, model, revision=revision)
+        tokenizer = load_tokenizer(str(folder))
+        # The longest prompt is known only once the engine has loaded the model.
+        renderer = PromptRenderer(tokenizer, max_prompt_tokens=2**31)
+        labels = renderer.label_tokens(prompt)
+        return cls(folder, tokenizer, labels, renderer.frame(prompt.system).text)
+
+    def renderer(self, context_tokens: int) -> PromptRenderer:
+        """A renderer whose longest prompt leaves one token of the context for the answer."""
+        return PromptRenderer(self.tokenizer, max_prompt_tokens=context_tokens - 1)
+
+    async def identity(self, judge: str, *, dtype: str, context_tokens: int) -> EngineIdentity:
+        """The identity of the judge that this model is.
+
+        Args:
+            judge: The judge's name in answers.
+            dtype: Dtype in which the engine runs the weights.
+            context_tokens: Context in tokens, prompt and answer together.
+        """
+        return EngineIdentity(
+            judge=judge,
+            model=judge,
+            weights=await asyncio.to_thread(weights_digest, self.folder),
+            chat_frame=self.chat_frame,
+            label_tokens=(self.labels.a, self.labels.b),
+            dtype=dtype,
+            max_prompt_tokens=context_tokens - 1,
+        )
 
 
 def model_folder(model: str, *, revision: str | None) -> Path:
@@ -32,10 +99,10 @@ def model_folder(model: str, *, revision: str | None) -> Path:
 
     Args:
         model: A folder, or a Hugging Face id.
-        revision: Branch, tag or commit on the hub; None for its default branch.
+        revision: Branch, tag or commit on the hub; None for the default branch.
 
     Raises:
-        StartupError: Neither a folder nor a model that can be fetched.
+        StartupError: The model is not a folder, and the hub does not provide it.
     """
     if Path(model).is_dir():
         return Path(model)
@@ -50,7 +117,7 @@ def model_folder(model: str, *, revision: str | None) -> Path:
             path = snapshot_download(model, revision=revision, ignore_patterns=list(_NEVER_FETCHED))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as exc:
         raise StartupError(
-            f"SCOPE_MODEL={model} is no folder, and could not be fetched from the Hugging Face hub "
+            f"SCOPE_MODEL={model} is no folder and could not be fetched from the Hugging Face hub "
             f"({type(exc).__name__}). Check the id and the network; for a gated model, accept its "
             "licence on the hub and set HF_TOKEN"
         ) from exc
@@ -58,7 +125,7 @@ def model_folder(model: str, *, revision: str | None) -> Path:
 
 
 def checkpoint_dtype(folder: Path) -> str:
-    """The dtype that a model's weights are stored in, as config.json says; "" if it does not.
+    """Reads from config.json the dtype of a model's stored weights; "" if it gives none.
 
     Raises:
         StartupError: There is no readable config.json.
@@ -66,7 +133,7 @@ def checkpoint_dtype(folder: Path) -> str:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
-        raise StartupError(f"{folder} has no readable config.json: it holds no model") from exc
+        raise StartupError(f"{folder} has no readable config.json: it is no model") from exc
     return cast(str, config.get("dtype") or config.get("torch_dtype") or "")
 
 
@@ -75,18 +142,18 @@ def weights_digest(folder: Path) -> str:
 
     Files of up to 64 MiB are read whole. A larger one is read at its first and last 16 KiB and in
     1,024 blocks of 16 KiB, one at a pseudo-random place in each 1,024th of the file; the places
-    follow from the file's name and size. Of a safetensors file the whole header is read, too, and
-    a block in every tensor that the others miss.
+    follow from the file's name and size. In a safetensors file the whole header is read, too, and
+    one block in every tensor that contains no other block.
 
-    It notices a file that was added, removed, renamed, cut, extended, or replaced by one of another
-    model, also where that model was only fine-tuned; in a large file every change that covers a
-    512th of it in one piece, every change of the first and the last 16 KiB, and in safetensors
-    every change of the header and every tensor of which all bytes differ.
-    It may miss a change of a few weights, such as an edit of one row of a matrix, and it misses a
-    change that was made for the purpose of keeping the digest, since the places are no secret.
+    The digest changes if a file is added, removed, renamed, cut or extended, or if it is replaced
+    by the file of another model, even of a fine-tuned one. In a large file it notices every change
+    that covers a 512th of the file in one piece, and every change of the first and the last 16 KiB;
+    in safetensors also every change of the header and every tensor in which all bytes differ.
+    It may miss a change of a few weights, such as an edit of one row of a matrix. It does not
+    protect against an attacker: the places of the blocks are public.
 
     Returns:
-        64 hexadecimal digits; the same for the same files wherever the folder is.
+        64 hexadecimal digits, independent of the path of the folder.
 
     Raises:
         OSError: A file cannot be read.
@@ -101,14 +168,14 @@ def weights_digest(folder: Path) -> str:
 
 
 class _Extent(NamedTuple):
-    """A stretch of a file, in bytes; `end` is behind its last byte."""
+    """A range of bytes in a file; `end` is exclusive."""
 
     start: int
     end: int
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    """The parts of a file that are digested."""
+    """Yields the blocks of a file that are digested."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if size <= _WHOLE_BYTES:
@@ -128,19 +195,19 @@ def _sampled(file: BinaryIO, path: Path, size: int) -> list[_Extent]:
     missed = []
     for tensor in tensors:
         i = bisect.bisect_left(starts, tensor.start)
-        # A block that only ends in the tensor may hold a single byte of it, the same by chance.
+        # A block that only ends in the tensor may share one byte with it, equal by chance.
         if i == len(starts) or spread[i].end > tensor.end:
             missed.append(_middle(tensor))
     return [*header, *spread, *missed]
 
 
 def _spread(name: str, size: int) -> list[_Extent]:
-    """The first and the last block, and one in each of `_BLOCKS` equal parts."""
+    """The first and the last block, and one block in each of `_BLOCKS` equal parts."""
     rng = random.Random(f"{name} {size}")
     places = [0, size - _BLOCK_BYTES]
     for i in range(_BLOCKS):
         start, end = i * size // _BLOCKS, (i + 1) * size // _BLOCKS
-        # Of `Random`, only random() is promised to give the same numbers in every Python.
+        # Python guarantees the same numbers in every version only for Random.random().
         places.append(start + int(rng.random() * (end - start - _BLOCK_BYTES)))
     return [_Extent(place, place + _BLOCK_BYTES) for place in sorted(places)]
 
@@ -151,7 +218,7 @@ def _middle(tensor: _Extent) -> _Extent:
 
 
 def _safetensors_layout(file: BinaryIO, size: int) -> tuple[list[_Extent], list[_Extent]]:
-    """The header of a safetensors file, and where its tensors are; neither if it is none."""
+    """The ranges of the header and of the tensors; empty if it is not a safetensors file."""
     length = int.from_bytes(file.read(8), "little")
     if length > min(_LONGEST_HEADER, size - 8):
         return [], []

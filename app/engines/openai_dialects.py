@@ -1,4 +1,4 @@
-"""What is sent to an OpenAI-compatible server and read from its answers, in two dialects."""
+"""Two dialects of the OpenAI API: request bodies to send, and answers to read."""
 
 import math
 import re
@@ -9,16 +9,16 @@ from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestErro
 from app.engines.rendering import LabelTokens, PromptRenderer
 from app.ports import Generated, LabelLogits, Prompt
 
-# The most that OpenAI's API and vLLM by default give.
+# The most top log-probabilities that OpenAI's API returns, and vLLM by default.
 TOP = 20
-# vLLM writes this for a probability of zero, which JSON has no logarithm of.
+# vLLM writes this for the logarithm of zero, which JSON cannot express.
 _LOG_ZERO = -9999.0
-# A probability computed in 16 bits may be a little over one.
+# A probability computed in 16 bits may be slightly above one.
 _ROUNDING = 1e-2
-# vLLM would take these from the model's generation_config.json, where they are not given; a judge
-# is asked the same way wherever it runs.
+# Without these, vLLM uses the model's generation_config.json, and a judge would answer differently
+# on different servers.
 _PLAIN_SAMPLING = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-# How control tokens of the usual models are spelled. All that begin with "<|", and by name:
+# Spellings of the control tokens of common models: all that begin with "<|", and these names.
 _CONTROL = re.compile(
     r"<(?=[|｜])"  # noqa: RUF001
     r"|<(?=/?(?:s|bos|eos|pad|unk|think|start_of_turn|end_of_turn|tool_call|tool_response)>)"
@@ -32,7 +32,7 @@ class Ask(NamedTuple):
 
     Args:
         content: Token ids or messages.
-        tokens: How long it is; an estimate where only the server knows.
+        tokens: Length in tokens; an estimate if only the server can tokenise.
     """
 
     content: list[Any]
@@ -40,13 +40,13 @@ class Ask(NamedTuple):
 
 
 class Dialect(Protocol):
-    """One way to ask.
+    """One way to ask a server.
 
     Args:
-        path: Below a server's base URL.
-        together: Prompts of one body.
-        label_tokens: Ids of A and B; (-1, -1) where only the server knows them.
-        label_params: What asks for the labels' log-probabilities.
+        path: Path below the server's base URL.
+        together: Largest number of prompts in one request.
+        label_tokens: Ids of A and B; (-1, -1) if only the server knows them.
+        label_params: Request parameters that return the labels' log-probabilities.
     """
 
     path: str
@@ -55,16 +55,24 @@ class Dialect(Protocol):
     label_params: dict[str, Any]
 
     def chat_frame(self, prompt: Prompt) -> str:
-        """What stands around every user message, as part of the judge's identity."""
+        """Text around every user message, as part of the judge's identity."""
 
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
-        """Makes prompts ready to be sent, or says for each why it cannot be."""
+        """Prepares prompts for sending.
+
+        Args:
+            prompts: Prompts to prepare.
+            answer_tokens: Longest answer in tokens.
+
+        Returns:
+            For each prompt, in order, its `Ask` or its own error.
+        """
 
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
-        """The part of a request's body that says what is asked, for at most `together`."""
+        """Request body with the prompts, at most `together`, but without parameters."""
 
     def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
-        """What asks for an answer in words; a temperature of 0 leaves the seed out."""
+        """Request parameters for an answer in words; at temperature 0 there is no seed."""
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
         """Reads the labels' log-probabilities from one choice of an answer."""
@@ -74,20 +82,21 @@ class Dialect(Protocol):
 
 
 class TokenDialect:
-    """Token ids of our own rendering to /completions; the two labels by id.
+    """Sends token ids to /completions and reads the two labels by token id.
 
-    So control tokens inside texts stay text, and a prompt's length is known before it is sent.
+    This process renders the prompts. Control tokens inside texts therefore stay text, and the
+    length of a prompt is known before it is sent.
 
     Args:
-        model: Its name at the server.
-        renderer: Of the model's tokenizer.
-        labels: Where the judge answers.
-        context: In tokens, prompt and answer together.
+        model: The model's name at the server.
+        renderer: Renderer with the model's tokenizer.
+        labels: Token ids of the two labels.
+        context: Context in tokens, prompt and answer together.
     """
 
     path = "/completions"
-    # 16 comparisons: what HTTP costs for each request is spread thin, and a server that dies takes
-    # no more with it than another one does again in a moment.
+    # 16 comparisons: enough to amortise the HTTP overhead, and few enough that another server can
+    # quickly repeat the request of a server that dies.
     together = 32
 
     def __init__(
@@ -100,11 +109,11 @@ class TokenDialect:
         self.label_params = by_id_params(self.label_tokens)
 
     def chat_frame(self, prompt: Prompt) -> str:
-        """Of the tokenizer's chat template."""
+        """Text that the tokenizer's chat template puts around a user message."""
         return self._renderer.frame(prompt.system).text
 
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
-        """Renders and tokenises; a prompt that leaves no room for its answer is an error."""
+        """Renders and tokenises; a prompt without room for its answer is `PromptTooLongError`."""
         return [
             ids if isinstance(ids, RequestError) else self._fitting(ids, answer_tokens)
             for ids in self._renderer.token_ids(prompts)
@@ -120,15 +129,15 @@ class TokenDialect:
         return Ask(ids, len(ids))
 
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
-        """All prompts at once."""
+        """Request body with the token ids of all prompts."""
         return {"model": self._model, "prompt": [ask.content for ask in asks]}
 
     def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
-        """Plain sampling, whatever the model's own settings for chats."""
+        """Parameters of plain sampling, which override the model's own settings."""
         return _sampling(max_tokens, temperature, seed) | _PLAIN_SAMPLING
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
-        """Exactly two keys are read; whatever else was sampled does not matter."""
+        """Reads the log-probabilities of the two label ids, whatever token was sampled."""
         try:
             found = choice["logprobs"]["top_logprobs"][0]
             a, b = (found[f"token_id:{i}"] for i in self.label_tokens)
@@ -137,7 +146,7 @@ class TokenDialect:
         return _checked(a, b)
 
     def text(self, choice: Any) -> Generated | JudgmentFailedError:
-        """The text that follows the prompt."""
+        """Reads the text after the prompt."""
         try:
             return _generated(choice["text"], choice["finish_reason"])
         except (TypeError, KeyError):
@@ -145,18 +154,18 @@ class TokenDialect:
 
 
 class ChatDialect:
-    """Messages to /chat/completions; the labels among the most probable first tokens.
+    """Sends messages to /chat/completions and finds the labels among the top first tokens.
 
-    The server renders the chat template, and may read control tokens inside texts as such: their
-    usual spellings are broken by a zero-width space. Others cannot be known here.
+    The server renders the chat template and may read control tokens inside texts as such. A
+    zero-width space breaks their usual spellings; other spellings are unknown in this process.
 
     Args:
-        model: Its name at the server.
-        is_vllm: Whether it knows more fields than OpenAI's API has.
+        model: The model's name at the server.
+        is_vllm: Whether the server accepts vLLM's fields beyond OpenAI's API.
     """
 
     path = "/chat/completions"
-    # One conversation for each request is all that the API has.
+    # The API takes one conversation in a request.
     together = 1
     label_tokens = (-1, -1)
 
@@ -171,34 +180,34 @@ class ChatDialect:
         }
 
     def chat_frame(self, prompt: Prompt) -> str:
-        """Only the server knows it."""
+        """A constant: only the server knows its chat template."""
         return "chat"
 
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
-        """Lengths are the server's to check; four characters are taken for a token here."""
+        """Converts to messages; lengths are estimated at four characters a token."""
         return [
             Ask(_messages(prompt), (len(prompt.system) + len(prompt.user)) // 4 + answer_tokens)
             for prompt in prompts
         ]
 
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
-        """One conversation; its last message is the judge's where there is a prefill."""
+        """Request body of one conversation; a prefill is its last message, from the judge."""
         (ask,) = asks
         body: dict[str, Any] = {"model": self._model, "messages": ask.content}
         if self._is_vllm:
-            # A thinking model would answer with a thought instead of a label.
+            # Otherwise a thinking model begins with a thought instead of a label.
             body["chat_template_kwargs"] = {"enable_thinking": False}
             if ask.content[-1]["role"] == "assistant":
                 body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
 
     def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
-        """Plain sampling, as far as the server has settings for it."""
+        """Parameters of plain sampling, as far as the server supports them."""
         plain = _PLAIN_SAMPLING if self._is_vllm else {"top_p": 1.0}
         return _sampling(max_tokens, temperature, seed) | plain
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
-        """Sums all tokens that are written exactly as a label: different tokens may be."""
+        """Sums the probabilities of all tokens spelled exactly as a label; several may be."""
         try:
             top = choice["logprobs"]["content"][0]["top_logprobs"]
             found = [[e["logprob"] for e in top if e["token"] == label] for label in ("A", "B")]
@@ -206,15 +215,15 @@ class ChatDialect:
             return JudgmentFailedError("the judge's server answered without log-probabilities")
         if not all(found):
             return JudgmentFailedError(
-                f"a label is not among the {TOP} tokens that the judge would most probably answer "
-                "with, and its probability is not known; servers with vLLM 0.26 or later tell it"
+                f"a label is not among the judge's {TOP} most probable tokens, so its probability "
+                "is unknown; servers with vLLM 0.26 or later return it"
             )
         if not all(is_log_probability(x) for values in found for x in values):
             return _no_numbers()
         return _checked(*(_log_sum(values) for values in found))
 
     def text(self, choice: Any) -> Generated | JudgmentFailedError:
-        """The message's content."""
+        """Reads the content of the message."""
         try:
             return _generated(choice["message"]["content"], choice["finish_reason"])
         except (TypeError, KeyError):
@@ -222,7 +231,7 @@ class ChatDialect:
 
 
 def by_id_params(label_tokens: tuple[int, int]) -> dict[str, Any]:
-    """What asks vLLM for the log-probabilities of two tokens, whatever their rank."""
+    """Request parameters with which vLLM returns the log-probabilities of two token ids."""
     return {
         "max_tokens": 1,
         "temperature": 0,
@@ -233,9 +242,13 @@ def by_id_params(label_tokens: tuple[int, int]) -> dict[str, Any]:
 
 
 def choices_of(answer: Any, n: int) -> list[Any] | JudgmentFailedError:
-    """The choices of an answer in the order of its prompts, or why there are none.
+    """Reads the choices of an answer, in the order of the prompts.
 
-    One that lacks a choice has lost count: none of the others is believed either.
+    An answer that lacks a choice, or has one twice, is rejected as a whole.
+
+    Args:
+        answer: JSON of the answer.
+        n: Number of prompts.
     """
     try:
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])
@@ -244,13 +257,11 @@ def choices_of(answer: Any, n: int) -> list[Any] | JudgmentFailedError:
             return choices
     except (TypeError, KeyError):
         pass
-    return JudgmentFailedError(
-        "the judge's server answered with something else than one choice for each prompt"
-    )
+    return JudgmentFailedError("the judge's server did not answer with one choice for each prompt")
 
 
 def has_ids(choice: Any, ids: Sequence[int]) -> bool:
-    """Whether a choice has log-probabilities of exactly these tokens, by id."""
+    """Whether a choice has the log-probability of each of these token ids."""
     try:
         found = choice["logprobs"]["top_logprobs"][0]
         return all(f"token_id:{i}" in found for i in ids)
@@ -259,7 +270,7 @@ def has_ids(choice: Any, ids: Sequence[int]) -> bool:
 
 
 def decodes_to_labels(choice: Any) -> bool:
-    """Whether the labels are among the tokens of a choice, written as text."""
+    """Whether A and B are among the spelled-out tokens of a choice."""
     try:
         found = {token.strip() for token in choice["logprobs"]["top_logprobs"][0]}
     except (TypeError, KeyError, IndexError, AttributeError):
@@ -268,7 +279,7 @@ def decodes_to_labels(choice: Any) -> bool:
 
 
 def is_log_probability(value: object) -> bool:
-    """Whether a value is the logarithm of a probability above zero; NaN and true are not."""
+    """Whether a value is the finite logarithm of a probability; NaN and booleans are not."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and _LOG_ZERO < value <= _ROUNDING  # type: ignore[operator]
 
@@ -276,7 +287,7 @@ def is_log_probability(value: object) -> bool:
 def _checked(a: Any, b: Any) -> LabelLogits | JudgmentFailedError:
     if not (is_log_probability(a) and is_log_probability(b)):
         return _no_numbers()
-    # A server that returns raw logits would be over it nearly always.
+    # Raw logits, which some servers return, nearly always exceed this.
     if math.exp(a) + math.exp(b) > 1.0 + _ROUNDING:
         return _no_numbers()
     return LabelLogits(float(a), float(b))

@@ -1,4 +1,4 @@
-"""A judge behind OpenAI-compatible servers (vLLM, SGLang, OpenAI), asked over HTTP."""
+"""The engine for a judge behind OpenAI-compatible servers (vLLM, SGLang, OpenAI), over HTTP."""
 
 import asyncio
 import logging
@@ -18,7 +18,8 @@ from app.engines.openai_dialects import (
     decodes_to_labels,
     has_ids,
 )
-from app.engines.openai_servers import Access, ModelCard, Server, ServerFailedError, Servers
+from app.engines.openai_pool import Access, ServerPool
+from app.engines.openai_server import ModelCard, Server, ServerFailedError
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.turns import Pace
 from app.ports import (
@@ -33,31 +34,31 @@ from app.ports import (
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# Of one request, so that it is answered well within its timeout however long the prompts are.
+# Largest request in tokens, so that it is answered well within its timeout.
 _MOST_TOKENS = 2**15
-# Where neither the server nor the user says how long a prompt may be.
+# The context if neither the server nor the user limits it.
 _ANY_LENGTH = 2**31
 _NO_SUCH_ROUTE = (404, 405, 501)
-# Two ids that every vocabulary has, to see whether a server returns log-probabilities by id.
+# Two ids of every vocabulary, to test whether a server returns log-probabilities by id.
 _ANY_IDS = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAiOptions:
-    """Where the judge is served, and how it is asked.
+    """Options of the OpenAI engine.
 
     Args:
         urls: Base URLs, as in http://host:8000/v1; all serve the same model.
-        model: Its name there.
+        model: The model's name at the servers.
         judge: The judge's name in answers.
         tokenizer: Hugging Face id or folder of the model's tokenizer; "top" needs none.
-        api_key: Sent to all servers; empty for none.
-        scoring: "tokens" sends token ids and asks for the two labels by id, which vLLM knows from
-            0.26 on; "top" sends messages and looks for the labels among the 20 most probable
-            tokens; "auto" finds out which.
-        timeout_s: For one request.
-        max_model_len: Context in tokens where it is to be shorter than the servers'.
-        probe_every_s: How often each server is looked at.
+        api_key: Key sent to every server; empty for none.
+        scoring: "tokens" sends token ids and asks for the two labels by id, which vLLM 0.26 and
+            later support; "top" sends messages and looks for the labels among the 20 most probable
+            tokens; "auto" uses "tokens" if every server supports it.
+        timeout_s: Timeout of one request.
+        max_model_len: Context in tokens, if it is to be shorter than the servers'.
+        probe_every_s: Seconds between two probes of a server.
     """
 
     urls: tuple[str, ...]
@@ -72,11 +73,15 @@ class OpenAiOptions:
 
 
 class OpenAiEngine:
-    """A judge that others serve; where there are several servers, one may die unnoticed."""
+    """A judge on remote servers; requests fail over if there are several.
+
+    Args:
+        options: Servers, model and scoring.
+    """
 
     def __init__(self, options: OpenAiOptions) -> None:
         self._options = options
-        self._servers = Servers(
+        self._servers = ServerPool(
             Access(options.urls, options.api_key, options.timeout_s, options.probe_every_s)
         )
         self._pace = Pace()
@@ -84,10 +89,10 @@ class OpenAiEngine:
         self._dialect: Dialect | None = None
 
     async def start(self, prompt: Prompt) -> EngineIdentity:
-        """Asks all servers for the model, finds out how to ask it, and scores one prompt on each.
+        """Checks the model on every server, chooses the dialect, scores one prompt on each.
 
-        The identity of the weights is what the servers say of the model: whether other files were
-        put under the same name, they do not say.
+        The identity of the weights is the model's name, root and parent at the servers. Servers do
+        not report whether other files were put under the same name.
         """
         options = self._options
         card = await self._servers.open(options.model)
@@ -110,7 +115,7 @@ class OpenAiEngine:
                 raise ServerFailedError(f"cannot judge at all: {found.detail}")
 
         await self._servers.on_each(rehearse)
-        self._servers.watch(card, rehearse)
+        self._servers.start_probes(card, rehearse)
         self._dialect = dialect
         return EngineIdentity(
             judge=options.judge,
@@ -129,12 +134,12 @@ class OpenAiEngine:
         if any(known) and not all(known):
             raise StartupError(
                 "only some servers of SCOPE_OPENAI_URLS return log-probabilities by token id: "
-                "give SCOPE_OPENAI_SCORING=top, or leave the others out"
+                "set SCOPE_OPENAI_SCORING=top, or remove the others"
             )
         if not all(known):
             logger.warning(
-                "The judge's servers tell no log-probabilities by token id: its labels are looked "
-                "for among their most probable tokens"
+                "The judge's servers return no log-probabilities by token id: the labels are "
+                "read from the most probable tokens, and some pairs may get no judgment"
             )
         return all(known)
 
@@ -143,7 +148,8 @@ class OpenAiEngine:
         try:
             answer = await server.post(TokenDialect.path, body)
         except ServerFailedError as exc:
-            # Whoever has no such route says so; a passing fault must not change how it is asked.
+            # Only these statuses mean that the route is missing. A transient fault must not
+            # change the dialect.
             if exc.status not in _NO_SUCH_ROUTE:
                 raise
             return False
@@ -157,7 +163,7 @@ class OpenAiEngine:
         except StartupError as exc:
             raise StartupError(
                 f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
-                "model's tokenizer, or SCOPE_OPENAI_SCORING=top to do without)"
+                "model's tokenizer, or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer)"
             ) from exc
         labels = PromptRenderer(tokenizer, max_prompt_tokens=_ANY_LENGTH).label_tokens(prompt)
         renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1)
@@ -166,7 +172,7 @@ class OpenAiEngine:
         return dialect
 
     async def stop(self) -> None:
-        """Ends what is under way; the servers go on for others."""
+        """Cancels the requests in flight; the remote servers keep running."""
         self._dialect = None
         await self._servers.close()
 
@@ -191,7 +197,7 @@ class OpenAiEngine:
         temperature: float,
         seeds: Sequence[int],
     ) -> list[Generated | PromptError]:
-        """Sends all prompts at once; sampled ones in requests of their own, which have one seed."""
+        """Sends all prompts at once; each sampled one in its own request, which has one seed."""
         dialect = self._running()
         if len(prompts) != len(seeds):
             raise ValueError(f"{len(prompts)} prompts have {len(seeds)} seeds")
@@ -220,13 +226,25 @@ class OpenAiEngine:
         alone: bool = False,
         times: CallTimes | None = None,
     ) -> list[T | PromptError]:
-        """For each prompt what was read of its choice, or the prompt's own error."""
+        """Sends prompts to the servers and reads the answers.
+
+        Args:
+            prompts: Prompts to send.
+            params: Place of a request's first prompt -> parameters of the request.
+            read: Reads one choice of an answer.
+            answer_tokens: Longest answer in tokens.
+            alone: Whether each prompt has a request of its own.
+            times: Where times are reported.
+
+        Returns:
+            For each prompt, in order, the value read from its choice or its own error.
+        """
         dialect = self._running()
         # Off the event loop: a thousand long prompts take a second to tokenise.
         times = times or CallTimes()
         with times.rendering():
             asks = await asyncio.to_thread(dialect.asks, prompts, answer_tokens=answer_tokens)
-        # A small batch is spread over the servers too.
+        # Even a small batch is spread over all servers.
         share = 2 * -(-len(prompts) // (2 * max(1, len(self._servers))))
         most = 1 if alone else max(2, min(dialect.together, share))
         found: dict[int, T | PromptError] = {
@@ -255,7 +273,7 @@ class OpenAiEngine:
 
 
 def _requests(asks: Sequence[Ask | PromptError], most: int) -> Iterator[list[int]]:
-    """Places of the prompts that are sent together; a pair of orders is never torn apart."""
+    """Yields the places of the prompts of each request; both orders of a pair stay together."""
     step = min(2, most)
     places: list[int] = []
     tokens = 0
@@ -282,7 +300,7 @@ async def _ask(
     params: dict[str, Any],
     read: Callable[[Any], T | JudgmentFailedError],
 ) -> list[T | PromptError]:
-    """Asks one server, in as many HTTP requests as the dialect needs."""
+    """Sends prompts to one server, in as many HTTP requests as the dialect needs."""
 
     async def send(some: Sequence[Ask]) -> list[T | PromptError]:
         answer = await server.post(dialect.path, dialect.body(some) | params)
@@ -299,7 +317,7 @@ async def _ask(
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Does everything at once; what fails first is raised, and the rest cancelled."""
+    """Runs coroutines concurrently; the first failure cancels the rest and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]
@@ -309,7 +327,13 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def _check_tokenizer(server: Server, dialect: TokenDialect) -> None:
-    """Another model's tokenizer would make every prompt nonsense, and every score look like one."""
+    """Checks that the server spells the label tokens A and B.
+
+    With another model's tokenizer every prompt would be nonsense, but the scores would look sound.
+
+    Raises:
+        ServerFailedError: The server spells them otherwise, or does not answer the prompt.
+    """
     body = dialect.body([Ask([dialect.label_tokens[0]], 1)]) | dialect.label_params
     answer = await server.post(dialect.path, body | {"return_tokens_as_token_ids": False})
     choices = choices_of(answer, 1)
@@ -318,7 +342,7 @@ async def _check_tokenizer(server: Server, dialect: TokenDialect) -> None:
         raise ServerFailedError(f"cannot judge at all: {detail}")
     if not decodes_to_labels(choices[0]):
         raise ServerFailedError(
-            f"does not call its tokens {dialect.label_tokens} A and B: SCOPE_TOKENIZER names "
+            f"does not spell its tokens {dialect.label_tokens} A and B: SCOPE_TOKENIZER names "
             "another tokenizer than the served model's"
         )
 
@@ -327,6 +351,7 @@ def _chat_dialect(prompt: Prompt, card: ModelCard) -> ChatDialect:
     is_vllm = card.owned_by == "vllm"
     if prompt.prefill and not is_vllm:
         raise StartupError(
-            "this server cannot go on where a judge's answer begins: leave SCOPE_PREFILL empty"
+            "this server cannot continue an answer that begins with a prefill: "
+            "leave SCOPE_PREFILL empty"
         )
     return ChatDialect(card.id, is_vllm=is_vllm)

@@ -1,4 +1,4 @@
-"""Prompts -> token ids: the judge's chat template, in which texts from users stay plain text."""
+"""Renders prompts to token ids with the chat template, in which users' texts stay plain text."""
 
 import datetime
 import re
@@ -15,37 +15,37 @@ from app.ports import Prompt
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Stands for the user message while a template is rendered; no template has it in it.
+# Placeholder for the user message while a template is rendered; it occurs in no template.
 _SENTINEL = "scopeJudgeUserMessage"
-# Around the stand-in, to see whether a template strips blanks; templates themselves use others.
+# Put around the placeholder to test whether a template strips blanks; templates use no tabs.
 _BLANK = "\t"
-# Beginnings of a message that a tokenizer may join with what stands before it.
+# Beginnings of a message that a tokenizer may merge with the text before it.
 _PROBES = ("x", " x", "  x", "\nx", "\n\nx", "1", "é", ".", "'s")
-# Some templates tell the model today's date: the same prompt must not score otherwise tomorrow.
+# Some templates contain the current date: a fixed one keeps scores the same on every day.
 _DATE = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelTokens:
-    """The token ids of the two labels, where the judge answers."""
+    """The token ids of the labels A and B at the place where the judge answers."""
 
     a: int
     b: int
 
 
 class Frame(NamedTuple):
-    """What a chat template puts around every user message.
+    """Text that a chat template puts around every user message, and facts about it.
 
     Args:
-        head: Before it: control tokens, the system message.
-        tail: After it: the end of the turn, and the beginning of the judge's answer.
-        trims_start: Whether the template strips blanks before the message.
-        trims_end: Whether it strips blanks after the message.
-        head_ids: Of the beginning of head that is tokenised once for all prompts; empty where a
-            prompt has to be tokenised in one piece.
-        rest: The end of head, which is tokenised with the message.
-        control_tokens: How often each control token stands in rest and tail, by id.
-        markers: Breaks what the template marks turns with and is no control token.
+        head: Text before the message: control tokens and the system message.
+        tail: Text after the message: the end of the turn and the beginning of the judge's answer.
+        trims_start: Whether the template strips blanks at the start of the message.
+        trims_end: Whether the template strips blanks at the end of the message.
+        head_ids: Token ids of the first part of head, which is tokenised once for all prompts;
+            empty if a prompt has to be tokenised in one piece.
+        rest: Last part of head, which is tokenised with the message.
+        control_tokens: Id of each control token in rest and tail -> number of occurrences.
+        markers: Breaks the template's plain-text turn markers in messages.
     """
 
     head: str
@@ -59,15 +59,18 @@ class Frame(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Both halves, as part of a judge's identity."""
+        """Head and tail, as part of a judge's identity."""
         return f"{self.head}{{user}}{self.tail}"
 
 
 def load_tokenizer(folder: str) -> "PreTrainedTokenizerBase":
-    """Loads a model's tokenizer, which must have a chat template.
+    """Loads a model's tokenizer.
+
+    Args:
+        folder: Folder or Hugging Face id of the model.
 
     Raises:
-        StartupError: There is none, or it has no chat template.
+        StartupError: There is no tokenizer, or it has no chat template.
     """
     from transformers import AutoTokenizer
 
@@ -77,10 +80,10 @@ def load_tokenizer(folder: str) -> "PreTrainedTokenizerBase":
         raise StartupError(f"{folder} has no tokenizer that can be loaded: {exc}") from exc
     if not tokenizer.chat_template:
         raise StartupError(
-            f"the tokenizer in {folder} has no chat template: this is no instruction-tuned model, "
-            "which a judge needs to be"
+            f"the tokenizer in {folder} has no chat template: a judge needs an instruction-tuned "
+            "model"
         )
-    # The renderer checks lengths itself; transformers would only warn, on every long prompt.
+    # The renderer checks lengths; this turns off transformers' warning on every long prompt.
     tokenizer.model_max_length = sys.maxsize
     return cast("PreTrainedTokenizerBase", tokenizer)
 
@@ -88,13 +91,14 @@ def load_tokenizer(folder: str) -> "PreTrainedTokenizerBase":
 class PromptRenderer:
     """Renders prompts for one judge.
 
-    The chat template is rendered once for a system message, around a stand-in for the user's; a
-    prompt is put between the two halves. So no text can reach the template's own logic ("/think",
-    "[IMG]"), and a prompt that needs none of it has exactly the official tokens.
+    The chat template is rendered once for each system message, with a placeholder as the user
+    message, and split there; each prompt is put between the two halves. No text can therefore reach
+    the template's own logic ("/think", "[IMG]"), and a prompt without such text has exactly the
+    official tokens.
 
     Args:
-        tokenizer: With a chat template.
-        max_prompt_tokens: Longest prompt the engine takes; longer ones are errors, never cut.
+        tokenizer: Tokenizer with a chat template.
+        max_prompt_tokens: Longest prompt in tokens; a longer one is an error and is never cut.
     """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_prompt_tokens: int) -> None:
@@ -105,20 +109,20 @@ class PromptRenderer:
         texts = sorted(set(control.values()), key=len, reverse=True)
         self._control_text = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
         self._frames: dict[str, Frame] = {}
-        # No token stands for more characters than its own spelling has.
+        # No token can encode more characters than its spelling has.
         longest = max(map(len, tokenizer.get_vocab()))
         self._max_prompt_characters = max_prompt_tokens * longest
 
     def token_ids(self, prompts: Sequence[Prompt]) -> list[list[int] | RequestError]:
         """Renders prompts in one batch.
 
-        Where a user message would add control tokens, each of their spellings in it is broken by a
-        zero-width space, which changes no token outside of it. So are the markers that the chat
-        template has in plain text, wherever they are in a user message.
+        If a user message would add control tokens, a zero-width space breaks each of their
+        spellings in the message; no token outside of the message changes. The chat template's
+        plain-text turn markers are always broken in user messages.
 
         Returns:
-            For each prompt its token ids, or its own error: `PromptTooLongError`, or
-            `ControlTokenError` where a control token or a marker cannot be broken.
+            For each prompt, in order, its token ids or its own error: `PromptTooLongError`, or
+            `ControlTokenError` if a control token or a marker cannot be broken.
 
         Raises:
             StartupError: The chat template cannot hold a judge's prompt.
@@ -132,8 +136,8 @@ class PromptRenderer:
         ]
 
     def _without_markers(self, prompt: Prompt) -> Prompt | RequestError:
-        """The prompt with the plain markers in its user message broken, or its error."""
-        # Tokenising megabytes that cannot fit would take seconds, in which nothing else is judged.
+        """The prompt with broken plain-text markers in its user message, or its error."""
+        # Refused before tokenising: megabytes would block all other judgments for seconds.
         if len(self._open_text(prompt)) > self._max_prompt_characters:
             return self._too_long("too many")
         markers = self.frame(prompt.system).markers
@@ -142,15 +146,15 @@ class PromptRenderer:
         harmless = prompt._replace(user=markers.broken(prompt.user))
         if markers.finds(harmless.user):
             return ControlTokenError(
-                "a text holds turn markers of this judge that cannot be broken"
+                "a text contains turn markers of this judge that cannot be broken; remove them"
             )
         return harmless
 
     def frame(self, system: str) -> Frame:
-        """What stands around a user message under this system message.
+        """The frame that the chat template puts around user messages, cached by system message.
 
         Raises:
-            StartupError: The chat template fails, or uses a user message otherwise than once.
+            StartupError: The chat template fails, or does not use the user message exactly once.
         """
         if system not in self._frames:
             self._frames[system] = self._new_frame(system)
@@ -165,7 +169,7 @@ class PromptRenderer:
             if system.strip() not in text:
                 raise TemplateError("the system message is left out")
         except TemplateError:
-            # Gemma and others take no system message: it goes before the question then.
+            # Gemma and others take no system message: it is put in front of the question.
             user["content"] = f"{system}\n\n{user['content']}"
             try:
                 text = self._apply_template([user])
@@ -183,7 +187,7 @@ class PromptRenderer:
         return Frame(head, tail, *trims, head_ids, rest, self._count_control(ids), markers)
 
     def _plain_markers(self, text: str, system: str) -> tuple[str, ...]:
-        """The plain markers around a judge's prompt, and those that only longer talks have."""
+        """The template's plain-text markers in a judge's prompt and in longer conversations."""
         from jinja2 import TemplateError
 
         texts = [text.replace(system.strip(), _SENTINEL) if system.strip() else text]
@@ -193,24 +197,28 @@ class PromptRenderer:
                 texts.append(self._apply_template([first, *turns] if first else turns))
                 break
             except TemplateError:
-                # A template without a system message, or for single questions only.
+                # The template takes no system message, or only a single question.
                 continue
         gaps = [gap for each in texts for gap in each.split(_SENTINEL)]
         return plain_markers(gaps, self._control_text)
 
     def _as_read(self, text: str) -> str:
-        """A text as the tokenizer cuts it, with blanks for the marks that stand for them."""
+        """The text as the tokenizer normalises it, with its marks for blanks turned back."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is None or backend.normalizer is None:
             return text
         return cast(str, backend.normalizer.normalize_str(text).replace("\u2581", " "))
 
     def _split_head(self, head: str, tail: str) -> tuple[tuple[int, ...], str]:
-        """The ids of head up to its last control token, and what is left of it.
+        """Splits head after its last control token.
 
-        A tokenizer takes a text apart at control tokens before anything else, so that the parts
-        have the ids that they have in one piece; but for some that treat the beginning of a text
-        in a way of its own, which the first probe shows.
+        A tokenizer first splits a text at control tokens, so both parts normally have the same ids
+        as in one piece. Some tokenizers treat the beginning of a text specially; the probes detect
+        them.
+
+        Returns:
+            The ids of the first part, and the text of the rest. With such a tokenizer, no ids and
+            the whole head.
         """
         ends = [match.end() for match in self._control_text.finditer(head)]
         if not ends:
@@ -228,7 +236,7 @@ class PromptRenderer:
             [message for message in messages if message["content"]],
             tokenize=False,
             add_generation_prompt=True,
-            # Thinking models would answer with a thought instead of a label.
+            # Otherwise a thinking model begins with a thought instead of a label.
             enable_thinking=False,
             date_string=_DATE.strftime("%d %b %Y"),
             strftime_now=_DATE.strftime,
@@ -242,7 +250,7 @@ class PromptRenderer:
         return frame.head + user + frame.tail + prompt.prefill
 
     def _open_text(self, prompt: Prompt) -> str:
-        """What a prompt has behind the part that is tokenised once."""
+        """The text of a prompt after the part that is tokenised once."""
         frame = self.frame(prompt.system)
         return self._text(prompt)[len(frame.head) - len(frame.rest) :]
 
@@ -255,7 +263,7 @@ class PromptRenderer:
         return cast(list[list[int]], encoded["input_ids"])
 
     def _checked(self, prompt: Prompt, ids: list[int]) -> list[int] | RequestError:
-        """The whole prompt's ids from those of its open text."""
+        """The ids of the whole prompt, given the ids of its open text, or its error."""
         frame = self.frame(prompt.system)
         expected = frame.control_tokens
         if self._count_control(ids) != expected:
@@ -263,7 +271,8 @@ class PromptRenderer:
             ids = self._encode([self._open_text(harmless)])[0]
             if self._count_control(ids) != expected:
                 return ControlTokenError(
-                    "a text holds control tokens of this judge that cannot be made plain text"
+                    "a text contains control tokens of this judge that cannot be made plain text; "
+                    "remove them"
                 )
         ids = [*frame.head_ids, *ids]
         if len(ids) > self._max_prompt_tokens:
@@ -286,14 +295,15 @@ class PromptRenderer:
         return Counter(i for i in ids if i in self._control_ids)
 
     def label_tokens(self, prompt: Prompt) -> LabelTokens:
-        """Finds the tokens that A and B are where the judge answers.
+        """Finds the tokens of A and B at the place where the judge answers.
 
-        Neither `encode("A")[0]`, which can be the token that begins a text, nor the "A" after a
-        space: each label must be one token exactly there, and stay it with "]]" behind.
+        `encode("A")[0]` may be the token that begins a text, and "A" after a space is another
+        token. So each label is encoded after the whole prompt: it must be one token there, also
+        with "]]" after it.
 
         Raises:
-            StartupError: A label is no single token there, or both are the same, or the chat
-                template cannot hold a judge's prompt.
+            StartupError: A label is not a single token there, both labels are the same token, or
+                the chat template cannot hold a judge's prompt.
         """
         text = self._text(prompt)
         base = self._encode([text])[0]
@@ -303,7 +313,7 @@ class PromptRenderer:
             single = alone[: len(base)] == base and len(alone) == len(base) + 1
             if not single or closed[: len(alone)] != alone or alone[-1] in self._control_ids:
                 raise StartupError(
-                    f'the label "{label}" is no single token of this judge after its prompt'
+                    f'the label "{label}" is not a single token of this judge after its prompt'
                     + (f' and the prefill "{prompt.prefill}"' if prompt.prefill else "")
                     + '; set another SCOPE_PREFILL ("[[" suits most models) or another SCOPE_MODEL'
                 )
@@ -314,10 +324,10 @@ class PromptRenderer:
 
 
 def _control_tokens(tokenizer: "PreTrainedTokenizerBase") -> dict[int, str]:
-    """The tokens, by id, that mean something to the model which no text may say.
+    """Id -> spelling of the tokens that control the model and must not come from a text.
 
-    All special ones; of the other added ones those that the chat template uses or that look like
-    control tokens. Gemma has added tokens for line breaks and HTML tags: these are text.
+    These are all special tokens, and the other added tokens that the chat template uses or that
+    look like control tokens. Gemma's added tokens for line breaks and HTML tags are text.
     """
     template = str(tokenizer.chat_template)
     return {

@@ -1,4 +1,4 @@
-"""A judge without a model, deterministic: for tests, demonstrations and load tests."""
+"""A deterministic judge without a model, for tests, demonstrations and load tests."""
 
 import asyncio
 import hashlib
@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from app.core.errors import JudgmentFailedError
 from app.ports import CallTimes, EngineIdentity, Generated, LabelLogits, Prompt, PromptError
 
-# Share of the probability that a scripted judge leaves to other tokens than A and B.
+# Probability of all tokens other than A and B.
 _OTHER_MASS = 0.01
-# Characters; so many take the script a few milliseconds.
-_ASKED_AT_ONCE = 2**17
-# So many digits, and no more: a text of 400 would be an infinite gap, and no judgment.
+# Calls with more characters run in a thread; this many take the script a few milliseconds.
+_MOST_CHARACTERS_ON_THE_LOOP = 2**17
+# The number of digits is bounded: 400 digits would be an infinite gap, which is no judgment.
 _QUALITY = re.compile(r"quality=(-?\d{1,9}(?:\.\d{1,20})?)")
 _ASKS_FOR_SCORE = re.compile(r"\bscore between 0\.0\b.*\b1\.0\b")
 _TOKEN = re.compile(r"\s*(?:\w+|[^\w\s]|$)")
@@ -24,18 +24,22 @@ Writer = Callable[[Prompt, float, int], Generated | PromptError]
 
 
 def logits_of_gap(gap: float, *, label_mass: float = 1.0 - _OTHER_MASS) -> LabelLogits:
-    """Label logits with a given difference, a less b, and a given label mass."""
+    """Label logits with a given gap and label mass.
+
+    Args:
+        gap: Logit of A minus logit of B.
+        label_mass: Probability of A and B together, in (0, 1].
+    """
     a = -math.log1p(math.exp(-gap)) if gap > -700 else gap
     b = -math.log1p(math.exp(gap)) if gap < 700 else -gap
     return LabelLogits(a + math.log(label_mass), b + math.log(label_mass))
 
 
 def by_quality(prompt: Prompt) -> LabelLogits:
-    """Judges by what the responses say of themselves: "quality=1.5" against "quality=-0.3".
+    """Judges by the quality that each response states, as in "quality=1.5".
 
-    The gap is the difference of the last two such marks, whatever stands around them: before the
-    comparison there may be demonstrations. A prompt without two of them gets a gap within [-4, 4)
-    from its digest.
+    The gap is the second-last stated quality minus the last, because demonstrations may come before
+    the comparison. A prompt with fewer than two gets a gap in [-4, 4) from its digest.
     """
     marks = _QUALITY.findall(prompt.user)
     if len(marks) >= 2:
@@ -44,20 +48,21 @@ def by_quality(prompt: Prompt) -> LabelLogits:
 
 
 def _share(*parts: str) -> float:
-    """A number in [0, 1) from a digest of the parts."""
+    """A number in [0, 1), computed from a digest of the parts."""
     digest = hashlib.sha256("\0".join(parts).encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
 
 class ScriptedEngine:
-    """An engine whose answers functions make.
+    """An engine whose answers are computed by functions.
 
     Args:
-        script: Prompt -> label logits, or the prompt's own error; `by_quality` if left out.
-        latency_s: How long each call takes.
-        judge: The judge's name; another name is another judge.
-        writer: Makes the answers in words; if left out, they say what the script does: "[[A]]",
-            and where a score is asked for "[[A]] 0.87", the probability of the larger label.
+        script: Prompt -> label logits, or the prompt's own error.
+        latency_s: Duration of each call, in seconds.
+        judge: The judge's name; another name makes another judge.
+        writer: Prompt, temperature and seed -> answer in words. By default, the answer is the
+            script's verdict, "[[A]]"; if the prompt asks for a score, "[[A]] 0.87" with the
+            probability of the likelier label.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class ScriptedEngine:
         self._writer = writer or self._verdict
 
     async def start(self, prompt: Prompt) -> EngineIdentity:
-        """Names the judge; there is nothing to load."""
+        """Returns the identity of the judge; there is nothing to load."""
         return EngineIdentity(
             judge=self._judge,
             model=self._judge,
@@ -91,9 +96,9 @@ class ScriptedEngine:
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        """Asks the script for each prompt."""
+        """Calls the script for each prompt."""
         await asyncio.sleep(self._latency_s)
-        if sum(len(prompt.user) for prompt in prompts) <= _ASKED_AT_ONCE:
+        if sum(len(prompt.user) for prompt in prompts) <= _MOST_CHARACTERS_ON_THE_LOOP:
             return self._answers(prompts)
         return await asyncio.to_thread(self._answers, prompts)
 
@@ -108,7 +113,7 @@ class ScriptedEngine:
         temperature: float,
         seeds: Sequence[int],
     ) -> list[Generated | PromptError]:
-        """Asks the writer for each prompt; a word or a sign is a token."""
+        """Calls the writer for each prompt; each word and each sign counts as one token."""
         asked = list(zip(prompts, seeds, strict=True))
         await asyncio.sleep(self._latency_s)
         return [
@@ -128,7 +133,7 @@ class ScriptedEngine:
             drawn = _share(str(seed), *prompt)
             prefers_a = drawn < _sigmoid(gap / temperature)
         text = "[[A]]" if prefers_a else "[[B]]"
-        # A template without a system message has the question for a score at the user's end.
+        # A template without a system message asks for the score in the last line of the user's.
         if _ASKS_FOR_SCORE.search(prompt.system or prompt.user.rpartition("\n")[2]):
             text += f" {_sigmoid(abs(gap)):.2f}"
         prefilled = max(i for i in range(len(text)) if prompt.prefill.endswith(text[:i]))
@@ -140,7 +145,7 @@ def _sigmoid(x: float) -> float:
 
 
 def _cut(answer: Generated | PromptError, *, max_tokens: int) -> Generated | PromptError:
-    """Ends an answer where the token limit would; a judge's end of turn is a token too."""
+    """Cuts an answer at the token limit, in which the end of the turn is a token, too."""
     if not isinstance(answer, Generated):
         return answer
     tokens = [match[0] for match in _TOKEN.finditer(answer.text) if match[0]]

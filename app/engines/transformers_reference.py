@@ -1,4 +1,4 @@
-"""The paper's own way: transformers, one prompt at a time. Slow; others are held against it."""
+"""The reference engine: the paper's transformers forward pass, one prompt at a time; slow."""
 
 import asyncio
 import time
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.core.errors import EngineUnavailableError, RequestError, StartupError
-from app.engines.model_files import model_folder, weights_digest
-from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
+from app.engines.model_files import LocalModel
+from app.engines.rendering import LabelTokens, PromptRenderer
 from app.ports import CallTimes, EngineIdentity, LabelLogits, Prompt, PromptError
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TransformersOptions:
-    """How transformers runs the judge.
+    """Options of the transformers engine.
 
     Args:
         model: A Hugging Face id or a folder.
         judge: The judge's name in answers.
-        revision: Branch, tag or commit on the hub.
-        dtype: "auto" is float32, whatever the checkpoint's own: this engine is the reference.
-        max_model_len: Context in tokens; None for the model's.
+        revision: Branch, tag or commit on the hub; None for the default branch.
+        dtype: "auto" is float32 for every checkpoint, because this engine is the reference.
+        max_model_len: Context in tokens; None for the model's own.
     """
 
     model: str
@@ -35,12 +35,16 @@ class TransformersOptions:
 
 
 class TransformersEngine:
-    """A judge run by a plain forward pass for each prompt (SCOPE, section on infrastructure)."""
+    """A judge run by one forward pass for each prompt (SCOPE, section on infrastructure).
+
+    Args:
+        options: Model, dtype and context.
+    """
 
     def __init__(self, options: TransformersOptions) -> None:
         self._options = options
         self._model: PreTrainedModel | None = None
-        # One prompt at a time, whoever asks.
+        # Held for one prompt: the model runs one prompt at a time.
         self._free = asyncio.Lock()
         # Set by start.
         self._renderer: PromptRenderer
@@ -49,26 +53,14 @@ class TransformersEngine:
     async def start(self, prompt: Prompt) -> EngineIdentity:
         """Loads the model; there is nothing to warm up."""
         options = self._options
-        folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
-        tokenizer = load_tokenizer(str(folder))
-        labels = PromptRenderer(tokenizer, max_prompt_tokens=2**31).label_tokens(prompt)
+        local = await LocalModel.open(options.model, prompt, revision=options.revision)
         dtype = "float32" if options.dtype == "auto" else options.dtype
-        model = await asyncio.to_thread(_load, str(folder), dtype)
+        model = await asyncio.to_thread(_load, str(local.folder), dtype)
         longest = getattr(model.config.get_text_config(), "max_position_embeddings", 2**31)
         context = min(options.max_model_len or longest, longest)
-        # One token for the answer, as for the other engines.
-        max_prompt_tokens = context - 1
-        self._renderer = PromptRenderer(tokenizer, max_prompt_tokens=max_prompt_tokens)
-        self._model, self._labels = model, labels
-        return EngineIdentity(
-            judge=options.judge,
-            model=options.judge,
-            weights=await asyncio.to_thread(weights_digest, folder),
-            chat_frame=self._renderer.frame(prompt.system).text,
-            label_tokens=(labels.a, labels.b),
-            dtype=dtype,
-            max_prompt_tokens=max_prompt_tokens,
-        )
+        self._renderer = local.renderer(context)
+        self._model, self._labels = model, local.labels
+        return await local.identity(options.judge, dtype=dtype, context_tokens=context)
 
     async def stop(self) -> None:
         """Frees the model."""
@@ -77,7 +69,7 @@ class TransformersEngine:
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        """Scores one prompt after the other; a cancelled call ends with the prompt it is at."""
+        """Scores the prompts one by one; a cancelled call ends after its current prompt."""
         times = times or CallTimes()
         with times.rendering():
             rendered = await asyncio.to_thread(self._renderer.token_ids, prompts)
@@ -95,7 +87,7 @@ class TransformersEngine:
                 try:
                     found.append(await asyncio.shield(work))
                 finally:
-                    # A cancelled call leaves the model only when the thread has.
+                    # A cancelled call releases the model only when its thread has finished.
                     await asyncio.wait((work,))
         return found
 
@@ -104,7 +96,7 @@ class TransformersEngine:
 
         with torch.inference_mode():
             tokens = torch.tensor([ids], device=model.device)
-            # Only the last position is asked for: a vocabulary of logits for each is not needed.
+            # Only the last position needs logits over the vocabulary.
             logits = model(tokens, logits_to_keep=1).logits[0, -1].float()
             a, b = logits.log_softmax(-1)[[self._labels.a, self._labels.b]].tolist()
         return LabelLogits(a, b)

@@ -1,4 +1,4 @@
-"""Who is next: calls take turns, so that one with many prompts does not hold up one with few."""
+"""Fair scheduling of calls: one with many prompts does not delay one with few."""
 
 import asyncio
 import heapq
@@ -7,21 +7,22 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-# Until something has been measured.
+# Seconds for a prompt, assumed until one has been measured.
 _FIRST_PACE_S = 0.01
-# What is remembered of the pace, in prompts.
+# Number of prompts after which the measured pace counts half.
 _REMEMBERED = 4096
 
 
 class Pace:
-    """Gives each prompt of a call a turn: when it would be run if its call were alone.
+    """Gives each prompt of a call a turn: the time at which it would run if its call were alone.
 
-    A single judgment so passes what of a batch would be run later anyway, and a prompt of a batch
-    is passed only by what comes before its own time: under a stream of singles that would fill the
-    engine a batch takes twice as long as alone, and is not put off for ever.
+    A single judgment therefore overtakes the prompts of a batch that would run later anyway. A
+    prompt of a batch is overtaken only by calls that arrive before its own turn. Under a stream of
+    single judgments that could fill the engine, a batch takes twice as long as alone, and is never
+    starved.
 
     Args:
-        clock: Monotonic, in seconds.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,14 +34,14 @@ class Pace:
 
     @property
     def seconds_a_prompt(self) -> float:
-        """Of busy time, over what was done lately."""
+        """Recent average of busy time per finished prompt, in seconds."""
         return self._busy_s / self._done if self._done else _FIRST_PACE_S
 
     @contextmanager
     def call(self, prompts: int) -> Iterator[list[int]]:
-        """The turns of a call's prompts, in milliseconds, while they are in flight.
+        """Yields the turns of a call's prompts, in milliseconds of the clock.
 
-        `note_done` is to be called for each that is done.
+        The prompts count as in flight within the block. Call `note_done` for each finished prompt.
         """
         now = self._clock()
         if not self._in_flight:
@@ -53,7 +54,7 @@ class Pace:
             self._in_flight -= prompts
 
     def note_done(self, prompts: int = 1) -> None:
-        """Counts prompts that are done."""
+        """Counts finished prompts and updates the pace."""
         now = self._clock()
         self._busy_s += now - self._noted_at
         self._noted_at = now
@@ -64,24 +65,28 @@ class Pace:
 
 
 class Turns:
-    """A lock that is handed on to the waiter with the smallest number, not to the first."""
+    """A priority lock: it passes to the waiter with the smallest number, not to the first."""
 
     def __init__(self) -> None:
         self._taken = False
         self._count = itertools.count()
-        # Number, order of arrival, and what its waiter waits for.
+        # A heap of (number, order of arrival, future that wakes the waiter).
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
     @asynccontextmanager
     async def turn(self, number: int) -> AsyncIterator[None]:
-        """Holds the lock for the block; of those that wait the smallest number goes first."""
+        """Holds the lock for the block.
+
+        Args:
+            number: Priority among waiters: the smallest number is next, then the first arrival.
+        """
         if self._taken:
             called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (number, next(self._count), called))
             try:
                 await called
             except asyncio.CancelledError:
-                # Called and cancelled at once: the turn is not to be lost.
+                # The waiter got the lock and was cancelled before it ran: pass the lock on.
                 if called.done() and not called.cancelled():
                     self._hand_on()
                 raise

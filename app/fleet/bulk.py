@@ -1,4 +1,4 @@
-"""A bulk run: parts over the machines of a Ray cluster, with Ray Data."""
+"""Judges the parts of a bulk run on the machines of a Ray cluster, with Ray Data."""
 
 import logging
 import os
@@ -24,78 +24,92 @@ from app.settings import Settings
 
 logger = logging.getLogger("app.fleet")
 
-# Without any part of any judge, once the first is there: loading a judge takes as long as it takes.
+# Longest time between two finished parts. It starts with the first part: loading a judge has no
+# limit.
 _PATIENCE_S = 1800.0
-# For the first answer of a cluster whose address is given.
+# Timeout of the first connection to a cluster whose address is given.
 _REACHED_IN_S = 10.0
-# While a part is judged, the next ones are read and tokenised.
+# Parts of one judge at a time: the next ones are read and tokenised while one is judged.
 _AT_ONCE = 2
 _WAITING = 4
 _ON_A_GPU = ("vllm", "transformers")
-# Where no GPU says how many judges a cluster can hold.
+# CPUs that one judge reserves on a cluster without GPUs.
 _CPUS_OF_A_JUDGE = 1
 
 
 class Cluster:
-    """A Ray cluster that this process has joined."""
+    """A Ray cluster that this process has joined.
+
+    Args:
+        settings: Settings of the judge.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._gpus = settings.tensor_parallel if settings.engine in _ON_A_GPU else 0
 
     @property
     def machines(self) -> int:
-        """How many are alive."""
+        """Number of live machines."""
         return sum(node["Alive"] for node in ray.nodes())
 
     def judges(self) -> int:
-        """How many fit: one for each group of GPUs, or one a machine where there is no GPU.
+        """Number of judges that fit: one for each group of GPUs, or without GPUs one a machine.
 
         Raises:
-            StartupError: There are GPUs, but on no machine enough for one judge.
+            StartupError: There are GPUs, but no machine has enough for one judge.
         """
         alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         gpus = [int(resources.get("GPU", 0)) for resources in alive]
         return judges_on(gpus, of_each=self._gpus) if self._gpus and any(gpus) else len(alive)
 
     def judge(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> Iterator[Outcome]:
-        """Judges parts, by number, once; those that a lost machine had are missing.
+        """Judges each part once; the parts of a lost machine have no outcome.
 
-        A judge that is lost starts again where there is room. What it was at is not kept for it:
-        there may be no room, and it would wait for ever.
+        A lost judge is started again if there is room. Its parts are not kept for it, because
+        without room they would wait for ever.
+
+        Args:
+            job: Settings, criterion and folder of the run.
+            parts: Number -> part.
+            judges: Largest number of judges.
+
+        Raises:
+            StartupError: No part was finished for half an hour.
         """
         outcomes = self._mapped(job, parts, judges=min(judges, len(parts)))
-        told: queue.Queue[Outcome | None] = queue.Queue()
+        finished: queue.Queue[Outcome | None] = queue.Queue()
 
         def read() -> None:
             try:
                 for row in outcomes.iter_rows():
-                    told.put(row["outcome"])
+                    finished.put(row["outcome"])
             except ray.exceptions.RayError as exc:
                 logger.warning("this pass was cut short: %s", type(exc).__name__)
             except Exception as exc:  # noqa: BLE001
-                # Nothing else would tell of it: this thread is nobody's.
+                # Logged here, because nothing waits for the result of this thread.
                 log_defect(exc)
                 logger.warning("this pass was cut short: unforeseen %s", type(exc).__name__)
             finally:
-                told.put(None)
+                finished.put(None)
 
-        # Ray may wait without end for judges that do not come back, and cannot be asked.
+        # A thread, because Ray may wait for ever for lost judges and has no timeout.
         threading.Thread(target=read, daemon=True).start()
         patience_s = None
         try:
-            while (outcome := told.get(timeout=patience_s)) is not None:
+            while (outcome := finished.get(timeout=patience_s)) is not None:
                 yield outcome
                 patience_s = _PATIENCE_S
         except queue.Empty:
             raise StartupError(
-                f"no part was finished for {_PATIENCE_S:g} s; the same command goes on"
+                f"no part was finished for {_PATIENCE_S:g} s: run the same command again to "
+                "continue"
             ) from None
 
     def _mapped(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> ray.data.Dataset:
         rows = [{"number": number, "part": part} for number, part in parts.items()]
         with_gpu = ray.cluster_resources().get("GPU", 0) > 0
         with warnings.catch_warnings():
-            # Until Ray 2.64 the only way to say that no part waits for a lost judge.
+            # Until Ray 2.64 the only way to keep parts from waiting for a lost judge.
             warnings.simplefilter("ignore", RayDeprecationWarning)
             return ray.data.from_items(rows, override_num_blocks=len(rows)).map(
                 PartWorker,
@@ -113,7 +127,7 @@ class Cluster:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Refuses an address at which nothing listens; Ray itself would try it without end."""
+    """Refuses an address at which nothing listens; Ray itself would retry for ever."""
     place = urlsplit(f"//{(address or '').removeprefix('ray://')}")
     try:
         if place.hostname and place.port:
@@ -124,10 +138,14 @@ def _check_reachable(address: str | None) -> None:
 
 @contextmanager
 def joined(address: str | None, settings: Settings) -> Iterator[Cluster]:
-    """Joins a cluster; without an address one on this machine, or one made for this run.
+    """Joins a Ray cluster and leaves it at the end of the block.
+
+    Args:
+        address: Address of the cluster; None joins the cluster on this machine, or starts one.
+        settings: Settings of the judge.
 
     Raises:
-        StartupError: There is none.
+        StartupError: No cluster can be joined.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
@@ -144,7 +162,7 @@ def joined(address: str | None, settings: Settings) -> Iterator[Cluster]:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    # A part of a lost machine is missing, and the others go on.
+    # The run continues without the parts of a lost machine.
     context.max_errored_blocks = -1
     try:
         yield Cluster(settings)

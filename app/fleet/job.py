@@ -1,4 +1,4 @@
-"""What a bulk run is to do, written so that every machine understands the same."""
+"""The job of a bulk run, in a form that means the same on every machine."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,12 +17,12 @@ from app.wire.requests import JudgeBatchIn
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every machine is to do.
+    """One bulk run: judge, criterion and folder.
 
     Args:
-        settings: Of the judge and its store; its paths are absolute.
-        criterion: What verdicts must meet, in full, as in the body of /judge/batch.
-        out: The run's folder, the same on every machine.
+        settings: Settings of the judge and its store, with absolute paths.
+        criterion: All fields of the criterion, as in the body of /judge/batch.
+        out: Absolute path of the run's folder, the same on every machine.
     """
 
     settings: Settings
@@ -31,15 +31,25 @@ class Job:
 
     @classmethod
     def of(cls, settings: Settings, given: Mapping[str, Any], out: Path) -> "Job":
-        """A job with what is given, and the settings where nothing is.
+        """Makes a job; the settings provide the fields of the criterion that are not given.
+
+        Args:
+            settings: Settings of the judge and its store.
+            given: Fields of the criterion that the user set.
+            out: Folder of the run.
 
         Raises:
-            InvalidRequestError: What is given makes no sense.
+            InvalidRequestError: The given fields are no valid criterion.
         """
         return cls(_everywhere(settings), _criterion(given, settings), out.absolute())
 
     def manifest(self, whole: Cut, *, rows_per_part: int) -> dict[str, Any]:
-        """All that another run must have in common with this one to go on with its folder."""
+        """The facts that a later run must share with this one to continue in its folder.
+
+        Args:
+            whole: The input.
+            rows_per_part: Comparisons in one part.
+        """
         return {
             "input": [
                 {"shard": shard.name, "rows": shard.rows, "sha256": shard.sha256}
@@ -48,27 +58,35 @@ class Job:
             "rows_per_part": rows_per_part,
             "criterion": {
                 **self.criterion,
-                # Of rows that ask for "pac" themselves.
+                # Used by rows that set "guarantee": "pac" themselves.
                 "default_delta": self.settings.default_delta,
                 "min_label_mass": self.settings.min_label_mass,
             },
         }
 
     def check_store(self, *, machines: int) -> None:
-        """Raises StartupError unless all machines can judge by the same calibration."""
+        """Checks that all machines can read the same calibration.
+
+        Raises:
+            StartupError: The store is local to one machine.
+        """
         shared = self.settings.store_url.startswith(("redis://", "rediss://"))
         if machines > 1 and not shared and self.criterion["alpha"] is not None:
             raise StartupError(
-                "on several machines the calibration has to be in a store that all of them reach: "
-                "SCOPE_STORE_URL=redis://host:port/db (or judge with --no-alpha)"
+                "several machines need a store that all of them can reach: set "
+                "SCOPE_STORE_URL=redis://host:port/db, or judge with --no-alpha"
             )
 
 
 def judges_on(gpus: Sequence[int], *, of_each: int) -> int:
-    """How many judges fit on machines with so many GPUs; one judge's are all of one machine.
+    """Number of judges that fit; the GPUs of one judge are all on one machine.
+
+    Args:
+        gpus: Number of GPUs of each machine.
+        of_each: GPUs that one judge needs.
 
     Raises:
-        StartupError: None does.
+        StartupError: Not even one judge fits.
     """
     judges = sum(on_machine // of_each for on_machine in gpus)
     if judges == 0:
@@ -91,11 +109,11 @@ def _criterion(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
 
 
 def _everywhere(settings: Settings) -> Settings:
-    """The settings with paths that mean the same in every process of a cluster."""
+    """The settings with absolute paths, which mean the same in every process of a cluster."""
     changed: dict[str, Any] = {}
     for name in ("model", "tokenizer", "prompt_file"):
         value = getattr(settings, name)
-        # A name of the hub may be a folder, too; "demo" never is.
+        # A model may be a hub id or a folder. "demo" always means the bundled judge.
         if value and str(value) != "demo" and Path(value).exists():
             changed[name] = type(value)(Path(value).absolute())
     path = settings.store_url.removeprefix("sqlite:///")

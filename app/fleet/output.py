@@ -1,10 +1,10 @@
-"""The folder that a bulk run writes: begun with one input and one judge, and finished by parts.
+"""The output folder of a bulk run, for one input and one judge; it is written part by part.
 
-manifest.json         the input's digests, how it is cut, what verdicts must meet
-judge.json            the judge, of whoever judged first
-parts/000000.jsonl    a part's results, in the order of its rows
-parts/000000.json     its receipt: written last, so that a part without one is not done
-summary.json          all receipts added up, once every part is done
+manifest.json         digests of the input, size of the parts, criterion
+judge.json            the judge, written by the first machine that judges
+parts/000000.jsonl    results of a part, in the order of its rows
+parts/000000.json     receipt of the part: written last, so that a part without a receipt is undone
+summary.json          sum of all receipts, once every part is done
 """
 
 import json
@@ -23,13 +23,13 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a part.
+    """Counts of the results of a part, or of several.
 
     Args:
-        results: Rows judged or failed.
-        outcomes: How many "A", "B", "abstain" and "error".
-        calibrations: How many judgments rest on which "name, version N".
-        size: Bytes of the file of results.
+        results: Number of rows, judged or failed.
+        outcomes: "A", "B", "abstain" or "error" -> number of rows.
+        calibrations: "name, version N" of a calibration -> number of judgments that use it.
+        size: Size of the file of results, in bytes.
     """
 
     results: int = 0
@@ -38,7 +38,7 @@ class Receipt:
     size: int = 0
 
     def __add__(self, other: "Receipt") -> "Receipt":
-        """Both together."""
+        """The sum of two receipts."""
         return Receipt(
             self.results + other.results,
             dict(Counter(self.outcomes) + Counter(other.outcomes)),
@@ -48,9 +48,12 @@ class Receipt:
 
 
 class Output:
-    """A bulk run's folder, which all machines see; several may write to it at once.
+    """The folder of a bulk run, on a file system that all machines share; safe for concurrent use.
 
-    Every file appears whole or not at all, and a part that is judged twice is the same file.
+    Every file is written atomically. Judging a part twice writes the same file twice.
+
+    Args:
+        folder: Absolute path of the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,14 +61,14 @@ class Output:
         self._parts = folder / "parts"
 
     def begin(self, manifest: dict[str, Any]) -> None:
-        """Makes the folder, or goes on with one that was begun alike.
+        """Makes the folder, or continues in one with the same manifest.
 
         Raises:
-            StartupError: It was begun with something else, or cannot be written.
+            StartupError: The folder has another manifest, or it cannot be written.
         """
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
-            # Of runs that were killed.
+            # Temporary files of killed runs.
             for left in (*self.folder.glob(".*.new"), *self._parts.glob(".*.new")):
                 left.unlink(missing_ok=True)
             begun = self._claimed("manifest.json", {"format": _FORMAT, **manifest})
@@ -74,26 +77,27 @@ class Output:
         other = sorted(k for k in manifest if begun.get(k) != manifest[k])
         if begun.get("format") != _FORMAT or other:
             raise StartupError(
-                f"{self.folder} was begun with another {' and '.join(other) or 'format'} (see its "
-                "manifest.json): give another --out, or what it was begun with"
+                f"{self.folder} belongs to a run with another {' and '.join(other) or 'format'}: "
+                "give another --out, or the same input and options as in its manifest.json"
             )
 
     def claim(self, *, judge: str, fingerprint: str) -> None:
-        """Notes who judges.
+        """Records the judge of the run, unless one is recorded.
 
         Raises:
-            StartupError: Another judge has begun.
+            StartupError: Another judge is recorded.
         """
         begun = self._claimed("judge.json", {"judge": judge, "fingerprint": fingerprint})
         if begun.get("fingerprint") != fingerprint:
             raise StartupError(
-                f"{self.folder} was begun with another judge ({begun.get('judge')}, "
-                f"{str(begun.get('fingerprint'))[:12]}), this one is {judge}, {fingerprint[:12]}: "
-                "model, prompt, prefill or label tokens differ. Give another --out"
+                f"{self.folder} has results of another judge ({begun.get('judge')}, "
+                f"{str(begun.get('fingerprint'))[:12]}) than this one ({judge}, "
+                f"{fingerprint[:12]}): model, prompt, prefill or label tokens differ. Give another "
+                "--out"
             )
 
     def _claimed(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        """What the file says; of several who write it at once, the first has written it."""
+        """Writes a JSON file unless it exists, and returns its content; the first writer wins."""
         path = self.folder / name
         if not path.exists():
             new = _written(path, json.dumps(content, indent=1, sort_keys=True) + "\n")
@@ -110,11 +114,11 @@ class Output:
         return found if isinstance(found, dict) else {}
 
     def results_of(self, part: int) -> Path:
-        """Where a part's results are."""
+        """Path of the results of a part."""
         return self._parts / f"{part:06d}.jsonl"
 
     def receipt(self, part: int) -> Receipt | None:
-        """A part's receipt; None if it is not done."""
+        """The receipt of a part; None if the part is not done."""
         try:
             text = self.results_of(part).with_suffix(".json").read_text(encoding="utf-8")
             receipt = Receipt(**json.loads(text))
@@ -124,7 +128,11 @@ class Output:
         return receipt if whole else None
 
     def write_part(self, part: int, results: Iterable[dict[str, Any]]) -> Receipt:
-        """Writes a part's results, then its receipt."""
+        """Writes the results of a part, then its receipt.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
         outcomes, calibrations = Counter[str](), Counter[str]()
         lines = []
         for result in results:
@@ -142,13 +150,13 @@ class Output:
         return receipt
 
     def write_summary(self, total: Receipt) -> None:
-        """Writes what all parts come to."""
+        """Writes the sum of all receipts."""
         path = self.folder / "summary.json"
         _written(path, json.dumps(asdict(total), indent=1, sort_keys=True) + "\n").rename(path)
 
 
 def _written(path: Path, text: str) -> Path:
-    """A file beside the path, on disk, that is to take its name."""
+    """Writes a temporary file beside the path, durably; the caller renames it."""
     new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     try:
         with new.open("w", encoding="utf-8", newline="\n") as file:
@@ -156,7 +164,7 @@ def _written(path: Path, text: str) -> Path:
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        # Of a full disk it would take what is left.
+        # Do not leave a partial file on a full disk.
         new.unlink(missing_ok=True)
         raise
     return new

@@ -1,4 +1,4 @@
-"""Bulk input, cut into numbered parts: the same input is always cut in the same way."""
+"""Cuts bulk input into numbered parts; the same input always gives the same parts."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from app.core.errors import InvalidRequestError, StartupError, UnavailableError
 from app.wire.requests import JudgeIn
 
 _FIELDS = frozenset(JudgeIn.model_fields)
-# Empty cells of a table: what its row says nothing about. Only JSON can tell null from nothing.
+# A null in these columns of a table means that the field is missing; JSON can tell them apart.
 _NO_NULLS = _FIELDS - {"question", "response_a", "response_b"}
 
 
@@ -20,8 +20,8 @@ class Row(NamedTuple):
     """One comparison as it was read.
 
     Args:
-        place: Its row in the shard, counted from 0; blank lines do not count.
-        value: What was read; an InvalidRequestError where that is no JSON.
+        place: Row number in the shard, from 0; blank lines do not count.
+        value: Parsed JSON or row of a table; an InvalidRequestError if the line is not JSON.
     """
 
     place: int
@@ -29,22 +29,22 @@ class Row(NamedTuple):
 
 
 class Part(Protocol):
-    """Neighbouring rows of one shard, which are judged together."""
+    """Consecutive rows of one shard, which are judged together."""
 
     @property
     def shard(self) -> str:
-        """The shard's name."""
+        """Name of the shard."""
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """Number of rows."""
 
     def read(self) -> list[Row]:
-        """Reads the rows, on whatever machine.
+        """Reads the rows; may run on any machine.
 
         Raises:
-            StartupError: They are not what was cut.
-            UnavailableError: They cannot be read now.
+            StartupError: The file has changed since it was cut.
+            UnavailableError: The file cannot be read now.
         """
 
 
@@ -52,10 +52,10 @@ class Shard(NamedTuple):
     """One file of the input.
 
     Args:
-        name: What results call it: its path below the folder that was given.
-        path: Absolute, the same on every machine.
-        sha256: Of its bytes.
-        rows: How many there are.
+        name: Name in the results: the path below the given folder, or the file's name.
+        path: Absolute path, the same on every machine.
+        sha256: SHA-256 of the file's bytes, in hexadecimal digits.
+        rows: Number of rows.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Shard(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The whole input; a part's number is its place."""
+    """The whole input; the number of a part is its index."""
 
     shards: list[Shard]
     parts: list[Part]
@@ -73,16 +73,16 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinesPart:
-    """Lines of a JSONL file.
+    """Consecutive lines of a JSONL file.
 
     Args:
-        shard: Its name.
-        path: The file.
-        first: Row of the shard that the part begins with.
-        rows: Lines that are not blank.
-        offset: Where they begin, in bytes.
-        size: How many bytes they are.
-        sha256: Of these bytes.
+        shard: Name of the shard.
+        path: Absolute path of the file.
+        first: Number of the part's first row in the shard.
+        rows: Number of lines that are not blank.
+        offset: Start of the part in the file, in bytes.
+        size: Size of the part, in bytes.
+        sha256: SHA-256 of the part's bytes, in hexadecimal digits.
     """
 
     shard: str
@@ -94,7 +94,7 @@ class LinesPart:
     sha256: str
 
     def read(self) -> list[Row]:
-        """Reads the lines, if they are still those that were cut."""
+        """Reads the lines and checks their digest."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
@@ -111,23 +111,23 @@ def _parsed(line: bytes) -> Any | InvalidRequestError:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return InvalidRequestError("this line is no JSON")
-    # Further columns are the caller's own, as for a file that is judged by a running service.
+        return InvalidRequestError("this line is not JSON")
+    # Other columns are the user's own and are ignored, as `judge` does with a running service.
     return {k: v for k, v in value.items() if k in _FIELDS} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """Rows of one row group of a Parquet file.
+    """Consecutive rows of one row group of a Parquet file.
 
     Args:
-        shard: Its name.
-        path: The file.
-        first: Row of the shard that the part begins with.
-        rows: How many.
-        group: The row group.
-        skipped: Rows of the group before them.
-        file_bytes: Size of the whole file.
+        shard: Name of the shard.
+        path: Absolute path of the file.
+        first: Number of the part's first row in the shard.
+        rows: Number of rows.
+        group: Index of the row group.
+        skipped: Rows of the group before the part.
+        file_bytes: Size of the whole file, in bytes.
     """
 
     shard: str
@@ -139,7 +139,7 @@ class TablePart:
     file_bytes: int
 
     def read(self) -> list[Row]:
-        """Reads the rows, if the file has still the size that it was cut with."""
+        """Reads the rows and checks the size of the file."""
         try:
             if self.path.stat().st_size != self.file_bytes:
                 raise StartupError(f"{self.path} has changed, or is another file on this machine")
@@ -150,7 +150,7 @@ class TablePart:
         return [Row(self.first + i, _without_nulls(value)) for i, value in enumerate(values)]
 
 
-# Parts come in order: the next ones are of the same row group.
+# Parts are read in order, so the next part is usually in the same row group.
 @lru_cache(maxsize=1)
 def _row_group(path: Path, group: int) -> Any:
     from pyarrow import parquet
@@ -167,8 +167,12 @@ def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
 def cut(inputs: Sequence[Path], *, rows_per_part: int) -> Cut:
     """Cuts files, and all files of folders, into parts; reads every byte once.
 
+    Args:
+        inputs: JSONL or Parquet files, or folders of them.
+        rows_per_part: Largest number of rows in one part.
+
     Raises:
-        StartupError: There is nothing to read, or it cannot be read.
+        StartupError: A folder has no such file, a file cannot be read, or two have one name.
     """
     shards: list[Shard] = []
     parts: list[Part] = []
@@ -181,12 +185,15 @@ def cut(inputs: Sequence[Path], *, rows_per_part: int) -> Cut:
         shards.append(shard)
         parts += its_parts
     if len({shard.name for shard in shards}) < len(shards):
-        raise StartupError("two shards have the same name: results could not tell them apart")
+        raise StartupError(
+            "two input files have the same name, so the results could not tell them apart: rename "
+            "one"
+        )
     return Cut(shards, parts)
 
 
 def _files(inputs: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Names and absolute paths, the files of a folder in the order of their names."""
+    """Yields names and absolute paths; the files of a folder are sorted by path."""
     for given in inputs:
         path = given.absolute()
         if not path.is_dir():
@@ -232,7 +239,7 @@ def _cut_table(name: str, path: Path, rows_per_part: int) -> tuple[Shard, list[P
     try:
         groups = parquet.read_metadata(path)
     except pyarrow.ArrowInvalid as exc:
-        raise StartupError(f"{path} is no Parquet file") from exc
+        raise StartupError(f"{path} is not a Parquet file") from exc
     parts, first, size = list[Part](), 0, path.stat().st_size
     for group in range(groups.num_row_groups):
         in_group = groups.row_group(group).num_rows
@@ -244,5 +251,5 @@ def _cut_table(name: str, path: Path, rows_per_part: int) -> tuple[Shard, list[P
 
 
 def _unreadable(path: Path, exc: OSError) -> str:
-    # What pyarrow raises has no strerror.
+    # The errors of pyarrow have no strerror.
     return f"{path} cannot be read: {exc.strerror or type(exc).__name__}"

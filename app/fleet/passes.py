@@ -1,4 +1,4 @@
-"""A bulk run goes over its parts until all are done, or until going over them does not help."""
+"""Repeats the parts of a bulk run until all are done or a pass finishes none."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -6,18 +6,22 @@ from app.core.errors import StartupError
 from app.fleet.parts import Part
 from app.fleet.worker import Outcome
 
-# Judges parts once; it may leave out some, and in any order.
+# Judges each part once and yields outcomes in any order; outcomes of lost machines are missing.
 Pass = Callable[[Mapping[int, Part]], Iterator[Outcome]]
 
 
 def judged_parts(undone: Mapping[int, Part], judge: Pass) -> Iterator[Outcome]:
-    """Tells each part's outcome when it is known for good.
+    """Yields the final outcome of each part.
 
-    A part that failed, or that a machine took with it, is judged again after the others, as long
-    as every pass finishes some.
+    A part that failed, or whose machine was lost, is judged again in the next pass, as long as
+    every pass finishes at least one part.
+
+    Args:
+        undone: Number -> part.
+        judge: One pass.
 
     Raises:
-        StartupError: The input or the judge is not what the run was begun with.
+        StartupError: The input or the judge is not the one with which the run began.
     """
     undone = dict(undone)
     failed: dict[int, Outcome] = {}

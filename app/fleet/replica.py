@@ -1,7 +1,7 @@
-"""One judge of a fleet on Ray Serve, with the whole service in front of it.
+"""One replica on Ray Serve: the whole service with a judge of its own.
 
-A request that Serve's proxy gives to it, both orders of every comparison and the thresholds in
-memory stay together; what replicas share is the calibration store.
+A request stays in the replica that Serve's proxy sends it to, with both orders of every comparison
+and the thresholds in memory. Replicas share only the calibration store.
 """
 
 import asyncio
@@ -26,23 +26,23 @@ from app.wiring.services import open_services
 
 logger = logging.getLogger("app.fleet")
 
-# What is under way when a judge dies is answered within 0.14 s (docs/design/engine.md).
+# Requests in flight when a judge dies are answered within 0.14 s (docs/design/engine.md).
 _LAST_ANSWERS_S = 0.5
-# Engine and store are freed after the last request.
+# Time to free engine and store after the last request.
 _CLOSE_S = 15.0
 
 
 class FleetArguments(BaseModel):
-    """How many judges there are, as `args` of the application in Serve's YAML."""
+    """Number and resources of the judges: `args` of the application in Serve's YAML."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     min_replicas: int = Field(1, ge=1)
     max_replicas: int = Field(1, ge=1)
-    # Requests, not comparisons: a batch is one.
+    # Counted in HTTP requests, not in comparisons: a batch is one request.
     target_ongoing_requests: float = Field(32.0, gt=0)
     upscale_delay_s: float = Field(30.0, ge=0)
-    # Loading a judge takes minutes.
+    # Long, because loading a judge takes minutes.
     downscale_delay_s: float = Field(600.0, ge=0)
     health_check_period_s: float = Field(5.0, gt=0)
     on_gpu: bool = True
@@ -51,22 +51,25 @@ class FleetArguments(BaseModel):
     @model_validator(mode="after")
     def _ordered(self) -> "FleetArguments":
         if self.min_replicas > self.max_replicas:
-            raise ValueError("min_replicas is more than max_replicas")
+            raise ValueError("min_replicas is larger than max_replicas")
         return self
 
 
 class JudgeReplica:
-    """One judge of the fleet; Serve's wrapper around it runs the application as `app`."""
+    """One judge of the fleet; Serve's wrapper sets the running application as `app`."""
 
     app: FastAPI
-    _told = False
+    _has_warned = False
 
     async def check_health(self) -> None:
-        """Raises if this replica cannot judge, and another one in its place might.
+        """Raises if this replica cannot judge and a new replica might.
 
-        A store or servers that are gone are gone for another replica, too, which would have no
-        thresholds in memory to go on with; and one that is slow or full under load would leave
-        its load to the others.
+        A new replica would not reach a lost store or lost servers either, and would have no
+        thresholds in memory. A replica that is slow or full under load is kept, too: its load would
+        move to the others.
+
+        Raises:
+            ScopeJudgeError: The engine of this process is dead.
         """
         lost = getattr(self.app.state, "engine_lost", None)
         if lost is not None:
@@ -76,21 +79,21 @@ class JudgeReplica:
         except ScopeJudgeError as exc:
             if self._is_dead(exc):
                 raise
-            if not self._told:
+            if not self._has_warned:
                 logger.warning("the replica stays although it cannot judge: %s", exc.detail)
-            self._told = True
+            self._has_warned = True
         else:
-            self._told = False
+            self._has_warned = False
 
     def _is_dead(self, exc: ScopeJudgeError) -> bool:
-        """Whether the engine refuses, and ends with this process."""
+        """Whether the engine refuses at once and is a part of this process."""
         refuses = isinstance(exc, EngineUnavailableError)
         late = isinstance(exc.__cause__, TimeoutError)
         return refuses and not late and self.app.state.engine_is_here
 
 
 def application() -> FastAPI:
-    """The service for one replica, from the environment of its process."""
+    """Builds the service of one replica from the environment of its process."""
     settings = fleet_settings()
     log_as(settings.log_level)
     observer = LoggingObserver()
@@ -101,11 +104,11 @@ def application() -> FastAPI:
             yield services
 
     def leave(reason: str) -> None:
-        logger.critical("%s; this replica ends, and Serve starts another", reason)
+        logger.critical("%s; this replica exits, and Serve starts another", reason)
         app.state.engine_lost = reason
         drain(app)
-        # SIGTERM would end the process where it stands; and as long as it lives, a judge that
-        # refuses at once looks idle, and Serve sends it more than its share.
+        # Not SIGTERM, which would stop the process before it has answered. Exit soon: a replica
+        # that refuses every request at once looks idle, and Serve sends it most of the load.
         asyncio.get_running_loop().call_later(_LAST_ANSWERS_S, os._exit, 1)
 
     app = build_application(
@@ -116,28 +119,28 @@ def application() -> FastAPI:
 
 
 def fleet_settings() -> Settings:
-    """The environment's settings, if many replicas can run with them.
+    """Reads the settings from the environment and checks that several replicas can share them.
 
     Raises:
-        StartupError: They cannot.
+        StartupError: The store is local, or there is no file of keys.
         ValueError: A setting is wrong.
     """
     settings = read_settings()
     if not settings.store_url.startswith(("redis://", "rediss://")):
         raise StartupError(
-            "replicas on Ray share one calibration, and Serve may start any of them anywhere: "
-            "SCOPE_STORE_URL has to be redis://host:port/db or rediss://"
+            "replicas on Ray share one calibration store, and Serve may start them on any machine: "
+            "set SCOPE_STORE_URL to redis://host:port/db or rediss://host:port/db"
         )
     if settings.api_keys_file is None:
         raise StartupError(
-            "on Ray every request comes from Serve's proxy, and whether its sender is this machine "
-            "cannot be told: make keys with `scope-judge keys add` and set SCOPE_API_KEYS_FILE"
+            "on Ray every request comes from Serve's proxy, so a replica cannot see which machine "
+            "sent it: make keys with `scope-judge keys add` and set SCOPE_API_KEYS_FILE"
         )
     return settings
 
 
 def options(settings: Settings, arguments: FleetArguments) -> dict[str, Any]:
-    """How Serve is to run the replicas."""
+    """Options of the Serve deployment."""
     gpus = settings.tensor_parallel if arguments.on_gpu else 0
     return {
         "name": "Judge",
@@ -149,12 +152,12 @@ def options(settings: Settings, arguments: FleetArguments) -> dict[str, Any]:
             "downscale_delay_s": arguments.downscale_delay_s,
         },
         "ray_actor_options": {"num_cpus": arguments.cpus_per_replica, "num_gpus": gpus},
-        # The service counts comparisons itself, and answers 429 where Serve would let wait.
+        # As large as the service's own limit, which answers 429: Serve would queue silently.
         "max_ongoing_requests": settings.max_pending,
         "health_check_period_s": arguments.health_check_period_s,
-        # The probe of judge and store has a timeout of its own, and is to tell the reason.
+        # Longer than the probe's own timeout, so that the probe reports the reason.
         "health_check_timeout_s": settings.probe_timeout_s + 5.0,
-        # Serve takes a replica out of its routes before it waits for what is under way.
+        # Serve stops routing to a replica before it waits for the requests in flight.
         "graceful_shutdown_wait_loop_s": 0.5,
         "graceful_shutdown_timeout_s": math.ceil(settings.drain_s + _CLOSE_S),
     }

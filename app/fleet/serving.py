@@ -1,4 +1,4 @@
-"""The service on Ray Serve: `build` is what deploy/ray/serve.yaml names."""
+"""The Ray Serve application that deploy/ray/serve.yaml names."""
 
 from ray import serve
 
@@ -6,7 +6,10 @@ from app.fleet.replica import FleetArguments, JudgeReplica, application, fleet_s
 
 
 def build(arguments: FleetArguments) -> serve.Application:
-    """What `serve deploy` runs.
+    """Builds the application that `serve deploy` runs.
+
+    Args:
+        arguments: Number and resources of the judges.
 
     Raises:
         StartupError: The settings do not fit a fleet.

@@ -1,4 +1,4 @@
-"""What judges parts on a machine of a bulk run: one loaded judge, asked from Ray Data's threads."""
+"""The worker of a bulk run: one loaded judge on one machine, called from Ray Data's threads."""
 
 import asyncio
 import logging
@@ -39,16 +39,23 @@ from app.wiring.services import open_services
 
 logger = logging.getLogger("app.fleet")
 
-# A part on which judge or store fail is tried so often, after pauses of 1 and 4 s.
+# Tries of a part on which judge or store fail, with pauses of 1 and 4 s between them.
 _TRIES = 3
 _PAUSE_S = 1.0
-# vLLM takes 3 s to end.
+# Timeout to free the judge; vLLM takes 3 s to stop.
 _CLOSE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a part: it is `done`, has `failed`, or all parts would be `refused` alike."""
+    """The outcome of one part.
+
+    Args:
+        part: Number of the part.
+        kind: "done"; "failed", which a later try may mend; or "refused", which holds for all parts.
+        results: Number of results of a part that is done.
+        detail: Reason why a part is not done.
+    """
 
     part: int
     kind: Literal["done", "failed", "refused"]
@@ -57,11 +64,12 @@ class Outcome:
 
 
 class PartWorker:
-    """Judges parts; its judge is loaded with the first one, and anew when it has died.
+    """Judges parts; loads the judge with the first part, and again if the judge has died.
 
     Args:
-        job: What is to be done.
-        pause_s: Before the second try; before the third, four times that.
+        job: Settings, criterion and folder of the run.
+        pause_s: Pause before the second try in seconds; the pause before the third is four times
+            as long.
         new_engine: Makes the engine of the judge.
     """
 
@@ -82,19 +90,19 @@ class PartWorker:
         self._opening = asyncio.Lock()
         self._refusal: StartupError | None = None
         self._has_run = False
-        # vLLM wants a loop that runs all the time, and Ray calls from threads.
+        # vLLM needs an event loop that always runs, and Ray calls from threads.
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
-        # Frees the judge; at the latest before Python ends, when there are no threads any more.
+        # Frees the judge at the latest when Python exits, while its threads still run.
         self.close = weakref.finalize(self, _close, self._loop, thread, self._opened)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Judges {"number", "part"} and answers {"outcome"}; several threads may call."""
+        """Judges {"number", "part"} and returns {"outcome"}; thread-safe."""
         return {"outcome": self.judge(row["number"], row["part"])}
 
     def judge(self, number: int, part: Part) -> Outcome:
-        """Judges a part and writes its file, unless there is one."""
+        """Judges a part and writes its file, unless the part is done; thread-safe."""
         receipt = self._output.receipt(number)
         if receipt is not None:
             return Outcome(number, "done", receipt.results)
@@ -105,7 +113,7 @@ class PartWorker:
         if isinstance(error, ScopeJudgeError):
             return Outcome(number, "failed", detail=error.detail)
         if error is not None:
-            # Never its message, which may hold a text.
+            # The message is dropped, because it may contain a text of the user.
             log_defect(error)
             return Outcome(number, "failed", detail=f"unforeseen {type(error).__qualname__}")
         try:
@@ -132,7 +140,7 @@ class PartWorker:
         ]
 
     async def _running(self) -> Services:
-        """The services, opened if they are not."""
+        """The services; opens them if needed."""
         async with self._opening:
             if self._refusal is not None:
                 raise self._refusal
@@ -141,7 +149,7 @@ class PartWorker:
                     services = await self._open()
                     self._claim(services)
                 except StartupError as exc:
-                    # For all parts: a judge that takes minutes to load is loaded in vain once.
+                    # Kept for all parts, so that a judge that takes minutes is loaded only once.
                     self._refusal = exc
                     raise
                 self._services, self._has_run = services, True
@@ -160,7 +168,7 @@ class PartWorker:
         except StartupError as exc:
             if not self._has_run:
                 raise
-            # The settings have worked here: what is in the way now may pass.
+            # These settings have worked on this machine, so the cause may be transient.
             raise EngineUnavailableError(exc.detail) from exc
 
     def _claim(self, services: Services) -> None:
@@ -171,7 +179,7 @@ class PartWorker:
             raise UnavailableError(_unwritten(exc)) from exc
 
     def _lost(self, reason: str) -> None:
-        logger.warning("%s; it is started again", reason)
+        logger.warning("%s; it is loaded again for the next try", reason)
         self._services = None
 
 
@@ -191,13 +199,21 @@ def _close(
 async def judge_rows(
     services: Services, rows: Sequence[Row], criterion: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """For each row what /judge/batch answers: a judgment, or the row's own error.
+    """Judges rows as POST /judge/batch does.
+
+    Args:
+        services: Running services.
+        rows: Rows of a part.
+        criterion: All fields of the criterion, as in the body of /judge/batch.
+
+    Returns:
+        For each row, in order, the JSON of its judgment or of its own error.
 
     Raises:
-        UnavailableError: Judge or store did not answer; nothing is known of any row then.
-        JudgmentFailedError: The judge's answer fits no row.
+        UnavailableError: Judge or store did not answer; no row has a result.
+        JudgmentFailedError: The judge's answer does not match the rows.
         StoreCorruptError: A calibration cannot be read.
-        StartupError: There is no calibration for the criterion, or it is of another judge.
+        StartupError: The criterion's calibration is missing or belongs to another judge.
     """
     values = [None if isinstance(r.value, InvalidRequestError) else r.value for r in rows]
     batch = JudgeBatchIn.model_validate({**criterion, "comparisons": values})
@@ -215,10 +231,10 @@ async def judge_rows(
 def _refuse_passing(
     outcome: Judgment | ScopeJudgeError, request: JudgeRequest, criterion: Mapping[str, Any]
 ) -> None:
-    """Raises what says nothing of the row itself: as a result it would be kept for good."""
+    """Raises errors that are not the row's own: as results they would be permanent."""
     if isinstance(outcome, Judgment):
         if outcome.calibration is not None and outcome.calibration.age_s > 0:
-            # Nobody reads an age in a file that is used later.
+            # A file is read later, when nobody looks at the age of its thresholds.
             raise StoreUnavailableError("the calibration store does not confirm the thresholds")
         return
     if isinstance(outcome, UnavailableError | StoreCorruptError):

@@ -51,8 +51,8 @@ def make_engine(settings: Settings) -> Engine:
 
 
 def _openai_engine(settings: Settings) -> Engine:
+    from app.engines.openai_pool import parse_urls
     from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
-    from app.engines.openai_servers import parse_urls
 
     if settings.revision is not None:
         raise StartupError(

@@ -1,4 +1,4 @@
-"""`python -m tests.drills.fleet`: Ray Serve and a bulk run on a local cluster of two machines."""
+"""`python -m tests.drills.fleet`: Ray Serve and bulk runs on a local cluster of two machines."""
 
 import argparse
 import tempfile
@@ -25,10 +25,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=RUNS)
     wanted = parser.parse_args().only
-    table = Table("what", "what happened", title="Ray: two machines (raylets) on this one")
+    table = Table("drill", "result", title="Ray: two machines (raylets) on this one")
     console = Console()
     begun = time.monotonic()
-    # A short path: Ray's sockets are named by it.
+    # A short path, because it is part of the names of Ray's sockets.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as made:
         folder = Path(made)
         cluster, redis = RayCluster(folder), RedisServer(folder)

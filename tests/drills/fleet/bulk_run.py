@@ -1,4 +1,4 @@
-"""Bulk judging on two machines: one is killed, then the driver; every pair is judged once."""
+"""Drills of bulk judging: a machine or the driver is killed; every pair is judged once."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ _RUN_S = 400.0
 
 
 def write_pairs(folder: Path) -> None:
-    """Four shards whose scores are spread, so that some are accepted and some not."""
+    """Writes four shards with spread scores, so that only some pairs are accepted."""
     rng = random.Random(7)
     folder.mkdir()
     for shard in range(4):
@@ -37,7 +37,7 @@ def write_pairs(folder: Path) -> None:
 
 
 class Bulk:
-    """One `scope-judge judge --ray` into one folder."""
+    """One run of `scope-judge judge --ray` into one folder."""
 
     def __init__(
         self, cluster: RayCluster, settings: Mapping[str, str], pairs: Path, out: Path
@@ -57,7 +57,7 @@ class Bulk:
             )
 
     def wait(self) -> None:
-        """Until it has ended well."""
+        """Waits for the end of the run and asserts its success."""
         assert self._process is not None
         status = self._process.wait(_RUN_S)
         assert status == 0, self._log.read_text()[-4000:]
@@ -68,7 +68,7 @@ class Bulk:
         self._process.wait()
 
     def wait_for_parts(self, count: int) -> int:
-        """Until so many parts are done; returns how many there are."""
+        """Waits until at least `count` parts are done; returns their number."""
         deadline = time.monotonic() + _RUN_S
         while (done := len(self.done())) < count:
             assert self._process is not None
@@ -78,7 +78,7 @@ class Bulk:
         return done
 
     def done(self) -> dict[str, int]:
-        """Receipts, and when each was written."""
+        """Name of each receipt -> time of its last change in ns."""
         return {p.name: p.stat().st_mtime_ns for p in self.out.glob("parts/[0-9]*.json")}
 
     def results(self) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ class Bulk:
 
 
 def check_whole(results: list[dict[str, Any]]) -> str:
-    """Asserts that every pair has one result, in order; tells the verdicts."""
+    """Asserts that every pair has one result, in order; returns the counts of the verdicts."""
     wanted = [(f"shard-{s}.jsonl", i, f"{s}-{i}") for s in range(4) for i in range(PAIRS // 4)]
     found = [(r["input"]["shard"], r["input"]["row"], r["id"]) for r in results]
     assert found == wanted
@@ -101,7 +101,7 @@ def check_whole(results: list[dict[str, Any]]) -> str:
 
 
 def run(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[Row]:
-    """Tells what happened, row by row."""
+    """Runs the drills with the scripted judge and yields a row for each."""
     _calibrate(redis)
     pairs = folder / "pairs"
     write_pairs(pairs)
@@ -135,7 +135,7 @@ def run(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[Row]:
     gone.start()
     gone.wait_for_parts(100)
     gone.kill()
-    # Its judges end with it; what they still write counts as done.
+    # The judges end with the driver; parts that they still write count as done.
     while cluster.running("ray::MapWorker"):
         time.sleep(0.05)
     before = gone.done()
@@ -154,7 +154,7 @@ def run(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[Row]:
 
 
 def _calibrate(redis: RedisServer) -> None:
-    """Gives the scripted judge 400 labelled pairs, wrong where it is unsure."""
+    """Calibrates the scripted judge with 400 pairs; it is wrong more often when unsure."""
     rng = random.Random(3)
     examples = []
     for number in range(400):
@@ -172,7 +172,7 @@ def _calibrate(redis: RedisServer) -> None:
 
 
 def run_demo(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[Row]:
-    """The bundled judge in vLLM on both machines; the engine of one is killed."""
+    """Runs the bundled judge in vLLM on both machines and kills the engine of one."""
     pairs = folder / "try.jsonl"
     lines = (ROOT / "app" / "demo" / "try.jsonl").read_text().splitlines()[:200]
     pairs.write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""A Ray cluster of machines that are raylets here, each of which may be killed with all it runs."""
+"""A local Ray cluster whose machines are raylets; each can be killed with all its processes."""
 
 import os
 import secrets
@@ -20,7 +20,7 @@ _START_S = 400.0
 
 
 def processes() -> dict[int, tuple[int, str]]:
-    """Of every process its parent and its command line."""
+    """Pid of every process -> pid of its parent and its command line."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -33,7 +33,7 @@ def processes() -> dict[int, tuple[int, str]]:
 
 
 def below(pid: int) -> list[tuple[int, str]]:
-    """Every process that a process has started, at any remove."""
+    """Pid and command line of every descendant of a process."""
     everything = processes()
 
     def children(parent: int) -> Iterator[tuple[int, str]]:
@@ -54,10 +54,10 @@ def kill(pids: list[int]) -> None:
 
 
 class RayCluster:
-    """Two machines with two fake processors each; the first is the head.
+    """Two machines that offer two CPUs each; the first is the head.
 
     Args:
-        folder: For sessions and the cluster's own token; its path has to be short.
+        folder: Folder of the sessions and the cluster's token; its path must be short.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -73,18 +73,18 @@ class RayCluster:
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(token),
-            # Its end is the end of what it has started: else vLLM's own process outlives it.
+            # Ends the children of a Ray worker with it; otherwise vLLM's process outlives it.
             "RAY_process_group_cleanup_enabled": "true",
         }
 
     @property
     def address(self) -> str:
-        """For drivers."""
+        """Address for drivers."""
         return f"127.0.0.2:{self.port}"
 
     @property
     def dashboard(self) -> str:
-        """For `serve deploy`."""
+        """Address for `serve deploy`."""
         return f"http://127.0.0.1:{self._dashboard_port}"
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class RayCluster:
         self.start_second_machine()
 
     def start_second_machine(self) -> None:
-        """Starts the machine that is not the head; again, if it was killed."""
+        """Starts the second machine, or starts it again after it was killed."""
         self._start_machine("127.0.0.3", ["--address", self.address])
         self.wait_for_machines(2)
 
@@ -116,18 +116,18 @@ class RayCluster:
             )
 
     def wait_for_machines(self, wanted: int) -> None:
-        """Until the cluster knows so many as alive."""
+        """Waits until the cluster reports this number of live machines."""
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError, ValueError):
-                said = self.ask("/nodes?view=summary")["data"]["summary"]
-                if sum(node["raylet"]["state"] == "ALIVE" for node in said) == wanted:
+                nodes = self.ask("/nodes?view=summary")["data"]["summary"]
+                if sum(node["raylet"]["state"] == "ALIVE" for node in nodes) == wanted:
                     return
             time.sleep(0.2)
-        raise AssertionError(f"the cluster has not {wanted} machines; see {self._folder}")
+        raise AssertionError(f"the cluster does not have {wanted} machines: see {self._folder}")
 
     def ask(self, path: str) -> dict[str, Any]:
-        """What the dashboard's interface answers: the commands ask it too, and start slowly."""
+        """Asks the dashboard's HTTP API, as Ray's commands do, which start slowly."""
         headers = {"Authorization": f"Bearer {self._token}"}
         answer: dict[str, Any] = httpx.get(
             self.dashboard + path, headers=headers, timeout=30
@@ -135,16 +135,16 @@ class RayCluster:
         return answer
 
     def running(self, name: str, *, machine: int | None = None) -> list[int]:
-        """Processes whose command line has the name, of one machine or of both."""
+        """Pids of the processes with this name in their command line, on one machine or both."""
         machines = self._machines if machine is None else [self._machines[machine]]
         return [pid for each in machines for pid, command in below(each.pid) if name in command]
 
     def kill_second_machine(self) -> int:
-        """SIGKILL of the raylet and all it has started; returns how many processes."""
+        """Kills the raylet and all its descendants; returns the number of processes."""
         return self._kill(self._machines.pop())
 
     def stop(self) -> None:
-        """Ends everything."""
+        """Kills both machines."""
         while self._machines:
             self._kill(self._machines.pop())
 

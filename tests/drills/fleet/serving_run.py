@@ -1,4 +1,4 @@
-"""The service on Ray Serve: many replicas, one calibration, one that is killed, a lost machine."""
+"""Drills of Ray Serve: a new calibration, a killed replica and a lost machine under load."""
 
 import subprocess
 import threading
@@ -17,14 +17,14 @@ from tests.redis_server import RedisServer
 ROOT = Path(__file__).parents[3]
 _DEPLOY_S = 300.0
 _CLIENTS = 8
-# Of each client what was under way, and a few more until the routes are without what has died.
+# Most failed requests: one in flight for each client, and a few until Serve stops routing there.
 _LOST_AT_MOST = _CLIENTS + 4
 _REPLICA = "ray::ServeReplica:judge:Judge"
 Row = tuple[str, str]
 
 
 class Fleet:
-    """deploy/ray/serve-scripted.yaml, deployed."""
+    """A deployment of deploy/ray/serve-scripted.yaml."""
 
     def __init__(self, cluster: RayCluster, redis: RedisServer, folder: Path) -> None:
         self._cluster = cluster
@@ -51,14 +51,14 @@ class Fleet:
         return httpx.Client(base_url=base, headers=self.headers, timeout=60)
 
     def deploy(self) -> float:
-        """`serve deploy`; returns the seconds until both replicas run."""
+        """Runs `serve deploy`; returns the seconds until both replicas run."""
         begun = time.monotonic()
         self._serve("deploy", str(self._yaml))
         self.wait_until_whole()
         return time.monotonic() - begun
 
     def wait_until_whole(self, *, machines: int = 2) -> None:
-        """Until Serve says that two replicas run and each machine's proxy, and one answers."""
+        """Waits until two replicas and a proxy on each machine run, and the service is ready."""
         deadline = time.monotonic() + _DEPLOY_S
         while not (self._whole(machines) and self.ready()):
             assert time.monotonic() < deadline, f"the fleet is not whole: {self._status()}"
@@ -91,7 +91,7 @@ class Fleet:
         return said.stdout
 
     def calibrate(self, first: int, count: int) -> int:
-        """Adds labelled examples; returns the version."""
+        """Adds labelled examples; returns the new version."""
         examples = [
             {
                 "question": f"Question {i}?",
@@ -110,10 +110,10 @@ class Fleet:
         return client.post("/judge", json=body)
 
     def versions(self, times: int = 60) -> dict[str, set[int]]:
-        """By the start of the process: which versions replicas say they have, asked so often."""
+        """Start time of each replica's process -> calibration versions that its /metrics showed."""
         found: dict[str, set[int]] = {}
         for _ in range(times):
-            # A new connection each time: each machine has a proxy, which prefers its own replica.
+            # A new connection each time, because a proxy prefers the replica on its machine.
             with self.new_client() as client:
                 lines = client.get("/metrics").text.splitlines()
             figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -124,7 +124,7 @@ class Fleet:
 
 
 class Load:
-    """Clients that judge one after the other, each answer counted; none tries again."""
+    """Concurrent clients that judge in a loop without retries; every answer is counted."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -157,12 +157,12 @@ class Load:
             thread.join()
 
     def check(self) -> None:
-        """Asserts that a death has cost what was under way and hardly more."""
+        """Asserts that hardly more than the requests in flight has failed."""
         lost = {kind: n for kind, n in self.answers.items() if kind != "200"}
-        assert sum(lost.values()) <= _LOST_AT_MOST, self.told()
-        assert self.answers["200"] > 200, self.told()
+        assert sum(lost.values()) <= _LOST_AT_MOST, self.summary()
+        assert self.answers["200"] > 200, self.summary()
 
-    def told(self) -> str:
+    def summary(self) -> str:
         return ", ".join(f"{n} x {kind}" for kind, n in self.answers.most_common())
 
 
@@ -175,16 +175,16 @@ def _kind(answer: httpx.Response) -> str:
 
 
 def _wait(until: Callable[[], bool], *, timeout_s: float) -> float:
-    """Seconds until it holds."""
+    """Waits until the condition holds; returns the seconds."""
     begun = time.monotonic()
     while not until():
-        assert time.monotonic() - begun < timeout_s, "it did not happen in time"
+        assert time.monotonic() - begun < timeout_s, f"not true within {timeout_s:g} s"
         time.sleep(0.05)
     return time.monotonic() - begun
 
 
 def run(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[Row]:
-    """Tells what happened, row by row."""
+    """Runs the drills and yields a row for each."""
     fleet = Fleet(cluster, redis, folder)
     yield "serve deploy, 2 machines", f"2 replicas after {fleet.deploy():.0f} s"
     fleet.calibrate(0, 200)
@@ -206,12 +206,12 @@ def _calibrated_under_load(fleet: Fleet) -> Iterator[Row]:
     new = [at for at, seen in load.versions if seen == version]
     assert new, "nobody has used the new version"
     assert list(held.values()) == [{version}] * 2, f"versions of the two replicas: {held}"
-    assert set(load.answers) == {"200"}, load.told()
+    assert set(load.answers) == {"200"}, load.summary()
     assert max(old) < 1.0, f"the old version was used {max(old):.2f} s after the answer"
     late = max(0.0, max(old))
     yield (
         "a new calibration under load",
-        f"used by both replicas {late:.2f} s after the answer; {load.told()}",
+        f"used by both replicas {late:.2f} s after the answer; {load.summary()}",
     )
 
 
@@ -226,7 +226,7 @@ def _replica_killed(fleet: Fleet, cluster: RayCluster) -> Iterator[Row]:
         took = _wait(lambda: len(set(replicas()) - {victim}) == 2, timeout_s=90)
         fleet.wait_until_whole()
     load.check()
-    yield "a replica killed under load", f"another process after {took:.1f} s; {load.told()}"
+    yield "a replica killed under load", f"another process after {took:.1f} s; {load.summary()}"
 
 
 def _machine_lost(fleet: Fleet, cluster: RayCluster) -> Iterator[Row]:
@@ -236,13 +236,13 @@ def _machine_lost(fleet: Fleet, cluster: RayCluster) -> Iterator[Row]:
         begun = time.monotonic()
         cluster.wait_for_machines(1)
         noticed = time.monotonic() - begun
-        # Not what Serve says alone: it may not have looked yet.
+        # The processes are checked, too: Serve's status may be out of date.
         _wait(lambda: len(cluster.running(_REPLICA, machine=0)) == 2, timeout_s=_DEPLOY_S)
         fleet.wait_until_whole(machines=1)
         took = time.monotonic() - begun
     load.check()
     yield (
         "a machine killed under load",
-        f"Ray noticed after {noticed:.0f} s, two replicas after {took:.0f} s; {load.told()}",
+        f"Ray noticed after {noticed:.0f} s, two replicas after {took:.0f} s; {load.summary()}",
     )
     cluster.start_second_machine()

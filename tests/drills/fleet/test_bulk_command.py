@@ -1,4 +1,4 @@
-"""`scope-judge judge --ray` around what Ray does: what is done is judged here, without it."""
+"""`scope-judge judge --ray` without Ray: a worker in this process judges the parts."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def command(*words: str) -> Result:
 
 
 def judge_all(out: Path, **given: Any) -> None:
-    """Does what the machines of a cluster do."""
+    """Judges every part, as the machines of a cluster would."""
     worker = PartWorker(Job.of(read_settings(), given, out))
     for number, part in enumerate(cut([Path("in.jsonl")], rows_per_part=2).parts):
         assert worker.judge(number, part).kind == "done"
@@ -42,11 +42,11 @@ def judge_all(out: Path, **given: Any) -> None:
 
 
 def begin(*words: str) -> Result:
-    """Begins a folder with a cluster that is not there."""
+    """Runs the command with the address of a missing cluster."""
     return command("in.jsonl", "--ray", "--batch-size", "2", "--address", "127.0.0.1:1", *words)
 
 
-def test_what_is_done_is_added_up_and_not_judged_again(folder: Path) -> None:
+def test_finished_parts_are_added_up_and_not_judged_again(folder: Path) -> None:
     out = folder / "in-judged"
     (out / "parts").mkdir(parents=True)
     judge_all(out, alpha=None)
@@ -61,7 +61,7 @@ def test_what_is_done_is_added_up_and_not_judged_again(folder: Path) -> None:
     }
 
 
-def test_a_folder_is_not_gone_on_with_for_another_criterion_or_input(folder: Path) -> None:
+def test_a_folder_of_another_criterion_or_input_is_refused(folder: Path) -> None:
     (folder / "in-judged" / "parts").mkdir(parents=True)
     judge_all(folder / "in-judged", alpha=None)
     begin("--no-alpha")
@@ -73,7 +73,7 @@ def test_a_folder_is_not_gone_on_with_for_another_criterion_or_input(folder: Pat
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--ray"], "--ray takes files"),
         (["in.jsonl", "--ray", "--question", "q"], "--ray takes files"),
@@ -87,10 +87,10 @@ def test_a_folder_is_not_gone_on_with_for_another_criterion_or_input(folder: Pat
         (["in.jsonl", "in.jsonl"], "either a JSONL file"),
     ],
 )
-def test_options_without_meaning_are_refused(folder: Path, words: list[str], told: str) -> None:
+def test_invalid_options_are_refused(folder: Path, words: list[str], message: str) -> None:
     refused = command(*words)
     assert refused.exit_code == 1
-    assert told in refused.output
+    assert message in refused.output
 
 
 def test_results_never_become_input(folder: Path) -> None:
@@ -99,17 +99,17 @@ def test_results_never_become_input(folder: Path) -> None:
     for out in ("in", "in/judged", "other/../in"):
         refused = command("in", "--ray", "--out", out)
         assert refused.exit_code == 1
-        assert "lies within the input" in refused.output.replace("\n", " ")
+        assert "is within the input" in refused.output.replace("\n", " ")
     assert [each.name for each in (folder / "in").iterdir()] == ["a.jsonl"]
 
 
-def test_what_cannot_be_read_again_is_refused(folder: Path) -> None:
+def test_stdin_is_refused(folder: Path) -> None:
     refused = command("-", "--ray")
     assert refused.exit_code == 1
     assert "stdin" in refused.output
 
 
-def test_a_cluster_that_nobody_serves_is_told_at_once(folder: Path) -> None:
+def test_a_missing_cluster_is_reported_at_once(folder: Path) -> None:
     refused = begin("--no-alpha")
     assert refused.exit_code == 1
     assert "no Ray cluster at 127.0.0.1:1" in refused.output

@@ -1,3 +1,5 @@
+"""The output folder of a bulk run: one input, one judge, and parts that are whole or undone."""
+
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ def begun(folder: Path) -> Output:
 
 
 @pytest.mark.parametrize("name", ["input", "criterion"])
-def test_another_input_or_criterion_does_not_go_on_with_a_folder(tmp_path: Path, name: str) -> None:
+def test_a_folder_of_another_input_or_criterion_is_refused(tmp_path: Path, name: str) -> None:
     begun(tmp_path).begin(MANIFEST)
     with pytest.raises(StartupError, match=f"another {name}"):
         begun(tmp_path).begin({**MANIFEST, name: "another"})
@@ -26,11 +28,11 @@ def test_another_input_or_criterion_does_not_go_on_with_a_folder(tmp_path: Path,
 def test_a_manifest_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     output = begun(tmp_path)
     (output.folder / "manifest.json").write_text("{")
-    with pytest.raises(StartupError, match="was begun with another"):
+    with pytest.raises(StartupError, match="belongs to a run with another"):
         output.begin(MANIFEST)
 
 
-def test_another_judge_does_not_go_on_with_a_folder(tmp_path: Path) -> None:
+def test_a_folder_of_another_judge_is_refused(tmp_path: Path) -> None:
     output = begun(tmp_path)
     output.claim(judge="one", fingerprint="f1")
     output.claim(judge="one", fingerprint="f1")
@@ -59,7 +61,7 @@ def test_results_without_a_receipt_are_not_done(tmp_path: Path) -> None:
     assert output.receipt(0) is None
 
 
-def test_what_a_killed_run_was_writing_is_cleared_away(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     output = begun(tmp_path)
     output.write_part(0, [JUDGED])
     left = output.folder / "parts" / ".000001.jsonl.1.new"

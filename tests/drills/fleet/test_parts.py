@@ -1,3 +1,5 @@
+"""Parts of bulk input: every row once and in order, and changed files are noticed."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ def test_every_row_is_in_one_part_and_parts_are_in_order(tmp_path: Path) -> None
     assert whole == cut([tmp_path / "in"], rows_per_part=3)
 
 
-def test_blank_lines_are_no_rows_and_a_last_line_needs_no_end(tmp_path: Path) -> None:
+def test_blank_lines_are_no_rows_and_a_last_line_needs_no_line_break(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('\n{"id": 0}\n \n\n{"id": 1}\r\n\n{"id": 2}')
     whole = cut([file], rows_per_part=2)
@@ -50,7 +52,7 @@ def test_a_line_that_is_no_json_is_an_error_in_its_place(tmp_path: Path) -> None
     assert isinstance(values[3], InvalidRequestError)
 
 
-def test_further_columns_are_left_out(tmp_path: Path) -> None:
+def test_other_columns_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"id": 0, "label": "A", "alpha": null}\n')
     (part,) = cut([file], rows_per_part=9).parts
@@ -68,7 +70,7 @@ def test_a_part_of_a_file_that_has_changed_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
-def test_a_part_that_cannot_be_read_may_be_later(tmp_path: Path, name: str) -> None:
+def test_a_part_that_cannot_be_read_may_be_read_later(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     if name == "a.jsonl":
         write_lines(file, 2)
@@ -93,8 +95,8 @@ def test_a_table_is_cut_within_its_row_groups(tmp_path: Path) -> None:
     assert parts[0].read()[0].value == {"id": 0, "question": turns}
 
 
-def test_an_empty_cell_of_a_table_asks_for_nothing(tmp_path: Path) -> None:
-    # As JSON's null it would mean: any verdict, with no promise.
+def test_an_empty_cell_of_a_table_is_a_missing_field(tmp_path: Path) -> None:
+    # In JSON, null would mean: a verdict on every pair, without a guarantee.
     file = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"alpha": [0.2, None], "question": ["q", None]}), file)
     (part,) = cut([file], rows_per_part=3).parts
@@ -103,7 +105,7 @@ def test_an_empty_cell_of_a_table_asks_for_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "missing.parquet", "empty", "text.parquet"])
-def test_what_cannot_be_read_is_told_by_its_name(tmp_path: Path, name: str) -> None:
+def test_an_unreadable_input_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.parquet").write_text("no table")
     with pytest.raises(StartupError, match=name):

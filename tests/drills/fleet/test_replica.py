@@ -1,3 +1,5 @@
+"""A replica on Ray Serve: settings, options, and when its health check fails."""
+
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -60,13 +62,13 @@ def test_a_replica_takes_the_gpus_that_share_its_judge() -> None:
 @pytest.mark.parametrize(
     "given", [{"min_replicas": 3, "max_replicas": 2}, {"min_replicas": 0}, {"replicas": 2}]
 )
-def test_arguments_that_make_no_sense_are_refused(given: dict[str, int]) -> None:
+def test_invalid_arguments_are_refused(given: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
         FleetArguments.model_validate(given)
 
 
 class Changed(ScriptedEngine):
-    """Answers at the start, and then with an error, or not at all."""
+    """Answers until `changed` is set, and then raises an error or never answers."""
 
     def __init__(self, error: Exception | None) -> None:
         super().__init__()
@@ -124,12 +126,12 @@ def test_a_replica_whose_judge_does_not_run_is_replaced() -> None:
         health_of(refusing(), MemoryStore())
 
 
-def test_a_replica_whose_servers_are_away_is_kept() -> None:
+def test_a_replica_whose_servers_are_unreachable_is_kept() -> None:
     health_of(refusing(), MemoryStore(), here=False)
 
 
 @pytest.mark.parametrize("error", [None, OverloadedError("vLLM's queue is full")])
-def test_a_replica_that_is_late_under_load_is_kept_and_told_once(
+def test_a_replica_that_is_late_under_load_is_kept_and_logged_once(
     error: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     health_of(Changed(error), MemoryStore(), times=3)
@@ -146,7 +148,7 @@ def test_a_replica_without_its_store_is_kept() -> None:
 
 
 @pytest.mark.parametrize("name", ["serve.yaml", "serve-scripted.yaml"])
-def test_a_deployed_file_names_what_there_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shipped_serve_file_is_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (application,) = yaml.safe_load((DEPLOY / name).read_text())["applications"]
     assert application["import_path"] == "app.fleet.serving:build"
     FleetArguments.model_validate(application["args"])

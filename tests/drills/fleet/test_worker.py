@@ -1,3 +1,5 @@
+"""The worker of a bulk run: rows judged as a batch, retries, refusals and lost parts."""
+
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +43,7 @@ def items() -> list[Any]:
 
 
 @pytest.mark.anyio
-async def test_rows_are_answered_as_a_batch_is() -> None:
+async def test_rows_are_judged_as_a_batch_is() -> None:
     rows = [Row(i, value) for i, value in enumerate(items())]
     async with services_of() as services:
         results = await judge_rows(services, rows, CRITERION)
@@ -52,7 +54,7 @@ async def test_rows_are_answered_as_a_batch_is() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_line_that_is_no_json_is_an_error_row() -> None:
+async def test_a_line_that_is_not_json_is_an_error_row() -> None:
     rows = [Row(0, InvalidRequestError("this line is no JSON")), Row(1, items()[0])]
     async with services_of() as services:
         broken, judged = await judge_rows(services, rows, CRITERION)
@@ -92,7 +94,7 @@ async def test_a_row_that_names_its_own_calibration_has_its_own_error() -> None:
 
 
 class Troubled(MemoryStore):
-    """A store of which no set can be read any more."""
+    """A store that raises `error` for every set once it is set."""
 
     error: Exception | None = None
 
@@ -120,7 +122,7 @@ async def test_thresholds_that_the_store_does_not_confirm_give_no_results() -> N
         store.error = StoreUnavailableError("nobody is there")
 
         async def judge_on() -> None:
-            # What is half a second old still counts as confirmed.
+            # Thresholds of half a second ago still count as confirmed.
             while True:
                 await judge_rows(services, [Row(0, items()[0])], MET)
                 await asyncio.sleep(0.02)
@@ -130,7 +132,7 @@ async def test_thresholds_that_the_store_does_not_confirm_give_no_results() -> N
 
 
 class Scene:
-    """Two parts of four rows, and a folder for their results."""
+    """A job of two parts with four rows each, and its folder."""
 
     def __init__(self, folder: Path, *, alpha: float | None = None, **settings: Any) -> None:
         file = folder / "a.jsonl"
@@ -168,7 +170,7 @@ def test_a_part_that_is_done_is_not_judged_again(tmp_path: Path) -> None:
 
 
 class Failing(ScriptedEngine):
-    """Answers, and dies when the test says so; it can be started again when the test says so."""
+    """An engine that a test makes silent or dead, and alive again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -231,7 +233,7 @@ def test_a_calibration_that_cannot_be_read_leaves_the_part_undone(
 
 def test_a_restart_that_fails_is_tried_again_later(tmp_path: Path) -> None:
     scene, engine = Scene(tmp_path), Failing()
-    # Its death is noticed before the second try.
+    # Long enough that the death is noticed before the second try.
     worker = PartWorker(scene.job, pause_s=0.1, new_engine=lambda settings: engine)
     assert worker.judge(0, scene.parts[0]).kind == "done"
     engine.is_dead = True
@@ -241,7 +243,7 @@ def test_a_restart_that_fails_is_tried_again_later(tmp_path: Path) -> None:
     worker.close()
 
 
-def test_input_that_cannot_be_read_has_failed_and_changed_input_is_refused(tmp_path: Path) -> None:
+def test_unreadable_input_fails_and_changed_input_is_refused(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     file = tmp_path / "a.jsonl"
     away = file.rename(tmp_path / "away")
@@ -252,7 +254,7 @@ def test_input_that_cannot_be_read_has_failed_and_changed_input_is_refused(tmp_p
     assert judged(scene).kind == "refused"
 
 
-def test_results_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_results_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.output.results_of(1).parent.rmdir()
     outcome = judged(scene)
@@ -272,7 +274,7 @@ def test_a_setting_that_cannot_work_is_refused(tmp_path: Path) -> None:
     assert judged(Scene(tmp_path, store_url="ftp://nowhere")).kind == "refused"
 
 
-def test_an_unforeseen_error_tells_no_text(
+def test_the_report_of_an_unforeseen_error_contains_no_text(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene, text = Scene(tmp_path), " ".join(["a", "judged", "text"])
@@ -292,12 +294,12 @@ def parts(count: int) -> dict[int, Part]:
     return {i: LinesPart("a", Path("a"), 0, 1, 0, 1, "") for i in range(count)}
 
 
-def test_lost_and_failed_parts_are_gone_over_as_long_as_that_helps() -> None:
+def test_lost_and_failed_parts_are_repeated_while_a_pass_finishes_any() -> None:
     passes = []
 
     def judge(undone: Mapping[int, Part]) -> Iterator[Outcome]:
         passes.append(sorted(undone))
-        # The last is lost with its machine, and the first always fails.
+        # The last part is lost with its machine, and the first always fails.
         for i in list(undone)[:-1] if len(undone) > 1 else ():
             yield Outcome(i, "failed", detail="no engine") if i == 0 else Outcome(i, "done", 1)
 
@@ -311,7 +313,7 @@ def test_lost_and_failed_parts_are_gone_over_as_long_as_that_helps() -> None:
     ]
 
 
-def test_a_part_that_is_told_twice_counts_once() -> None:
+def test_a_part_that_is_reported_twice_counts_once() -> None:
     def judge(undone: Mapping[int, Part]) -> Iterator[Outcome]:
         yield from [Outcome(0, "done", 5)] * 2
 
@@ -339,7 +341,7 @@ def test_paths_mean_the_same_in_every_process(
     assert job.criterion == {**CRITERION, "alpha": 0.1}
 
 
-def test_a_criterion_without_meaning_is_refused() -> None:
+def test_an_invalid_criterion_is_refused() -> None:
     for given in ({"delta": 0.1}, {"alpha": 2.0}, {"guarantee": "none"}):
         with pytest.raises(InvalidRequestError):
             Job.of(Settings(), given, Path("out"))

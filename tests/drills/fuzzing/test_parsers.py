@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
-from app.cli.judge import _read_jsonl
+from app.cli.jsonl import read_jsonl
 from app.core.calibration import Calibration, LabelledScore
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
@@ -25,7 +25,7 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
-from app.engines.openai_servers import parse_urls
+from app.engines.openai_pool import parse_urls
 from app.evaluation.benchmarks.catalogue import load_benchmark
 from app.evaluation.curve.labelled_scores import read_labelled_scores
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
@@ -372,7 +372,7 @@ def test_a_file_for_the_service_is_objects_or_ends_the_command(
 ) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_bytes(content)
-    found = outcome(lambda: _read_jsonl(file), typer.Exit)
+    found = outcome(lambda: read_jsonl(file), typer.Exit)
     if isinstance(found, typer.Exit):
         assert found.exit_code == 1
         return

@@ -1,4 +1,4 @@
-"""The remote engine on a real vLLM server against a plain float32 transformers pass."""
+"""The OpenAI engine on a real vLLM server agrees with a float32 transformers pass."""
 
 import itertools
 import os
@@ -51,7 +51,7 @@ ARGUMENTS = (
 
 @pytest.fixture(scope="module")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A vLLM server in a process group of its own, under another name than the tokenizer's."""
+    """A vLLM server in a process group of its own; the model has another name there."""
     port = free_port()
     log: Path = tmp_path_factory.mktemp("vllm") / "server.log"
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--port", str(port)]
@@ -129,18 +129,18 @@ def table(found: Sequence[LabelLogits | PromptError]) -> np.ndarray[Any, np.dtyp
     return np.array(found, dtype=np.float64)
 
 
-async def test_labels_by_token_id_are_a_float32_forward_passs(
+async def test_label_logits_by_token_id_equal_a_float32_forward_pass(
     server_url: str, expected: np.ndarray[Any, np.dtype[np.float64]]
 ) -> None:
     prompts = prompts_of(COMPARISONS)
     async with engine_at(server_url, prompts[0]) as (engine, identity):
-        # Found out by itself, through another name than the tokenizer's.
+        # The engine has chosen scoring by token id, although the model has another name.
         assert identity.label_tokens != (-1, -1)
         assert identity.max_prompt_tokens == 2047
         check(table(await engine.label_logits(prompts)), expected)
 
 
-async def test_the_most_probable_tokens_give_the_same_labels(
+async def test_the_top_tokens_give_the_same_label_logits(
     server_url: str, expected: np.ndarray[Any, np.dtype[np.float64]]
 ) -> None:
     prompts = prompts_of(COMPARISONS)
@@ -157,14 +157,14 @@ def check(
     print(f"label logits differ by at most {worst:.1e}, on average {mean:.1e}")
     assert np.abs(residual).max() <= 1e-4
     assert abs(residual.mean()) <= 1e-5
-    # The judge really tells the comparisons apart.
+    # The judge distinguishes the comparisons.
     assert (expected[:, 0] - expected[:, 1]).std() > 0.5
 
 
 @pytest.mark.parametrize("scoring", ["tokens", "top"])
-async def test_a_prompt_that_is_too_long_errs_alone(server_url: str, scoring: str) -> None:
+async def test_a_prompt_that_is_too_long_fails_alone(server_url: str, scoring: str) -> None:
     prompts = prompts_of(2)
-    # Of the context's length and of many times it.
+    # As long as the context, and many times as long.
     long = [prompts[0]._replace(user="x" * letters) for letters in (2048, 20_000)]
     async with engine_at(server_url, prompts[0], scoring=scoring) as (engine, _):
         alone = await engine.label_logits(prompts)
@@ -186,7 +186,7 @@ async def test_control_tokens_in_a_response_stay_text(server_url: str, scoring: 
 
 
 @pytest.mark.parametrize("scoring", ["tokens", "top"])
-async def test_answers_in_words_begin_with_the_larger_label_and_go_on_behind_a_prefill(
+async def test_answers_in_words_begin_with_the_likelier_label_and_continue_a_prefill(
     server_url: str,
     scoring: str,
     expected: np.ndarray[Any, np.dtype[np.float64]],

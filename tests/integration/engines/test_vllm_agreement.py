@@ -1,4 +1,4 @@
-"""The whole service on real vLLM against a plain float32 transformers pass of the same weights."""
+"""The service on real vLLM agrees with a float32 transformers pass of the same weights."""
 
 import itertools
 from typing import Any
@@ -24,7 +24,7 @@ def logit(p: float) -> float:
 
 
 async def reference_gaps(comparisons: list[Comparison]) -> list[tuple[float, float]]:
-    """Logit of response_a less that of response_b in both orders, one prompt at a time."""
+    """Logit of response_a minus that of response_b in both orders, one prompt at a time."""
     template = PromptTemplate()
     engine = TransformersEngine(TransformersOptions(str(DEMO_FOLDER / "model"), judge="demo"))
     await engine.start(template.render(comparisons[0]))
@@ -51,11 +51,12 @@ async def test_the_service_scores_as_a_float32_forward_pass_does(demo_server: Se
     expected = np.array(
         await reference_gaps([Comparison.of(p.question, p.response_a, p.response_b) for p in pairs])
     )
-    # Probabilities next to 1 lose digits of the gap on the wire: 1e-3 is left up to a gap of 29.
+    # A probability close to 1 loses digits of its gap in JSON: up to a gap of 29, the error is
+    # below 1e-3.
     assert np.abs(expected).max() < 29
     residual = served - expected
     print(f"gaps differ by at most {np.abs(residual).max():.1e}, on average {residual.mean():.1e}")
     assert np.abs(residual).max() <= 1e-3
     assert abs(residual.mean()) <= 1e-4
-    # The judge really tells the comparisons apart.
+    # The judge distinguishes the comparisons.
     assert expected.std() > 0.5

@@ -1,4 +1,4 @@
-"""Answers in words from real vLLM, beside the label log-probabilities of the same engine."""
+"""Answers in words from real vLLM agree with the label log-probabilities of the engine."""
 
 import asyncio
 import gc
@@ -20,18 +20,18 @@ from app.wiring.engines import DEMO_FOLDER
 pytestmark = [
     pytest.mark.vllm,
     pytest.mark.anyio,
-    # vLLM leaves a socket's context to the garbage collector.
+    # vLLM does not close a ZeroMQ context; the garbage collector warns about it.
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
 
 TEMPLATE = PromptTemplate()
-# "[[A]]" and the end of the turn fit.
+# Tokens of an answer: room for "[[A]]" and the end of the turn.
 TOKENS = 8
 
 
 @pytest.fixture(scope="module")
 async def engine() -> AsyncIterator[VllmEngine]:
-    """Without the service: no route asks for an answer in words."""
+    """An engine without the service, because no route asks for an answer in words."""
     vllm = VllmEngine(VllmOptions(str(DEMO_FOLDER / "model"), judge="demo"))
     await vllm.start(prompt_of(Comparison.of("x", "x", "x")))
     yield vllm
@@ -83,17 +83,17 @@ async def test_greedy_answers_repeat_whatever_the_seed_and_begin_with_the_larger
     prompts = demo_prompts(100)
     first = await texts(engine, prompts)
     assert await texts(engine, prompts, seed=1000) == first
-    # A gap this small could round to the other side in a batch of another size.
+    # A smaller gap could change its sign by rounding in a batch of another size.
     clear = [i for i, gap in enumerate(await gaps(engine, prompts)) if abs(gap) > 1e-3]
     assert len(clear) > 90
     labels = ["A" if gap > 0 else "B" for gap in await gaps(engine, prompts)]
     assert [first[i][0] for i in clear] == [labels[i] for i in clear]
     assert {first[i][0] for i in clear} == {"A", "B"}
-    # Neither the end of the turn nor any other control token is in a text.
+    # No text contains the end of the turn or another control token.
     assert not any("<|" in text for text in first)
 
 
-async def test_an_answer_goes_on_where_the_prefill_ends(engine: VllmEngine) -> None:
+async def test_an_answer_continues_the_prefill(engine: VllmEngine) -> None:
     prompts = demo_prompts(100)
     whole = await texts(engine, prompts)
     longer = [i for i, text in enumerate(whole) if len(text) > 1][:10]
@@ -105,7 +105,7 @@ async def test_an_answer_goes_on_where_the_prefill_ends(engine: VllmEngine) -> N
     ]
 
 
-async def test_an_answer_is_complete_exactly_where_the_judge_ends_its_turn(
+async def test_an_answer_is_complete_only_if_the_judge_ends_its_turn(
     engine: VllmEngine,
 ) -> None:
     prompts = demo_prompts(40)
@@ -121,7 +121,7 @@ async def test_an_answer_is_complete_exactly_where_the_judge_ends_its_turn(
     assert 0 < counts[TOKENS] < len(prompts)
 
 
-async def test_sampled_answers_repeat_with_their_seeds_and_have_the_label_logits_odds(
+async def test_sampled_answers_repeat_with_their_seeds_and_follow_the_label_logits(
     engine: VllmEngine,
 ) -> None:
     prompts = demo_prompts(200)
@@ -139,7 +139,7 @@ async def test_sampled_answers_repeat_with_their_seeds_and_have_the_label_logits
     assert abs(share - expected) < 4.0 * np.sqrt(expected * (1.0 - expected) / n)
 
 
-async def test_answers_in_words_leave_label_logits_of_the_same_batch_as_they_are(
+async def test_answers_in_words_do_not_change_concurrent_label_logits(
     engine: VllmEngine,
 ) -> None:
     prompts = demo_prompts(60)
@@ -156,7 +156,7 @@ async def test_answers_in_words_leave_label_logits_of_the_same_batch_as_they_are
     assert len(drawn.result()) == len(prompts)
 
 
-async def test_a_prompt_that_leaves_no_room_for_its_answer_is_an_error_of_its_own(
+async def test_a_prompt_without_room_for_its_answer_fails_alone(
     engine: VllmEngine,
 ) -> None:
     context = 2048
@@ -181,7 +181,7 @@ async def test_a_prompt_that_leaves_no_room_for_its_answer_is_an_error_of_its_ow
     assert isinstance(far_too_long, PromptTooLongError)
     assert isinstance(before, Generated)
     assert before == after
-    # The same prompt has room for a shorter answer, and for a label.
+    # The same prompt leaves room for a shorter answer and for a label.
     assert len(await texts(engine, [just_too_long], max_tokens=TOKENS - 1)) == 1
     assert len(await gaps(engine, [just_too_long])) == 1
 

@@ -1,8 +1,8 @@
-"""Renders the kustomizations of this repository, and refuses what else kustomize could do.
+"""Renders the kustomizations of this repository without kustomize.
 
-CI need not have a kustomize: Debian's kubectl (1.20) is too old to know components. So this knows
-the few features that are used here, each in its plainest form; `test_kustomize.py` compares it with
-a real one where there is one.
+CI may lack kustomize, and Debian's kubectl (1.20) is too old for components. This renderer supports
+only the features that this repository uses and refuses all others. `test_kustomize.py` compares it
+with a real kustomize if one is installed.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Manifest = dict[str, Any]
 _FIELDS = frozenset(
     {"apiVersion", "kind", "namespace", "resources", "components", "patches", "images"}
 )
-# List -> the field by which Kubernetes merges its items. Other lists are replaced as a whole.
+# Name of a list -> field by which Kubernetes merges its items. Other lists are replaced as a whole.
 MERGE_KEYS = {
     "containers": "name",
     "env": "name",
@@ -29,21 +29,25 @@ _REPLACED = frozenset({"accessModes", "command", "tolerations", "matchLabelKeys"
 
 
 class KustomizeError(Exception):
-    """What a kustomization asks for is not known here, or cannot be had."""
+    """A kustomization is broken, or uses a feature that this renderer does not support."""
 
 
 def read(path: Path) -> Manifest:
-    """The one document in a file."""
+    """Reads a YAML file with one object.
+
+    Raises:
+        KustomizeError: The file is not an object, or repeats a key.
+    """
     text = path.read_text(encoding="utf-8")
     _refuse_keys_given_twice(yaml.compose(text, Loader=yaml.SafeLoader))
     document = yaml.safe_load(text)
     if not isinstance(document, dict):
-        raise KustomizeError(f"{path} holds no object")
+        raise KustomizeError(f"{path} is not an object")
     return document
 
 
 def build(folder: Path) -> list[Manifest]:
-    """What `kubectl kustomize FOLDER` prints, in the order of the files."""
+    """The objects that `kubectl kustomize FOLDER` prints, in the order of the files."""
     kustomization = _kustomization(folder, kind="Kustomization")
     manifests: list[Manifest] = []
     for resource in kustomization.get("resources", ()):
@@ -59,7 +63,7 @@ def build(folder: Path) -> list[Manifest]:
         _set_image(manifests, **image)
     names = [identity(manifest) for manifest in manifests]
     if len(set(names)) < len(names):
-        raise KustomizeError(f"{folder}: an object stands there twice: {names}")
+        raise KustomizeError(f"{folder}: an object is there twice: {names}")
     return manifests
 
 
@@ -69,7 +73,7 @@ def identity(manifest: Manifest) -> tuple[str, str]:
 
 
 def each_list(value: Any, change: Callable[[str, list[Any]], None], field: str = "") -> None:
-    """Calls `change` with every list below the value, and the field that holds it."""
+    """Calls `change` with the field and the items of every list below the value."""
     if isinstance(value, dict):
         for name, inner in value.items():
             each_list(inner, change, name)
@@ -80,14 +84,14 @@ def each_list(value: Any, change: Callable[[str, list[Any]], None], field: str =
 
 
 def _refuse_keys_given_twice(node: Any) -> None:
-    """PyYAML would take the last of them."""
+    """Refuses repeated keys, of which PyYAML would silently use the last."""
     if node.id == "sequence":
         for item in node.value:
             _refuse_keys_given_twice(item)
     elif node.id == "mapping":
         keys = [key.value for key, _ in node.value]
         if len(set(keys)) < len(keys):
-            raise KustomizeError(f"a key stands there twice: {node.start_mark}")
+            raise KustomizeError(f"a key is there twice: {node.start_mark}")
         for _, value in node.value:
             _refuse_keys_given_twice(value)
 
@@ -95,18 +99,18 @@ def _refuse_keys_given_twice(node: Any) -> None:
 def _kustomization(folder: Path, *, kind: str) -> Manifest:
     kustomization = read(folder / "kustomization.yaml")
     if kustomization["kind"] != kind:
-        raise KustomizeError(f"{folder} is a {kustomization['kind']} and no {kind}")
+        raise KustomizeError(f"{folder} is a {kustomization['kind']} and not a {kind}")
     known = _FIELDS if kind == "Kustomization" else {"apiVersion", "kind", "patches"}
     unknown = sorted(kustomization.keys() - known)
     if unknown:
-        raise KustomizeError(f"{folder}: not known here: {', '.join(unknown)}")
+        raise KustomizeError(f"{folder}: not supported: {', '.join(unknown)}")
     return kustomization
 
 
 def _patch(manifests: list[Manifest], folder: Path, kustomization: Manifest) -> None:
     for patch in kustomization.get("patches", ()):
         if patch.keys() != {"path"}:
-            raise KustomizeError(f"{folder}: a patch is a path and nothing else here: {patch}")
+            raise KustomizeError(f"{folder}: only patches with a path alone are supported: {patch}")
         given = read(folder / patch["path"])
         targets = [each for each in manifests if identity(each) == identity(given)]
         if len(targets) != 1:
@@ -117,14 +121,14 @@ def _patch(manifests: list[Manifest], folder: Path, kustomization: Manifest) -> 
 def _merge(target: Manifest, patch: Manifest) -> None:
     for field, value in patch.items():
         if value is None or field.startswith("$"):
-            raise KustomizeError(f"nothing is taken out here: {field}")
+            raise KustomizeError(f"a patch that removes a field is not supported: {field}")
         held = target.get(field)
         if isinstance(held, dict) and isinstance(value, dict):
             _merge(held, value)
         elif isinstance(held, list) and field in MERGE_KEYS:
             _merge_lists(held, value, key=MERGE_KEYS[field])
         elif isinstance(held, list) and field not in _REPLACED:
-            raise KustomizeError(f"it is not known here how the lists of {field} are merged")
+            raise KustomizeError(f"merging the lists of {field} is not supported")
         else:
             target[field] = value
 

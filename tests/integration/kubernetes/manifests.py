@@ -1,7 +1,8 @@
-"""What must hold of the manifests as a whole; each rule names what is wrong, in words.
+"""Checks of the Kubernetes manifests: schemas, and rules about the objects together.
 
-The schemas say whether Kubernetes would take an object. The rules say whether the objects fit each
-other and the service: selectors, ports, routes, settings, times.
+The schemas check whether Kubernetes accepts an object. The rules check whether the objects match
+each other and the service: selectors, ports, routes, settings, timeouts. A rule yields a sentence
+for each fault.
 """
 
 import re
@@ -22,12 +23,12 @@ from tests.integration.kubernetes.kustomize import Manifest, identity, read
 
 ROOT = Path(__file__).parents[3] / "deploy" / "kubernetes"
 DEPLOYED = ("base", "overlays/single-gpu", "overlays/fleet")
-# The oldest that knows each field in use (matchLabelKeys and unhealthyPodEvictionPolicy, both on by
-# default from 1.27 on), and the newest of which there are schemas.
+# The oldest version that supports all fields in use (matchLabelKeys and unhealthyPodEvictionPolicy
+# are on by default from 1.27 on), and the newest version with schemas.
 KUBERNETES_VERSIONS = ("1.27", "1.37")
-# For vLLM to end after the last request, before the kubelet kills it.
+# Seconds that vLLM needs to stop after the last request, before the kubelet kills it.
 ENGINE_ENDS_S = 15
-# A model that was never here is fetched and loaded.
+# Shortest time of a first start, in which the model is downloaded and loaded.
 LEAST_START_S = 15 * 60
 _WRITABLE = ("/tmp", "/dev/shm", "/cache", "/weights")
 _SECRET_VARIABLES = ("SCOPE_STORE_URL", "SCOPE_OPENAI_API_KEY", "HF_TOKEN")
@@ -35,7 +36,7 @@ _SECRET_VARIABLES = ("SCOPE_STORE_URL", "SCOPE_OPENAI_API_KEY", "HF_TOKEN")
 
 @dataclass(frozen=True)
 class Deployed:
-    """The objects of one kustomization, and what the rules ask of them."""
+    """The objects of one kustomization, with shortcuts to the parts that the rules check."""
 
     manifests: list[Manifest]
 
@@ -43,7 +44,7 @@ class Deployed:
         return [each for each in self.manifests if each["kind"] == kind]
 
     def spec(self, kind: str) -> dict[str, Any]:
-        """Of the only one of its kind."""
+        """Spec of the only object of a kind."""
         (manifest,) = self.of_kind(kind)
         spec: dict[str, Any] = manifest["spec"]
         return spec
@@ -66,12 +67,12 @@ class Deployed:
 
     @cached_property
     def env(self) -> dict[str, str]:
-        """The variables that are given as they are."""
+        """Environment variables with a literal value."""
         return {each["name"]: each["value"] for each in self.container["env"] if "value" in each}
 
     @cached_property
     def settings(self) -> Settings:
-        """As the service would read them, without what comes from a Secret."""
+        """Settings as the service would read them, without those from a Secret."""
         given = {name: value for name, value in self.env.items() if name.startswith("SCOPE_")}
         return Settings(**{name.removeprefix("SCOPE_").lower(): given[name] for name in given})  # type: ignore[arg-type]
 
@@ -84,14 +85,14 @@ class Deployed:
         return bool(self.of_kind("HorizontalPodAutoscaler"))
 
     def selects(self, selector: dict[str, str]) -> bool:
-        """Whether the selector finds the judge's pods."""
+        """Whether the selector matches the judge's pods."""
         return bool(selector) and selector.items() <= self.template["metadata"]["labels"].items()
 
 
 def schema_faults(
     manifests: Iterable[Manifest], versions: Sequence[str] = KUBERNETES_VERSIONS
 ) -> Iterator[str]:
-    """What Kubernetes would not take, or silently drop: an unknown field is a fault."""
+    """Yields schema faults; an unknown field, which Kubernetes would silently drop, is a fault."""
     for manifest in manifests:
         for version in versions:
             try:
@@ -115,7 +116,7 @@ def the_settings_exist(it: Deployed) -> Iterator[str]:
         yield f"settings: {exc}"
         return
     if settings.host != "0.0.0.0":
-        yield "nothing outside the pod reaches it"
+        yield "the service cannot be reached from outside the pod"
     if settings.max_batch > settings.max_pending - settings.max_pending // 8:
         yield "the largest batch would never be admitted"
 
@@ -131,16 +132,16 @@ def the_probes_exist(it: Deployed) -> Iterator[str]:
             yield f"{name}: asks {asked['path']} and not {path}"
         if asked["port"] not in ports:
             yield f"{name}: there is no port {asked['port']}"
-    # The engine's time limit, and the two seconds that the store has.
+    # The engine's timeout, and the two seconds of the store.
     if it.container["readinessProbe"]["timeoutSeconds"] <= it.settings.probe_timeout_s + 2:
-        yield "readinessProbe: cut off before /readyz has said why"
+        yield "readinessProbe: times out before /readyz has answered"
 
 
 def the_start_is_long_enough(it: Deployed) -> Iterator[str]:
     probe = it.container["startupProbe"]
     start_s = probe["periodSeconds"] * probe["failureThreshold"]
     if start_s < LEAST_START_S:
-        yield f"a start has {start_s} s: weights are fetched and loaded meanwhile"
+        yield f"a start has {start_s} s, in which the weights are downloaded and loaded"
     if it.spec("Deployment")["progressDeadlineSeconds"] <= start_s:
         yield "a rollout counts as failed while its first pod may still be loading"
 
@@ -191,9 +192,9 @@ def the_ports_agree(it: Deployed) -> Iterator[str]:
             yield f"Service: the container has no port {port['targetPort']}"
     notes = it.template["metadata"]["annotations"]
     if notes["prometheus.io/port"] != str(it.settings.port):
-        yield "Prometheus is sent to another port"
+        yield "Prometheus scrapes another port"
     if ("GET", notes["prometheus.io/path"]) not in NEEDS:
-        yield "Prometheus is sent to a route that is none"
+        yield "Prometheus scrapes a route that does not exist"
     if it.settings.metrics != "open":
         yield "Prometheus has no key"
 
@@ -241,19 +242,19 @@ def the_autoscaler_follows_a_metric_that_there_is(it: Deployed) -> Iterator[str]
         yield f"HorizontalPodAutoscaler: there is no gauge {name}"
     if name != adapter_rule()["name"]["as"]:
         yield f"HorizontalPodAutoscaler: the adapter has no rule for {name}"
-    # Half of what is admitted: otherwise it would answer 429 before it grows.
+    # At most half of the admission limit: otherwise the service answers 429 before it scales up.
     if not 0 < float(metric["pods"]["target"]["averageValue"]) <= it.settings.max_pending / 2:
         yield "HorizontalPodAutoscaler: the target is not reached before 429"
     if it.autoscaler["minReplicas"] >= it.autoscaler["maxReplicas"]:
         yield "HorizontalPodAutoscaler: there is nothing to scale"
     if "replicas" in it.spec("Deployment"):
-        yield "Deployment: replicas would undo at every apply what the autoscaler decided"
+        yield "Deployment: with replicas, every apply would undo the autoscaler's decision"
     down = it.autoscaler["behavior"]["scaleDown"]
     if (
         min(each["periodSeconds"] for each in down["policies"])
         < it.pod["terminationGracePeriodSeconds"]
     ):
-        yield "HorizontalPodAutoscaler: takes the next away before the last one has drained"
+        yield "HorizontalPodAutoscaler: removes a pod before the last one has drained"
 
 
 def updates_fit_the_hardware(it: Deployed) -> Iterator[str]:
@@ -270,7 +271,7 @@ def updates_fit_the_hardware(it: Deployed) -> Iterator[str]:
         elif claim is not None and at_once and modes[claim] != ["ReadWriteMany"]:
             yield f"pods on several nodes cannot share {claim}"
     if at_once and strategy.get("rollingUpdate", {}).get("maxUnavailable") != 0:
-        yield "an update takes away a replica before it has another"
+        yield "an update removes a replica before a new one is ready"
     if not at_once and strategy["type"] != "Recreate":
         yield "an update waits for a second GPU"
     gpus = int(it.container["resources"]["limits"].get("nvidia.com/gpu", 0))
@@ -283,7 +284,7 @@ def secrets_are_only_named(it: Deployed) -> Iterator[str]:
         yield "a Secret is committed"
     for each in it.container["env"]:
         if each["name"] in _SECRET_VARIABLES and each.keys() != {"name", "valueFrom"}:
-            yield f"{each['name']} stands there in the open"
+            yield f"{each['name']} has a literal value instead of a Secret"
     volumes = {each["name"]: each["secret"] for each in it.pod["volumes"] if "secret" in each}
     folder = str(Path(it.env["SCOPE_API_KEYS_FILE"]).parent)
     mounts = [each for each in it.container["volumeMounts"] if each["mountPath"] == folder]
@@ -294,7 +295,7 @@ def secrets_are_only_named(it: Deployed) -> Iterator[str]:
 
 
 def the_pod_is_restricted(it: Deployed) -> Iterator[str]:
-    """As the Pod Security Standard `restricted` has it, and a read-only root besides."""
+    """Yields deviations from the Pod Security Standard `restricted` with a read-only root."""
     pod, container = it.pod["securityContext"], it.container["securityContext"]
     held = {
         "runAsNonRoot": pod.get("runAsNonRoot") is True,
@@ -340,7 +341,7 @@ RULES: tuple[Callable[[Deployed], Iterator[str]], ...] = (
 
 
 def rule_faults(manifests: list[Manifest]) -> list[str]:
-    """What is wrong by the rules; an object that lacks what a rule reads is wrong, too."""
+    """The faults that the rules find; a field that a rule needs and does not find is a fault."""
     it = Deployed(manifests)
     faults = []
     for rule in RULES:
@@ -352,7 +353,7 @@ def rule_faults(manifests: list[Manifest]) -> list[str]:
 
 
 def adapter_rule() -> dict[str, Any]:
-    """The only rule that prometheus-adapter is given."""
+    """The only rule in the configuration of prometheus-adapter."""
     (rule,) = read(ROOT / "prometheus-adapter.yaml")["rules"]["custom"]
     assert isinstance(rule, dict)
     return rule

@@ -1,4 +1,4 @@
-"""The autoscaler's metric, from the service with the pod's settings through a real Prometheus."""
+"""The autoscaler's metric reaches prometheus-adapter's query through a real Prometheus."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ _POD = "scope-judge-7d9c5b7f4-x2x5k"
 
 
 def _discovered(it: Deployed, *, port: int, name: str, app: str) -> dict[str, Any]:
-    """A pod as Prometheus finds it in a cluster, before anything is relabelled."""
+    """A target of Prometheus as the discovery of pods makes it, before relabelling."""
     (named,) = it.container["ports"]
     pod = {
         "name": name,
@@ -27,14 +27,14 @@ def _discovered(it: Deployed, *, port: int, name: str, app: str) -> dict[str, An
 
 
 def _scraping(pods: list[dict[str, Any]]) -> Manifest:
-    """The shipped configuration for a cluster, told what it would discover there."""
+    """The shipped configuration for a cluster, with a static list of pods."""
     (job,) = read(FOLDER / "prometheus.kubernetes.yml")["scrape_configs"]
     del job["kubernetes_sd_configs"]
     return {"scrape_configs": [job | {"static_configs": pods, "scrape_interval": "1s"}]}
 
 
 def _filled(template: str, pods: str) -> str:
-    """The query of a rule as prometheus-adapter fills it in for pods of one namespace."""
+    """The query of a rule, filled in for pods as prometheus-adapter does."""
     values = {
         "<<.Series>>": "scope_pending_comparisons",
         "<<.LabelMatchers>>": f'namespace="scope-judge",pod=~"{pods}"',
@@ -46,7 +46,7 @@ def _filled(template: str, pods: str) -> str:
     return template
 
 
-def test_the_adapter_finds_each_judge_and_what_it_has_pending(tmp_path: Path) -> None:
+def test_the_adapter_finds_each_judge_and_its_pending_comparisons(tmp_path: Path) -> None:
     it, rule = Deployed(build(ROOT / "overlays" / "fleet")), adapter_rule()
     keys = tmp_path / "keys.json"
     keys.write_text('{"keys": []}', encoding="utf-8")

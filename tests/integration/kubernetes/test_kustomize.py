@@ -1,4 +1,4 @@
-"""The renderer of these tests against a real kustomize, where one is installed."""
+"""The renderer of these tests agrees with a real kustomize, if one is installed."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from tests.patience import PATIENCE_S
 
 @cache
 def _kustomize() -> tuple[str, ...] | None:
-    """The command of a kustomize from version 5 on: older ones know no components."""
+    """The command of a kustomize 5 or later; older versions do not support components."""
     for command in (["kustomize", "version"], ["kubectl", "version", "--client"]):
         if shutil.which(command[0]) is None:
             continue
@@ -39,7 +39,7 @@ def _kustomize() -> tuple[str, ...] | None:
 
 
 def _by_identity(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
-    """Without the order of what Kubernetes takes as a map."""
+    """Manifests by identity, with sorted lists where Kubernetes ignores the order."""
 
     def sort(field: str, items: list[Any]) -> None:
         if field in MERGE_KEYS:
@@ -54,7 +54,7 @@ def _by_identity(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
 def test_a_real_kustomize_renders_the_same(folder: str) -> None:
     command = _kustomize()
     if command is None:
-        pytest.skip("no kustomize from version 5 on is installed")
+        pytest.skip("kustomize 5 or later is not installed")
     said = subprocess.run(
         [*command, str(ROOT / folder)],
         capture_output=True,
@@ -63,7 +63,7 @@ def test_a_real_kustomize_renders_the_same(folder: str) -> None:
         check=False,
     )
     assert said.returncode == 0, said.stderr
-    assert said.stderr == ""  # a deprecated field is warned of there
+    assert said.stderr == ""  # kustomize warns there of deprecated fields
 
     theirs = list(yaml.safe_load_all(said.stdout))
 
@@ -76,10 +76,10 @@ def test_a_real_kustomize_renders_the_same(folder: str) -> None:
         "namePrefix: a-",
         "commonLabels: {a: b}",
         "patches: [{path: a.yaml, target: {kind: Service}}]",
-        "kind: Kustomization",  # the key twice
+        "kind: Kustomization",  # a repeated key
     ],
 )
-def test_the_renderer_refuses_what_it_does_not_know(tmp_path: Path, line: str) -> None:
+def test_the_renderer_refuses_unsupported_features(tmp_path: Path, line: str) -> None:
     text = f"kind: Kustomization\n{line}\n"
     (tmp_path / "kustomization.yaml").write_text(text, encoding="utf-8")
 

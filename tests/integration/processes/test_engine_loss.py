@@ -47,7 +47,7 @@ def test_the_service_ends_with_a_last_line_and_what_is_under_way_gets_an_error(
     assert answer.status_code == 503
     assert answer.json()["code"] == "engine_unavailable"
     last = server.log.read_text().rstrip().splitlines()[-1]
-    assert last == ("error: vLLM's engine has died; the service has ended and can be started again")
+    assert last == "error: vLLM's engine has died; the service has stopped: start it again"
 
 
 def test_the_engine_ends_within_seconds_when_the_service_is_killed(tmp_path: Path) -> None:

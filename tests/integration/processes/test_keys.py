@@ -122,7 +122,7 @@ def test_without_keys_the_service_is_for_this_machine_only_and_says_so(tmp_path:
         assert not connects("127.0.0.2", server.port)
         assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
     log = server.log.read_text()
-    assert "it listens on 127.0.0.1, not on 0.0.0.0" in log
+    assert "the service listens on 127.0.0.1, not on 0.0.0.0" in log
     assert "scope-judge keys add NAME --role judge" in log
     assert f"http://127.0.0.1:{server.port}" in log
 

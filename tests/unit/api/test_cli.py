@@ -219,7 +219,7 @@ def test_a_line_that_is_no_object_is_told_by_its_number(tmp_path: Path, line: st
     file.write_text(json.dumps(comparison()) + f"\n{line}\n", encoding="utf-8")
     result = runner.invoke(app, ["judge", str(file)])
     assert result.exit_code == 1
-    assert "line 2: this is no JSON object" in said(result.stderr)
+    assert "line 2: this is not a JSON object" in said(result.stderr)
 
 
 @pytest.mark.parametrize(

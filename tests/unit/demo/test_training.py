@@ -12,10 +12,10 @@ from app.demo.train import RunSize, Trainer
 from app.engines.rendering import load_tokenizer
 from app.wiring.engines import DEMO_FOLDER
 
-# So long that the learning rate does not move between a few steps.
+# So long that the learning rate stays the same over a few steps.
 ENDLESS_MINUTES = 1e9
-# Every part of a run, and two chunks a step: the bundled judge's size made this file take over
-# 300 s beside vLLM on two slow cores.
+# A small run with two chunks a step. With the bundled judge's size, this file took over 300 s
+# beside vLLM on two slow cores.
 SMALL = RunSize(hidden=32, intermediate=64, layers=2, heads=2, batch=8, chunk=4)
 
 
@@ -28,7 +28,7 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def test_a_resumed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_where_it_stopped(tmp_path: Path) -> None:
     whole = Trainer(tmp_path / "whole", ENDLESS_MINUTES, SMALL)
     losses = [whole.train_step() for _ in range(3)]
 

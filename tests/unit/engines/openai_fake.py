@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible server that scores by digest, and misbehaves where a test says so."""
+"""A fake OpenAI-compatible server: it scores by digest, and misbehaves as a test says."""
 
 import asyncio
 import contextlib
@@ -10,21 +10,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-# What a request gets instead of an honest answer: bytes to send before the connection is cut, or
-# None to go on; it may wait first.
+# Path and body of a request -> bytes to send before the connection is closed, or None for an honest
+# answer.
 Trouble = Callable[[str, dict[str, Any]], bytes | None]
 Change = Callable[[dict[str, Any]], Any]
 
 
 def scored(content: object) -> tuple[float, float]:
-    """Log-probabilities of A and B that depend on all that was asked."""
+    """Log-probabilities of A and B, computed from a digest of the prompt."""
     digest = hashlib.sha256(json.dumps(content).encode()).digest()
     gap = 8.0 * int.from_bytes(digest[:4], "big") / 2**32 - 4.0
     return -math.log1p(math.exp(-gap)) - 0.01, -math.log1p(math.exp(gap)) - 0.01
 
 
 def response(status: int, body: bytes, *, headers: str = "", length: int | None = None) -> bytes:
-    """An HTTP response; a length that is not the body's is a lie."""
+    """An HTTP response; `length` replaces the true Content-Length."""
     shown = len(body) if length is None else length
     head = f"HTTP/1.1 {status} X\r\nContent-Length: {shown}\r\n{headers}\r\n"
     return head.encode() + body
@@ -32,17 +32,20 @@ def response(status: int, body: bytes, *, headers: str = "", length: int | None 
 
 @dataclass
 class FakeServer:
-    """One server; its fields say how it behaves from now on.
+    """One server; a test may change its fields while it runs.
 
     Args:
-        name: The model that it serves.
-        vllm: Whether it returns log-probabilities by token id, and says that it is vLLM.
-        card: Further fields of the model's card.
-        trouble: See `Trouble`; asked at every request below /v1.
+        name: Name of the model.
+        vllm: Whether it returns log-probabilities by token id, and calls itself vLLM.
+        card: Additional fields of the model's card.
+        trouble: See `Trouble`; called for every request below /v1.
         change: Changes an honest answer.
-        key: Where given, what must be sent.
-        is_silent: Answers nothing at all, until the client goes.
-        each_s: How long it works on a prompt; it has one at a time.
+        key: API key that requests must have; empty for none.
+        is_silent: Whether it never answers; it waits until the client disconnects.
+        each_s: Seconds for one prompt; it works on one request at a time.
+        port: Port; 0 until it has started.
+        asked: Path and body of every request.
+        left: Number of silent requests whose client has disconnected.
     """
 
     name: str = "the-judge"
@@ -66,7 +69,7 @@ class FakeServer:
 
     @property
     def scored(self) -> list[dict[str, Any]]:
-        """Bodies of all that was asked, without the models."""
+        """Bodies of all requests except those to /models."""
         return [body for path, body in self.asked if path != "/models"]
 
     async def start(self) -> None:
@@ -74,7 +77,7 @@ class FakeServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Refuses connections from now on, and cuts those that are open."""
+        """Closes all connections and refuses new ones."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -97,7 +100,7 @@ class FakeServer:
             del self._connections[writer]
 
     async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answers one request; whether the connection stays open."""
+        """Answers one request; returns whether the connection stays open."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         headers = {k.lower(): v for k, _, v in (h.partition(": ") for h in head.split("\r\n")[1:])}
         content = await reader.readexactly(int(headers.get("content-length", 0)))
@@ -141,7 +144,7 @@ class FakeServer:
         else:
             choices = [self._chat(body)]
         numbered = [{"index": i, "finish_reason": "stop", **c} for i, c in enumerate(choices)]
-        # Order is said by the index alone.
+        # Reversed, because only the index defines the order.
         return {"choices": numbered[::-1]}
 
     def _by_id(self, ids: list[int], body: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +158,7 @@ class FakeServer:
 
     def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
         a, b = scored(body["messages"])
-        # Two different tokens are written "A"; " A" and "a" are others.
+        # Two different tokens are spelled "A"; " A" is another label.
         entries = [("A", a - math.log(2)), ("A", a - math.log(2)), ("B", b), (" A", -9.0)]
         top = [{"token": token, "logprob": value} for token, value in entries]
         logprobs = {"content": [{"token": "A", "top_logprobs": top}]}

@@ -1,4 +1,4 @@
-"""Processes that must not outlive their parent: forked, spawned, and their own children."""
+"""Bound children, forked or spawned, and their own children end with their parent."""
 
 import os
 import select
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 WITHIN_S = 20.0
 
-# Starts a child with multiprocessing, which starts another; each tells its pid and sleeps.
+# Starts a child with multiprocessing, which starts a grandchild; each prints its pid and sleeps.
 PARENT = """
 import multiprocessing, os, sys, threading, time
 from app.engines.descendants import bound_children
@@ -47,7 +47,7 @@ if __name__ == "__main__":
 
 
 def gone(pidfd: int, timeout_s: float) -> bool:
-    """Whether a process has ended, which makes its descriptor readable."""
+    """Whether a process has ended within the timeout: its pidfd is then readable."""
     return bool(select.select([pidfd], [], [], timeout_s)[0])
 
 
@@ -69,7 +69,7 @@ def parent_process(tmp_path: Path, method: str, how: str) -> "subprocess.Popen[s
 
 
 def family(tmp_path: Path, method: str, how: str, ending: ExitStack) -> dict[int, int]:
-    """Starts a parent, its child and its grandchild; pid -> descriptor, the parent first."""
+    """Starts a parent, its child and its grandchild; returns pid -> pidfd, the parent first."""
     process = parent_process(tmp_path, method, how)
     ending.callback(process.wait)
     ending.callback(process.kill)
@@ -96,7 +96,7 @@ def test_children_and_their_children_end_when_the_parent_is_killed(
 ) -> None:
     parent, *others = family(tmp_path, method, "bound", ending).items()
     if stopped:
-        # A process that hangs cannot end itself.
+        # A stopped process cannot end itself: the kernel must kill it.
         for pid, _ in others:
             os.kill(pid, signal.SIGSTOP)
     assert not any(gone(pidfd, 0) for _, pidfd in others)
@@ -105,11 +105,9 @@ def test_children_and_their_children_end_when_the_parent_is_killed(
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_child_that_has_hardly_been_started_ends_with_its_parent(
-    method: str, tmp_path: Path
-) -> None:
+def test_a_child_whose_parent_dies_at_its_start_ends(method: str, tmp_path: Path) -> None:
     with parent_process(tmp_path, method, "killed") as process:
-        # Every descendant holds the other end of the pipe: the last one's end closes it.
+        # Every descendant has the pipe open, so it closes only when the last one has ended.
         process.communicate(timeout=WITHIN_S)
     assert process.returncode == -signal.SIGKILL
 
@@ -122,7 +120,7 @@ def test_the_children_of_other_threads_outlive_their_thread(
         assert not gone(pidfd, 0.1)
 
 
-def test_a_process_whose_parent_has_gone_already_ends_at_once() -> None:
+def test_an_orphan_kills_itself_at_once() -> None:
     program = "from app.engines.descendants import follow; follow(2**22); print('still here')"
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=False, cwd=ROOT, text=True

@@ -1,4 +1,4 @@
-"""Turn markers that are plain text in a judge's template, and texts that hold them."""
+"""Plain-text turn markers of a chat template are found, and broken in texts."""
 
 import functools
 import time
@@ -54,7 +54,7 @@ OPENCHAT = (
     "{% for m in messages %}{{ 'GPT4 Correct ' + m['role'].title() + ': ' + m['content'] }}"
     "{{ '<|im_end|>' }}{% endfor %}{{ 'GPT4 Correct Assistant:' }}"
 )
-# With Llama 3's dates; the demo judge's tokenizer has these control tokens.
+# ChatML with Llama 3's dates; its markers are control tokens of the demo judge's tokenizer.
 CHATML = (
     "{{ '<|im_start|>system\\nCutting Knowledge Date: December 2023\\nToday: ' + date_string + "
     "'\\n# Tools\\n\\n<|im_end|>' }}{% for m in messages %}"
@@ -178,5 +178,5 @@ def test_megabytes_of_signs_take_linear_time(unit: str) -> None:
         markers.finds(text)
         return time.process_time() - begun
 
-    # Linear is 4, quadratic 16. A busy machine may spoil a run.
+    # The ratio is 4 for linear time and 16 for quadratic time. A busy machine may spoil a try.
     assert any(seconds(10**6) < 8 * max(seconds(10**6 // 4), 1e-3) for _ in range(4))

@@ -1,3 +1,5 @@
+"""Model files: the digest notices changes, and wrong models are refused."""
+
 import itertools
 import json
 import random
@@ -48,13 +50,13 @@ INVERSE = bytes(255 - i for i in range(256))
 
 
 class LargeModel(NamedTuple):
-    """A model of one safetensors file, which is too large to be read whole.
+    """A model with one safetensors file that is too large to be read whole.
 
     Args:
-        folder: With the file.
-        content: Of the file.
-        data: Where its tensors begin.
-        tensors: First byte of each and the byte behind its last, from there on.
+        folder: Folder of the file.
+        content: Content of the file.
+        data: Offset of the first tensor in the file.
+        tensors: Start and exclusive end of each tensor, counted from `data`.
     """
 
     folder: Path
@@ -63,7 +65,7 @@ class LargeModel(NamedTuple):
     tensors: list[tuple[int, int]]
 
     def digest_with(self, content: bytes) -> str:
-        """The digest with other content in the file."""
+        """The digest after the file's content is replaced."""
         (self.folder / "model.safetensors").write_bytes(content)
         return weights_digest(self.folder)
 
@@ -75,7 +77,7 @@ def in_safetensors(header: object, data: bytes = b"") -> bytes:
 
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LargeModel:
-    """Everything a thousand times smaller than it is: the files, the blocks and the limit."""
+    """A model, with blocks and limit scaled down about a thousand times."""
     monkeypatch.setattr(model_files, "_WHOLE_BYTES", 2**16)
     monkeypatch.setattr(model_files, "_BLOCK_BYTES", 2**4)
     sizes = [*range(1, 40), 120_000, 20, *range(9000, 9030), 7]
@@ -94,7 +96,7 @@ def inverted(content: bytes, start: int, end: int) -> bytes:
 
 def test_a_file_overwritten_between_evenly_spread_blocks_is_noticed(large: LargeModel) -> None:
     digest = weights_digest(large.folder)
-    # Until now 256 blocks at equal distances were read, 4% of such a file, and nothing else.
+    # An earlier version read only 256 evenly spaced blocks, 4% of such a file.
     block, blocks = 2**6, 256
     changed = bytearray(large.content.translate(INVERSE))
     for i in range(blocks):
@@ -151,7 +153,7 @@ def test_the_dtype_is_the_checkpoints_own(tmp_path: Path) -> None:
         checkpoint_dtype(tmp_path)
 
 
-def test_a_model_that_is_neither_a_folder_nor_on_a_hub_is_refused_in_words(
+def test_a_model_that_is_neither_a_folder_nor_on_the_hub_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -1,4 +1,4 @@
-"""A judge behind servers: exact scores, errors that are never verdicts, and servers that fail."""
+"""The OpenAI engine: exact scores, errors that never become verdicts, and failover."""
 
 import asyncio
 import json
@@ -17,8 +17,8 @@ from app.core.errors import (
     PromptTooLongError,
     StartupError,
 )
+from app.engines.openai_pool import parse_urls
 from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
-from app.engines.openai_servers import parse_urls
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError, TextGenerator
 from app.service.judging.prompts import PromptTemplate
@@ -50,7 +50,7 @@ def ids_of(prompts: Sequence[Prompt]) -> list[list[int]]:
 
 
 def expected(prompts: Sequence[Prompt]) -> list[LabelLogits]:
-    """What fake servers answer in token mode."""
+    """The label logits that fake servers return in token mode."""
     return [LabelLogits(*scored(ids)) for ids in ids_of(prompts)]
 
 
@@ -68,7 +68,7 @@ def engine_of(*servers: FakeServer, **given: Any) -> OpenAiEngine:
 
 @asynccontextmanager
 async def started(*servers: FakeServer, **given: Any) -> AsyncIterator[OpenAiEngine]:
-    """Servers and an engine that asks them; nothing that the start asked is counted."""
+    """Yields a started engine on fake servers; the requests of the start are not counted."""
     async with serving(*servers):
         engine = engine_of(*servers, **given)
         try:
@@ -110,7 +110,7 @@ async def test_labels_are_read_by_token_id_whatever_the_order_of_the_choices() -
         assert isinstance(engine, TextGenerator)
     sent = server.scored
     assert [ids for body in sent for ids in body["prompt"]] == ids_of(prompts)
-    # Sixteen comparisons in a request, and their labels asked for in place of the most probable.
+    # A request has at most 16 comparisons and asks for the two labels by id.
     assert [len(body["prompt"]) for body in sent] == [32, 32, 16]
     labels = RENDERER.label_tokens(prompts[0])
     assert (
@@ -126,7 +126,7 @@ async def test_labels_are_read_by_token_id_whatever_the_order_of_the_choices() -
     )
 
 
-async def test_both_orders_travel_together_and_servers_share_a_batch() -> None:
+async def test_both_orders_share_a_request_and_servers_share_a_batch() -> None:
     prompts = prompts_of(9)
     servers = FakeServer(), FakeServer()
     async with started(*servers) as engine:
@@ -141,7 +141,7 @@ async def test_both_orders_travel_together_and_servers_share_a_batch() -> None:
             assert all(i % 2 == 0 for i in starts[::2])
 
 
-async def test_long_prompts_travel_in_smaller_requests() -> None:
+async def test_requests_of_long_prompts_have_fewer_prompts() -> None:
     long = [p._replace(user=p.user + " 1" * 900) for p in prompts_of(32)]
     server = FakeServer()
     async with started(server) as engine:
@@ -183,7 +183,7 @@ async def test_control_tokens_in_texts_stay_text_in_both_modes() -> None:
     assert sent == broken + "1 < 2 [x]"
 
 
-async def test_a_server_that_knows_no_label_ids_is_asked_for_its_most_probable_tokens() -> None:
+async def test_a_server_without_log_probabilities_by_id_is_asked_for_its_top_tokens() -> None:
     prompts = prompts_of(5)
     server = FakeServer(vllm=False)
     async with started(server) as engine:
@@ -194,7 +194,7 @@ async def test_a_server_that_knows_no_label_ids_is_asked_for_its_most_probable_t
     for prompt, one in zip(prompts, found, strict=True):
         body = by_text[prompt.user]
         assert [m["role"] for m in body["messages"]] == ["system", "user"]
-        # The two tokens that are written "A" have half of its probability each.
+        # Two tokens are spelled "A", each with half of its probability.
         assert isinstance(one, LabelLogits)
         assert one == pytest.approx(scored(body["messages"]), abs=1e-12)
         assert one.label_mass == pytest.approx(math.exp(-0.01), abs=1e-12)
@@ -202,7 +202,7 @@ async def test_a_server_that_knows_no_label_ids_is_asked_for_its_most_probable_t
     assert "chat_template_kwargs" not in sent[0]
 
 
-async def test_a_prefill_travels_as_the_judges_own_message_where_the_server_is_vllm() -> None:
+async def test_a_prefill_is_the_judges_own_message_on_vllm_and_refused_elsewhere() -> None:
     prompt = prompts_of(1)[0]._replace(prefill="[[")
     server = FakeServer()
     async with started(server, scoring="top") as engine:
@@ -214,7 +214,7 @@ async def test_a_prefill_travels_as_the_judges_own_message_where_the_server_is_v
         await identity_of(FakeServer(vllm=False), prompt=prompt)
 
 
-async def test_a_label_that_is_not_among_the_most_probable_is_no_judgment() -> None:
+async def test_without_a_label_among_the_top_tokens_there_is_no_judgment() -> None:
     prompts = prompts_of(1)
     server = FakeServer(vllm=False)
 
@@ -226,14 +226,17 @@ async def test_a_label_that_is_not_among_the_most_probable_is_no_judgment() -> N
 
     async with started(server) as engine:
         server.change = without_b
-        # One after the other, so that the fake knows which it answers.
+        # Sent one after the other, so that the fake server knows which prompt it answers.
         found = [(await engine.label_logits([prompt]))[0] for prompt in prompts]
     assert [type(one) for one in found] == [LabelLogits, JudgmentFailedError]
-    assert "not among the 20" in details(found[1:], JudgmentFailedError)[0]
+    assert (
+        "not among the judge's 20 most probable tokens"
+        in details(found[1:], JudgmentFailedError)[0]
+    )
 
 
 def with_logprob(value: object) -> Callable[[dict[str, Any]], Any]:
-    """Puts a value in the place of the log-probability of A."""
+    """Replaces the log-probability of A by a value."""
 
     def change(answer: dict[str, Any]) -> Any:
         logprobs = answer["choices"][0]["logprobs"]
@@ -311,7 +314,7 @@ async def test_a_body_that_is_no_answer_fails_its_request_and_is_not_repeated(wr
             assert "quality" not in detail
         server.trouble = lambda path, body: None
         assert await engine.label_logits(prompts_of(1)) == expected(prompts_of(1))
-    # Tried once: it is the request that is wrong.
+    # Each request was sent once: a request that is wrong is not retried.
     assert len(server.scored) == 2
 
 
@@ -362,16 +365,16 @@ async def test_another_server_takes_over_and_the_first_comes_back(failure: str) 
         assert await engine.label_logits(prompts) == expected(prompts)
         mend(broken)
         broken.asked.clear()
-        # Its own probe scores a prompt before anybody else's is sent there.
+        # The probe scores a prompt before any other prompt is sent to this server.
         await until(lambda: bool(broken.scored))
         broken.asked.clear()
-        # The engine takes it back once it has read the probe's answer.
+        # The engine uses the server again once it has read the probe's answer.
         async with asyncio.timeout(PATIENCE_S):
             while not broken.scored:
                 assert await engine.label_logits(prompts) == expected(prompts)
 
 
-async def test_a_server_that_is_stopped_is_missed_by_nobody_and_found_again() -> None:
+async def test_a_stopped_server_costs_no_request_and_is_found_again() -> None:
     prompts = prompts_of(20)
     one, other = FakeServer(), FakeServer()
     async with started(one, other) as engine:
@@ -387,13 +390,13 @@ async def test_a_server_that_is_stopped_is_missed_by_nobody_and_found_again() ->
         found = None
         async with asyncio.timeout(PATIENCE_S):
             while found is None:
-                # The engine takes it back once it has read the probe's answer.
+                # The engine uses the server again once it has read the probe's answer.
                 with suppress(EngineUnavailableError):
                     found = await engine.label_logits(prompts)
         assert found == expected(prompts)
 
 
-async def test_a_server_that_dies_with_requests_in_hand_loses_none_of_them() -> None:
+async def test_a_server_that_dies_with_requests_in_flight_loses_none_of_them() -> None:
     prompts = prompts_of(60)
     one, other = FakeServer(), FakeServer()
     async with started(one, other) as engine:
@@ -410,7 +413,7 @@ async def test_a_server_that_comes_back_with_another_model_stays_out() -> None:
     async with started(one, other) as engine:
         one.card = {"root": "org/another"}
         one.asked.clear()
-        # Nobody asked it anything: it is looked at all the time.
+        # These requests are probes: no prompt was sent.
         await until(lambda: len(one.asked) >= 3)
         for _ in range(5):
             assert await engine.label_logits(prompts) == expected(prompts)
@@ -435,7 +438,7 @@ async def test_a_restart_changes_nothing_of_the_identity() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_busy_server_is_left_in_peace_and_alone_means_overloaded(status: int) -> None:
+async def test_a_busy_server_is_avoided_and_all_busy_means_overloaded(status: int) -> None:
     busy = response(status, b"", headers="Retry-After: 7\r\n")
     prompts = prompts_of(2)
     one, other = FakeServer(), FakeServer()
@@ -444,7 +447,7 @@ async def test_a_busy_server_is_left_in_peace_and_alone_means_overloaded(status:
         assert await engine.label_logits(prompts) == expected(prompts)
         tried = len(one.scored)
         assert tried == 1
-        # Others go first for as long as it has asked for.
+        # Other servers are preferred until its Retry-After has passed.
         assert await engine.label_logits(prompts) == expected(prompts)
         assert len(one.scored) == tried
         other.trouble = one.trouble
@@ -452,7 +455,7 @@ async def test_a_busy_server_is_left_in_peace_and_alone_means_overloaded(status:
             await engine.label_logits(prompts)
         assert caught.value.retry_after_s == 7
         one.trouble = other.trouble = lambda path, body: None
-        # It was never out.
+        # A busy server stays in the pool.
         assert await engine.label_logits(prompts) == expected(prompts)
 
 
@@ -543,13 +546,13 @@ def bad_gateway_on_completions(path: str, body: dict[str, Any]) -> bytes | None:
         ([FakeServer(), FakeServer(card={"max_model_len": 9})], {}, "serves another the-judge"),
         ([FakeServer(change=with_logprob(3.0))], {}, "cannot judge at all"),
         ([FakeServer(vllm=False)], {"scoring": "tokens"}, "status 404"),
-        # A proxy's passing fault is no word on how the judge can be asked.
+        # A transient fault of a proxy does not decide the dialect.
         ([FakeServer(trouble=bad_gateway_on_completions)], {}, "status 502"),
         ([FakeServer()], {"tokenizer": "/nowhere/at/all"}, "set SCOPE_TOKENIZER"),
         ([FakeServer()], {"max_model_len": 16}, "cannot judge at all: the prompt has"),
     ],
 )
-async def test_a_start_that_cannot_work_is_refused_and_says_where(
+async def test_a_start_that_cannot_work_is_refused_with_the_servers_url(
     servers: list[FakeServer], given: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(StartupError, match=says) as caught:
@@ -576,7 +579,7 @@ async def test_another_models_tokenizer_is_refused() -> None:
         await identity_of(FakeServer(change=other_names))
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
+async def test_an_unreachable_server_is_named() -> None:
     there, gone = FakeServer(), FakeServer()
     async with serving(there, gone):
         await gone.stop()
@@ -606,7 +609,7 @@ def test_urls_are_read_with_blanks_and_slashes() -> None:
         make_engine(Settings(engine="openai", openai_urls="http://a/v1,http://a/v1/"))
 
 
-async def test_the_key_is_sent_and_never_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_key_is_sent_and_never_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     server = FakeServer(key=SECRET)
     settings: dict[str, Any] = {"engine": "openai", "model": "the-judge", "tokenizer": "demo"}
@@ -629,7 +632,7 @@ async def test_the_key_is_sent_and_never_told(caplog: pytest.LogCaptureFixture) 
     assert SECRET not in str(refused.value)
 
 
-async def test_what_is_said_about_a_server_holds_no_text(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_about_a_server_contain_no_prompt(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     server = FakeServer()
     async with started(server) as engine:

@@ -1,4 +1,4 @@
-"""The demo judge's own tokenizer, and what users might put into a text to fool it."""
+"""Rendered prompts equal the official template, and no text can inject control tokens."""
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +30,7 @@ INJECTIONS = (
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    # Added tokens that are not "special" are the ones that split_special_tokens lets through.
+    # split_special_tokens does not split added tokens that are not "special".
     built = build_tokenizer()
     built.add_tokens([AddedToken(text, special=False) for text in ("<think>", "</think>")])
     built.add_tokens([AddedToken("<tool_call>", special=False)])
@@ -148,7 +148,7 @@ def test_the_labels_are_two_tokens_where_the_judge_answers(
     assert tokenizer.decode([labels.b]) == "B"
 
 
-def test_a_prefill_stands_at_the_very_end(
+def test_a_prefill_is_at_the_very_end(
     tokenizer: PreTrainedTokenizerFast, renderer: PromptRenderer
 ) -> None:
     prompt = TEMPLATE.render(Comparison.of("x", "y", "z"))
@@ -157,7 +157,7 @@ def test_a_prefill_stands_at_the_very_end(
 
 
 def word_tokenizer(vocabulary: list[str], template: str) -> PreTrainedTokenizerFast:
-    """One token for each known word, one for all others."""
+    """A tokenizer with one token for each known word and one for all others."""
     inner = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>")
     )
@@ -172,13 +172,13 @@ SPACED = "{% for m in messages %}{{ m['content'] + ' ' }}{% endfor %}"
 
 def test_a_judge_with_one_token_for_both_labels_is_refused() -> None:
     judge = word_tokenizer(["<unk>", "x"], SPACED)
-    with pytest.raises(StartupError, match=r"no single token|one token for both"):
+    with pytest.raises(StartupError, match=r"not a single token|one token for both"):
         PromptRenderer(judge, max_prompt_tokens=99).label_tokens(Prompt("x", "x", ""))
 
 
-def test_a_judge_whose_label_melts_into_the_prompt_is_refused() -> None:
+def test_a_judge_whose_label_merges_with_the_prompt_is_refused() -> None:
     judge = word_tokenizer(["<unk>", "x", "A", "B", "A]]", "B]]"], SPACED.replace("+ ' '", ""))
-    with pytest.raises(StartupError, match=r"no single token.*SCOPE_PREFILL"):
+    with pytest.raises(StartupError, match=r"not a single token.*SCOPE_PREFILL"):
         PromptRenderer(judge, max_prompt_tokens=99).label_tokens(Prompt("x", "x", ""))
 
 
@@ -215,7 +215,7 @@ def test_a_template_that_fails_is_refused_at_the_start() -> None:
             PromptRenderer(tokenizer, max_prompt_tokens=99).label_tokens(Prompt("x", "x", ""))
 
 
-def test_the_date_in_a_prompt_never_moves() -> None:
+def test_the_date_in_a_prompt_never_changes() -> None:
     tokenizer = build_tokenizer()
     tokenizer.chat_template = (
         "{{ date_string }} {{ strftime_now('%Y-%m-%d') }} {{ messages[-1]['content'] }}"
@@ -231,7 +231,7 @@ def test_a_template_that_trims_messages_does_so_with_every_prompt() -> None:
     assert tokenizer.decode(ids) == "<x>"
 
 
-def test_added_tokens_that_are_text_stay_what_they_are() -> None:
+def test_added_tokens_that_are_text_are_kept() -> None:
     # Gemma has such tokens for line breaks, blanks and HTML.
     tokenizer = build_tokenizer()
     texts = ("\n\n", "\n", "    ", "<table>")
@@ -272,7 +272,7 @@ TEXT = st.text(
 
 @given(question=TEXT, answer=TEXT)
 @settings(deadline=None, max_examples=150)
-def test_what_is_tokenised_once_changes_no_prompt(
+def test_tokenising_the_head_once_changes_no_prompt(
     renderer: PromptRenderer, tokenizer: PreTrainedTokenizerFast, question: str, answer: str
 ) -> None:
     prompt = Prompt(TEMPLATE.system, f"{question}[Answer]{answer}", "")
@@ -281,7 +281,7 @@ def test_what_is_tokenised_once_changes_no_prompt(
 
 
 @pytest.mark.parametrize("scheme", ["first", "always", "never"])
-def test_a_tokenizer_that_begins_a_text_in_its_own_way_gets_it_in_one_piece(scheme: str) -> None:
+def test_a_tokenizer_with_a_special_first_token_gets_the_prompt_in_one_piece(scheme: str) -> None:
     inner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=False))
     inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     letters = sorted({*"▁\n:.,'s1éx", *map(chr, range(32, 127))} - {" "})
@@ -298,5 +298,5 @@ def test_a_tokenizer_that_begins_a_text_in_its_own_way_gets_it_in_one_piece(sche
         whole = f"<s>systemthe judge</s><s>user{user}</s>"
         expected = judge(whole, add_special_tokens=False)["input_ids"]
         assert ids_of(renderer, Prompt("the judge", user, "")) == expected
-    # Only where the first piece is special is nothing kept.
+    # No ids are kept only if the tokenizer treats the first piece specially.
     assert bool(renderer.frame("the judge").head_ids) == (scheme != "first")

@@ -1,4 +1,4 @@
-"""The scripted engine's answers in words say what its label script says."""
+"""The scripted engine's answers in words agree with its label logits."""
 
 import math
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ async def test_the_greedy_verdict_is_the_larger_label_logit_whatever_the_seed() 
         assert await texts(ScriptedEngine(), prompts, seed=seed) == ["[[A]]", "[[B]]"]
 
 
-async def test_a_score_is_given_where_one_is_asked_for_and_only_there() -> None:
+async def test_a_score_is_given_only_if_the_prompt_asks_for_one() -> None:
     prompts = [
         verbalized_prompt(template, comparison)
         for template in (TEMPLATE, PromptTemplate(system=""))
@@ -65,7 +65,7 @@ async def test_a_score_is_given_where_one_is_asked_for_and_only_there() -> None:
     # The gap is 1.9 either way: 1 / (1 + e^-1.9) = 0.8699.
     expected = ["[[A]] 0.87", "[[B]] 0.87"]
     assert await texts(ScriptedEngine(), prompts) == expected * 2
-    # A response that asks for one is no question to the judge.
+    # A response that asks for a score does not count.
     inside = Comparison.of("Score between 0.0 and 1.0?", "a score between 0.0 and 1.0", "b")
     (text,) = await texts(ScriptedEngine(), [TEMPLATE.render(inside)])
     assert text in ("[[A]]", "[[B]]")
@@ -74,7 +74,7 @@ async def test_a_score_is_given_where_one_is_asked_for_and_only_there() -> None:
 @pytest.mark.parametrize(
     ("prefill", "text"), [("[[", "A]]"), ("[", "[A]]"), ("Verdict: [[", "A]]"), ("x", "[[A]]")]
 )
-async def test_the_text_goes_on_where_the_prefill_ends(prefill: str, text: str) -> None:
+async def test_the_text_continues_the_prefill(prefill: str, text: str) -> None:
     prompt = PromptTemplate(prefill=prefill).render(BETTER_FIRST)
     assert await texts(ScriptedEngine(), [prompt]) == [text]
 
@@ -89,7 +89,7 @@ async def test_at_a_temperature_verdicts_have_the_scripts_odds_and_repeat() -> N
     assert abs(share - 0.721) < 0.041
 
 
-async def test_demonstrations_do_not_change_what_the_last_two_marks_say() -> None:
+async def test_demonstrations_do_not_change_the_verdict() -> None:
     prompt = TEMPLATE.render(BETTER_FIRST)
     demonstrated = prompt._replace(user=f"quality=0\n\nquality=9\n\n{prompt.user}")
     assert by_quality(demonstrated) == by_quality(prompt)
@@ -97,14 +97,14 @@ async def test_demonstrations_do_not_change_what_the_last_two_marks_say() -> Non
 
 async def test_an_answer_is_complete_only_if_its_end_fits_the_limit_too() -> None:
     prompt = verbalized_prompt(TEMPLATE, BETTER_FIRST)
-    # "[", "[", "A", "]", "]", " 0", ".", "87": eight tokens, and one that ends the turn.
+    # "[", "[", "A", "]", "]", " 0", ".", "87" are eight tokens; the ninth ends the turn.
     found = [
         (await answers(ScriptedEngine(), [prompt], max_tokens=limit))[0] for limit in (9, 8, 6)
     ]
     assert found == [("[[A]] 0.87", True), ("[[A]] 0.87", False), ("[[A]] 0", False)]
 
 
-async def test_a_prompts_own_error_is_its_own_and_never_a_verdict() -> None:
+async def test_an_error_of_one_prompt_is_returned_for_it_alone() -> None:
     def script(prompt: Prompt) -> LabelLogits | PromptError:
         if "long" in prompt.user:
             return PromptTooLongError("too long")

@@ -1,4 +1,4 @@
-"""The reference engine: numbers of a plain forward pass, and errors where there is no judgment."""
+"""The reference engine: scores of a plain forward pass, and errors without a judgment."""
 
 import asyncio
 import math
@@ -39,7 +39,7 @@ async def test_label_logits_are_log_probabilities_over_the_whole_vocabulary() ->
     await engine.stop()
 
 
-async def test_one_that_is_too_long_errs_alone_and_a_stopped_judge_judges_nothing() -> None:
+async def test_a_long_prompt_fails_alone_and_a_stopped_judge_judges_nothing() -> None:
     engine = TransformersEngine(TransformersOptions(FOLDER, judge="demo", max_model_len=400))
     await engine.start(PROMPT)
     long = TEMPLATE.render(Comparison.of("Q?", "many words " * 200, "few"))
@@ -53,14 +53,16 @@ async def test_one_that_is_too_long_errs_alone_and_a_stopped_judge_judges_nothin
         await engine.label_logits([PROMPT])
 
 
-async def test_what_is_no_model_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_a_folder_without_a_model_is_refused(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     folder = tmp_path_factory.mktemp("empty")
     engine = TransformersEngine(TransformersOptions(str(folder), judge="x"))
     with pytest.raises(StartupError, match="no tokenizer that can be loaded"):
         await engine.start(PROMPT)
 
 
-async def test_a_cancelled_call_leaves_the_model_only_when_its_thread_has() -> None:
+async def test_a_cancelled_call_releases_the_model_only_after_its_thread() -> None:
     engine = TransformersEngine(TransformersOptions(FOLDER, judge="demo"))
     await engine.start(PROMPT)
     running, most = 0, 0

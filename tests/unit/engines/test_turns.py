@@ -1,4 +1,4 @@
-"""Turns are handed on by number, and none is lost."""
+"""Turns pass to the smallest number, none is lost, and the pace is measured."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.patience import PATIENCE_S
 
 
 @pytest.mark.anyio
-async def test_the_smallest_number_is_next_and_equal_ones_in_the_order_they_came() -> None:
+async def test_the_smallest_number_is_next_and_equal_numbers_are_first_come_first_served() -> None:
     turns, order = Turns(), list[str]()
 
     async def take(number: int, name: str) -> None:
@@ -65,7 +65,7 @@ class Clock:
         return self.now
 
 
-def test_a_single_prompt_passes_what_of_a_batch_would_be_run_later_anyway() -> None:
+def test_a_single_prompt_overtakes_only_later_prompts_of_a_batch() -> None:
     clock = Clock()
     pace = Pace(clock)
     with pace.call(100):
@@ -76,11 +76,11 @@ def test_a_single_prompt_passes_what_of_a_batch_would_be_run_later_anyway() -> N
     begun = clock.now
     with pace.call(1000) as batch:
         assert batch[0] == 1000 * begun
-        # 400 are done when the single one comes: it goes before the 401st.
+        # 400 prompts are done when the single call arrives: its turn is before the 401st.
         clock.now += 100.0
         with pace.call(2) as single:
             assert batch[399] < single[0] <= batch[400] < single[1] <= batch[401]
-    # A prompt of the batch is passed by nothing that comes after its own time.
+    # No call that arrives after a prompt's own turn overtakes the prompt.
     with pace.call(1) as later:
         assert later[0] == 1000 * (begun + 100.0) < batch[999]
     clock.now += 150.0

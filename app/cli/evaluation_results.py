@@ -1,0 +1,83 @@
+"""The results of `scope-judge evaluate`: results.json, report.html, and tables on stdout."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.console import console, failure
+
+# Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
+if TYPE_CHECKING:
+    from app.evaluation.results import DatasetResults, Results
+
+# Width of a row of the tables: a pipe or a narrow terminal must not break rows.
+_LEAST_WIDTH = 90
+
+
+def write_results(results: "Results", folder: Path) -> None:
+    """Writes results.json and report.html into a folder, and prints the tables.
+
+    Raises:
+        typer.Exit: A file cannot be written.
+    """
+    from app.evaluation.report.page import write_report
+    from app.evaluation.results import to_json
+
+    report = folder / "report.html"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "results.json").write_text(to_json(results), encoding="utf-8")
+        write_report(results, report)
+    except OSError as exc:
+        raise failure(f"{exc.filename} cannot be written: {exc.strerror}") from None
+    # The tables are the result, so they go to stdout.
+    printed = Console(highlight=False)
+    printed.width = max(printed.width, _LEAST_WIDTH)
+    for dataset in results.datasets:
+        printed.print(_quality_table(dataset))
+        risk = _risk_table(dataset)
+        printed.print(risk if risk.rows else "too few pairs to calibrate on one half\n")
+    console.print(f"report: {report.resolve()}", highlight=False, soft_wrap=True)
+
+
+def _quality_table(dataset: "DatasetResults") -> Table:
+    from app.evaluation.methods import METHODS
+
+    title = f"{escape(dataset.name)}: {dataset.n} pairs"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("signal")
+    for heading in ("n", "missing", "accuracy", "ECE", "AUROC", "AUPRC"):
+        table.add_column(heading, justify="right")
+    for found in dataset.methods:
+        table.add_row(
+            METHODS[found.method].title,
+            str(found.n),
+            str(found.unparsed + found.failed),
+            *("-" if value is None else f"{value:.3f}" for value in found.quality),
+        )
+    return table
+
+
+def _risk_table(dataset: "DatasetResults") -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("rule on BPE")
+    for heading in ("alpha", "coverage", "risk", "errors / accepted", "splits above alpha"):
+        table.add_column(heading, justify="right")
+    rows = [row for found in dataset.methods if found.method == "bpe" for row in found.rows]
+    for row in rows:
+        if row.selector in ("scope", "pac"):
+            outcome = row.outcome
+            ratio = outcome.ratio_of_sums
+            table.add_row(
+                row.selector,
+                f"{row.alpha:g}",
+                f"{outcome.coverage:.3f}",
+                f"{outcome.risk:.3f}",
+                "-" if ratio is None else f"{ratio:.3f}",
+                f"{outcome.share_above_alpha:.1%}",
+            )
+    return table

@@ -1,0 +1,46 @@
+"""JSONL that the commands read and write: one JSON object in each line."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from app.cli.console import failure
+
+
+def read_jsonl(file: Path) -> list[dict[str, Any]]:
+    """Reads every object of a file, or of stdin if the file is "-"; empty lines are skipped.
+
+    Raises:
+        typer.Exit: The file cannot be read, or a line is not a JSON object.
+    """
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise failure(f"{file} cannot be read: {exc}") from None
+    rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise failure(f"{file}, line {number}: this is not a JSON object")
+        rows.append(row)
+    return rows
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """One line of JSONL, without the line break."""
+    # UTF-8 cannot encode half of a surrogate pair. It is written as the escape that was read.
+    text = json.dumps(row, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def batches(rows: list[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+    """Yields the rows in lists of at most `size`, in order."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
