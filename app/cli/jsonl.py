@@ -2,11 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from app.cli.console import failure
+
+T = TypeVar("T")
 
 
 def read_jsonl(file: Path) -> list[dict[str, Any]]:
@@ -40,7 +42,7 @@ def json_line(row: dict[str, Any]) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def batches(rows: list[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+def batches(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Yields the rows in lists of at most `size`, in order."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

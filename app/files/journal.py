@@ -24,14 +24,14 @@ class Journal:
     Args:
         file: Created if it does not exist; its folder must exist.
         settings: Everything that the results depend on beside their keys.
-        anew: Drop the results that are there.
+        replace: Drop the results of a run with other settings.
 
     Raises:
         InvalidRequestError: Another process writes the file, it cannot be opened, it is no journal,
             or its settings are others. The file is then unchanged.
     """
 
-    def __init__(self, file: Path, settings: Mapping[str, Any], *, anew: bool = False) -> None:
+    def __init__(self, file: Path, settings: Mapping[str, Any], *, replace: bool = False) -> None:
         self.file = file
         self.results: dict[str, dict[str, Any]] = {}
         try:
@@ -47,9 +47,7 @@ class Journal:
             if not stat.S_ISREG(os.fstat(self._opened.fileno()).st_mode):
                 raise InvalidRequestError(f"{file} is no regular file")
             self._lock()
-            if anew:
-                self._opened.truncate(0)
-            self._begin(json.loads(json.dumps(settings)))
+            self._begin(json.loads(json.dumps(settings)), replace=replace)
         except BaseException:
             self._opened.close()
             raise
@@ -84,7 +82,7 @@ class Journal:
         except (BlockingIOError, FileNotFoundError):
             raise InvalidRequestError(f"another run is writing {self.file}") from None
 
-    def _begin(self, settings: dict[str, Any]) -> None:
+    def _begin(self, settings: dict[str, Any], *, replace: bool) -> None:
         content = self._opened.read() if self._opened.seek(0) == 0 else b""
         if not content.startswith(_BEGINS[: len(content)]):
             raise InvalidRequestError(
@@ -93,7 +91,7 @@ class Journal:
         *lines, cut = content.split(b"\n")
         if not lines:
             self._opened.truncate(0)
-            self._write(_BEGINS + json.dumps(settings).encode("ascii") + b"}\n")
+            self._write(_first_line(settings))
             return
         if cut:
             self._opened.truncate(len(content) - len(cut))
@@ -104,7 +102,13 @@ class Journal:
             raise InvalidRequestError(
                 f"{self.file} is damaged: move it away to begin again"
             ) from None
-        if earlier != settings:
+        if earlier == settings:
+            return
+        if replace:
+            self.results = {}
+            self._opened.truncate(0)
+            self._write(_first_line(settings))
+        else:
             changed = sorted(
                 name for name in {*earlier, *settings} if earlier.get(name) != settings.get(name)
             )
@@ -125,3 +129,7 @@ class Journal:
             # Remove the partial line: the next append would continue it.
             self._opened.truncate(end)
             raise InvalidRequestError(f"{self.file} cannot be written: {exc.strerror}") from None
+
+
+def _first_line(settings: Mapping[str, Any]) -> bytes:
+    return _BEGINS + json.dumps(settings).encode("ascii") + b"}\n"

@@ -41,13 +41,13 @@ class Shape:
         name: For the command line.
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
-        used: Columns that the comparison is made of; all others are the user's own.
+        texts: Columns that hold the question and the responses.
     """
 
     name: str
     columns: tuple[str, ...]
     convert: Callable[[Mapping[str, Any]], Fields]
-    used: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def fields(self, row: Mapping[str, Any]) -> Fields:
         """The fields of the comparison.
@@ -101,7 +101,7 @@ def custom_shape(text: str) -> Shape:
         return _pair({field: row[name] for field, name in columns.items() if name in row})
 
     needed = tuple(columns[field] for field in REQUIRED)
-    return Shape("map", needed, convert, tuple(columns.values()))
+    return Shape("map", needed, convert, needed)
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
@@ -196,7 +196,7 @@ def _openai_preference(row: Mapping[str, Any]) -> Fields:
 SHAPES: Mapping[str, Shape] = {
     shape.name: shape
     for shape in (
-        Shape("pairs", REQUIRED, _pair, (*REQUIRED, *OPTIONAL)),
+        Shape("pairs", REQUIRED, _pair, REQUIRED),
         Shape(
             "arena",
             ("conversation_a", "conversation_b"),

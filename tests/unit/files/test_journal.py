@@ -58,7 +58,7 @@ def test_a_first_line_that_was_cut_off_begins_anew(tmp_path: Path, size: int) ->
     assert kept(file) == {}
 
 
-def test_other_settings_are_refused_and_named_unless_it_begins_anew(tmp_path: Path) -> None:
+def test_other_settings_are_refused_and_named_unless_they_replace(tmp_path: Path) -> None:
     file = tmp_path / "out.partial"
     with Journal(file, SETTINGS) as journal:
         journal.append([("a", {})])
@@ -66,8 +66,11 @@ def test_other_settings_are_refused_and_named_unless_it_begins_anew(tmp_path: Pa
     with pytest.raises(InvalidRequestError, match=r"1 results .* settings \(alpha, more\)"):
         Journal(file, {"alpha": 0.2, "judge": "x", "more": 1})
     assert file.read_bytes() == before
-    with Journal(file, {"alpha": 0.2}, anew=True) as journal:
+    with Journal(file, SETTINGS, replace=True) as journal:
+        assert journal.results == {"a": {}}
+    with Journal(file, {"alpha": 0.2}, replace=True) as journal:
         assert journal.results == {}
+    assert kept(file, {"alpha": 0.2}) == {}
 
 
 @pytest.mark.parametrize("content", [b"my notes\n", b"{}\n", b'{"scope_judge_run": {}}\n{}\n'])
