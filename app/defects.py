@@ -1,4 +1,4 @@
-"""Logs errors that nobody foresaw."""
+"""Logs unexpected errors without their messages."""
 
 import logging
 import traceback
@@ -7,6 +7,9 @@ logger = logging.getLogger("app.defects")
 
 
 def log_defect(exc: BaseException) -> None:
-    """Logs where an unforeseen error came from; never its message, which may hold a text."""
+    """Logs the type and traceback of an unexpected error.
+
+    The message is left out, because it may contain a question or a response.
+    """
     places = "".join(traceback.format_tb(exc.__traceback__))
-    logger.error("unforeseen %s at\n%s", type(exc).__qualname__, places)
+    logger.error("unexpected %s at\n%s", type(exc).__qualname__, places)

@@ -24,7 +24,7 @@ _PROBED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class LoggingObserver:
-    """Says in the log what a start is doing."""
+    """Logs the progress of a start."""
 
     def stage(self, text: str) -> None:
         """Logs the stage."""
@@ -45,7 +45,7 @@ def build(
     *,
     keys: Keys | None,
 ) -> FastAPI:
-    """Builds the application as the settings have it, over services that are yet to be opened."""
+    """Builds the application from the settings; its lifespan opens and closes the services."""
     limits = GateLimits(
         max_body_bytes=settings.max_body_bytes,
         max_pending_bytes=settings.max_pending_bytes,
@@ -69,19 +69,20 @@ def build(
 async def serving(
     settings: Settings, observer: StartupObserver, *, on_engine_lost: Callable[[str], None]
 ) -> AsyncIterator[Services]:
-    """Services as `open_services` opens them, for a process that does nothing else."""
+    """Opens the services in a process that only serves, and freezes the start's objects for gc."""
     async with open_services(settings, observer, on_engine_lost=on_engine_lost) as services:
-        # A full garbage collection looks at every object while all threads wait. The 100,000
-        # objects of a start (without vLLM) live to the end, so they are not looked at again.
+        # A full garbage collection stops all threads while it visits every object. The 100,000
+        # objects of a start (without vLLM) live until the end, so no collection visits them again.
         gc.collect()
         gc.freeze()
         yield services
 
 
 def log_as(level: str) -> None:
-    """Sets how much is logged; of the access log, paths without what was asked behind them.
+    """Sets the log level, and filters the access log.
 
-    Probes that were answered as they hope for are left out: a proxy asks twice a second.
+    The access log gets paths without their query. Successful probes are not logged, because a
+    proxy sends two a second.
     """
     logging.basicConfig(format="%(levelname)s:     %(message)s")
     logger.setLevel(level.upper())
@@ -89,8 +90,8 @@ def log_as(level: str) -> None:
 
 
 def _worth_logging(record: logging.LogRecord) -> bool:
-    # Uvicorn's arguments: client, method, path with query, version, status. A query is no part of
-    # this interface, so it may be anything, a text too.
+    # Uvicorn's arguments: client, method, path with query, version, status. This interface uses no
+    # query except for the trail's paging, so a caller may put anything into it, even a text.
     if isinstance(record.args, tuple) and len(record.args) == 5:
         client, method, path, version, status = record.args
         path = str(path).partition("?")[0]
@@ -100,13 +101,16 @@ def _worth_logging(record: logging.LogRecord) -> bool:
 
 
 def _end_process(reason: str) -> None:
-    """Lets the server finish what it can, and a supervisor start it again."""
-    logger.critical("%s; the service ends, to be started again", reason)
+    """Ends the process in order, so that its supervisor can start it again."""
+    logger.critical("%s; the service stops, so that its supervisor can restart it", reason)
     signal.raise_signal(signal.SIGTERM)
 
 
 def create() -> FastAPI:
-    """Builds the application from the environment; one worker, since each loads its own judge."""
+    """Builds the application from the environment.
+
+    Run it with one worker, because each worker loads its own judge.
+    """
     output.unblock()
     settings = read_settings()
     log_as(settings.log_level)
@@ -114,7 +118,7 @@ def create() -> FastAPI:
     keys = open_keys(settings.api_keys_file, observer.warning)
     if keys is None:
         observer.warning(
-            "no file of keys is set (SCOPE_API_KEYS_FILE): only this machine is served"
+            "SCOPE_API_KEYS_FILE is not set: only requests from this machine are answered"
         )
     return build(
         settings,

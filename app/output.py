@@ -1,7 +1,7 @@
-"""Standard output and error that never wait for their reader: a queue, and a thread that writes.
+"""Non-blocking standard output and error: a bounded queue, and a thread that writes.
 
-A plain write to a pipe that nobody reads blocks for ever, and the event loop with it. Here a line
-that finds the queue full is dropped and counted.
+A plain write to a pipe that nobody reads blocks forever, and blocks the event loop. Here a line is
+dropped and counted if the queue is full.
 """
 
 import atexit
@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, TextIO, cast
 
-# Characters that may wait for a reader: some 10,000 lines of the access log.
+# Most characters in the queue: about 10,000 lines of the access log.
 _MOST_WAITING = 2**20
-# Lines are gathered for so long before a write: to wake the thread for each line would cost more
-# than the line.
+# The thread collects lines for this long before each write, because waking it for every line would
+# cost more than the line itself.
 _GATHER_S = 0.05
-# How long all output together may hold up the end of the process.
-_LAST_WORDS_S = 1.0
+# Longest delay of the process's end until the remaining output is written.
+_EXIT_WAIT_S = 1.0
 _POLL_S = 0.001
 
 
@@ -29,9 +29,10 @@ class Writer:
     """Writes texts to a file descriptor, in order, on a daemon thread.
 
     Args:
-        descriptor: Its flags stay as they are: other programs may share it.
-        encoding: Of the bytes that are written.
-        most_waiting: Characters that may wait; more are dropped.
+        descriptor: File descriptor. Its flags are not changed, because other programs may share
+            it.
+        encoding: Encoding of the written bytes.
+        most_waiting: Most characters in the queue; further lines are dropped.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Writer:
         self._encoding = encoding
         self._most_waiting = most_waiting
         self._texts: SimpleQueue[str] = SimpleQueue()
-        # Reentrant, as the queue is: a signal handler may log while this thread holds the lock.
+        # Reentrant, like the queue: a signal handler may log while its thread holds the lock.
         self._lock = threading.RLock()
         self._waiting = 0
         self._unreported = 0
@@ -52,11 +53,11 @@ class Writer:
         threading.Thread(target=self._run, name="output", daemon=True).start()
 
     def put(self, text: str) -> None:
-        """Queues a text, or drops it; never blocks."""
+        """Queues a text, or drops it if the queue is full; never blocks."""
         with self._lock:
             if self._inside_dropped_line or self._waiting + len(text) > self._most_waiting:
                 self._drop(text)
-                # The rest of a line whose beginning is missing would be misread.
+                # Also drop the rest of this line: a line without its beginning is misleading.
                 self._inside_dropped_line = not text.endswith("\n")
                 return
             if self._unreported and not self._is_failing:
@@ -64,7 +65,7 @@ class Writer:
             self._queue(text)
 
     def wait_until(self, deadline: float) -> bool:
-        """Waits until everything is written; False where the deadline passes first."""
+        """Waits until everything is written; returns False if the deadline passes first."""
         while self._waiting and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         return not self._waiting
@@ -82,7 +83,9 @@ class Writer:
     def _report(self) -> None:
         begin = "\n" if self._line_is_open else ""
         count, self._unreported = self._unreported, 0
-        self._queue(f"{begin}WARNING:  {count} lines were dropped: nothing read them in time\n")
+        self._queue(
+            f"{begin}WARNING:  {count} lines were dropped: the output was not read in time\n"
+        )
 
     def _run(self) -> None:
         while True:
@@ -91,7 +94,7 @@ class Writer:
                 self._write(text.encode(self._encoding, "backslashreplace"))
                 failed = False
             except OSError:
-                # The reader is gone, or the disk is full: both may end.
+                # The reader is gone or the disk is full. Both may recover, so the thread goes on.
                 failed = True
             with self._lock:
                 self._waiting -= len(text)
@@ -123,7 +126,7 @@ class Writer:
 
 
 class UnblockedStream:
-    """A text stream that leaves writing to a Writer; everything else is the original stream's."""
+    """A text stream that writes through a Writer and delegates the rest to the original stream."""
 
     def __init__(self, original: TextIO, writer: Writer) -> None:
         self.original = original
@@ -135,11 +138,11 @@ class UnblockedStream:
         return getattr(self.original, name)
 
     def write(self, text: str) -> int:
-        """Queues a text; raises TypeError for bytes, as a text stream does."""
+        """Queues a text; raises TypeError for bytes, like any text stream."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if os.getpid() != self._pid:
-            # After a fork there is no thread to write.
+            # The writing thread does not exist after a fork.
             return self.original.write(text)
         self.writer.put(text)
         return len(text)
@@ -150,14 +153,14 @@ class UnblockedStream:
             self.write(line)
 
     def flush(self) -> None:
-        """Waits for nothing, until the process ends."""
+        """Returns at once; waits for the writer only after `finish`."""
         if os.getpid() != self._pid:
             self.original.flush()
         elif self._deadline is not None:
             self.writer.wait_until(self._deadline)
 
     def finish(self, deadline: float) -> None:
-        """From now on a flush waits, until the deadline at most."""
+        """Makes every later flush wait, until the deadline at most."""
         if self._deadline is None:
             self._deadline = deadline
 
@@ -166,9 +169,9 @@ _streams: dict[str, UnblockedStream] = {}
 
 
 def unblock() -> None:
-    """Replaces stdout and stderr, in `sys` and in the log's handlers; a second call does nothing.
+    """Replaces stdout and stderr in `sys` and in the log handlers; a second call does nothing.
 
-    A stream that somebody put in the place of the process's own, as tests do, is left alone.
+    A stream that somebody has already replaced, as pytest does, stays.
     """
     if _streams:
         return
@@ -177,9 +180,9 @@ def unblock() -> None:
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is not getattr(sys, f"__{name}__"):
             continue
-        # Python has no stream where the descriptor was closed.
+        # Python sets the stream to None if the descriptor was closed at the start.
         original = getattr(sys, name) or os.fdopen(descriptor, "w", closefd=False)
-        # One writer for both where they are the same file: lines keep their order.
+        # If both are the same file, they share one writer, so that lines keep their order.
         shared = bool(writers) and os.path.sameopenfile(1, 2)
         writer = writers[0] if shared else Writer(descriptor, encoding=original.encoding)
         writers.append(writer)
@@ -193,22 +196,22 @@ def unblock() -> None:
 
 
 def finish() -> None:
-    """Begins the end of the process: what is written now is waited for, one second in all."""
-    deadline = time.monotonic() + _LAST_WORDS_S
+    """Call this when the process ends: flushes now wait for the output, one second in total."""
+    deadline = time.monotonic() + _EXIT_WAIT_S
     for stream in _streams.values():
         stream.finish(deadline)
 
 
 def dropped_lines() -> int:
-    """Lines that were not written since the start."""
+    """Number of lines that were dropped since the start."""
     return sum(writer.dropped_lines for writer in {stream.writer for stream in _streams.values()})
 
 
 def _open_closed_descriptors() -> None:
-    """Gives 0, 1 and 2 to /dev/null where they are closed.
+    """Opens /dev/null on the descriptors 0, 1 and 2 if they are closed.
 
-    The next file that is opened would get the number, and the output of libraries and child
-    processes with it.
+    Otherwise the next opened file would get that number, and libraries and child processes would
+    write their output into that file.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -220,7 +223,7 @@ def _open_closed_descriptors() -> None:
 def _handlers() -> Iterator["logging.StreamHandler[Any]"]:
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     for logger in loggers:
-        # Besides loggers there are placeholders for parents that nobody asked for.
+        # The dictionary also has placeholders, which have no handlers.
         for handler in getattr(logger, "handlers", ()):
             if isinstance(handler, logging.StreamHandler):
                 yield handler
@@ -231,5 +234,5 @@ def _at_exit() -> None:
     for name, stream in _streams.items():
         stream.flush()
         if stream.writer.wait_until(0.0):
-            # The thread ends with the interpreter; what is said after that is written directly.
+            # The thread ends with the interpreter, so later output is written directly.
             setattr(sys, name, stream.original)

@@ -1,6 +1,6 @@
-"""What the use cases need from outside: an engine that scores prompts, a store that keeps sets.
+"""Protocols of the engines that score prompts and of the stores that keep calibration sets.
 
-A new engine or store is one file that meets one of these protocols, and its line in `wiring`.
+A new engine or store is one file that meets one of these protocols, and one line in `wiring`.
 """
 
 import math
@@ -13,23 +13,23 @@ from app.core.errors import JudgmentFailedError, RequestError
 
 
 class Prompt(NamedTuple):
-    """One order of one comparison, before the judge's chat template."""
+    """One order of one comparison, before the chat template of the judge is applied."""
 
     system: str
     user: str
     prefill: str
 
 
-# What can go wrong with one prompt and leave its neighbours alone.
+# Errors of one prompt that do not affect the other prompts of its batch.
 PromptError = RequestError | JudgmentFailedError
 
 
 class LabelLogits(NamedTuple):
-    """The logits of the two label tokens at the first answered token.
+    """The logits of the two label tokens at the first token of the answer.
 
     Args:
-        a: Of "A", normalised over the whole vocabulary: its log-probability.
-        b: Of "B", likewise.
+        a: Log-probability of label "A", normalised over the whole vocabulary.
+        b: Log-probability of label "B", normalised over the whole vocabulary.
     """
 
     a: float
@@ -37,7 +37,7 @@ class LabelLogits(NamedTuple):
 
     @property
     def label_mass(self) -> float:
-        """Share of the whole vocabulary's probability on the two labels, in [0, 1]."""
+        """Probability of the two labels together, out of the whole vocabulary, in [0, 1]."""
         return min(1.0, math.exp(self.a) + math.exp(self.b))
 
 
@@ -45,8 +45,8 @@ class Generated(NamedTuple):
     """Text that a judge wrote.
 
     Args:
-        text: Without the prefill.
-        complete: Whether the judge ended it itself; False where the token limit cut it.
+        text: The text without the prefill.
+        complete: True if the judge ended the text itself; False if the token limit cut the text.
     """
 
     text: str
@@ -54,10 +54,10 @@ class Generated(NamedTuple):
 
 
 class CallTimes:
-    """Where the time of one engine call goes.
+    """Measures where the time of one engine call is spent.
 
-    The caller of an engine makes one and passes it on; the engine writes into it. Time that the
-    engine does not report counts as the model's.
+    The caller of an engine makes one instance and passes it on; the engine writes into it. Time
+    that the engine does not report counts as time of the model.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class CallTimes:
 
     @contextmanager
     def rendering(self) -> Iterator[None]:
-        """Measures the way from prompts to tokens."""
+        """Adds the duration of its block to `render_s`, the time to turn prompts into tokens."""
         begun = time.perf_counter()
         try:
             yield
@@ -74,17 +74,17 @@ class CallTimes:
             self.render_s += time.perf_counter() - begun
 
     def note_wait(self, seconds: float) -> None:
-        """Notes how long a prompt of the call, or some of them, waited for the model."""
+        """Notes how many seconds one or more prompts of the call waited for the model."""
         self._shortest_wait_s = min(self._shortest_wait_s, max(0.0, seconds))
 
     @property
     def queue_s(self) -> float:
-        """How long the model had not begun on the call yet."""
+        """Seconds until the model began with the call: the shortest wait of its prompts."""
         return self._shortest_wait_s if self._shortest_wait_s < math.inf else 0.0
 
 
 class EngineIdentity(NamedTuple):
-    """What an engine adds to a judge's identity; known once it has started."""
+    """The part of a judge's identity that an engine knows after its start."""
 
     judge: str
     model: str
@@ -96,25 +96,27 @@ class EngineIdentity(NamedTuple):
 
 
 class Engine(Protocol):
-    """A judge's model.
+    """The model of a judge.
 
-    Calls take turns: one with many prompts does not hold up one with few for its whole length.
-    Adapters translate their vendor's exceptions: `EngineUnavailableError` when the engine does not
-    answer, `OverloadedError` when its queue is full, `StartupError` when it cannot serve at all.
+    Calls are scheduled fairly: a call with many prompts does not block a call with few prompts
+    until it ends. Adapters translate the exceptions of their vendor: `EngineUnavailableError` if
+    the engine does not answer, `OverloadedError` if its queue is full, `StartupError` if the engine
+    cannot serve at all.
     """
 
     async def start(self, prompt: Prompt) -> EngineIdentity:
-        """Loads the model, finds the label tokens where the judge answers, and warms up.
+        """Loads the model, finds the label tokens at the position of the answer, and warms up.
 
         Args:
-            prompt: Any prompt of the template that will be used; the prefill counts.
+            prompt: Any prompt of the template that will be used. The label tokens depend on its
+                prefill.
 
         Raises:
             StartupError: The model cannot be a judge as configured; the message says why.
         """
 
     async def stop(self) -> None:
-        """Frees everything; safe to call twice or without `start`."""
+        """Frees all resources; safe to call twice or without `start`."""
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
@@ -124,13 +126,13 @@ class Engine(Protocol):
         Cancelling the call aborts the engine's work.
 
         Args:
-            prompts: To be scored.
-            times: Where the engine reports its times, if the caller wants them.
+            prompts: The prompts to score.
+            times: Receives the times of the call; None if the caller does not need them.
 
         Returns:
-            For each prompt, in order, its label logits, or the error that is its own and not its
-            neighbours': `PromptTooLongError`, `ControlTokenError`, or `JudgmentFailedError` where
-            the engine answered without the label logits.
+            For each prompt, in order, its label logits or its own error: `PromptTooLongError`,
+            `ControlTokenError`, or `JudgmentFailedError` if the answer of the engine has no label
+            logits. The error of one prompt does not affect the others.
 
         Raises:
             UnavailableError: No prompt was scored.
@@ -139,10 +141,10 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Mortal(Protocol):
-    """An engine that may be gone for good while its process lives; others come back."""
+    """An engine that can fail permanently while its process lives; other engines recover."""
 
     async def lost(self) -> str:
-        """Waits until it can never answer again in this process, and says why.
+        """Waits until the engine can never answer again in this process, and returns the reason.
 
         Called between `start` and `stop`.
         """
@@ -150,7 +152,7 @@ class Mortal(Protocol):
 
 @runtime_checkable
 class TextGenerator(Protocol):
-    """A judge that also answers in words; only evaluation asks for them."""
+    """An engine that also generates text; only `evaluation` uses this."""
 
     async def generate(
         self,
@@ -160,22 +162,22 @@ class TextGenerator(Protocol):
         temperature: float,
         seeds: Sequence[int],
     ) -> list[Generated | PromptError]:
-        """Answers all prompts in one batched call; the judge goes on where the prefill ends.
+        """Answers all prompts in one batched call; the answer continues the prefill.
 
         Cancelling the call aborts the engine's work.
 
         Args:
-            prompts: Any.
-            max_tokens: Longest answer, at least 1.
-            temperature: 0 is greedy and ignores the seeds.
-            seeds: One for each prompt, in [0, 2^63): the same prompt, temperature and seed give the
-                same text, except where a batch of another size rounds two tokens' logits into
-                another order.
+            prompts: The prompts to answer.
+            max_tokens: Largest number of tokens of an answer, at least 1.
+            temperature: Sampling temperature; 0 is greedy and ignores the seeds.
+            seeds: One seed for each prompt, in [0, 2^63). The same prompt, temperature and seed
+                give the same text, unless another batch size changes the rounding so that the
+                logits of two tokens change their order.
 
         Returns:
-            For each prompt, in order, its answer, or the error that is its own and not its
-            neighbours': `ControlTokenError`, `JudgmentFailedError`, or `PromptTooLongError` where
-            prompt and longest answer do not fit the context together; neither is cut.
+            For each prompt, in order, its answer or its own error: `ControlTokenError`,
+            `JudgmentFailedError`, or `PromptTooLongError` if the prompt and `max_tokens` do not fit
+            into the context together. Neither the prompt nor the answer is shortened for that.
 
         Raises:
             UnavailableError: No prompt was answered.
@@ -183,30 +185,31 @@ class TextGenerator(Protocol):
         """
 
 
-# The largest that JSON, JavaScript and Lua know exactly; a larger one was never counted up to.
+# The largest integer that JSON, JavaScript and Lua represent exactly; no set reaches this number.
 LARGEST_NUMBER = 2**53 - 1
 
 
 class Version(NamedTuple):
-    """Which write of a set.
+    """Identifies one version of a calibration set.
 
     Args:
-        write_id: Of this very write. Numbers alone come again: after a deletion, and after a store
-            was put back to an earlier state and went on from there.
-        number: Grows by one with every write; from 1 to `LARGEST_NUMBER`.
+        write_id: Unique id of the write that made the version. The number alone is not unique: it
+            comes again if a store is restored from a backup and written to afterwards.
+        number: Number of the version, from 1 to `LARGEST_NUMBER`; it grows by one with each write.
     """
 
     write_id: str
     number: int
 
 
-class Revision(NamedTuple):
-    """One change of a set, for the trail; strings whose meaning `service.revisions` knows.
+class StoredChange(NamedTuple):
+    """One change of a set as the trail stores it. `service.calibration` writes and reads the texts.
 
     Args:
-        number: The version that the change makes; of a deletion, the next number.
-        record: Who changed what and when: small, for people.
-        undo: What takes the set back to what it was before; as large as the change.
+        number: Number of the version that the change makes. A deletion takes the next number.
+        record: Author, time and summary of the change, as JSON; about 1 kB.
+        undo: Data that restores the set as it was before the change, as JSON; as large as the
+            change.
     """
 
     number: int
@@ -214,26 +217,14 @@ class Revision(NamedTuple):
     undo: str
 
 
-class Undo(NamedTuple):
-    """How to take one change back.
-
-    Args:
-        number: Of the change.
-        text: As it was written; empty where the store has lost it.
-    """
-
-    number: int
-    text: str
-
-
 class StoredCalibration(NamedTuple):
-    """One calibration set as a store keeps it: strings whose meaning `service.codec` knows.
+    """One calibration set as a store keeps it. `service.calibration.codec` writes and reads it.
 
     Args:
-        version: Of this state.
-        meta: Field -> value; "write_id" and "version" are the store's own.
-        examples: Digest -> labelled score.
-        thresholds: "guarantee:alpha" -> lambda_hat, for programs that read the store themselves.
+        version: Version of this state.
+        meta: Field -> value. The store adds the fields "write_id" and "version" itself.
+        examples: Digest of the comparison -> labelled score.
+        thresholds: "guarantee:alpha" -> lambda_hat, for programs that read the store directly.
     """
 
     version: Version
@@ -243,110 +234,115 @@ class StoredCalibration(NamedTuple):
 
 
 class CalibrationStore(Protocol):
-    """Keeps calibration sets and the trail of their changes; every change is one atomic step.
+    """Keeps calibration sets and their trails; every change is one atomic step.
 
-    A trail only grows, outlives its set, and goes on with the set that takes the name next: its
-    numbers grow with every change and none comes twice. A set from before there were trails has
-    none until it changes.
+    The trail of a set is the list of its changes. The store only appends to a trail. A trail
+    remains when its set is deleted, and continues when a new set takes the same name: numbers grow
+    with every change and are never used twice. A set that was made before there were trails has an
+    empty trail until its next change.
 
-    Adapters raise `StoreUnavailableError` when the store does not answer or refuses to write, and
-    nothing has changed then, or everything has, or will have in a moment: whoever goes on reads
-    the version anew. They raise `StoreCorruptError` when what they find is not theirs.
+    Adapters raise `StoreUnavailableError` if the store does not answer or refuses to write. The
+    change was then made completely, will be made completely in a moment, or was not made at all;
+    the caller must read the version again to find out. Adapters raise `StoreCorruptError` if the
+    stored data was not written by this service.
     """
 
     async def open(self) -> None:
-        """Connects, and makes what is missing.
+        """Connects, and makes missing files and tables.
 
         Raises:
             StoreUnavailableError: The store does not answer.
         """
 
     async def close(self) -> None:
-        """Frees everything; safe to call twice or without `open`."""
+        """Frees all resources; safe to call twice or without `open`."""
 
     async def ping(self) -> None:
         """Returns if the store can be read now.
 
         Raises:
-            StoreUnavailableError: It cannot.
+            StoreUnavailableError: The store cannot be read.
         """
 
     async def names(self) -> list[str]:
-        """The names of all sets, sorted; a deleted one's trail names none."""
+        """Returns the names of all sets, sorted; deleted sets are not included."""
 
     async def version(self, name: str) -> Version | None:
-        """The version of a set, cheaply; None if there is none."""
+        """Returns the version of a set without reading its examples; None without such a set."""
 
     async def read(self, name: str) -> StoredCalibration | None:
-        """One consistent state of a set; None if there is none."""
+        """Returns one consistent state of a set; None without such a set."""
 
     async def write(
         self,
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
         """Replaces meta and thresholds, changes examples and extends the trail, in one step.
 
-        Examples that the set has and neither `state.examples` nor `removed` names are kept.
-        Durable on return.
+        Examples that neither `state.examples` nor `removed` mention are kept. The write is durable
+        when this method returns.
 
         Args:
-            name: Of the set.
-            state: The new version; `examples` holds only those that are new or changed. Nothing in
-                it may change any more, not even where the call is cancelled.
-            revision: For the trail; its number is the state's, and at least 1.
+            name: Name of the calibration set.
+            state: The new version; `examples` holds only new and changed examples. The caller must
+                not modify the state afterwards, even if the call is cancelled.
+            change: Entry for the trail. Its number is the number of the state and at least 1.
             expected: The version that must be in place; None if there must be no set.
-            removed: Digests of examples to remove; those that are not there do not matter.
+            removed: Digests of examples to remove; unknown digests are ignored.
 
         Returns:
-            False if another version is in place, or the trail has this number or a later one:
-            nothing was written.
+            False if another version is in place, or the trail already has this number or a higher
+            one. Nothing was written then.
         """
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
         """Removes a set, readable or not, and extends the trail, in one step.
 
         Args:
-            name: Of the set.
-            revision: For the trail, with a number after `last_number`: whoever takes that before
-                reading the set deletes what they have read.
+            name: Name of the calibration set.
+            change: Entry for the trail. Its number must be higher than `last_number`. A caller that
+                asks for `last_number` before it reads the set deletes only the state that it read.
 
         Returns:
-            False if there is no set, or another change has come between: nothing was removed.
+            False if there is no set, or another change took the number. Nothing was removed then.
         """
 
     async def last_number(self, name: str) -> int:
-        """The highest number of any change, or of the set that is there, cheaply; 0 if none."""
+        """Returns the highest number of the trail and of the set, cheaply; 0 if both are absent."""
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """Records of the trail, newest first.
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Returns the records of a trail, newest first.
 
         Args:
-            name: Of the set, which may have been deleted.
-            before: Only changes with a lower number, at least 1; None for all.
-            limit: At most so many, at least 1.
+            name: Name of the calibration set, which may be deleted.
+            before: Only changes with a number below this one, at least 1; None for all changes.
+            limit: Largest number of records, at least 1.
         """
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
-        """How to take changes back, newest first; arguments as of `revisions`."""
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
+        """Returns the undos of a trail by the numbers of their changes, newest first.
+
+        An undo that the store has lost is an empty text. The arguments are those of `records`.
+        """
 
 
 @runtime_checkable
 class Announcing(Protocol):
-    """A store that tells of changes by itself, also those that other processes make.
+    """A store that announces changes, including the changes of other processes.
 
-    It may miss some: readers ask for the version all the same.
+    Announcements can get lost, so readers must also ask for the version.
     """
 
-    def changes(self) -> AsyncGenerator[str | None]:
-        """Names of sets, each as soon as it has changed; None once it listens.
+    def changed_names(self) -> AsyncGenerator[str | None]:
+        """Yields None once the subscription is active, then the name of each set that changes.
 
-        What changed before the None is not told.
+        Changes made before the None are not announced.
 
         Raises:
-            StoreUnavailableError: The store does not tell, or tells no more.
+            StoreUnavailableError: The store does not announce changes, or has stopped to.
         """

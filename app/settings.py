@@ -1,4 +1,4 @@
-"""Everything that can be set, read once from the environment."""
+"""The settings of the service, read once from environment variables."""
 
 import os
 from pathlib import Path
@@ -17,37 +17,47 @@ class Settings(BaseSettings):
 
     engine: Literal["vllm", "openai", "transformers", "scripted"] = Field(
         "vllm",
-        description="What runs the judge: `vllm`; `openai` (servers that run already); "
-        "`transformers` (slow, in float32: the reference); `scripted` (no model, for tests).",
+        description="Engine of the judge: `vllm`; `openai` (OpenAI-compatible servers that are "
+        "already running); `transformers` (slow; the float32 reference); `scripted` (no model, for "
+        "tests).",
     )
     model: str = Field(
         "demo",
-        description="Hugging Face id or folder of the judge, for `openai` its name at the server; "
-        "`demo` is the bundled one.",
+        description="Hugging Face id or folder of the judge's model; for `openai` the model's name "
+        "on the server. `demo` is the bundled judge.",
     )
-    revision: str | None = Field(None, description="Branch, tag or commit of the model on the hub.")
+    revision: str | None = Field(
+        None, description="Branch, tag or commit of the model on the Hugging Face hub."
+    )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="What the judge computes in; `auto` is the checkpoint's own."
+        "auto", description="Data type of the model; `auto` takes the checkpoint's data type."
     )
     max_model_len: Annotated[int, Field(ge=16)] | None = Field(
-        None, description="Context in tokens; empty for the model's own."
+        None, description="Context length in tokens; empty for the model's own."
     )
-    tensor_parallel: int = Field(1, ge=1, description="GPUs that share one judge.")
-    gpu_memory: float = Field(0.9, gt=0, le=1, description="Share of a GPU's memory to take.")
-    cpu_kv_cache_mb: int = Field(512, ge=16, description="KV cache on a CPU, in MiB.")
+    tensor_parallel: int = Field(1, ge=1, description="Number of GPUs that share one judge.")
+    gpu_memory: float = Field(
+        0.9, gt=0, le=1, description="Share of a GPU's memory that vLLM may use."
+    )
+    cpu_kv_cache_mb: int = Field(
+        512, ge=16, description="Size of vLLM's KV cache on a CPU, in MiB."
+    )
     openai_urls: str = Field(
         "",
-        description="For `openai`: base URLs such as `http://a:8000/v1`, comma separated; all "
-        "serve the same model, and one may fail.",
+        description="For `openai`: base URLs of the servers, such as `http://a:8000/v1`, separated "
+        "by commas. All must serve the same model. Judging goes on while at least one works.",
     )
-    openai_api_key: SecretStr | None = Field(None, description="Sent to all of them.")
+    openai_api_key: SecretStr | None = Field(
+        None, description="For `openai`: API key, sent to all servers."
+    )
     openai_scoring: Literal["auto", "tokens", "top"] = Field(
         "auto",
-        description="`tokens`: labels by token id, exact (vLLM from 0.26 on); `top`: labels among "
-        "the 20 most probable tokens; `auto` finds out which at the start.",
+        description="For `openai`: how to read the labels' logits. `tokens`: by token id, exact "
+        "(needs vLLM 0.26 or newer). `top`: from the 20 most probable tokens. `auto` tests at the "
+        "start which one works.",
     )
     openai_timeout_s: float = Field(
-        120.0, gt=0, le=86400, description="For one request to such a server."
+        120.0, gt=0, le=86400, description="For `openai`: timeout of one request to a server."
     )
     tokenizer: str = Field(
         "",
@@ -55,94 +65,116 @@ class Settings(BaseSettings):
         "empty for SCOPE_MODEL.",
     )
     prompt_file: Path | None = Field(
-        None, description="TOML file with `user` and `system` that replaces the paper's template."
+        None,
+        description="TOML file with the strings `user` and `system`, which replace the paper's "
+        "prompt template.",
     )
-    prefill: str = Field("", description="How the judge's answer begins, e.g. `[[`.")
+    prefill: str = Field(
+        "", description="Text that begins the judge's answer in the prompt, e.g. `[[`."
+    )
     store_url: str = Field(
         "sqlite:///scope-judge.db",
-        description="`sqlite:///path`, `redis://host:port/db` or `memory://`.",
+        description="URL of the calibration store: `sqlite:///path`, `redis://host:port/db` or "
+        "`memory://`.",
     )
     default_alpha: float = Field(
-        0.10, gt=0, lt=1, description="Largest share of wrong verdicts among the accepted."
+        0.10,
+        gt=0,
+        lt=1,
+        description="Alpha of requests that give none: the largest share of wrong verdicts among "
+        "the accepted ones.",
     )
     default_guarantee: Literal["marginal", "pac"] = Field(
-        "marginal", description="`marginal` (SCOPE's) or `pac` (holds with probability 1 - delta)."
+        "marginal",
+        description="Guarantee of requests that give none: `marginal` (as in SCOPE) or `pac` "
+        "(holds with probability 1 - delta).",
     )
-    default_delta: float = Field(0.10, gt=0, lt=1, description="For `pac`, where none is asked.")
+    default_delta: float = Field(
+        0.10, gt=0, lt=1, description="Delta of `pac` requests that give none."
+    )
     min_label_mass: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="Abstain as `off_task` where the two labels have less of the probability; "
-        "0 never does.",
+        description="Abstain with the reason `off_task` if the two labels together have less "
+        "probability than this; 0 turns it off.",
     )
     max_batch: int = Field(
         1000,
         ge=1,
-        description="Comparisons in one request; seven eighths of SCOPE_MAX_PENDING at most.",
+        description="Most comparisons in one request; at most seven eighths of SCOPE_MAX_PENDING "
+        "take effect.",
     )
-    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes in one request.")
+    max_body_bytes: int = Field(
+        8 * 2**20, ge=1024, description="Largest body of one request, in bytes."
+    )
     max_pending: int = Field(
         4096,
         ge=1,
-        description="Comparisons that may be under way at once; more are answered with 429.",
+        description="Most comparisons in progress at once; further requests get status 429.",
     )
     max_pending_bytes: int = Field(
-        256 * 2**20, ge=1024, description="Bytes of all requests that are under way, likewise."
+        256 * 2**20,
+        ge=1024,
+        description="Most bytes of all requests in progress together; further requests get status "
+        "429.",
     )
     max_connections: int = Field(
         1000,
         ge=1,
-        description="Connections open at once, below the limit of open files; one without a "
-        "request makes room for a new one.",
+        description="Most open connections; the limit of open files may lower it. A connection "
+        "without a request is closed to make room for a new one.",
     )
     timeout_s: float = Field(
-        120.0, gt=0, le=86400, description="For one request; then its work is stopped, with 504."
+        120.0,
+        gt=0,
+        le=86400,
+        description="Timeout of one request; its work is then stopped and the status is 504.",
     )
     max_staleness_s: float = Field(
         900.0,
         ge=0,
-        description="How long judging goes on with the thresholds it has while the store does not "
-        "answer.",
+        description="How long judging continues with the thresholds in memory while the store does "
+        "not answer.",
     )
     probe_timeout_s: float = Field(10.0, gt=0, description="How long /readyz waits for the judge.")
     drain_lag_s: float = Field(
         2.0,
         ge=0,
         le=3600,
-        description="After SIGTERM: how long new requests are still taken while /readyz says no, "
-        "so that a proxy notices.",
+        description="After SIGTERM: how long the service still accepts requests while /readyz "
+        "already fails, so that a proxy notices.",
     )
     drain_s: float = Field(
         30.0,
         gt=0,
         le=86400,
-        description="After that: how long requests under way may take to finish.",
+        description="After SCOPE_DRAIN_LAG_S: how long requests in progress may take to finish.",
     )
     api_keys_file: Path | None = Field(
         None,
-        description="File of hashed keys (`scope-judge keys add`); without it the service listens "
-        "on 127.0.0.1 only.",
+        description="Key file with hashed keys (made by `scope-judge keys add`). Without it the "
+        "service listens on 127.0.0.1 only.",
     )
     metrics: Literal["key", "open", "off"] = Field(
         "key",
-        description="Who may read /metrics: `key`, where there is a file of keys, for those with "
-        "the role `metrics`; `open` to all; `off`.",
+        description="Access to /metrics: `key` (with a key file, only keys with the role "
+        "`metrics`), `open` (everybody) or `off` (nobody).",
     )
     engine_metrics: bool = Field(
         True,
-        description="Whether vLLM's own metrics are at /metrics: a sixth more of this process's "
+        description="Show vLLM's own metrics at /metrics; costs a sixth more of this process's CPU "
         "time for each prompt.",
     )
     traces: bool = Field(
         False,
-        description="Send OpenTelemetry traces (extra `tracing`); `OTEL_EXPORTER_OTLP_ENDPOINT` "
-        "and the other OTEL_* variables say where to.",
+        description="Send OpenTelemetry traces (needs the extra `tracing`); set the destination "
+        "with `OTEL_EXPORTER_OTLP_ENDPOINT` and the other OTEL_* variables.",
     )
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for any free one.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="How much is logged; never texts."
+        "info", description="Level of the log. No level logs questions or responses."
     )
 
     @field_validator(
@@ -158,24 +190,28 @@ class Settings(BaseSettings):
         return None if value == "" else value
 
 
-def read_settings(**given: Any) -> Settings:
-    """Reads the environment; what is given goes before it.
+def read_settings(**overrides: Any) -> Settings:
+    """Reads the environment.
+
+    Args:
+        overrides: Values that replace those of the environment.
 
     Raises:
-        ValueError: One line for each setting that is wrong, without its value. A variable that is
-            no setting is wrong too: SCOPE_STORE_ULR would leave the store where it was.
+        ValueError: One line for each invalid setting, without its value. An unknown variable with
+            the prefix SCOPE_ is invalid too: a misspelt SCOPE_STORE_ULR would otherwise leave the
+            default store in use.
     """
     known = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
-    # No setting: `scope-judge judge` and `calibrate` send it, and a shell that has it may serve.
+    # The commands `judge` and `calibrate` read SCOPE_API_KEY; `serve` may run in the same shell.
     known.add("SCOPE_API_KEY")
     unknown = sorted(name for name in os.environ if name.startswith("SCOPE_") and name not in known)
     if unknown:
         raise ValueError(
-            f"{', '.join(unknown)}: there is no such setting (in Kubernetes, a service named scope "
-            "makes such variables: set enableServiceLinks: false)"
+            f"{', '.join(unknown)}: unknown setting. Kubernetes sets such variables if a service "
+            "is named scope: set enableServiceLinks: false in the pod"
         )
     try:
-        return Settings(**given)
+        return Settings(**overrides)
     except ValidationError as exc:
         lines = [
             f"SCOPE_{'.'.join(map(str, fault['loc'])).upper()}: {fault['msg']}"

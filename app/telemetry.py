@@ -1,6 +1,6 @@
-"""Every Prometheus collector of the service, on a registry that is passed in.
+"""The Prometheus metrics of the service, on a registry that is passed in.
 
-`/metrics` also shows prometheus_client's own registry: the process's metrics, and vLLM's.
+`/metrics` also shows prometheus_client's global registry: metrics of the process and of vLLM.
 """
 
 import math
@@ -25,21 +25,21 @@ _SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
 )
-# Up to ln 2, which no preference at all has.
+# Up to ln 2, the uncertainty of p_bar = 0.5.
 _NATS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.68, 0.69, 0.6932)
 _SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 
 class JudgmentFigures(NamedTuple):
-    """What is counted of one judgment.
+    """The numbers of one judgment that the metrics count.
 
     Args:
         verdict: "A", "B" or "abstain".
-        reason: Of an abstention.
-        uncertainty: In nats.
-        p_fwd: Probability that response_a is preferred, shown first.
-        p_rev: The same, shown second.
-        label_mass: Smaller of the two orders' probability on the two labels.
+        reason: Reason of an abstention; None for a verdict.
+        uncertainty: Uncertainty in nats.
+        p_fwd: Probability that response_a is preferred if it is shown first.
+        p_rev: Probability that response_a is preferred if it is shown second.
+        label_mass: Probability on the two labels; the smaller one of the two orders.
     """
 
     verdict: str
@@ -51,16 +51,16 @@ class JudgmentFigures(NamedTuple):
 
 
 class TrafficFigures(NamedTuple):
-    """Recent judgments by one version of a calibration set, beside the set's own figures.
+    """Recent judgments with one version of a calibration set, compared with the set itself.
 
     Args:
-        judgments: How many are compared.
-        abstentions: Share that abstained, where the threshold accepts anything; None where too
-            few were of that kind.
-        expected_abstentions: Share of the set that the same thresholds leave out.
-        uncertainty: Mean, in nats.
-        expected_uncertainty: Mean of the set, in nats.
-        has_drifted: Whether one of them differs by more than chance.
+        judgments: Number of recent judgments in the comparison.
+        abstentions: Share of abstentions among judgments with a feasible alpha; None if there are
+            too few of these.
+        expected_abstentions: Share of the set's examples that the same thresholds do not accept.
+        uncertainty: Mean uncertainty of the judgments, in nats.
+        expected_uncertainty: Mean uncertainty of the set's examples, in nats.
+        has_drifted: Whether abstentions or uncertainty differ by more than chance.
     """
 
     judgments: int
@@ -72,16 +72,16 @@ class TrafficFigures(NamedTuple):
 
 
 class CalibrationFigures(NamedTuple):
-    """What is shown of one calibration set.
+    """The numbers of one calibration set that the metrics show.
 
     Args:
-        name: Of the set.
-        version: That judgments use.
-        n: Examples.
-        changed_at: When the version was made, in seconds since 1970; None where nobody noted it.
-        unconfirmed_s: For how long the store has not confirmed it; 0 while it answers.
-        thresholds: (guarantee, alpha, lambda_hat in nats), -inf where infeasible.
-        traffic: Recent judgments by it; None where there were too few.
+        name: Name of the calibration set.
+        version: Version that judgments use.
+        n: Number of labelled examples.
+        changed_at: Time when the version was made, in seconds since 1970; None if unknown.
+        unconfirmed_s: Seconds since the store last confirmed the version; 0 while it answers.
+        thresholds: (guarantee, alpha, lambda_hat in nats); lambda_hat is -inf if infeasible.
+        traffic: Recent judgments with this version; None if there were too few.
     """
 
     name: str
@@ -110,7 +110,7 @@ class _Maker:
 
 
 class Telemetry:
-    """Counts what the service does; label values are closed sets, never texts."""
+    """Counts the work of the service; label values come from closed sets and are never texts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -139,36 +139,38 @@ class Telemetry:
         )
         self._position_gap = make.histogram(
             "position_gap",
-            "What the order of the responses moves: |p_fwd - p_rev| of judgments.",
+            "Effect of the order of the responses: |p_fwd - p_rev| of judgments.",
             _SHARES,
         )
         self._label_mass = make.histogram(
             "label_mass",
-            "Probability on the two label tokens, of the order in which it is smaller.",
+            "Probability on the two label tokens; the smaller one of the two orders.",
             _SHARES,
         )
 
     def _make_of_the_service(self, make: "_Maker") -> None:
         self._prompts = make.counter(
-            "engine_prompts", "Prompts sent to the engine, two a comparison."
+            "engine_prompts", "Prompts sent to the engine; two for each comparison."
         )
         self._engine_errors = make.counter(
-            "engine_errors", "Engine calls that answered no prompt at all, by error code.", "code"
+            "engine_errors",
+            "Engine calls that failed for all their prompts, by error code.",
+            "code",
         )
         self._store_errors = make.counter(
             "store_errors",
-            "Reads of the calibration store that failed, also where judging went on.",
+            "Failed reads of the calibration store, also if judging continued without it.",
         )
         self._problems = make.counter("problems", "Error responses by code.", "code")
         self._request_seconds = make.histogram(
             "request_duration_seconds",
-            "Whole requests, by route and class of status.",
+            "Duration of whole requests, by route and class of status.",
             _SECONDS,
             *("route", "status"),
         )
         self._stage_seconds = make.histogram(
             "stage_duration_seconds",
-            "Parts of a call of the judge: queue (before the model works on it), render (texts to "
+            "Duration of the stages of judging: queue (waiting for the model), render (texts to "
             "tokens), engine (the model), decide (thresholds).",
             _SECONDS,
             "stage",
@@ -177,46 +179,51 @@ class Telemetry:
             "pending_comparisons", "Comparisons that were admitted and are not answered yet."
         )
         self._pending_limit = make.gauge(
-            "pending_comparisons_limit", "Most comparisons that may be under way."
+            "pending_comparisons_limit", "Most comparisons that may be in progress at once."
         )
         self._judge = make.gauge(
-            "judge_info", "The judge that answers: always 1.", "judge", "fingerprint", "version"
+            "judge_info",
+            "The loaded judge in the labels; the value is always 1.",
+            *("judge", "fingerprint", "version"),
         )
 
     def exposition(self) -> tuple[bytes, str]:
-        """All metrics as Prometheus reads them, and their content type."""
+        """All metrics in Prometheus's text format, and their content type."""
         text = generate_latest(self._registry) + generate_latest(REGISTRY)
         return text, CONTENT_TYPE_LATEST
 
     @classmethod
     def on_own_registry(cls) -> "Telemetry":
-        """On a registry of its own: the global one takes each name once in a process."""
+        """Makes an instance on a new registry; the global one accepts each name only once."""
         return cls(CollectorRegistry())
 
     def expect_errors(self, *, engine: Iterable[str], problems: Iterable[str]) -> None:
-        """Shows these codes as 0 from the start: the first of a series is no increase to see."""
+        """Shows these codes as 0 from the start.
+
+        Prometheus sees no increase when a series appears with its first value.
+        """
         for code in engine:
             self._engine_errors.labels(code)
         for code in problems:
             self._problems.labels(code)
 
     def show_judge(self, judge: str, *, fingerprint: str, version: str) -> None:
-        """Shows which judge answers, and which version of the service."""
+        """Shows the judge, its fingerprint and the version of the service."""
         self._judge.labels(judge, fingerprint, version).set(1)
 
     def show_calibrations(
         self, shown: Callable[[], Iterable[CalibrationFigures]], *, count: Callable[[], int]
     ) -> None:
-        """Shows calibration sets as they are whenever metrics are read.
+        """Shows the state of calibration sets at each reading of the metrics.
 
         Args:
-            shown: The sets that have gauges; callers name them, so they are not too many.
-            count: How many sets there are in memory.
+            shown: Returns the sets that get gauges; a bounded number, because callers choose names.
+            count: Returns the number of sets in memory.
         """
         self._registry.register(_Calibrations(shown, count))
 
     def show_dropped_lines(self, count: Callable[[], int]) -> None:
-        """Shows how many lines of the log were dropped, as it is whenever metrics are read."""
+        """Shows the number of dropped log lines at each reading of the metrics."""
         self._registry.register(_DroppedLines(count))
 
     def count_judgment(self, figures: JudgmentFigures) -> None:
@@ -239,23 +246,23 @@ class Telemetry:
         self._prompts.inc(prompts)
 
     def count_engine_error(self, code: str) -> None:
-        """Counts an engine call that answered nothing."""
+        """Counts an engine call that failed for all its prompts."""
         self._engine_errors.labels(code).inc()
 
     def show_pending(self, comparisons: int) -> None:
-        """Shows how many comparisons are under way."""
+        """Shows how many comparisons are in progress."""
         self._pending.set(comparisons)
 
     def show_pending_limit(self, comparisons: int) -> None:
-        """Shows how many comparisons may be under way."""
+        """Shows how many comparisons may be in progress at once."""
         self._pending_limit.set(comparisons)
 
     def count_store_error(self) -> None:
-        """Counts a call that the store did not answer."""
+        """Counts a failed read of the calibration store."""
         self._store_errors.inc()
 
     def count_stale_judgments(self, count: int) -> None:
-        """Counts judgments that went on without the store."""
+        """Counts judgments with thresholds that the store did not confirm in time."""
         self._stale_judgments.inc(count)
 
     def count_problem(self, code: str) -> None:
@@ -263,28 +270,28 @@ class Telemetry:
         self._problems.labels(code).inc()
 
     def observe_request(self, route: str, status: int, seconds: float) -> None:
-        """Counts a whole request."""
+        """Counts a request and its duration."""
         self._request_seconds.labels(route, f"{status // 100}xx").observe(seconds)
 
     def observe_stage(self, stage: Stage, seconds: float) -> None:
-        """Counts how long one part of a call of the judge took."""
+        """Counts the duration of one stage of judging."""
         self._stage_seconds.labels(stage).observe(seconds)
 
 
 class _DroppedLines(Collector):
-    """Lines of the log that were not written."""
+    """The counter of dropped log lines."""
 
     def __init__(self, count: Callable[[], int]) -> None:
         self._count = count
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """The one counter."""
-        text = "Lines of the log that were dropped because nothing read them in time."
+        """Yields the counter."""
+        text = "Log lines that were dropped because the output was not read in time."
         yield CounterMetricFamily("scope_log_lines_dropped", text, self._count())
 
 
 class _Calibrations(Collector):
-    """Calibration sets as gauges."""
+    """The gauges of calibration sets."""
 
     def __init__(
         self, shown: Callable[[], Iterable[CalibrationFigures]], count: Callable[[], int]
@@ -293,11 +300,11 @@ class _Calibrations(Collector):
         self._count = count
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Nothing: what there is, is only known when it is read."""
+        """Returns nothing, because the sets are only known when the metrics are read."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The gauges of the sets that are shown."""
+        """Yields the gauges of the shown sets."""
         shown = list(self._shown())
         count = _family("calibrations", "Calibration sets in memory.")
         count.add_metric((), self._count())
@@ -315,11 +322,13 @@ def _of_versions(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily
     n = _family("calibration_examples", "Labelled examples of a set.", "calibration")
     version = _family("calibration_version", "Version that judgments use.", "calibration")
     changed = _family(
-        "calibration_changed_timestamp_seconds", "When the version was made.", "calibration"
+        "calibration_changed_timestamp_seconds",
+        "Time when the version was made, in seconds since 1970.",
+        "calibration",
     )
     unconfirmed = _family(
         "calibration_unconfirmed_seconds",
-        "For how long the store has not confirmed the version; 0 while it answers.",
+        "Seconds since the store last confirmed the version; 0 while it answers.",
         "calibration",
     )
     for each in shown:
@@ -335,7 +344,7 @@ def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFami
     labels = ("calibration", "guarantee", "alpha")
     threshold = _family(
         "calibration_threshold_nats",
-        "Largest uncertainty that is accepted at alpha; absent where nothing is.",
+        "Largest uncertainty that is accepted at alpha; absent if alpha is infeasible.",
         *labels,
     )
     feasible = _family(
@@ -353,18 +362,18 @@ def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFami
 def _of_traffic(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
     abstentions = _family(
         "traffic_abstention_share",
-        "Share of abstentions: of recent judgments by a set, and of its labelled pairs with the "
-        "same thresholds.",
+        "Share of abstentions among recent judgments with a set, and among its labelled pairs with "
+        "the same thresholds.",
         *("calibration", "of"),
     )
     uncertainty = _family(
         "traffic_uncertainty_nats",
-        "Mean uncertainty: of recent judgments by a set, and of its labelled pairs.",
+        "Mean uncertainty of recent judgments with a set, and of its labelled pairs.",
         *("calibration", "of"),
     )
     drifted = _family(
         "traffic_drifted",
-        "Whether recent judgments by a set differ from its labelled pairs by more than chance.",
+        "Whether recent judgments with a set differ from its labelled pairs by more than chance.",
         "calibration",
     )
     for each in shown:

@@ -1,7 +1,7 @@
-"""OpenTelemetry traces: a span for each request, call of the engine and call of the store.
+"""OpenTelemetry traces: one span for each request, engine call and store call.
 
-Spans hold names, counts and times, never texts, and of errors only their kind. Where they are sent,
-and how many of them, the OTEL_* variables of OpenTelemetry's specification say.
+Spans contain names, counts, times and error codes, and never texts. The OTEL_* variables of
+OpenTelemetry's specification set their destination and the sampling.
 """
 
 import asyncio
@@ -21,9 +21,8 @@ from app.ports import (
     LabelLogits,
     Prompt,
     PromptError,
-    Revision,
     StoredCalibration,
-    Undo,
+    StoredChange,
     Version,
 )
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
-# What a caller sends instead may be any text.
+# A caller can send any text as the method; only these are recorded.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -43,8 +42,8 @@ class Tracing:
     """Makes spans and sends them.
 
     Args:
-        exporter: Where they go; None for the collector that OTEL_EXPORTER_OTLP_ENDPOINT names,
-            by OTLP over HTTP.
+        exporter: Destination of the spans; None for the collector at OTEL_EXPORTER_OTLP_ENDPOINT,
+            with OTLP over HTTP.
 
     Raises:
         StartupError: OpenTelemetry is not installed.
@@ -60,26 +59,26 @@ class Tracing:
                 f"SCOPE_TRACES needs OpenTelemetry ({exc}): install scope-judge[tracing]"
             ) from exc
         os.environ.setdefault("OTEL_SERVICE_NAME", "scope-judge")
-        # In seconds; the default of 10 would be waited for at every stop without a collector.
+        # Seconds. Without a collector every stop would wait for the default of 10 s.
         os.environ.setdefault("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
-        # Retries are no news; that spans were lost is told as an error.
+        # Do not log retries. Lost spans are logged as errors.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
         self._provider = TracerProvider()
         self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("scope-judge")
 
     async def stop(self) -> None:
-        """Sends what is left."""
-        # Off the event loop: a collector that does not answer is waited for.
+        """Sends the remaining spans."""
+        # Off the event loop, because this waits for a collector that does not answer.
         await asyncio.to_thread(self._provider.shutdown)
 
     @contextmanager
     def request(self, method: str, headers: Mapping[str, str]) -> Iterator["Span"]:
-        """The span of one HTTP request, below the caller's where `traceparent` names it.
+        """Opens the span of one HTTP request, as a child of the span in its `traceparent` header.
 
         Args:
-            method: Of the request.
-            headers: With names in small letters.
+            method: HTTP method of the request.
+            headers: Headers of the request; their names are in lower case.
         """
         from opentelemetry.propagate import extract
         from opentelemetry.trace import SpanKind
@@ -96,7 +95,7 @@ class Tracing:
 
     @contextmanager
     def span(self, name: str) -> Iterator["Span"]:
-        """A span below the current one; a `ScopeJudgeError` marks it as failed."""
+        """Opens a child of the current span; a `ScopeJudgeError` marks it as failed."""
         from opentelemetry.trace import Status, StatusCode
 
         with self._tracer.start_as_current_span(
@@ -111,10 +110,10 @@ class Tracing:
 
 
 class TracedEngine:
-    """An engine whose calls are spans.
+    """Wraps an engine and makes a span of each call.
 
     Args:
-        engine: Already started.
+        engine: The started engine.
         tracing: Makes the spans.
     """
 
@@ -123,17 +122,17 @@ class TracedEngine:
         self._tracing = tracing
 
     async def start(self, prompt: Prompt) -> EngineIdentity:
-        """As the engine's."""
+        """Starts the engine."""
         return await self._engine.start(prompt)
 
     async def stop(self) -> None:
-        """As the engine's."""
+        """Stops the engine."""
         await self._engine.stop()
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        """As the engine's, with the times in the span."""
+        """Calls the engine, and records the times in the span."""
         times = times or CallTimes()
         with self._tracing.span("engine.label_logits") as span:
             span.set_attribute("scope.prompts", len(prompts))
@@ -145,10 +144,10 @@ class TracedEngine:
 
 
 class TracedStore:
-    """A calibration store whose calls are spans, except for opening and closing it.
+    """Wraps a calibration store and makes a span of each call except `open` and `close`.
 
     Args:
-        store: Where the calls go.
+        store: The wrapped store.
         tracing: Makes the spans.
     """
 
@@ -157,30 +156,30 @@ class TracedStore:
         self._tracing = tracing
 
     async def open(self) -> None:
-        """As the store's."""
+        """Delegates to the store."""
         await self._store.open()
 
     async def close(self) -> None:
-        """As the store's."""
+        """Delegates to the store."""
         await self._store.close()
 
     async def ping(self) -> None:
-        """As the store's."""
+        """Delegates to the store."""
         with self._tracing.span("store.ping"):
             await self._store.ping()
 
     async def names(self) -> list[str]:
-        """As the store's."""
+        """Delegates to the store."""
         with self._tracing.span("store.names"):
             return await self._store.names()
 
     async def version(self, name: str) -> Version | None:
-        """As the store's."""
+        """Delegates to the store."""
         with self._tracing.span("store.version"):
             return await self._store.version(name)
 
     async def read(self, name: str) -> StoredCalibration | None:
-        """As the store's."""
+        """Delegates to the store."""
         with self._tracing.span("store.read"):
             return await self._store.read(name)
 
@@ -189,55 +188,55 @@ class TracedStore:
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
-        """As the store's."""
+        """Delegates to the store."""
         with self._tracing.span("store.write"):
             return await self._store.write(
-                name, state, revision=revision, expected=expected, removed=removed
+                name, state, change=change, expected=expected, removed=removed
             )
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
-        """As the store's."""
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
+        """Delegates to the store."""
         with self._tracing.span("store.delete"):
-            return await self._store.delete(name, revision=revision)
+            return await self._store.delete(name, change=change)
 
     async def last_number(self, name: str) -> int:
-        """As the store's."""
+        """Delegates to the store."""
         with self._tracing.span("store.last_number"):
             return await self._store.last_number(name)
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """As the store's."""
-        with self._tracing.span("store.revisions"):
-            return await self._store.revisions(name, before=before, limit=limit)
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Delegates to the store."""
+        with self._tracing.span("store.records"):
+            return await self._store.records(name, before=before, limit=limit)
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
-        """As the store's."""
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
+        """Delegates to the store."""
         with self._tracing.span("store.undos"):
             return await self._store.undos(name, before=before, limit=limit)
 
 
 class _TracedAnnouncingStore(TracedStore):
-    """A traced store that reports changes by itself; listening is one long wait, and no span."""
+    """A traced store that announces changes; listening is one long wait, so it gets no span."""
 
     _store: _AnnouncingStore
 
-    def changes(self) -> AsyncGenerator[str | None]:
-        """As the store's."""
-        return self._store.changes()
+    def changed_names(self) -> AsyncGenerator[str | None]:
+        """Delegates to the store."""
+        return self._store.changed_names()
 
 
 def traced_store(store: CalibrationStore, tracing: Tracing) -> CalibrationStore:
-    """The store with spans; it reports changes if the store does."""
+    """Wraps a store with spans; the result announces changes if the store does."""
     kind = _TracedAnnouncingStore if isinstance(store, Announcing) else TracedStore
     return kind(store, tracing)
 
 
 def note_answer(span: "Span", method: str, route: str, status: int) -> None:
-    """Says in a request's span what became of it."""
+    """Records route and status in a request's span; status 0 means that the client left."""
     from opentelemetry.trace import Status, StatusCode
 
     span.update_name(f"{method if method in _METHODS else 'HTTP'} {route}")

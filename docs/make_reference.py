@@ -7,8 +7,8 @@ import inspect
 import sys
 import textwrap
 import tomllib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import typer
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-from app.api.auth.access import NEEDS
+from app.api.auth.needs import NEEDS
 from app.cli import app as commands
 from app.core import errors
 from app.main import build
@@ -102,10 +102,8 @@ A setting without a default may be empty, which means unset.
 def document() -> dict[str, Any]:
     """The OpenAPI document of the service."""
 
-    @asynccontextmanager
-    async def never() -> AsyncIterator[Services]:
+    def never() -> AbstractAsyncContextManager[Services]:
         raise AssertionError("the document needs no services")
-        yield
 
     settings = Settings(engine="scripted", store_url="memory://")
     return build(settings, never, keys=None).openapi()

@@ -1,6 +1,6 @@
-"""`make test`: the tests that need vLLM run beside all others; one exit status for both.
+"""`make test`: runs the tests with vLLM in parallel with all others; returns one exit status.
 
-The output of the vLLM part follows that of the rest.
+The output of the vLLM part is printed after that of the rest.
 """
 
 import os
@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import IO, NamedTuple
 
 _PYTEST = (sys.executable, "-m", "pytest")
-# 15 minutes on two quiet cores. A machine three times slower with both cores busy takes ten times
-# as long; this ends a hang that pytest's own limit for a test does not end.
+# The tests take 15 minutes on two quiet cores, and ten times as long on a busy machine that is
+# three times slower. This limit ends a hang that pytest's own limit for a test does not end.
 LIMIT_S = 4 * 3600.0
-# Before a part ends, its fixtures stop their services, and vLLM with them.
+# Time for fixtures to stop their services, and vLLM with them.
 GRACE_S = 180.0
 
 
@@ -26,9 +26,9 @@ class Part(NamedTuple):
     """Some of the tests.
 
     Args:
-        name: For the summary.
-        command: The command that runs them.
-        is_shown: Whether its output is shown at once, and not after that of the others.
+        name: Name for the summary.
+        command: Command that runs the tests.
+        is_shown: Whether its output is printed at once; otherwise after that of the other part.
     """
 
     name: str
@@ -43,14 +43,14 @@ class _Running(NamedTuple):
 
 
 def run(parts: Sequence[Part], *, limit_s: float = LIMIT_S, grace_s: float = GRACE_S) -> int:
-    """Runs the parts at the same time; returns 0 only if all of them have succeeded.
+    """Runs the parts at the same time; returns 0 only if all of them succeed.
 
-    A part that fails does not end the others. SIGINT, SIGTERM, SIGHUP and the limit end all.
+    A part that fails does not end the others. SIGINT, SIGTERM, SIGHUP and the limit end all parts.
 
     Args:
-        parts: At least one.
-        limit_s: For all of them together.
-        grace_s: How long a part may take to end once it is asked to.
+        parts: At least one part.
+        limit_s: Limit in seconds for all parts together.
+        grace_s: Seconds that a part may take to end after SIGINT.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -86,14 +86,14 @@ def _started(part: Part) -> _Running:
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        # Ctrl-C reaches the part through this program only, and once.
+        # In a session of its own, so that Ctrl-C reaches the part only once, through this program.
         start_new_session=True,
     )
     return _Running(part, process, output)
 
 
 def _have_ended(running: Sequence[_Running], limit_s: float) -> bool:
-    """Waits until all have ended, or the time is over; returns whether they have."""
+    """Waits until all parts have ended or the time is over; returns whether all have ended."""
     deadline = time.monotonic() + limit_s
     while any(each.process.poll() is None for each in running):
         if time.monotonic() > deadline:
@@ -103,14 +103,14 @@ def _have_ended(running: Sequence[_Running], limit_s: float) -> bool:
 
 
 def _end(running: Sequence[_Running], grace_s: float) -> None:
-    """Ends all that still run: as Ctrl-C does, so that fixtures stop services, or by SIGKILL."""
+    """Ends all running parts with SIGINT, so that fixtures stop services, or with SIGKILL."""
     with suppress(KeyboardInterrupt):
         for each in running:
             if each.process.poll() is None:
                 each.process.send_signal(signal.SIGINT)
         if _have_ended(running, grace_s):
             return
-    # The time is over, or a second Ctrl-C does not want to wait.
+    # The grace period is over, or a second Ctrl-C cut it short.
     for each in running:
         with suppress(ProcessLookupError):
             os.killpg(each.process.pid, signal.SIGKILL)
@@ -120,7 +120,7 @@ def _end(running: Sequence[_Running], grace_s: float) -> None:
 def main() -> int:
     """Runs all tests."""
     rest = Part("tests without vLLM", [*_PYTEST, "-m", "not vllm"], is_shown=True)
-    # One cache is enough for two runs at once.
+    # Only one of two parallel runs may write the cache.
     vllm = Part(
         "tests with vLLM", [*_PYTEST, "-m", "vllm", "-p", "no:cacheprovider"], is_shown=False
     )

@@ -1,4 +1,4 @@
-"""What tests of several packages share."""
+"""Fixtures that tests of several packages share."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +10,14 @@ from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S, VLLM_START_S
 from tests.redis_server import RedisServer
 
-# A slow machine is no fault of the code: neither a slow example nor slow drawing of examples.
+# Slow examples and slow drawing of examples must not fail: a machine may be slow or busy.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """The loop that the service runs on."""
+    """The service runs on asyncio's event loop."""
     return "asyncio"
 
 
@@ -32,7 +32,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture(scope="session")
 def redis_url(redis_server: RedisServer) -> str:
-    """Of the shared server; a test flushes it or uses names of its own."""
+    """The URL of the common server; a test flushes it or uses names of its own."""
     return redis_server.url
 
 
@@ -42,7 +42,7 @@ def demo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder: Path = tmp_path_factory.mktemp("demo")
     settings = {
         "SCOPE_STORE_URL": f"sqlite:///{folder}/calibration.db",
-        # A batch of 1,000 takes minutes on a machine that is slow and busy.
+        # A batch of 1,000 takes minutes on a slow, busy machine.
         "SCOPE_TIMEOUT_S": f"{PATIENCE_S:g}",
     }
     with Server(folder, settings, start_timeout_s=VLLM_START_S) as server:

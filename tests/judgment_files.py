@@ -63,7 +63,7 @@ each_file = pytest.mark.parametrize(
 
 
 def is_reward_model(name: str) -> bool:
-    """Whether a file has scores, and not votes in two orders."""
+    """Whether a file has a reward model's scores, and not votes in two orders."""
     return name == "reward_model" or "rm_URM" in name
 
 

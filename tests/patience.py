@@ -1,10 +1,10 @@
-"""How long tests wait for something that must happen: only a hang takes longer.
+"""Timeouts for events that must happen: only a hang takes longer.
 
-A machine three times slower, with other work on both its cores, takes ten times as long as a
-quiet one. A test that ends in time on any machine that makes progress has no number of its own.
+A machine three times slower, with other work on both its cores, takes ten times as long as a quiet
+one. Tests use these timeouts instead of their own, so that they pass on any machine.
 """
 
 # A start of the service takes 3 s on two quiet cores, and 33 s at a load of 10.
 PATIENCE_S = 300.0
-# Loads a model, compiles, and calibrates the demo judge.
+# A start with vLLM loads a model, compiles, and calibrates the demo judge.
 VLLM_START_S = 600.0

@@ -1,4 +1,4 @@
-"""A real Redis server for tests, which may be stopped, killed and started again."""
+"""A real Redis server for tests, which they may stop, kill and start again."""
 
 import shutil
 import socket
@@ -15,7 +15,7 @@ class RedisServer:
     """A redis-server on a free port that logs every write to disk before it answers.
 
     Args:
-        folder: For its data and its log; kept over `stop` and `kill`.
+        folder: Folder for its data and its log; kept after `stop` and `kill`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,7 +27,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """For a client."""
+        """The URL for clients."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
@@ -46,14 +46,14 @@ class RedisServer:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Ends the server in good order; nothing if it does not run."""
+        """Ends the server in order; does nothing if it does not run."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(PATIENCE_S)
             self._process = None
 
     def kill(self) -> None:
-        """Ends the server as a crash would."""
+        """Kills the server, as in a crash."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(PATIENCE_S)

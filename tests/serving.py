@@ -1,4 +1,4 @@
-"""A running service over an engine and a store of the test's choice."""
+"""Makes running services and clients for tests, with any engine and store."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,7 +34,7 @@ async def services_of(
     tracing: Tracing | None = None,
     **given: Any,
 ) -> AsyncIterator[Services]:
-    """Services as `open_services` makes them; a store that is given stays the test's to close."""
+    """Services as `open_services` makes them; the test closes a store that it has given."""
     settings = Settings(**{"engine": "scripted", "store_url": "memory://", **given})
     engine, own = engine or ScriptedEngine(), store or MemoryStore()
     await own.open()
@@ -86,14 +86,14 @@ async def client_of(
 
 
 def with_limits(app: FastAPI, **changes: Any) -> None:
-    """Changes what the gate of an application that has not answered yet lets requests take."""
+    """Changes the limits of an application's gate; call it before the first request."""
     stack: list[Any] = [*app.user_middleware]
     gate = next(each for each in stack if each.cls is Gate)
     gate.kwargs["limits"] = replace(gate.kwargs["limits"], **changes)
 
 
 class ShortEngine(ScriptedEngine):
-    """Loses the last answer of every call."""
+    """An engine that loses the last answer of every call."""
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
@@ -102,12 +102,12 @@ class ShortEngine(ScriptedEngine):
 
 
 def pair(a: float, b: float, *, question: str = "Which?") -> Comparison:
-    """A comparison whose forward gap under `by_quality` is a - b, the reverse one the same."""
+    """A comparison with the gap a - b in both orders under `by_quality`."""
     return Comparison.of(question, f"quality={a:.6f}", f"quality={b:.6f}")
 
 
 def labelled(gap: float, label: Label, *, number: int) -> LabelledComparison:
-    """A labelled comparison with this gap, different for each number."""
+    """A labelled comparison with this gap; each number gives a different question."""
     return LabelledComparison(pair(gap, 0.0, question=f"Question {number}?"), label)
 
 

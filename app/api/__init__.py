@@ -1,1 +1,5 @@
-"""HTTP: the only package that knows of requests, responses and status codes."""
+"""HTTP: the only package that knows requests, responses and status codes.
+
+A request passes `server`, `middleware.observation`, `auth.access`, `middleware.gate`, `offloading`
+and its route in `routes`.
+"""

@@ -25,18 +25,19 @@ _DESCRIPTION = (
 
 
 class _Application(FastAPI):
-    # The same for all applications of a process: to make it takes a tenth of a second.
+    # Shared by all applications of a process, because making it takes 0.1 s.
     _document: ClassVar[dict[str, Any] | None] = None
 
     def openapi(self) -> dict[str, Any]:
-        """The document, with the key that a service with a file of keys wants."""
+        """The OpenAPI document, with the security scheme of a service with a key file."""
         if _Application._document is None:
             _Application._document = self._made_document()
         return _Application._document
 
     def _made_document(self) -> dict[str, Any]:
         document = super().openapi()
-        key = {"type": "http", "scheme": "bearer", "description": "Where keys have been made."}
+        description = "Required if the service has a key file."
+        key = {"type": "http", "scheme": "bearer", "description": description}
         document["components"]["securitySchemes"] = {"key": key}
         document["security"] = [{}, {"key": []}]
         return document
@@ -53,14 +54,14 @@ def create_application(
 
     Args:
         open_services: Opens the services when the application starts, closes them when it stops.
-        limits: What requests may take.
-        keys: Who is let in; None for everybody.
-        metrics: Who may read /metrics.
+        limits: Limits of one request, and of all requests together.
+        keys: The accepted keys; None to accept requests from this machine without a key.
+        metrics: Access to /metrics.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # Made before anybody asks for it, because FastAPI asks on the event loop.
+        # Make the document now, because FastAPI would make it on the event loop in a request.
         await off_loop(app.openapi)
         async with open_services() as services:
             app.state.services = services
@@ -78,7 +79,7 @@ def create_application(
     app.state.draining = False
     app.state.keys = keys
     app.add_middleware(Gate, limits=limits)
-    # Added later, so it stands before: nothing is read for who is not let in.
+    # Middleware that is added later runs earlier: authentication comes before any body is read.
     app.add_middleware(Authentication, keys=keys, metrics=metrics)
     app.add_middleware(Observation)
     errors.install(app)
@@ -88,5 +89,5 @@ def create_application(
 
 
 def drain(app: FastAPI) -> None:
-    """Says to whoever looks that the application will stop: not ready, no connection is kept."""
+    """Makes /readyz fail and every answer close its connection, because the service stops soon."""
     app.state.draining = True

@@ -1,4 +1,4 @@
-"""What routes are given: the running services, who asks, and a check on the size of batches."""
+"""Dependencies of the routes: the running services and the caller; and the batch size check."""
 
 from typing import Annotated, cast
 
@@ -9,26 +9,26 @@ from app.core.errors import BatchTooLargeError
 from app.service.services import Services
 
 
-# Both are async, or FastAPI would hand them to a thread.
-async def running_services(request: Request) -> Services:
+# Both are async, because FastAPI runs ordinary functions in a thread.
+async def current_services(request: Request) -> Services:
     """The services that the lifespan opened."""
     return cast(Services, request.app.state.services)
 
 
-async def calling(request: Request) -> Caller:
-    """Whose key the request has; anyone where there is no file of keys."""
+async def current_caller(request: Request) -> Caller:
+    """The owner of the request's key; ANYONE if the service has no key file."""
     return cast(Caller, request.scope.get(CALLER_KEY, ANYONE))
 
 
-Running = Annotated[Services, Depends(running_services)]
-Calling = Annotated[Caller, Depends(calling)]
+CurrentServices = Annotated[Services, Depends(current_services)]
+CurrentCaller = Annotated[Caller, Depends(current_caller)]
 
 
 def check_batch_size(count: int, services: Services) -> None:
-    """Raises BatchTooLargeError where a request holds more comparisons than one may."""
+    """Raises BatchTooLargeError if a request has more comparisons than the limit."""
     limit = services.limits.max_batch
     if count > limit:
         raise BatchTooLargeError(
-            f"a request may hold {limit} comparisons (SCOPE_MAX_BATCH, and seven eighths of "
-            f"SCOPE_MAX_PENDING), this one holds {count}; send several"
+            f"the request has {count} comparisons and the limit is {limit} (the smaller one of "
+            "SCOPE_MAX_BATCH and seven eighths of SCOPE_MAX_PENDING): send smaller batches"
         )

@@ -1,4 +1,4 @@
-"""Answers every error with its problem."""
+"""Answers every error with an RFC 9457 problem."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ _LONGEST_PATH = 64
 
 
 def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None = None) -> Response:
-    """The response that an error is answered with, counted by its code."""
+    """Makes the response for an error, and counts its code."""
     services = getattr(app.state, "services", None)
     if services is not None:
         services.telemetry.count_problem(error.code)
@@ -25,7 +25,7 @@ def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None 
     if isinstance(error, UnavailableError):
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, errors.BodyTooSlowError):
-        # The rest of the body would be waited for before the next request.
+        # A kept connection would have to wait for the rest of the body.
         headers["Connection"] = "close"
     if isinstance(error, errors.MethodNotAllowedError):
         headers["Allow"] = ", ".join(error.allowed)
@@ -38,18 +38,18 @@ def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None 
 
 
 def no_route(path: str) -> errors.RouteNotFoundError:
-    """The error for a path that names nothing."""
-    return errors.RouteNotFoundError(f"there is no {path[:_LONGEST_PATH]}")
+    """The error for an unknown path."""
+    return errors.RouteNotFoundError(f"there is no route {path[:_LONGEST_PATH]}")
 
 
 def no_method(allowed: Iterable[str]) -> errors.MethodNotAllowedError:
-    """The error for a method that a path does not take."""
+    """The error for a method that a path does not allow."""
     methods = tuple(sorted(allowed))
-    return errors.MethodNotAllowedError(f"this path takes {', '.join(methods)}", allowed=methods)
+    return errors.MethodNotAllowedError(f"this path allows {', '.join(methods)}", allowed=methods)
 
 
 def install(app: FastAPI) -> None:
-    """Makes every error of `app` a problem, counted by its code."""
+    """Installs the handlers that turn every exception of the routes into a problem."""
 
     async def on_ours(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, ScopeJudgeError)
@@ -60,14 +60,15 @@ def install(app: FastAPI) -> None:
     async def on_validation(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, RequestValidationError)
         faults = exc.errors()
-        # A path has no content type: its faults are told as they are.
+        # The content type matters only for faults in the body, not for those in path or query.
         in_body = any(fault["loc"][:1] == ("body",) for fault in faults)
         content_type = request.headers.get("content-type", "") if in_body else None
         return answer(request.app, invalid_request(faults, content_type=content_type))
 
     async def on_http(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, HTTPException)
-        # Paths and methods that there are not were refused before the router (Authentication).
+        # FastAPI raises it for an unreadable body. Authentication has already refused unknown paths
+        # and methods.
         return answer(request.app, InvalidRequestError("the body cannot be read as JSON"))
 
     app.add_exception_handler(ScopeJudgeError, on_ours)

@@ -1,14 +1,14 @@
-"""Reads JSON as `json.loads` does, but in short steps.
+"""Parses JSON like `json.loads`, but in steps of at most a few milliseconds.
 
-`json.loads` is one call of C code, and no other thread runs meanwhile, the event loop's neither: 8
-MB take it up to 0.4 s. Here no step takes more than a few milliseconds.
+`json.loads` is one call of C code that never releases the interpreter lock. It takes up to 0.4 s
+for 8 MB, even in a thread, and stops the event loop meanwhile.
 """
 
 import json
 from json import JSONDecodeError
 from typing import Any
 
-# Characters that are read in one call: it takes a millisecond at most, and most comparisons fit.
+# Characters that are parsed in one call. It takes at most 1 ms, and most comparisons fit.
 _PIECE = 2**14
 _SPACE = " \t\n\r"
 
@@ -16,12 +16,12 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def loads(body: bytes) -> Any:
-    """Reads a document.
+    """Parses a document.
 
     Raises:
-        JSONDecodeError: It is no JSON.
-        UnicodeDecodeError: Its bytes are no text.
-        ValueError: A whole number has thousands of digits.
+        JSONDecodeError: The text is not valid JSON.
+        UnicodeDecodeError: The bytes are not valid text.
+        ValueError: An integer has thousands of digits.
         RecursionError: Lists and objects are nested too deep.
     """
     text = body.decode(json.detect_encoding(body), "surrogatepass")
@@ -33,7 +33,7 @@ def loads(body: bytes) -> Any:
 
 
 def _space(text: str, at: int) -> int:
-    """The place of the first character from `at` on that is no white space."""
+    """The index of the first character from `at` on that is not white space."""
     while text[at : at + 1] in _SPACE and at < len(text):
         piece = text[at : at + _PIECE]
         at += len(piece) - len(piece.lstrip(_SPACE))
@@ -41,15 +41,15 @@ def _space(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
-    """The value that begins at a place, and the place behind it."""
+    """The value that begins at `at`, and the index after it."""
     piece = text[at : at + _PIECE]
     whole = at + len(piece) == len(text)
     try:
         found, end = _decode(piece)
     except ValueError:
-        pass  # wrong, or cut off
+        pass  # invalid, or longer than the piece
     else:
-        # A number that ends with the piece may go on behind it.
+        # A number at the end of the piece may continue in the next one.
         if whole or end < len(piece):
             return found, at + end
     if piece[:1] == '"':
@@ -90,7 +90,7 @@ def _object(text: str, at: int) -> tuple[dict[str, Any], int]:
         at = _space(text, at)
         if text[at : at + 1] != ":":
             raise JSONDecodeError("Expecting ':' delimiter", text, at)
-        # The last of several fields of one name counts, as everywhere in Python.
+        # The last one of several fields with the same name counts, as in `json.loads`.
         found[name], at = _value(text, _space(text, at + 1))
         at = _space(text, at)
         sign = text[at : at + 1]
@@ -102,7 +102,7 @@ def _object(text: str, at: int) -> tuple[dict[str, Any], int]:
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
-    """A string that is longer than a piece, or has no end."""
+    """A string that is longer than a piece or not terminated, and the index after it."""
     parts: list[str] = []
     begin = at + 1
     while len(text) - begin > _PIECE:
@@ -115,7 +115,7 @@ def _string(text: str, at: int) -> tuple[str, int]:
         if end < len(piece) + 2:
             return "".join([*parts, part]), begin + end - 1
         if _is_half(part) and not _is_half(piece):
-            # The escape behind it may be the other half of the pair.
+            # The next escape may be the second half of the surrogate pair.
             piece, part = piece[:-6], part[:-1]
         parts.append(part)
         begin += len(piece)
@@ -128,12 +128,12 @@ def _string(text: str, at: int) -> tuple[str, int]:
 
 
 def _between_escapes(piece: str) -> int:
-    r"""The last place of a piece of a string that is not within an escape, such as \u00e9."""
+    r"""The last index of a piece of a string that is not inside an escape such as \u00e9."""
     last = piece.rfind("\\", len(piece) - 5)
     if last < 0:
         return len(piece)
     backslashes = last + 1 - len(piece[: last + 1].rstrip("\\"))
-    # In pairs they mean themselves; without a partner the last one begins an escape.
+    # Two backslashes are an escaped backslash; an odd one begins an escape.
     return last if backslashes % 2 else len(piece)
 
 

@@ -92,7 +92,7 @@ def judge(
     ] = None,
     replicas: Annotated[
         int | None,
-        typer.Option(min=1, help="With --ray: number of judges; default: as many as fit."),
+        typer.Option(min=1, help="With --ray: number of judges; default: all that fit."),
     ] = None,
 ) -> None:
     """Judge one pair or files with a running service, or with --ray files in bulk.

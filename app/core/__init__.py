@@ -1,1 +1,1 @@
-"""The paper: pure functions and frozen values; no I/O, no clock, no globals."""
+"""The statistics of the paper: pure functions and frozen values, without I/O or clock."""

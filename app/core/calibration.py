@@ -1,4 +1,4 @@
-"""A calibration set: labelled scores, and the thresholds that follow from them."""
+"""A calibration set: its labelled scores, and the thresholds computed from them."""
 
 import math
 from collections.abc import Mapping
@@ -21,15 +21,21 @@ STANDARD_ALPHAS = (0.05, 0.10, 0.15, 0.20, 0.25)
 STANDARD_DELTA = 0.10
 GUARANTEES: tuple[Guarantee, ...] = ("marginal", "pac")
 _CURVE_POINTS = 200
-# Callers choose alpha and delta, so what is kept of them is bounded.
+# Callers choose alpha and delta, so the number of cached thresholds is bounded.
 _KEPT_THRESHOLDS = 1024
 
 
 class ThresholdRow(NamedTuple):
-    """One alpha under one guarantee, with what it does on the calibration set itself.
+    """The threshold of one alpha under one guarantee, and its effect on the calibration set.
 
-    `coverage` is the accepted share of the set, `empirical_risk` the observed share of errors
-    among them (None if nothing is accepted); `delta` is None for "marginal".
+    Args:
+        alpha: Largest share of errors among accepted verdicts, in (0, 1).
+        guarantee: "marginal" or "pac".
+        delta: In (0, 1) for "pac"; None for "marginal".
+        threshold: lambda_hat in nats; -inf if infeasible.
+        coverage: Accepted share of the calibration set, in [0, 1].
+        empirical_risk: Observed share of errors among the accepted examples; None if no example is
+            accepted.
     """
 
     alpha: float
@@ -51,7 +57,7 @@ class ThresholdRow(NamedTuple):
         undecided: int,
         off_task: int = 0,
     ) -> "ThresholdRow":
-        """Says what a threshold, in nats, does on the points of the curve and those off task."""
+        """Computes the row of a threshold in nats, on the curve and the off-task examples."""
         n = curve.n + off_task
         accepted, errors = curve.accepted_at(threshold, undecided=undecided)
         return cls(
@@ -65,12 +71,19 @@ class ThresholdRow(NamedTuple):
 
     @property
     def feasible(self) -> bool:
-        """Whether anything can be accepted at this alpha."""
+        """Whether any judgment can be accepted at this alpha."""
         return self.threshold > -np.inf
 
 
 class CurvePoint(NamedTuple):
-    """One point of the risk-coverage curve of a calibration set."""
+    """One point of the risk-coverage curve of a calibration set.
+
+    Args:
+        uncertainty: Threshold in nats.
+        coverage: Accepted share of the set, in [0, 1].
+        empirical_risk: Observed share of errors among the accepted examples.
+        risk_level: Smallest alpha whose threshold reaches this uncertainty.
+    """
 
     uncertainty: float
     coverage: float
@@ -80,25 +93,26 @@ class CurvePoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """One version of a calibration set; nothing in it changes, thresholds are computed once.
+    """One immutable version of a calibration set; each threshold is computed once.
 
     Args:
-        name: Of the set.
-        write_id: Of the write that made this version; no other write has it.
-        version: Grows by one with every write.
-        judge: The judge's name.
-        fingerprint: Of the judge that scored the examples.
+        name: Name of the calibration set.
+        write_id: Unique id of the write that made this version.
+        version: Number of the version; it grows by one with every write.
+        judge: Name of the judge.
+        fingerprint: Fingerprint of the judge that scored the examples.
         label_noise: Probability in [0, 0.5) that a label is flipped.
         examples: Digest of the comparison -> labelled score.
-        min_label_mass: In [0, 1). An example with less is off task: never accepted.
-        changed_at: When this version was made, in seconds since 1970; None where nobody noted it.
+        min_label_mass: In [0, 1). An example with less label mass is off task: never accepted.
+        changed_at: Time at which this version was made, in seconds since 1970; None in sets of
+            older releases.
 
-    Thresholds and curve are those of the examples on task. An example off task is accepted at no
-    threshold, so S = 0 in eq. scope_condition and it adds nothing to the sum; counted by its
-    uncertainty it would stand for judgments that nobody gets. Given that they are on task, examples
-    and judgments are as exchangeable as before. `n`, `accuracy`, `auroc`,
-    `expected_calibration_error`, `position_flips`, `mean_label_mass` and the denominator of every
-    coverage are of all examples: they describe the judge.
+    Thresholds and curve use only the examples on task. No threshold accepts an off-task example, so
+    S = 0 in eq. scope_condition, and the example adds nothing to the sum. Counting it by its
+    uncertainty would represent judgments that no caller gets. Among on-task comparisons, examples
+    and judgments remain exchangeable. All examples count in `n`, `accuracy`, `auroc`,
+    `expected_calibration_error`, `position_flips`, `mean_label_mass` and the denominator of each
+    coverage, because these figures describe the judge.
     """
 
     name: str
@@ -118,12 +132,12 @@ class Calibration:
 
     @cached_property
     def table(self) -> Examples:
-        """The examples in columns; `examples` itself where it is that already."""
+        """The examples in columns; `examples` itself if it has columns already."""
         return Examples.of(self.examples)
 
     @cached_property
     def preferences(self) -> Preferences:
-        """What the judge prefers in each example, in the order of `examples`."""
+        """The preferences of the judge, in the order of `examples`."""
         numbers = self.table.numbers
         return preference_from_gaps(numbers[:, 0], numbers[:, 1])
 
@@ -135,17 +149,17 @@ class Calibration:
 
     @cached_property
     def uncertainty(self) -> FloatArray:
-        """Shape (n,). s(x) in nats."""
+        """Shape (n,). Uncertainty s(x) of each example, in nats."""
         return self.preferences.entropy
 
     @cached_property
     def on_task(self) -> NDArray[np.bool_]:
-        """Shape (n,). True where the judge says enough of the labels to be taken at its word."""
+        """Shape (n,). True where the label mass is at least `min_label_mass`."""
         return ~(self.table.numbers[:, 2] < self.min_label_mass)
 
     @cached_property
     def curve(self) -> ThresholdCurve:
-        """SCOPE's thresholds for every alpha."""
+        """SCOPE's threshold for every alpha, from the examples on task."""
         uncertainty, error = self.uncertainty[self.on_task], self.error[self.on_task]
         return ThresholdCurve.fit(uncertainty, error, self.label_noise)
 
@@ -156,12 +170,12 @@ class Calibration:
 
     @property
     def auroc(self) -> float | None:
-        """Of confidence for being right; None if all are right, or all wrong."""
+        """AUROC of confidence for being right; None if all verdicts are right or all are wrong."""
         return auroc(self.preferences.confidence, ~self.error)
 
     @property
     def expected_calibration_error(self) -> float | None:
-        """Of confidence; None without examples."""
+        """Expected calibration error of the confidence, in [0, 1]; None without examples."""
         return expected_calibration_error(self.preferences.confidence, ~self.error)
 
     @property
@@ -174,18 +188,18 @@ class Calibration:
 
     @property
     def mean_label_mass(self) -> float | None:
-        """Mean probability on the two labels, of the order in which it is smaller."""
+        """Mean label mass, from the order with the smaller one; None without examples."""
         if not self.n:
             return None
-        # One by one: other threads have their turn between two.
+        # One number at a time, so that other threads can run in between.
         return math.fsum(float(mass) for mass in self.table.numbers[:, 2]) / self.n
 
     def threshold(self, alpha: float, guarantee: Guarantee, delta: float | None) -> float:
-        """lambda_hat: in nats, -inf if infeasible, ln 2 to accept everything.
+        """Returns lambda_hat in nats; -inf if infeasible, ln 2 to accept everything.
 
         With "pac", alpha and delta are rounded down to four significant digits.
         """
-        # Several threads may ask at once: each reads the dictionary once and writes it once.
+        # Safe in several threads at once: each reads the dictionary once and writes it once.
         kept = self.kept_threshold(alpha, guarantee, delta)
         if kept is not None:
             return kept
@@ -203,21 +217,21 @@ class Calibration:
             )
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
-        self._thresholds[_asked(alpha, guarantee, delta)] = threshold
+        self._thresholds[_cache_key(alpha, guarantee, delta)] = threshold
         return threshold
 
     def kept_threshold(
         self, alpha: float, guarantee: Guarantee, delta: float | None
     ) -> float | None:
-        """The threshold, if it has been computed."""
-        return self._thresholds.get(_asked(alpha, guarantee, delta))
+        """Returns the threshold if it was computed already; None before that."""
+        return self._thresholds.get(_cache_key(alpha, guarantee, delta))
 
     @cached_property
     def _thresholds(self) -> dict[tuple[float, Guarantee, float | None], float]:
         return {}
 
     def row(self, alpha: float, guarantee: Guarantee, delta: float | None) -> ThresholdRow:
-        """The threshold of one alpha and what it does on the calibration set itself."""
+        """Returns the threshold of one alpha and its effect on the calibration set."""
         threshold = self.threshold(alpha, guarantee, delta)
         return ThresholdRow.of(
             self.curve,
@@ -230,7 +244,7 @@ class Calibration:
         )
 
     def feasibility(self, row: ThresholdRow) -> Feasibility:
-        """What would make an alpha feasible if the judge goes on as in these examples."""
+        """Returns the ways to make an alpha feasible, given the error rates of these examples."""
         return feasibility(
             self.curve,
             row.alpha,
@@ -241,13 +255,13 @@ class Calibration:
 
     @cached_property
     def infeasible(self) -> tuple[tuple[ThresholdRow, Feasibility], ...]:
-        """The standard rows at which nothing is accepted, and what would change that."""
+        """The infeasible standard rows, each with the ways to make its alpha feasible."""
         rows = [row for row in self.standard_rows if not row.feasible]
         return tuple((row, self.feasibility(row)) for row in rows)
 
     @cached_property
     def undecided(self) -> int:
-        """Examples on task on which the judge has no preference."""
+        """Number of on-task examples without a preference of the judge."""
         return int((self.on_task & (self.preferences.p_bar == 0.5)).sum())
 
     @cached_property
@@ -258,6 +272,13 @@ class Calibration:
             for guarantee in GUARANTEES
             for alpha in STANDARD_ALPHAS
         )
+
+    @property
+    def kept_standard_rows(self) -> tuple[ThresholdRow, ...] | None:
+        """The standard rows if they were computed already; None before that."""
+        # `cached_property` keeps its value in the dict of the instance.
+        rows: tuple[ThresholdRow, ...] | None = self.__dict__.get("standard_rows")
+        return rows
 
     @cached_property
     def risk_coverage(self) -> tuple[CurvePoint, ...]:
@@ -274,10 +295,10 @@ class Calibration:
         return tuple(points)
 
 
-def _asked(
+def _cache_key(
     alpha: float, guarantee: Guarantee, delta: float | None
 ) -> tuple[float, Guarantee, float | None]:
-    """The name of a threshold, the same for all alphas and deltas that are rounded to the same."""
+    """Returns the cache key of a threshold; "pac" rounds alpha and delta down to four digits."""
     if guarantee == "marginal" or delta is None:
         return alpha, guarantee, delta
     return rounded_down(alpha), guarantee, rounded_down(delta)

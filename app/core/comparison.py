@@ -28,7 +28,7 @@ class Comparison:
     Args:
         question: The conversation so far; a single question is one user turn.
         response_a: One text, or one text per user turn of `question`.
-        response_b: As many texts as `response_a`.
+        response_b: The same number of texts as `response_a`.
 
     Raises:
         InvalidComparisonError: A text is missing or blank, or the numbers of texts and turns

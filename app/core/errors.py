@@ -1,9 +1,9 @@
-"""Every error the project raises on purpose.
+"""The errors that the project raises on purpose.
 
     ScopeJudgeError
     ├── RequestError                  the caller can fix it
-    │   ├── UnauthenticatedError      no key, or one that nobody has given out
-    │   ├── ForbiddenError            the key may not do this
+    │   ├── UnauthenticatedError      the key is missing or unknown
+    │   ├── ForbiddenError            the key lacks the permission
     │   ├── InvalidRequestError       a field is missing, of a wrong type or out of range
     │   ├── InvalidComparisonError    blank text, or numbers of turns that disagree
     │   ├── BodyTooLargeError         the request has too many bytes
@@ -11,52 +11,52 @@
     │   ├── BatchTooLargeError        the request has too many comparisons
     │   ├── PromptTooLongError        the judge's context is shorter than the prompt
     │   ├── ControlTokenError         a text holds control tokens that cannot be neutralised
-    │   ├── RouteNotFoundError        no such path
-    │   ├── MethodNotAllowedError     no such method on this path
-    │   ├── CalibrationNotFoundError  no calibration set of this name
-    │   ├── VersionNotFoundError      the set has no such version, or cannot go back to it
+    │   ├── RouteNotFoundError        the path does not exist
+    │   ├── MethodNotAllowedError     the path does not support the method
+    │   ├── CalibrationNotFoundError  no calibration set has this name
+    │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
     │   └── JudgeMismatchError        the calibration set belongs to another judge
-    ├── UnavailableError              try again later
-    │   ├── OverloadedError           more work is waiting than may wait
-    │   ├── DeadlineExceededError     the answer was not there in time; the work was stopped
-    │   ├── DrainingError             the service is being stopped
+    ├── UnavailableError              the caller can try again later
+    │   ├── OverloadedError           the queue is full
+    │   ├── DeadlineExceededError     the time limit passed; the work was stopped
+    │   ├── DrainingError             the service is shutting down
     │   ├── KeysUnavailableError      the file of keys cannot be read
     │   ├── EngineUnavailableError    the engine does not answer
     │   └── StoreUnavailableError     the calibration store does not answer
-    ├── DefectError                   ours to fix
-    │   ├── JudgmentFailedError       the engine answered with something that is no judgment
-    │   ├── StoreCorruptError         the store holds something this version did not write
-    │   └── InternalError             anything that nobody foresaw
-    └── StartupError                  the service refuses to start; never reaches a caller
+    ├── DefectError                   a fault of the service or its data
+    │   ├── JudgmentFailedError       the answer of the engine is not a judgment
+    │   ├── StoreCorruptError         the stored data was not written by this service
+    │   └── InternalError             an unexpected error
+    └── StartupError                  the service cannot start; no caller sees it
 
-The leaves of the first three are what a caller can get; `app.wire.problems` gives each its status.
+Callers can get the leaves of the first three branches; `app.wire.problems` has their statuses.
 """
 
 from typing import ClassVar
 
 
 class ScopeJudgeError(Exception):
-    """Root of the tree. The message is for the caller and never holds a judged text."""
+    """Root of all errors. The message is for the caller and never contains a judged text."""
 
     code: ClassVar[str]
     title: ClassVar[str]
 
     @property
     def detail(self) -> str:
-        """What happened and what to do about it."""
+        """The message: the reason and the remedy."""
         return str(self)
 
 
 class RequestError(ScopeJudgeError):
-    """The caller can fix it."""
+    """The request is at fault, and the caller can fix it."""
 
 
 class UnavailableError(ScopeJudgeError):
-    """Nothing is wrong with the request; trying later may help.
+    """The request is valid, and trying again later may help.
 
     Args:
-        detail: What happened.
-        retry_after_s: When it is worth trying again, in seconds.
+        detail: The reason.
+        retry_after_s: Seconds after which the caller should try again.
     """
 
     def __init__(self, detail: str, *, retry_after_s: int = 1) -> None:
@@ -65,7 +65,7 @@ class UnavailableError(ScopeJudgeError):
 
 
 class DefectError(ScopeJudgeError):
-    """Ours to fix."""
+    """A fault of the service or of its data, which the caller cannot fix."""
 
 
 class StartupError(ScopeJudgeError):
@@ -73,7 +73,7 @@ class StartupError(ScopeJudgeError):
 
 
 class UnauthenticatedError(RequestError):
-    """The request has no key, or one that is not in the file of keys."""
+    """The request has no key, or a key that is not in the key file."""
 
     code = "unauthenticated"
     title = "A valid key is needed"
@@ -90,8 +90,8 @@ class InvalidRequestError(RequestError):
     """A field is missing, unknown, of a wrong type or out of range.
 
     Args:
-        detail: The first fault, in words.
-        faults: All of them as (field, message), at most ten.
+        detail: Description of the first fault.
+        faults: All faults as (field, message), at most ten.
     """
 
     code = "invalid_request"
@@ -110,53 +110,53 @@ class InvalidComparisonError(RequestError):
 
 
 class BodyTooLargeError(RequestError):
-    """The request's body is over the limit."""
+    """The body of the request is larger than the limit."""
 
     code = "body_too_large"
     title = "The request body is too large"
 
 
 class BodyTooSlowError(RequestError):
-    """The request's body did not arrive at the least rate."""
+    """The body of the request arrived below the minimum rate."""
 
     code = "body_too_slow"
     title = "The request body arrives too slowly"
 
 
 class BatchTooLargeError(RequestError):
-    """The request holds more comparisons than one request may."""
+    """The request has more comparisons than one request may have."""
 
     code = "batch_too_large"
     title = "The batch holds too many comparisons"
 
 
 class PromptTooLongError(RequestError):
-    """The prompt does not fit the judge's context; it is never cut."""
+    """The prompt is longer than the context of the judge; a prompt is never cut."""
 
     code = "prompt_too_long"
     title = "The prompt is longer than the judge's context"
 
 
 class ControlTokenError(RequestError):
-    """A text holds control tokens of the judge that cannot be made plain text."""
+    """A text holds control tokens of the judge that cannot be neutralised."""
 
     code = "control_tokens"
     title = "A text holds control tokens of the judge"
 
 
 class RouteNotFoundError(RequestError):
-    """The path names nothing."""
+    """The path does not exist."""
 
     code = "not_found"
     title = "There is nothing at this path"
 
 
 class MethodNotAllowedError(RequestError):
-    """The path does not take this method.
+    """The path does not support this method.
 
     Args:
-        detail: What happened.
-        allowed: The methods that it takes.
+        detail: The reason.
+        allowed: The methods that the path supports.
     """
 
     code = "method_not_allowed"
@@ -175,7 +175,7 @@ class CalibrationNotFoundError(RequestError):
 
 
 class VersionNotFoundError(RequestError):
-    """The calibration set has no such version, or what it was cannot be told any more."""
+    """The calibration set has no such version, or the trail does not lead to it."""
 
     code = "version_not_found"
     title = "There is no such version"
@@ -189,63 +189,63 @@ class JudgeMismatchError(RequestError):
 
 
 class OverloadedError(UnavailableError):
-    """More work is waiting than may wait."""
+    """The queue of waiting work is full."""
 
     code = "overloaded"
     title = "The judge is overloaded"
 
 
 class DeadlineExceededError(UnavailableError):
-    """The answer was not there in time; the work on it was stopped."""
+    """The time limit of the request passed; the work on the request was stopped."""
 
     code = "deadline_exceeded"
     title = "There was no answer in time"
 
 
 class DrainingError(UnavailableError):
-    """The service is being stopped; another replica, or a later one, will answer."""
+    """The service is shutting down; another replica will answer."""
 
     code = "draining"
     title = "The service is being stopped"
 
 
 class KeysUnavailableError(UnavailableError):
-    """The file of keys cannot be read, so nobody is let in."""
+    """The key file cannot be read, so no request is accepted."""
 
     code = "keys_unavailable"
     title = "Keys cannot be checked"
 
 
 class EngineUnavailableError(UnavailableError):
-    """The engine is not there, or does not answer."""
+    """The engine is not running or does not answer."""
 
     code = "engine_unavailable"
     title = "The judge's engine is unavailable"
 
 
 class StoreUnavailableError(UnavailableError):
-    """The calibration store is not there, or refuses to work."""
+    """The calibration store does not answer or refuses a write."""
 
     code = "store_unavailable"
     title = "The calibration store is unavailable"
 
 
 class JudgmentFailedError(DefectError):
-    """The engine's answer is not a judgment; it is never counted as one."""
+    """The answer of the engine is not a judgment, and never counts as one."""
 
     code = "judgment_failed"
     title = "The judge gave no judgment"
 
 
 class StoreCorruptError(DefectError):
-    """A stored calibration set cannot be read as one."""
+    """A stored calibration set cannot be read."""
 
     code = "store_corrupt"
     title = "The stored calibration cannot be read"
 
 
 class InternalError(DefectError):
-    """Anything that nobody foresaw; the log has the place, without texts."""
+    """An unexpected error; the log has its place in the code, without texts."""
 
     code = "internal"
     title = "Internal error"

@@ -1,7 +1,7 @@
-"""Labelled scores in columns, with a checksum that each change brings up to date.
+"""Labelled scores in columns, with a checksum that is updated incrementally.
 
-A set of 300,000 scores as Python objects takes a hundred megabytes, and freeing them, or a pass of
-the garbage collector over them, stops every thread for a tenth of a second.
+As Python objects, 300,000 scores take a hundred megabytes. Freeing them, or one pass of the garbage
+collector over them, stops every thread for a tenth of a second.
 """
 
 import hashlib
@@ -18,18 +18,18 @@ from app.core.comparison import Side
 
 _MODULUS = 2**256
 _PACKED = struct.Struct("<3dc")
-# Rows that become Python objects in one step; other threads have their turn between two.
+# Number of rows that become Python objects in one step; other threads can run between two steps.
 _SLICE = 1024
 _SIDES: tuple[Side, Side] = ("B", "A")
 
 
 class LabelledScore(NamedTuple):
-    """One calibration point, as it is stored: no text, only what was measured.
+    """One calibration point; it holds measurements and no text.
 
     Args:
-        gap_fwd: Logit of response_a less that of response_b, response_a shown first.
-        gap_rev: The same with response_a shown second.
-        label_mass: Smaller of the two orders' probability on the two labels.
+        gap_fwd: Logit of response_a minus that of response_b, response_a shown first.
+        gap_rev: Logit of response_a minus that of response_b, response_a shown second.
+        label_mass: Probability of the two labels together, in the order where it is smaller.
         label: The side that people prefer.
     """
 
@@ -40,15 +40,16 @@ class LabelledScore(NamedTuple):
 
 
 class Examples(Mapping[str, LabelledScore]):
-    """Digest of a comparison -> labelled score; it never changes.
+    """An immutable mapping: digest of a comparison -> labelled score.
 
     Args:
-        rows: Digest -> row of the columns, in the order of the rows, which count from 0.
+        rows: Digest -> index of its row, in the order of the rows.
         numbers: Shape (n, 3). Columns `gap_fwd`, `gap_rev` and `label_mass`.
         label_a: Shape (n,). True where people prefer response_a.
-        checksum: The sum modulo 2^256 of the SHA-256 of every example, read as a big-endian
-            number. Hashed are the digest in UTF-8, a zero byte, the three numbers as little-endian
-            doubles, -0.0 as 0.0, and the letter of the label. It does not depend on the order.
+        checksum: Sum modulo 2^256 of the SHA-256 of every example, read as a big-endian number. The
+            hash covers the digest in UTF-8, a zero byte, the three numbers as little-endian doubles
+            with -0.0 written as 0.0, and the letter of the label. The order of the examples does
+            not matter.
     """
 
     __slots__ = ("_rows", "checksum", "label_a", "numbers")
@@ -67,7 +68,7 @@ class Examples(Mapping[str, LabelledScore]):
 
     @classmethod
     def of(cls, scores: Mapping[str, LabelledScore]) -> "Examples":
-        """The same scores in columns; `scores` itself if they are."""
+        """Returns the same scores in columns; `scores` itself if it has columns already."""
         if isinstance(scores, Examples):
             return scores
         draft = Draft()
@@ -91,10 +92,10 @@ class Examples(Mapping[str, LabelledScore]):
         return repr(dict(self))
 
     def pairs(self) -> Iterator[tuple[str, LabelledScore]]:
-        """As `items`, several times faster, and without a long step."""
+        """Yields the same as `items`, several times faster, and in short steps."""
         digests = iter(self._rows)
         for start in range(0, len(self), _SLICE):
-            # Columns, because the garbage collector would follow a list for each row.
+            # By columns, because the garbage collector would track a list for each row.
             columns = self.numbers[start : start + _SLICE].T.tolist()
             sides = self.label_a[start : start + _SLICE].tolist()
             for digest, gap_fwd, gap_rev, label_mass, side in zip(
@@ -103,7 +104,15 @@ class Examples(Mapping[str, LabelledScore]):
                 yield digest, LabelledScore(gap_fwd, gap_rev, label_mass, _SIDES[side])
 
     def changed(self, put: Mapping[str, LabelledScore], take: Collection[str] = ()) -> "Examples":
-        """These with some put in, and then some taken out; all of `take` must be there."""
+        """Returns these examples with some put in, and then some taken out.
+
+        Args:
+            put: Examples to put in; a known digest is replaced.
+            take: Digests to take out afterwards.
+
+        Raises:
+            KeyError: A digest of `take` is unknown.
+        """
         draft = Draft(self)
         draft.put(Examples.of(put))
         for digest in take:
@@ -111,10 +120,10 @@ class Examples(Mapping[str, LabelledScore]):
         return draft.done()
 
     def since(self, before: "Examples") -> tuple["Examples", tuple[str, ...]]:
-        """The way here from `before`: examples to put in, and digests of those to take out."""
+        """Returns the difference to `before`: examples to put in, and digests to take out."""
         if before is self or not before:
             return (self if not before else EMPTY), ()
-        # The order of a dict is that of its rows.
+        # The digests of a dict are in the order of its rows.
         places = (before._rows.get(digest, -1) for digest in self._rows)
         place = np.fromiter(places, dtype=np.int64, count=len(self))
         differs = (before.numbers[place] != self.numbers).any(axis=1)
@@ -130,17 +139,17 @@ class Examples(Mapping[str, LabelledScore]):
 
 
 class Draft:
-    """Examples under change.
+    """A mutable builder of `Examples`.
 
     Args:
-        base: To begin with; none if left out.
+        base: Examples to begin with; None for no examples.
     """
 
     def __init__(self, base: Examples | None = None) -> None:
         self._begin(base if base is not None else EMPTY)
 
     def put(self, scores: Examples) -> None:
-        """Puts scores in, in the place of those that have the same digest."""
+        """Puts scores in; known digests are replaced."""
         if not self._rows:
             self._begin(scores)
             return
@@ -148,7 +157,7 @@ class Draft:
             self.set(digest, score)
 
     def set(self, digest: str, score: LabelledScore) -> None:
-        """Puts one in, in the place of one that has the same digest."""
+        """Puts one score in; a known digest is replaced."""
         row = self._rows.get(digest)
         if row is None:
             self._rows[digest] = len(self._labels)
@@ -161,16 +170,16 @@ class Draft:
         self._checksum += _hash(digest, *score)
 
     def take(self, digest: str) -> None:
-        """Takes one out; raises KeyError if it is not there."""
+        """Takes one score out; raises KeyError for an unknown digest."""
         row = self._rows.pop(digest)
         self._checksum -= self._hash(digest, row)
 
     def clear(self) -> None:
-        """Takes all out."""
+        """Takes all scores out."""
         self._begin(EMPTY)
 
     def done(self) -> Examples:
-        """The examples as they are now; the draft is not to be used any more."""
+        """Returns the examples; the draft must not be used afterwards."""
         numbers = np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 3)
         label_a = np.frombuffer(self._labels, dtype=np.bool_)
         rows = self._rows
@@ -192,7 +201,7 @@ class Draft:
 
 
 def _hash(digest: str, gap_fwd: float, gap_rev: float, label_mass: float, label: Side) -> int:
-    # Adding 0.0 makes 0.0 of -0.0: the two are equal, so that a store may have either.
+    # Adding 0.0 turns -0.0 into 0.0. The two are equal, so a store may return either.
     packed = _PACKED.pack(gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0, label.encode())
     hashed = hashlib.sha256(digest.encode("utf-8", "surrogatepass") + b"\0" + packed)
     return int.from_bytes(hashed.digest(), "big")

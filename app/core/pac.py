@@ -1,4 +1,4 @@
-"""The guarantee that holds: error among accepted at most alpha, with probability 1 - delta."""
+"""The PAC guarantee: error among accepted is at most alpha with probability 1 - delta."""
 
 import math
 from bisect import bisect_left
@@ -14,13 +14,13 @@ from scipy.stats import binom
 from app.core.preference import LN2, FloatArray
 from app.core.thresholds import accepted_and_errors, exact_noise
 
-# The test starts where it would pass with this probability if the true error were this share of
-# alpha: at the most confident points, where Trust-or-Escalate starts, it has no power.
+# The test starts at the rank where it would pass with this probability if the true error were this
+# share of alpha. It has no power at the most confident points, where Trust-or-Escalate starts.
 _START_POWER = 0.5
 _START_ERROR_SHARE = 0.6
 _STEP_SHARE = 0.01
 _LARGEST_CHUNK = 1024
-# Two error rates closer than this no number of labels tells apart.
+# No number of labels distinguishes two error rates that are closer than this.
 _SMALLEST_GAP = 1e-12
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 
@@ -51,7 +51,7 @@ def pac_threshold(
         label_noise: In [0, 0.5); labels flipped independently of the score.
 
     Returns:
-        In nats; -inf where nothing passes, ln 2 where the test at n does.
+        In nats; -inf if no rank passes, ln 2 if the test at rank n passes.
 
     Raises:
         ValueError: An argument is out of range, shapes differ, or a score is NaN.
@@ -71,18 +71,18 @@ def pac_threshold_of_counts(
     delta: float,
     label_noise: float = 0.0,
 ) -> float:
-    """The same from points that are sorted and counted already, which takes most of the time.
+    """Returns `pac_threshold` of sorted and counted points; sorting takes most of its time.
 
     Args:
         scores: Shape (m,). Distinct uncertainties, ascending, in nats.
-        accepted: Shape (m,). Points at or below each score.
-        errors: Shape (m,). Errors among them.
+        accepted: Shape (m,). Number of points at or below each score.
+        errors: Shape (m,). Number of errors among those points.
         alpha: In (0, 1).
         delta: In (0, 1).
         label_noise: In [0, 0.5).
 
     Returns:
-        As `pac_threshold`.
+        In nats; -inf if no rank passes, ln 2 if the test at rank n passes.
 
     Raises:
         ValueError: An argument is out of range.
@@ -103,11 +103,11 @@ def pac_threshold_of_counts(
 
 @lru_cache(maxsize=4096)
 def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tuple[int, ...]:
-    """The ranks at which to test; no label has a say in them, so that testing in order is valid.
+    """Returns the ranks to test; they do not depend on labels, so testing in order is valid.
 
-    The first is the start rank. From there the ranks are at least 1% of n apart, and only where
-    one error more becomes allowable: between two such ranks a test of more points tolerates no
-    more errors. The last is n.
+    The first rank is the start rank. The following ranks are at least 1% of n apart, and each is a
+    rank at which one more error becomes allowable: between two such ranks a test of more points
+    tolerates no more errors. The last rank is n.
 
     Deviation: docs/design/guarantees.md, section 3, tests every 1% of n. Coverage at
     alpha = delta = 0.1, n = 1000, for (accuracy, AUROC) = (0.807, 0.744), (0.766, 0.777),
@@ -115,7 +115,7 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
     seed 7).
 
     Returns:
-        Ascending; empty where the start rank is above n.
+        Ascending ranks; empty if the start rank is above n.
     """
     start = start_rank(alpha, delta, label_noise, at_most=n)
     if start is None:
@@ -128,9 +128,9 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
 
 
 def _walk(start: int, step: int, bound: float, delta: float, n: int) -> list[int]:
-    """The ranks below n at which one error more is allowable, at least a step apart."""
+    """Returns the ranks below n at which one more error becomes allowable, a step or more apart."""
     ranks = [start]
-    window = math.ceil(4 / bound)  # one error more is allowable every 1 / bound ranks
+    window = math.ceil(4 / bound)  # one more error becomes allowable every 1 / bound ranks
     low = start + step
     while low < n:
         allowable = allowable_errors(np.arange(low - 1, min(low + window, n)), bound, delta)
@@ -144,12 +144,12 @@ def _walk(start: int, step: int, bound: float, delta: float, n: int) -> list[int
 
 
 class _QuickWalk(NamedTuple):
-    """The ranks of `_walk` by another distribution function, and what shows that they are those.
+    """The ranks of `_walk` from a faster distribution function, and data to verify them.
 
     Args:
-        ranks: From the start rank on.
-        before: For each search, the rank before the first that it may find.
-        allowable: The errors that are allowable there.
+        ranks: Ranks from the start rank on.
+        before: For each search, the rank before the first rank that it may find.
+        allowable: For each search, the number of errors that is allowable at that rank.
     """
 
     ranks: list[int]
@@ -157,10 +157,10 @@ class _QuickWalk(NamedTuple):
     allowable: list[int]
 
     def holds(self, bound: float, delta: float, n: int) -> bool:
-        """Whether `_walk` finds the same ranks: the same comparisons, for all ranks at once.
+        """Whether `_walk` finds the same ranks; compares all ranks at once.
 
-        The errors that are allowable grow with the rank. So a search that begins behind the rank
-        `before` finds the first rank at which one error more than there is allowable.
+        The number of allowable errors grows with the rank. So a search that begins after the rank
+        `before` finds the first rank at which one more error is allowable than at `before`.
         """
         before, allowable = np.array(self.before), np.array(self.allowable)
         found, last = np.array(self.ranks[1:], dtype=np.int64), slice(len(self.ranks) - 1)
@@ -168,14 +168,14 @@ class _QuickWalk(NamedTuple):
         passes = binom.cdf(
             np.concatenate([allowable, more[last]]), np.concatenate([before, found]), bound
         )
-        # The last search, if it found nothing, looked up to rank n - 1.
+        # If the last search found no rank, it ended at rank n - 1.
         ends = np.append(found - 1, n - 1)[: len(before)]
         fails = binom.cdf(np.concatenate([more, more]), np.concatenate([before, ends]), bound)
         return bool((passes <= delta).all() and (fails > delta).all())
 
 
 def _quick_walk(start: int, step: int, bound: float, delta: float, n: int) -> _QuickWalk:
-    """Walks as `_walk` does, by `bdtr`: a tenth of the time, and the same but for rounding."""
+    """Does the same as `_walk` with `bdtr`, in a tenth of the time; rounding can differ."""
     walk = _QuickWalk([start], [], [])
     window, z = math.ceil(4 / bound), float(ndtri(delta))
     while (low := walk.ranks[-1] + step) < n:
@@ -196,56 +196,57 @@ def _quick_walk(start: int, step: int, bound: float, delta: float, n: int) -> _Q
 
 
 def _first_passing(errors: int, ranks: range, bound: float, delta: float) -> int | None:
-    """The first of some ranks at which so many errors are allowable."""
+    """Returns the first of these ranks at which so many errors are allowable; None if none is."""
     place = bisect_left(ranks, -delta, key=lambda rank: -bdtr(errors, rank, bound))
     return ranks[place] if place < len(ranks) else None
 
 
 def rounded_down(share: float) -> float:
-    """An alpha or a delta with at most four significant digits, never more than it was.
+    """Rounds an alpha or a delta down to four significant digits.
 
-    A smaller alpha and delta promise more, so that the promise of the result holds for the original
-    too. Callers choose these numbers, and fewer different ones are fewer thresholds to compute.
+    A smaller alpha or delta is a stronger guarantee, so the guarantee of the result covers the
+    original too. Callers choose these numbers, and fewer different numbers need fewer thresholds.
 
     Args:
-        share: In (0, 1), and so is the result; 0.1 stays 0.1.
+        share: In (0, 1); the result is in (0, 1), too. 0.1 stays 0.1.
     """
     return float(_FOUR_DIGITS.create_decimal(repr(share)))
 
 
 def observed_error(alpha: float, label_noise: float) -> float:
-    """The error that noisy labels show where the true one is alpha."""
+    """Returns the error rate that noisy labels show if the true error rate is alpha."""
     noise = float(exact_noise(label_noise))
     return noise + (1 - 2 * noise) * alpha
 
 
 def allowable_errors(ranks: NDArray[np.int64], bound: float, delta: float) -> FloatArray:
-    """The largest number of errors that passes at each rank; -1 where not even none does."""
+    """Returns the largest number of errors that passes at each rank; -1 if 0 errors fail."""
     largest = binom.ppf(delta, ranks, bound)
     return np.where(binom.cdf(largest, ranks, bound) <= delta, largest, largest - 1)
 
 
 def start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) -> int | None:
-    """The first rank to test: the smallest at which the test has power one half.
+    """Returns the first rank to test: the smallest at which the test has power one half.
 
-    Power is the probability to pass if the true error were 0.6 alpha. 91 for alpha = delta = 0.1.
+    Power is the probability of passing if the true error is 0.6 alpha. The start rank is 91 for
+    alpha = delta = 0.1.
 
     Returns:
-        The rank, or None where it is above `at_most`.
+        The rank; None if it is above `at_most`.
     """
     bound = observed_error(alpha, label_noise)
     hopeful = observed_error(_START_ERROR_SHARE * alpha, label_noise)
-    # Below this not even a test without an error passes.
+    # Below this rank not even a test without errors passes.
     passable = math.log(delta) / math.log1p(-bound)
     # In the normal approximation the rank solves k (bound - hopeful) = z sqrt(k bound (1 - bound)).
-    # Rounding to whole errors, skewness, and the median's distance from the mean are less than
-    # one error each: 5 / (bound - hopeful) ranks are a safe distance.
+    # Rounding to whole errors, skewness, and the distance between median and mean are less than one
+    # error each, so 5 / (bound - hopeful) ranks are a safe distance.
     z = max(0.0, -float(ndtri(delta)))
     gap = bound - hopeful
     if gap < _SMALLEST_GAP:
         return None
     low = max(1, math.floor(max(passable, (z / gap) ** 2 * bound * (1 - bound) - 5 / gap)))
-    # The rank is about as far above as below that estimate.
+    # The rank is about as far above that estimate as `low` is below it.
     chunk = math.ceil(min(10 / gap, _LARGEST_CHUNK))
     while low <= at_most:
         high = min(low + chunk, at_most + 1)
@@ -258,7 +259,7 @@ def start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) 
 
 @lru_cache(maxsize=4096)
 def _powerful_rank(bound: float, hopeful: float, delta: float, low: int, high: int) -> int | None:
-    """The smallest rank in [low, high) at which the test has power one half."""
+    """Returns the smallest rank in [low, high) at which the test has power one half."""
     ranks = np.arange(low, high)
     allowable = allowable_errors(ranks, bound, delta)
     power = np.where(allowable >= 0, binom.cdf(allowable, ranks, hopeful), 0.0)

@@ -234,7 +234,7 @@ class OpenAiEngine:
             read: Reads one choice of an answer.
             answer_tokens: Longest answer in tokens.
             alone: Whether each prompt has a request of its own.
-            times: Where times are reported.
+            times: Receives the times of the call, unless it is None.
 
         Returns:
             For each prompt, in order, the value read from its choice or its own error.

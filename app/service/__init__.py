@@ -1,1 +1,1 @@
-"""The use cases: judging and calibrating. They know ports, never adapters."""
+"""The use cases: judging, calibration, admission, readiness; they know ports and no adapter."""

@@ -1,4 +1,4 @@
-"""Who may come in: comparisons under way are counted, and more than may wait are refused."""
+"""Admission control: counts the comparisons in progress and refuses more than a limit."""
 
 import math
 import time
@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from app.core.errors import OverloadedError
 from app.telemetry import Telemetry
 
-# Large requests leave one place in eight to small ones, so that a batch after the other does not
-# keep single judgments out; in the engine both take turns (ports.Engine).
+# One slot in eight is reserved for small requests (at most 8 comparisons), so that a series of
+# batches cannot starve single judgments. In the engine both take turns (ports.Engine).
 _SMALL_REQUEST = 8
-_KEPT_SHARE = 8
-# Retry-After is what is waiting over what was lately done, within these bounds.
+_RESERVED_SHARE = 8
+# Retry-After is the pending comparisons divided by the rate of the last 10 s; at most 30 s.
 _REMEMBERED_S = 10.0
 _LONGEST_RETRY_S = 30
 
 
 class Admission:
-    """Counts the comparisons that are under way, from their admission to their answer.
+    """Counts the comparisons in progress, from their admission to their answer.
 
     Args:
-        max_pending: Most comparisons at once.
-        telemetry: Shows how many there are.
-        clock: Monotonic, in seconds.
+        max_pending: Most comparisons in progress at once.
+        telemetry: Shows the number of comparisons in progress.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -39,26 +39,26 @@ class Admission:
         telemetry.show_pending_limit(max_pending)
         self._clock = clock
         self._pending = 0
-        # (when, how many) were finished, and the sum of these.
+        # (time, number) of finished comparisons, and the sum of the numbers.
         self._finished: deque[tuple[float, int]] = deque()
         self._finished_count = 0
 
     @property
     def largest_request(self) -> int:
-        """The most comparisons of one request that could ever be admitted."""
-        return max(1, self._max_pending - self._max_pending // _KEPT_SHARE)
+        """Most comparisons that one request can have and still be admitted."""
+        return max(1, self._max_pending - self._max_pending // _RESERVED_SHARE)
 
     def check_room(self) -> None:
-        """Raises OverloadedError if not even one comparison would be admitted now."""
+        """Raises OverloadedError if no slot is free, not even for one comparison."""
         if self._pending >= self._max_pending:
             raise self._overloaded()
 
     @contextmanager
     def admit(self, comparisons: int) -> Iterator[None]:
-        """Holds places for comparisons as long as the block runs.
+        """Takes one slot for each comparison while the block runs.
 
         Raises:
-            OverloadedError: There are too few; nothing is held, and nothing waits.
+            OverloadedError: Too few slots are free. No slot was taken; admission never waits.
         """
         small = comparisons <= _SMALL_REQUEST
         limit = self._max_pending if small else self.largest_request
@@ -89,7 +89,7 @@ class Admission:
             took_s = max(1.0, self._clock() - self._finished[0][0])
             wait_s = self._pending * took_s / self._finished_count
         return OverloadedError(
-            f"{self._pending} comparisons are under way and {self._max_pending} may be "
+            f"{self._pending} comparisons are in progress and the limit is {self._max_pending} "
             "(SCOPE_MAX_PENDING): try again later, or send smaller batches",
             retry_after_s=min(_LONGEST_RETRY_S, max(1, math.ceil(wait_s))),
         )

@@ -1,4 +1,4 @@
-"""Whether the service can judge right now."""
+"""Checks whether the service can judge right now."""
 
 import asyncio
 import logging
@@ -17,20 +17,20 @@ from app.service.judging.judge import Judge, Score
 logger = logging.getLogger("app.readiness")
 
 _PROBE = Comparison.of("Which is larger, 2 or 1?", "2", "1")
-# A store that needs longer is of no use to judgments either.
+# Judging does not wait longer for the store either.
 _STORE_TIMEOUT_S = 2.0
 
 
 class Readiness:
-    """Judges a harmless comparison and reads the store, for all who ask at the same time.
+    """Judges a fixed comparison and pings the store; concurrent callers share one check.
 
-    Anybody may ask, without a key: many who do so cost one probe at a time.
+    /readyz needs no key, so many requests must not cost more than one probe at a time.
 
     Args:
-        judge: Asked to judge.
-        store: Read.
-        calibrations: What judging can go on with where the store is gone.
-        timeout_s: How long the judge may take.
+        judge: Judge to probe.
+        store: Calibration store to ping.
+        calibrations: Cached calibration sets, with which judging continues without the store.
+        timeout_s: Longest wait for the judge, in seconds.
     """
 
     def __init__(
@@ -43,27 +43,27 @@ class Readiness:
         self._check: asyncio.Task[str | None] | None = None
 
     async def probe(self) -> Score | ScopeJudgeError:
-        """Scores a harmless comparison."""
+        """Scores the fixed comparison."""
         (score,) = await self._judge.score([_PROBE])
         return score
 
     async def check(self) -> str | None:
-        """Returns if the judge judges, and the store answers or can be done without.
+        """Checks that the service can judge; raises if it cannot.
 
-        A set that is asked for may still be missing, or belong to another judge.
+        A request may still fail because its calibration set is missing or of another judge.
 
         Returns:
-            None, or what is missing where judging goes on without it.
+            None; or a message if the store fails and judging continues with cached sets.
 
         Raises:
-            UnavailableError: The engine does not answer in time; or the store does not, and no
-                calibration in memory is young enough to go on with.
-            JudgmentFailedError: The engine answers with no judgment.
-            StoreCorruptError: The store is not ours.
+            UnavailableError: The engine does not answer in time; or the store does not, and every
+                cached calibration set is too old.
+            JudgmentFailedError: The engine cannot judge the fixed comparison.
+            StoreCorruptError: The store contains data of another program.
         """
         if self._check is None or self._check.done():
             self._check = asyncio.ensure_future(self._checked())
-            # Whoever asked may have left: an error that nobody waits for is none to report.
+            # Every caller may have left; asyncio would then log the error as never retrieved.
             self._check.add_done_callback(lambda check: check.cancelled() or check.exception())
         return await asyncio.shield(self._check)
 
@@ -83,10 +83,10 @@ class Readiness:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
                 await self._store.ping()
         except (TimeoutError, StoreUnavailableError) as exc:
-            # Where the store is, only the log says: anybody may ask here.
-            why = str(exc) or f"nothing within {_STORE_TIMEOUT_S:g} s"
+            # The reason may contain the store's address. /readyz needs no key, so only log it.
+            why = str(exc) or f"no answer within {_STORE_TIMEOUT_S:g} s"
             logger.warning("the store does not answer: %s", why)
             if not self._calibrations.usable_without_store():
                 raise StoreUnavailableError("the calibration store does not answer") from exc
-            return "the calibration store does not answer; judging goes on with what is in memory"
+            return "the calibration store does not answer; judging continues with cached thresholds"
         return None

@@ -1,4 +1,4 @@
-"""What a running service consists of."""
+"""The parts of a running service."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from app.tracing import Tracing
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest request that is served."""
+    """The limits of one request: comparisons, bytes of its body, tokens of a prompt."""
 
     max_batch: int
     max_body_bytes: int
@@ -25,7 +25,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The use cases of one running service."""
+    """The parts of one running service, which routes and workers use."""
 
     judge: Judge
     calibrator: Calibrator

@@ -1,1 +1,1 @@
-"""One file per calibration store; each is the only importer of its vendor."""
+"""Calibration stores, one file each; a file is the only importer of its vendor's package."""

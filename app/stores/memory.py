@@ -1,42 +1,42 @@
-"""A calibration store in this process: for tests, demos and a first try."""
+"""A calibration store in the memory of this process, for tests, demos and a first try."""
 
 from collections.abc import Collection
 
-from app.ports import Revision, StoredCalibration, Undo, Version
+from app.ports import StoredCalibration, StoredChange, Version
 
 
 class MemoryStore:
-    """Keeps calibration sets until `close`; nothing is shared with the caller.
+    """Keeps copies of calibration sets until `close`.
 
-    No method awaits, so each is one atomic step of the event loop.
+    No method awaits, so each method is one atomic step of the event loop.
     """
 
     def __init__(self) -> None:
         self._sets: dict[str, StoredCalibration] = {}
-        self._trails: dict[str, list[Revision]] = {}
+        self._trails: dict[str, list[StoredChange]] = {}
 
     async def open(self) -> None:
         """Does nothing: there is nothing to connect to."""
 
     async def close(self) -> None:
-        """Forgets every set and trail; safe to call twice or without `open`."""
+        """Drops every set and trail; safe to call twice or without `open`."""
         self._sets.clear()
         self._trails.clear()
 
     async def ping(self) -> None:
-        """Returns: memory can always be read."""
+        """Returns at once, because memory can always be read."""
 
     async def names(self) -> list[str]:
-        """The names of all sets, sorted."""
+        """Returns the names of all sets, sorted."""
         return sorted(self._sets)
 
     async def version(self, name: str) -> Version | None:
-        """The version of a set; None if there is none."""
+        """Returns the version of a set; None without such a set."""
         stored = self._sets.get(name)
         return stored.version if stored else None
 
     async def read(self, name: str) -> StoredCalibration | None:
-        """A copy of a set; None if there is none."""
+        """Returns a copy of a set; None without such a set."""
         stored = self._sets.get(name)
         return _copy(stored) if stored else None
 
@@ -45,56 +45,59 @@ class MemoryStore:
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
         """Replaces meta and thresholds, changes examples and extends the trail.
 
         Returns:
-            False if another version than `expected` is in place, or the trail has this number or
-            a later one: nothing was written.
+            False if the version in place is not `expected`, or the trail already has this number or
+            a higher one. Nothing was written then.
         """
         trail = self._trails.get(name, [])
-        if await self.version(name) != expected or (trail and trail[-1].number >= revision.number):
+        if await self.version(name) != expected or (trail and trail[-1].number >= change.number):
             return False
         stored = self._sets.get(name)
         examples = {**(stored.examples if stored else {}), **state.examples}
         for digest in removed:
             examples.pop(digest, None)
         self._sets[name] = _copy(state._replace(examples=examples))
-        self._trails.setdefault(name, []).append(revision)
+        self._trails.setdefault(name, []).append(change)
         return True
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
-        """Removes a set and extends the trail; False if there is none, or its number is late."""
-        if name not in self._sets or revision.number <= await self.last_number(name):
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
+        """Removes a set and extends the trail.
+
+        Returns:
+            False if there is no set, or the number is not above `last_number`.
+        """
+        if name not in self._sets or change.number <= await self.last_number(name):
             return False
         del self._sets[name]
-        self._trails.setdefault(name, []).append(revision)
+        self._trails.setdefault(name, []).append(change)
         return True
 
     async def last_number(self, name: str) -> int:
-        """The highest number of any change, or of the set that is there; 0 if none."""
+        """Returns the highest number of the trail and of the set; 0 if both are absent."""
         stored, trail = self._sets.get(name), self._trails.get(name)
         return max(stored.version.number if stored else 0, trail[-1].number if trail else 0)
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """Records of the trail, newest first."""
-        return [revision.record for revision in self._newest(name, before, limit)]
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Returns the records of a trail, newest first."""
+        return [change.record for change in self._newest(name, before, limit)]
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
-        """How to take changes back, newest first."""
-        found = self._newest(name, before, limit)
-        return [Undo(revision.number, revision.undo) for revision in found]
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
+        """Returns the undos of a trail by the numbers of their changes, newest first."""
+        return {each.number: each.undo for each in self._newest(name, before, limit)}
 
-    def _newest(self, name: str, before: int | None, limit: int) -> list[Revision]:
+    def _newest(self, name: str, before: int | None, limit: int) -> list[StoredChange]:
         trail = reversed(self._trails.get(name, []))
         return [each for each in trail if before is None or each.number < before][:limit]
 
 
 def _copy(state: StoredCalibration) -> StoredCalibration:
-    """The same state in dicts of its own."""
+    """Returns the same state in new dicts."""
     return StoredCalibration(
         version=state.version,
         meta=dict(state.meta),

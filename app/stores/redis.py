@@ -1,29 +1,30 @@
-"""A calibration store in Redis: for several replicas, and for programs that read lambda_hat.
+"""A calibration store in Redis, for several replicas and for programs that read lambda_hat.
 
-Keys of a set, public and documented:
+The keys of a set are a public interface:
 
     scope:calibrations                       set: the names of all sets
     scope:calibration:{name}:meta            hash: write_id, version, and the fields of meta,
                                              which app/service/calibration/codec.py describes
     scope:calibration:{name}:examples        hash: digest -> labelled score
     scope:calibration:{name}:thresholds      hash: "guarantee:alpha" -> lambda_hat
-    scope:calibration:{name}:trail           stream: `number-0` -> record, one for every change
-    scope:calibration:{name}:undo            hash: number -> what takes that change back
+    scope:calibration:{name}:trail           stream: `number-0` -> record of each change
+    scope:calibration:{name}:undo            hash: number -> undo of that change
 
-    scope:calibration:changed                channel: the name of each set as it changes
+    scope:calibration:changed                channel: the name of each set that changes
 
-Trail and undo outlive the set. A stream takes no entry at or below its last one and changes none,
-so `XREVRANGE …:trail + -` is the trail as it was written, and `XREAD` follows it.
+The keys `trail` and `undo` remain after the set is deleted. A stream accepts only entries after its
+last one and never changes an entry. So `XREVRANGE …:trail + -` returns the trail as it was written,
+and `XREAD` follows the trail.
 
-A write is one Lua script: Redis runs it alone and logs it whole, so a connection that breaks
-anywhere leaves the old state or the new one. redis-py's WATCH is no choice here: when the
-connection breaks after EXEC was sent it raises WatchError, which would be reported as "nothing was
-written" although everything may have been. For the same reason nothing is retried: a write that
-was applied before its answer got lost would find its own version in place and report a conflict.
+A write is one Lua script. Redis runs it atomically and logs it completely, so a broken connection
+leaves either the old state or the new state. WATCH of redis-py is unsuitable: if the connection
+breaks after EXEC was sent, redis-py raises WatchError, which would mean "nothing was written"
+although everything may have been written. For the same reason no call is retried: a write that
+succeeded before its answer was lost would find its own version and report a conflict.
 
-redis-py packs and parses in Python, which for a set of 300,000 examples takes seconds. So whole
-sets and trails go through a client of their own in threads, and only short answers and the channel
-through the event loop.
+redis-py packs and parses in Python, which takes seconds for a set of 300,000 examples. So whole
+sets and trails go through a separate client in threads. Only short answers and the channel use the
+event loop.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ import redis.retry
 from redis.backoff import NoBackoff
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
-from app.ports import LARGEST_NUMBER, Revision, StoredCalibration, Undo, Version
+from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
 from app.stores.redis_scripts import (
     DELETE_SCRIPT,
     LAST_NUMBER_SCRIPT,
@@ -55,19 +56,20 @@ VERSION_FIELDS = ("write_id", "version")
 
 CONNECT_TIMEOUT_S = 2
 ANSWER_TIMEOUT_S = 5
-# Over the 3 s that a write of 300,000 examples takes on a loaded machine.
+# A write of 300,000 examples takes 3 s on a loaded machine.
 BULK_TIMEOUT_S = 20
-# As many whole sets at once as calibrating and reading need: each holds one in memory.
+# Largest number of whole sets that are read or written at once; each takes memory.
 _THREADS = 4
-# An idle connection is pinged before use: a firewall may have dropped it without a word.
+# An idle connection is pinged before use, because a firewall may have dropped it silently.
 HEALTH_CHECK_INTERVAL_S = 15
-# uvloop raises RuntimeError where a connection was reset since it was last used, and redis-py lets
-# that through, as it does the ValueError of a reply that is no Redis's. Both close the connection.
+# redis-py passes on two foreign errors: the RuntimeError of uvloop for a connection that was reset
+# since its last use, and the ValueError for a reply that is not from Redis. Both close the
+# connection.
 _VENDOR_ERRORS = (redis.exceptions.RedisError, OSError, RuntimeError, ValueError)
 
 
 class SetKeys(NamedTuple):
-    """Where one set is."""
+    """The keys of one set."""
 
     meta: str
     examples: str
@@ -77,22 +79,23 @@ class SetKeys(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> "SetKeys":
-        """The keys of the set of this name."""
+        """Returns the keys of the set with this name."""
         return cls(*(f"scope:calibration:{name}:{part}" for part in cls._fields))
 
 
 class RedisStore:
-    """Keeps calibration sets in one Redis server that several replicas may share.
+    """Keeps calibration sets in one Redis server that several replicas can share.
 
-    How durable a write is, is the server's setting: `appendonly yes` and `appendfsync always` for
-    a write that survives a power cut. Redis Cluster is not served: a set's keys hash to different
-    slots.
+    The settings of the server determine how durable a write is. A write survives a power cut with
+    `appendonly yes` and `appendfsync always`. Redis Cluster is not supported, because the keys of a
+    set hash to different slots.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`; options of redis-py may stand in its query.
+        url: URL with the scheme `redis://`, `rediss://` or `unix://`. Its query can have options of
+            redis-py.
 
     Raises:
-        StartupError: The URL is none of these.
+        StartupError: The URL is malformed.
     """
 
     def __init__(self, url: str) -> None:
@@ -102,7 +105,7 @@ class RedisStore:
                 "decode_responses": True,
                 "socket_connect_timeout": CONNECT_TIMEOUT_S,
                 "health_check_interval": HEALTH_CHECK_INTERVAL_S,
-                # With RESP3 redis-py 8 does not look whether an idle connection was closed, and
+                # With RESP3, redis-py 8 does not check whether an idle connection was closed, so
                 # the first call after a restart of the server fails.
                 "protocol": 2,
             }
@@ -119,15 +122,15 @@ class RedisStore:
                 **options,
             )
         except ValueError:
-            # Without the cause: its message may hold a part of the URL, and that the password.
+            # Without the cause, because its message can contain the password from the URL.
             raise StartupError(
-                "SCOPE_STORE_URL is no Redis URL; it looks like redis://:password@host:6379/0,"
-                " with the characters / ? # of a password percent-encoded."
+                "SCOPE_STORE_URL is not a Redis URL. Write it as redis://:password@host:6379/0,"
+                " and percent-encode the characters / ? # of the password."
             ) from None
         self._threads: ThreadPoolExecutor | None = None
 
     async def open(self) -> None:
-        """Connects.
+        """Connects to the server.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -135,7 +138,7 @@ class RedisStore:
         await self.ping()
 
     async def close(self) -> None:
-        """Closes all after the steps that run; safe to call twice or without `open`."""
+        """Closes all connections after running calls; safe to call twice or without `open`."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, cancel_futures=True)
@@ -144,25 +147,25 @@ class RedisStore:
             await self._client.aclose()
 
     async def ping(self) -> None:
-        """Returns if a key can be read now."""
-        # Not PING: it also answers a user who may not read the keys.
+        """Returns if the keys can be read now."""
+        # Not PING, because Redis answers it even if the user may not read the keys.
         with self._translated():
             await self._client.exists(NAMES_KEY)
 
     async def names(self) -> list[str]:
-        """The names of all sets, sorted."""
+        """Returns the names of all sets, sorted."""
         found = await self._in_thread(lambda bulk: bulk.smembers(NAMES_KEY))
         return sorted(cast("set[str]", found))
 
     async def version(self, name: str) -> Version | None:
-        """The version of a set, with one HMGET; None if there is none."""
+        """Returns the version of a set, with one HMGET; None without such a set."""
         with self._translated():
             found = await self._client.hmget(SetKeys.of(name).meta, VERSION_FIELDS)
         values = cast("list[str | None]", found)
         return _version(name, dict(zip(VERSION_FIELDS, values, strict=True)))
 
     async def read(self, name: str) -> StoredCalibration | None:
-        """One consistent state of a set; None if there is none."""
+        """Returns one consistent state of a set; None without such a set."""
 
         def read(bulk: redis.Redis) -> StoredCalibration | None:
             keys = SetKeys.of(name)[:3]
@@ -182,19 +185,19 @@ class RedisStore:
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
         """Replaces meta and thresholds, changes examples and extends the trail, in one step.
 
         Returns:
-            False if another version than `expected` is in place, or the trail has this number or
-            a later one: nothing was written.
+            False if the version in place is not `expected`, or the trail already has this number or
+            a higher one. Nothing was written then.
 
         Raises:
-            StoreUnavailableError: Nothing was written, or everything was: when the connection
-                breaks under a write, only the version tells which.
+            StoreUnavailableError: Nothing was written, or everything was written. If the connection
+                broke during the write, only the version in the store shows which.
         """
 
         def write(bulk: redis.Redis) -> bool:
@@ -204,9 +207,9 @@ class RedisStore:
                 name,
                 expected.write_id if expected else "",
                 str(expected.number) if expected else "",
-                str(revision.number),
-                revision.record,
-                revision.undo,
+                str(change.number),
+                change.record,
+                change.undo,
                 str(2 * len(meta)),
                 str(2 * len(state.thresholds)),
                 str(len(removed)),
@@ -220,53 +223,54 @@ class RedisStore:
 
         return await self._in_thread(write)
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
         """Removes a set and extends the trail in one step.
 
         Returns:
-            False if there is no set, or the number is not after `last_number`.
+            False if there is no set, or the number is not above `last_number`.
         """
         keys = (*SetKeys.of(name), NAMES_KEY)
-        arguments = (name, str(revision.number), revision.record, revision.undo)
+        arguments = (name, str(change.number), change.record, change.undo)
         removed = await self._in_thread(
             lambda bulk: bulk.eval(DELETE_SCRIPT, len(keys), *keys, *arguments)
         )
         return bool(removed)
 
     async def last_number(self, name: str) -> int:
-        """The highest number of any change, or of the set that is there; 0 if none."""
+        """Returns the highest number of the trail and of the set; 0 if both are absent."""
         keys = SetKeys.of(name)
         with self._translated():
             found = await self._client.eval(LAST_NUMBER_SCRIPT, 2, keys.meta, keys.trail)
         version, last = cast("list[str]", found)
         if last and not _is_number(last):
             raise StoreCorruptError(
-                f"{keys.trail} has an entry with a number that this service does not give."
-                " Something else wrote to it; restore Redis from a backup."
+                f"{keys.trail} has an entry with a number that this service does not use."
+                " Another program wrote to it; restore Redis from a backup."
             )
-        # A set whose version cannot be read must still be deletable, under a number of the trail's.
+        # A malformed version counts as absent, so that its set can be deleted with the next number
+        # of the trail.
         return max((int(text) for text in (version, last) if _is_number(text)), default=0)
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """Records of the trail, newest first."""
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Returns the records of a trail, newest first."""
         entries = await self._in_thread(lambda bulk: _newest(bulk, name, before, limit))
         return [fields.get("record", "") for _, fields in entries]
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
-        """How to take changes back, newest first."""
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
+        """Returns the undos of a trail by the numbers of their changes, newest first."""
 
-        def undos(bulk: redis.Redis) -> list[Undo]:
+        def undos(bulk: redis.Redis) -> dict[int, str]:
             numbers = [number for number, _ in _newest(bulk, name, before, limit)]
             if not numbers:
-                return []
+                return {}
             found = bulk.hmget(SetKeys.of(name).undo, [str(n) for n in numbers])
             texts = cast("list[str | None]", found)
-            return [Undo(number, text or "") for number, text in zip(numbers, texts, strict=True)]
+            return {number: text or "" for number, text in zip(numbers, texts, strict=True)}
 
         return await self._in_thread(undos)
 
-    async def changes(self) -> AsyncGenerator[str | None]:
-        """Names of sets as they change, from the channel; None once it listens."""
+    async def changed_names(self) -> AsyncGenerator[str | None]:
+        """Yields None once it is subscribed to the channel, then the names of changed sets."""
         with self._translated():
             async with self._client.pubsub() as channel:
                 await channel.subscribe(CHANGED_CHANNEL)
@@ -274,7 +278,9 @@ class RedisStore:
                 while True:
                     message = await channel.get_message(timeout=HEALTH_CHECK_INTERVAL_S)
                     if message is None and asked:
-                        raise StoreUnavailableError(f"Redis at {self._place} has fallen silent")
+                        raise StoreUnavailableError(
+                            f"Redis at {self._place} no longer answers the subscription"
+                        )
                     asked = message is None
                     if message is None:
                         await channel.ping()
@@ -284,7 +290,7 @@ class RedisStore:
                         yield message["data"]
 
     async def _in_thread(self, work: Callable[[redis.Redis], T]) -> T:
-        """Does `work` in a thread of the store's; a cancelled call leaves it to finish there."""
+        """Runs `work` in a thread of the store, which finishes it even if the call is cancelled."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redis-store")
         with self._translated():
@@ -292,53 +298,57 @@ class RedisStore:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turns what redis-py raises into the store's errors; no message of its own gets out."""
+        """Translates errors of redis-py into errors of the store, without the original messages."""
         try:
             yield
         except UnicodeDecodeError as exc:
             raise StoreCorruptError(
                 f"Redis at {self._place} holds bytes under scope:calibration that are not text."
+                " Another program wrote them; restore Redis from a backup."
             ) from exc
         except _VENDOR_ERRORS as exc:
             if str(exc).startswith("WRONGTYPE "):
                 raise StoreCorruptError(
                     f"A key of the calibration sets in Redis at {self._place} has another type."
-                    " Something else writes keys under scope:calibration."
+                    " Another program writes keys under scope:calibration; stop it, and restore"
+                    " Redis from a backup."
                 ) from exc
             raise StoreUnavailableError(
                 f"Redis at {self._place} does not answer, or refuses ({type(exc).__name__}). Check"
-                " that it runs, takes writes and has memory left, and that SCOPE_STORE_URL has the"
-                " right password. A write that was under way is whole or was not made."
+                " that Redis runs, accepts writes and has free memory, and that SCOPE_STORE_URL has"
+                " the right password. A write in progress was made completely or not at all."
             ) from exc
 
 
 def _place(url: str) -> str:
-    """Where a Redis URL points, without user and password."""
+    """Returns the address in a Redis URL, without user and password."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return parts.path
     database = parts.path.removeprefix("/")
     if database and not (database.isascii() and database.isdecimal()):
-        # redis-py would take database 0, which may be somebody else's.
-        raise StartupError("SCOPE_STORE_URL: the database after the / must be a number") from None
+        # redis-py would silently use database 0, which may belong to another program.
+        raise StartupError(
+            "SCOPE_STORE_URL: the database after the last / must be a number"
+        ) from None
     return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
 
 
 def _version(name: str, meta: Mapping[str, str | None]) -> Version | None:
-    """The version in a meta hash; None if the hash is empty."""
+    """Returns the version in a meta hash; None if the hash is empty."""
     write_id, number = (meta.get(field) for field in VERSION_FIELDS)
     if all(value is None for value in meta.values()):
         return None
     if not write_id or not number or not _is_number(number):
         raise StoreCorruptError(
-            f"{SetKeys.of(name).meta} lacks its write_id, or its version is none that this service"
-            " writes. Something else wrote to it; delete the calibration and post it again."
+            f"{SetKeys.of(name).meta} has no write_id, or a version that this service does not"
+            " write. Another program wrote to it; delete the calibration and post it again."
         )
     return Version(write_id, int(number))
 
 
 def _is_number(text: str) -> bool:
-    """Whether this is a version's, as it is written."""
+    """Whether a text is a version number as this service writes it."""
     decimal = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER))
     return decimal and text[0] != "0" and int(text) <= LARGEST_NUMBER
 
@@ -346,7 +356,7 @@ def _is_number(text: str) -> bool:
 def _newest(
     bulk: redis.Redis, name: str, before: int | None, limit: int
 ) -> list[tuple[int, dict[str, str]]]:
-    """Number and fields of the trail's entries, newest first."""
+    """Returns number and fields of entries of the trail, newest first."""
     newest = "+" if before is None else str(before - 1)
     found = bulk.xrevrange(SetKeys.of(name).trail, newest, count=limit)
     entries = cast("list[tuple[str, dict[str, str]]]", found)
@@ -354,14 +364,14 @@ def _newest(
 
 
 def _paired(flat: list[str]) -> dict[str, str]:
-    """The hash that a script returns as field, value, field, value, ..."""
+    """Returns the hash that a script returned as field, value, field, value, ..."""
     both = iter(flat)
-    # One by one: other threads have their turn between two.
+    # One pair at a time, so that other threads can run in between.
     return {field: next(both) for field in both}
 
 
 def _flat(fields: Mapping[str, str]) -> Iterator[str]:
-    """Field, value, field, value, ... as HSET takes them."""
+    """Yields field, value, field, value, ... as arguments of HSET."""
     for field, value in fields.items():
         yield field
         yield value

@@ -1,10 +1,11 @@
-"""The scripts that Redis runs for the calibration store, each of them alone and as one step."""
+"""Lua scripts of the calibration store; Redis runs each of them as one atomic step."""
 
-# A script has no rollback, so all that can fail must fail before the first write. A key of another
-# type fails at the lengths; a full or read-only server refuses the first write that adds, which is
-# therefore XADD and not DEL, and so does a stream whose newest entry somebody has taken out.
-# `unpack` takes at most 8,000 values, hence 4,000 a time. Of what is published nothing depends: a
-# user who may not publish writes all the same.
+# A script has no rollback, so every possible failure must happen before the first write.
+# - The length commands fail for a key of another type.
+# - The first write is XADD and not DEL, because a full or read-only server refuses only writes that
+#   add data. XADD also fails if another program deleted the newest entry of the stream.
+# `unpack` accepts at most 8,000 values, so the script passes 4,000 at a time. PUBLISH may fail: a
+# user without the right to publish can still write, because readers also poll the version.
 WRITE_SCRIPT = """
 local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
 local name, write_id, version = ARGV[1], ARGV[2], ARGV[3]
@@ -46,7 +47,7 @@ redis.pcall('PUBLISH', 'scope:calibration:changed', name)
 return 1
 """
 
-# Scripts, and not MULTI: a server that is full refuses MULTI, even around reads and deletions.
+# Scripts instead of MULTI, because a full server refuses MULTI even for reads and deletions.
 READ_SCRIPT = """
 return {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2]),
         redis.call('HGETALL', KEYS[3])}
@@ -59,10 +60,11 @@ return {type(version) == 'string' and version or '',
         last and string.match(last[1], '^%d+') or ''}
 """
 
-# HDEL first, of a field that never is: a server that is full lets a script go on once it has
-# written, and a deletion must get through there. Then XADD, as it alone can still fail. UNLINK
-# frees a large hash in the background. A version above `ports.LARGEST_NUMBER` was not counted up to
-# and takes no number, so that its set can be deleted.
+# A deletion must succeed on a full server. Such a server lets a script continue after its first
+# write, so the script first deletes a field that does not exist. XADD comes next, because it is the
+# only write that can still fail. UNLINK frees a large hash in the background. No store reaches a
+# version above `ports.LARGEST_NUMBER`, so the script ignores such a version, and its set can be
+# deleted.
 DELETE_SCRIPT = """
 local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
 local name, number, record, undoing = unpack(ARGV)

@@ -1,4 +1,4 @@
-"""A calibration store in one SQLite file: for one machine, durable, with no server to run."""
+"""A calibration store in one SQLite file, durable, for one machine and without a server."""
 
 import asyncio
 import sqlite3
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.ports import LARGEST_NUMBER, Revision, StoredCalibration, Undo, Version
+from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
 from app.stores import sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction
 
@@ -19,61 +19,62 @@ FieldTable = Literal["meta", "example", "threshold"]
 
 
 class SqliteStore:
-    """Keeps calibration sets in one file that several processes of one machine may share.
+    """Keeps calibration sets in one file that several processes of one machine can share.
 
-    One connection lives in one thread of its own: SQLite blocks, and a second connection would
-    only wait for the first. A cancelled call leaves its thread to finish the step, so a write is
-    whole or was never begun.
+    The store uses one connection in one thread, because SQLite blocks and a second connection would
+    only wait for the first. The thread finishes a write even if its call is cancelled, so a write
+    is made completely or not at all.
 
     Args:
-        path: Of the file; it and its folder are made by `open` if missing. A file that is removed
-            or replaced later makes every call fail until a file is there again.
+        path: Path of the file. `open` makes a missing file and a missing folder. If the file is
+            removed or replaced later, calls fail until a file is at the path again.
     """
 
     def __init__(self, path: Path) -> None:
-        # A relative path must go on to lead to the same file, and ":memory:" to any.
+        # Absolute, because the working directory can change, and because SQLite gives ":memory:" a
+        # special meaning.
         self._path = path.absolute()
         self._thread: ThreadPoolExecutor | None = None
         self._file: OpenFile | None = None
 
     async def open(self) -> None:
-        """Opens the file, and makes its folder and tables if they are missing.
+        """Opens the file, and makes a missing folder and missing tables.
 
         Raises:
             StoreUnavailableError: The file cannot be opened or written.
-            StoreCorruptError: The file is no database, or not one of this version.
+            StoreCorruptError: The file is not a database of this version.
         """
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-store")
         await self.ping()
 
     async def close(self) -> None:
-        """Closes the file after the step that runs; safe to call twice or without `open`."""
+        """Closes the file after the running call; safe to call twice or without `open`."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         closing = thread.submit(self._disconnect)
         thread.shutdown(wait=False)
-        # Shielded, or a cancelled close would be taken off the queue and leave the file open.
+        # Shielded: a cancelled close must not leave the queue of the thread and the file open.
         await asyncio.shield(asyncio.wrap_future(closing))
 
     async def ping(self) -> None:
         """Returns if the file can be read now."""
-        # Fetched, because a cursor left open would hold its snapshot.
+        # Fetch the row, because an open cursor would hold its snapshot.
         query = "SELECT count(*) FROM (SELECT 1 FROM calibration LIMIT 1)"
         await self._run(lambda connection: connection.execute(query).fetchone())
 
     async def names(self) -> list[str]:
-        """The names of all sets, sorted."""
+        """Returns the names of all sets, sorted."""
         query = "SELECT name FROM calibration ORDER BY name"
         return await self._run(lambda connection: [name for (name,) in connection.execute(query)])
 
     async def version(self, name: str) -> Version | None:
-        """The version of a set, from one row; None if there is none."""
+        """Returns the version of a set, from one row; None without such a set."""
         return await self._run(lambda connection: _version(connection, name))
 
     async def read(self, name: str) -> StoredCalibration | None:
-        """One snapshot of a set; None if there is none."""
+        """Returns one consistent state of a set; None without such a set."""
         return await self._run(lambda connection: _read(connection, name))
 
     async def write(
@@ -81,46 +82,46 @@ class SqliteStore:
         name: str,
         state: StoredCalibration,
         *,
-        revision: Revision,
+        change: StoredChange,
         expected: Version | None,
         removed: Collection[str] = (),
     ) -> bool:
         """Replaces meta and thresholds, changes examples and extends the trail, in one step.
 
         Returns:
-            False if another version than `expected` is in place, or the trail has this number or
-            a later one: nothing was written.
+            False if the version in place is not `expected`, or the trail already has this number or
+            a higher one. Nothing was written then.
         """
         return await self._run(
-            lambda connection: _write(connection, name, state, revision, expected, removed)
+            lambda connection: _write(connection, name, state, change, expected, removed)
         )
 
-    async def delete(self, name: str, *, revision: Revision) -> bool:
+    async def delete(self, name: str, *, change: StoredChange) -> bool:
         """Removes a set and extends the trail in one step.
 
         Returns:
-            False if there is no set, or the number is not after `last_number`.
+            False if there is no set, or the number is not above `last_number`.
         """
-        return await self._run(lambda connection: _delete(connection, name, revision))
+        return await self._run(lambda connection: _delete(connection, name, change))
 
     async def last_number(self, name: str) -> int:
-        """The highest number of any change, or of the set that is there; 0 if none."""
+        """Returns the highest number of the trail and of the set; 0 if both are absent."""
         return await self._run(lambda connection: _last_number(connection, name))
 
-    async def revisions(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """Records of the trail, newest first."""
+    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
+        """Returns the records of a trail, newest first."""
         found = await self._run(
             lambda connection: _newest(connection, "record", name, before, limit)
         )
         return [record for _, record in found]
 
-    async def undos(self, name: str, *, before: int | None, limit: int) -> list[Undo]:
-        """How to take changes back, newest first."""
+    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
+        """Returns the undos of a trail by the numbers of their changes, newest first."""
         found = await self._run(lambda connection: _newest(connection, "undo", name, before, limit))
-        return [Undo(number, text) for number, text in found]
+        return dict(found)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Does `work` in the store's thread, connecting first if `open` could not."""
+        """Runs `work` in the thread of the store; connects first if `open` could not."""
         if self._thread is None:
             raise StoreUnavailableError("The SQLite store is not open: call open() first.")
 
@@ -134,7 +135,7 @@ class SqliteStore:
         return await asyncio.get_running_loop().run_in_executor(self._thread, step)
 
     def _opened(self) -> OpenFile:
-        """The file at the path, open."""
+        """Returns the file at the path, opened."""
         if self._file is None:
             self._file = OpenFile.at(self._path)
         elif not self._file.in_place():
@@ -148,27 +149,27 @@ class SqliteStore:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turns what SQLite and the file system raise into the store's errors."""
+        """Translates errors of SQLite and the file system into errors of the store."""
         try:
             yield
         except sqlite3.Error as exc:
-            # Extended codes hold the primary one in their low byte.
+            # The low byte of an extended error code is the primary code.
             primary = getattr(exc, "sqlite_errorcode", 0) & 0xFF
             if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
                 raise StoreCorruptError(
-                    f"{self._path} is no SQLite database, or a damaged one. Restore it from a"
-                    " backup, or point SCOPE_STORE_URL at another file."
+                    f"{self._path} is not a SQLite database, or is damaged. Restore it from a"
+                    " backup, or set SCOPE_STORE_URL to another file."
                 ) from exc
             reason = getattr(exc, "sqlite_errorname", type(exc).__name__)
             raise StoreUnavailableError(
-                f"SQLite cannot use {self._path} ({reason}). Check that the path is a file this"
-                " user may write, that the disk has space, and that no other process holds a"
-                f" transaction for more than {sqlite_file.BUSY_TIMEOUT_S:g} s."
+                f"SQLite cannot use {self._path} ({reason}). Check that the path is a file that"
+                " this user can write, that the disk has free space, and that no other process"
+                f" holds a transaction for more than {sqlite_file.BUSY_TIMEOUT_S:g} s."
             ) from exc
         except OSError as exc:
             raise StoreUnavailableError(
-                f"{self._path} or its folder cannot be reached or made ({type(exc).__name__})."
-                " Check that the parent is a folder this user may write."
+                f"{self._path} or its folder cannot be opened or made ({type(exc).__name__})."
+                " Check that its parent is a folder that this user can write."
             ) from exc
 
 
@@ -180,14 +181,14 @@ def _version(connection: sqlite3.Connection, name: str) -> Version | None:
     write_id, number = row
     if not isinstance(write_id, str) or not _is_number(number):
         raise StoreCorruptError(
-            f"the write_id or version of calibration {name!r} is not one that this service writes."
-            " Something else wrote to the file; delete the calibration and post it again."
+            f"calibration {name!r} has a write_id or version that this service does not write."
+            " Another program wrote to the file; delete the calibration and post it again."
         )
     return Version(write_id, number)
 
 
 def _is_number(value: Any) -> bool:
-    """Whether this is a version's; a column of SQLite may hold anything."""
+    """Whether a value is a version number; a column of SQLite can hold values of any type."""
     return type(value) is int and 1 <= value <= LARGEST_NUMBER
 
 
@@ -208,15 +209,15 @@ def _write(
     connection: sqlite3.Connection,
     name: str,
     state: StoredCalibration,
-    revision: Revision,
+    change: StoredChange,
     expected: Version | None,
     removed: Collection[str],
 ) -> bool:
     with transaction(connection, "IMMEDIATE"):
         trail = _newest(connection, "record", name, None, 1)
-        if _version(connection, name) != expected or (trail and trail[0][0] >= revision.number):
+        if _version(connection, name) != expected or (trail and trail[0][0] >= change.number):
             return False
-        _extend_trail(connection, name, revision)
+        _extend_trail(connection, name, change)
         connection.execute(
             "INSERT OR REPLACE INTO calibration (name, write_id, version) VALUES (?, ?, ?)",
             (name, *state.version),
@@ -233,13 +234,13 @@ def _write(
         return True
 
 
-def _delete(connection: sqlite3.Connection, name: str, revision: Revision) -> bool:
+def _delete(connection: sqlite3.Connection, name: str, change: StoredChange) -> bool:
     with transaction(connection, "IMMEDIATE"):
         query = "SELECT count(*) FROM calibration WHERE name = ?"
         (found,) = connection.execute(query, (name,)).fetchone()
-        if not found or revision.number <= _last_number(connection, name):
+        if not found or change.number <= _last_number(connection, name):
             return False
-        _extend_trail(connection, name, revision)
+        _extend_trail(connection, name, change)
         for table in ("meta", "example", "threshold", "calibration"):
             connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))
         return True
@@ -253,10 +254,11 @@ def _last_number(connection: sqlite3.Connection, name: str) -> int:
     version, last = connection.execute(query, {"name": name}).fetchone()
     if last != 0 and not _is_number(last):
         raise StoreCorruptError(
-            f"the trail of calibration {name!r} has a number that this service does not give."
-            " Something else wrote to the file; restore it from a backup."
+            f"the trail of calibration {name!r} has a number that this service does not use."
+            " Another program wrote to the file; restore it from a backup."
         )
-    # A set whose version cannot be read must still be deletable, under a number of the trail's.
+    # A malformed version counts as absent, so that its set can be deleted with the next number of
+    # the trail.
     return max(int(last), version if _is_number(version) else 0)
 
 
@@ -267,7 +269,7 @@ def _newest(
     before: int | None,
     limit: int,
 ) -> list[tuple[int, str]]:
-    """Number and one column of the trail, newest first."""
+    """Returns number and one column of entries of the trail, newest first."""
     query = (
         f"SELECT number, {column} FROM revision WHERE name = :name"
         " AND (:before IS NULL OR number < :before) ORDER BY number DESC LIMIT :limit"
@@ -276,15 +278,15 @@ def _newest(
     return connection.execute(query, asked).fetchall()
 
 
-def _extend_trail(connection: sqlite3.Connection, name: str, revision: Revision) -> None:
+def _extend_trail(connection: sqlite3.Connection, name: str, change: StoredChange) -> None:
     connection.execute(
-        "INSERT INTO revision (name, number, record, undo) VALUES (?, ?, ?, ?)", (name, *revision)
+        "INSERT INTO revision (name, number, record, undo) VALUES (?, ?, ?, ?)", (name, *change)
     )
 
 
 def _fields(connection: sqlite3.Connection, table: FieldTable, name: str) -> dict[str, str]:
     query = f"SELECT field, value FROM {table} WHERE name = ?"
-    # Row by row: other threads have their turn between two.
+    # Row by row, so that other threads can run in between.
     return {field: value for field, value in connection.execute(query, (name,))}  # noqa: C416
 
 

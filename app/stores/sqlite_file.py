@@ -1,8 +1,8 @@
-"""One open SQLite file: its tables, and whether it is still the file at its path.
+"""An open SQLite file: its tables, and checks that it is still the file at its path.
 
-SQLite writes on into a file that was removed or replaced, and everything written there is lost. So
-each step asks whether the path, and the log and the index beside it, are still the files that were
-opened.
+SQLite continues to write into a file that was removed or replaced, and those writes are lost. So
+each call of the store checks that the file, its log (`-wal`) and its index (`-shm`) are still the
+files that were opened.
 
 To restore a backup under a running service:
 
@@ -10,8 +10,8 @@ To restore a backup under a running service:
 2. Move the backup's `-wal` in, if it has one.
 3. Move the backup itself in.
 
-The service answers 503 meanwhile and opens the file 2 seconds later. Never copy a backup over the
-file while it is open: that leaves device and inode as they are, and SQLite mixes the two.
+The service answers 503 meanwhile, and opens the file 2 seconds later. Never copy a backup over the
+open file: device and inode stay the same then, and SQLite mixes the old and the new content.
 """
 
 import ctypes
@@ -27,21 +27,22 @@ from typing import Literal, NamedTuple
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 
-# How long another process may hold the write lock before this one gives up. A write of 20,000
-# examples takes about 0.1 s, so the limit is met only by a process that hangs in a transaction.
+# Time to wait for a write lock that another process holds. A write of 20,000 examples takes about
+# 0.1 s, so only a process that hangs in a transaction holds the lock for so long.
 BUSY_TIMEOUT_S = 5.0
-# A file that takes the place of ours is opened once it and its log have been left alone for so
-# long: a file that is still being copied, or whose log is still to come, must not be opened.
+# A file that replaces the open one is opened after it and its log were unchanged for so long. It
+# must not be opened while it is being copied or before its log was copied.
 SETTLED_S = 2.0
-# Only its owner reads what customers' labels say about a judge. The log and the index get the mode
-# of the file.
+# Only the owner can read the file, because labels of customers can be confidential. SQLite gives
+# the log and the index the same mode.
 _MODE = 0o600
 
-# "ScJd" in the file's header: tells our file from another program's that is also at our version.
+# "ScJd" in the header of the file. It distinguishes the file from databases of other programs that
+# have the same schema version.
 APPLICATION_ID = 0x53634A64
 SCHEMA_VERSION = 2
-# The trail's table, which version 1 lacked. The triggers hold against whoever opens the file with
-# another program: to shorten a trail they must be dropped on purpose.
+# The table of the trail, which version 1 of the schema lacked. The triggers protect the trail from
+# other programs: to shorten a trail, somebody must drop them on purpose.
 TRAIL_SCHEMA = (
     "CREATE TABLE revision (name TEXT NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL,"
     " undo TEXT NOT NULL, PRIMARY KEY (name, number))",
@@ -50,7 +51,7 @@ TRAIL_SCHEMA = (
         " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END"
         for verb in ("UPDATE", "DELETE")
     ),
-    # INSERT OR REPLACE takes rows away without DELETE's trigger, by either key.
+    # INSERT OR REPLACE deletes rows by either key without the trigger of DELETE.
     "CREATE TRIGGER revision_insert BEFORE INSERT ON revision WHEN EXISTS (SELECT 1 FROM revision"
     " WHERE name = NEW.name AND number >= NEW.number OR rowid = NEW.rowid)"
     " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END",
@@ -72,14 +73,14 @@ logger = logging.getLogger("app.stores")
 
 
 class _Inode(NamedTuple):
-    """Which file is at a path; no other has its numbers as long as it is open."""
+    """Device and inode of a file; while the file is open, no other file has the same numbers."""
 
     device: int
     number: int
 
 
 class _Place(NamedTuple):
-    """The files at a path, at `path-wal` and at `path-shm`; None where there is none."""
+    """The files at a path, at `path-wal` and at `path-shm`; None for a missing file."""
 
     file: _Inode | None
     log: _Inode | None
@@ -87,14 +88,14 @@ class _Place(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> "_Place":
-        """The files that are there now."""
+        """Returns the files that exist now."""
         return cls(*(_inode(each) for each in _paths(path)))
 
 
 class OpenFile:
-    """A connection, durable on commit, to the file that was at the path when it was opened.
+    """A connection to the file that was at the path when it was opened; a commit is durable.
 
-    Use `at` to make one.
+    Make an instance with `at`.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, place: _Place) -> None:
@@ -105,20 +106,20 @@ class OpenFile:
 
     @classmethod
     def at(cls, path: Path) -> "OpenFile":
-        """Opens the file, and makes folder, file and tables where they are missing.
+        """Opens the file, and makes a missing folder, a missing file and missing tables.
 
         Raises:
             StoreCorruptError: The file holds other tables.
-            StoreUnavailableError: The file was replaced meanwhile.
+            StoreUnavailableError: The file was replaced while it was being opened.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            # Not by SQLite, which would make it readable to all. Closing a file that another
-            # connection of this process has open would take that one's locks away: hence only
-            # where there is none.
+            # Make the file here, because SQLite would make it readable for all users. Do this only
+            # for a missing file: closing a file drops the locks that other connections of this
+            # process hold on it.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, _MODE))
         elif path.stat().st_mode & stat.S_IWOTH:
-            logger.warning("every user of this machine can write to %s: chmod o-w it", path)
+            logger.warning("every user of this machine can write to %s: run chmod o-w on it", path)
         before = _inode(path)
         connection = _connect(path)
         place = _Place.of(path)
@@ -128,39 +129,39 @@ class OpenFile:
         return cls(path, connection, place)
 
     def in_place(self) -> bool:
-        """Whether the files at the path are those that are open."""
+        """Whether the files at the path are the open files."""
         return _Place.of(self._path) == self._place
 
     def check(self) -> None:
-        """Makes sure that what was just done was done to the file at the path.
+        """Checks that the last step of the store used the file at the path.
 
         Raises:
             StoreUnavailableError: The file was removed or replaced.
         """
         if not self.in_place():
             raise StoreUnavailableError(
-                f"{self._path} was removed or replaced during a step of the store; what was under"
-                " way may be lost."
+                f"{self._path} was removed or replaced during a step of the store, and the "
+                "step may be lost"
             )
         self._written = _written(self._path)
 
     def successor(self) -> "OpenFile":
-        """Opens what is at the path now, once that is safe, and closes this one.
+        """Opens the file that is at the path now, if that is safe, and closes this one.
 
         Raises:
-            StoreUnavailableError: There is nothing at the path, or it is not safe.
+            StoreUnavailableError: There is no file at the path, or opening it is not safe yet.
         """
         now = _Place.of(self._path)
         if now.file is None:
             raise StoreUnavailableError(
-                f"{self._path} was removed while it was in use. Put it or a backup of it back: it"
-                " is opened without a restart."
+                f"{self._path} was removed while it was in use. Put the file or a backup back; the"
+                " service opens it without a restart."
             )
         if now.file == self._place.file:
             if not self._harms_nothing(now):
                 raise StoreUnavailableError(
                     f"The -wal or -shm of {self._path} was removed or replaced while it was in use."
-                    " Restart the service, and whatever else has the file open."
+                    " Restart the service, and every other program that has the file open."
                 )
             self.connection.close()
             return OpenFile.at(self._path)
@@ -171,34 +172,36 @@ class OpenFile:
         ]
         if stale:
             raise StoreUnavailableError(
-                f"{self._path} was replaced, but {' and '.join(stale)} beside it belongs to the"
-                " file that was there before: SQLite would mix the two. Move it away."
+                f"{self._path} was replaced, but {' and '.join(stale)} still belongs to the file"
+                " before, and SQLite would mix the two. Move it away."
             )
         if not _is_settled(self._path):
             raise StoreUnavailableError(
-                f"{self._path} was replaced a moment ago; it is opened once nobody has changed it"
-                f" for {SETTLED_S:g} s."
+                f"{self._path} was replaced a moment ago; the service opens it after"
+                f" {SETTLED_S:g} s without a change."
             )
         found = OpenFile.at(self._path)
-        # Now, and not before: as long as it is open, no other file can have its inode. As its file
-        # is not at the path any more, SQLite leaves the log at the path alone.
+        # Close the old file only now: while it is open, no other file can get its inode. SQLite
+        # does not touch the log at the path, because the old file is no longer at the path.
         self.close()
         return found
 
     def close(self) -> None:
-        """Closes the connection, where that can harm no other file."""
+        """Closes the connection, unless that could damage another file."""
         if self._harms_nothing(_Place.of(self._path)):
             self.connection.close()
         else:
-            # One reference more than Python knows of: not even its end closes the connection.
+            # An extra reference keeps the connection open, even at the end of the interpreter.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
 
     def _harms_nothing(self, now: _Place) -> bool:
-        """Whether SQLite may do what it does on closing: to write the log into the file.
+        """Whether closing the connection can damage no other file.
 
-        It does that only where the file at the path is its own. There it saves a log that somebody
-        has removed, which is still open here. But a file that somebody has written to since may be
-        a backup, which an older log would ruin; and SQLite would remove another log.
+        On closing, SQLite writes the log into the file, but only if the file at the path is the
+        open one. That is useful if somebody removed the log: the log is still open here, and
+        closing saves its content. Closing is harmful in two cases. If another program has written
+        to the file since, the file may be a restored backup, which the older log would damage. If
+        there is another log at the path, SQLite would remove that log.
         """
         if now.file != self._place.file or now == self._place:
             return True
@@ -208,7 +211,7 @@ class OpenFile:
 
 
 def _paths(path: Path) -> Iterator[Path]:
-    """The file, its log and its index, which SQLite keeps beside what a link leads to."""
+    """Yields file, log and index; SQLite keeps the last two beside the target of a link."""
     real = os.path.realpath(path)
     return (Path(real + suffix) for suffix in ("", "-wal", "-shm"))
 
@@ -222,7 +225,7 @@ def _inode(path: Path) -> _Inode | None:
 
 
 def _written(path: Path) -> tuple[int, int] | None:
-    """What changes when a file is written to."""
+    """Returns modification time in ns and size in bytes; None for a missing file."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -233,15 +236,15 @@ def _written(path: Path) -> tuple[int, int] | None:
 def _is_settled(path: Path) -> bool:
     now = time.time()
     file, log, _ = _paths(path)
-    # A clock that was put back must not keep the file closed.
+    # A negative age means that the clock was set back; that must not keep the file closed.
     return not any(
         0 <= now - each.stat().st_ctime < SETTLED_S for each in (file, log) if each.exists()
     )
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Opens the file with the tables in place."""
-    # isolation_level None: transactions begin and end where this program says so.
+    """Opens the file and makes missing tables."""
+    # isolation_level None: only this program begins and ends transactions.
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = FULL")
@@ -254,8 +257,12 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes the tables in an empty file, and those that version 1 lacked; refuses any other."""
-    # Checked under the write lock: two processes may open the same new file at once.
+    """Makes all tables in an empty file, and the missing ones in a file of schema version 1.
+
+    Raises:
+        StoreCorruptError: The file holds other tables.
+    """
+    # Under the write lock, because two processes can open the same new file at once.
     with transaction(connection, "IMMEDIATE"):
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -268,22 +275,22 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute(statement)
         elif (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
             raise StoreCorruptError(
-                f"{path} holds other tables than this version of scope-judge makes (its schema is"
-                f" {version}, ours {SCHEMA_VERSION}). Point SCOPE_STORE_URL at another file, or run"
-                " the version that made it."
+                f"{path} holds other tables than this version of scope-judge makes: its schema has"
+                f" version {version}, this program needs {SCHEMA_VERSION}. Set SCOPE_STORE_URL to"
+                " another file, or run the program that made the file."
             )
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Lets readers go on while one process writes."""
+    """Switches to write-ahead logging, so that readers can continue while one process writes."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-            # The log and the index are made by the first read.
+            # The first read makes the log and the index.
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
-            # Changing the mode needs the file alone and does not always honour the busy timeout.
+            # Changing the mode needs exclusive access, and does not always honour the busy timeout.
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
@@ -297,15 +304,15 @@ def transaction(
 ) -> Iterator[None]:
     """Commits at the end, or rolls everything back.
 
-    DEFERRED is one snapshot for several reads. IMMEDIATE takes the write lock before the first
-    read, so that what a write was decided on cannot change under it.
+    DEFERRED gives several reads one snapshot. IMMEDIATE takes the write lock before the first read,
+    so that the data which decided a write cannot change before the write.
     """
     connection.execute(f"BEGIN {mode}")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        # SQLite has rolled back by itself after some errors; a second ROLLBACK would raise.
+        # After some errors SQLite has already rolled back, and a second ROLLBACK would raise.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

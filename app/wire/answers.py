@@ -1,4 +1,4 @@
-"""Judgments, and the service itself, as JSON."""
+"""JSON answers about judgments and about the service."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,14 +13,14 @@ from app.wire.problems import Problem, problem_of
 
 
 class Out(BaseModel):
-    """What every answer is."""
+    """Base class of all answers."""
 
-    # A NaN would be sent as null, and null means something here.
+    # pydantic would write NaN as null, and null has a meaning of its own in these answers.
     model_config = ConfigDict(allow_inf_nan=False, frozen=True)
 
 
 class CalibrationReferenceOut(Out):
-    """The very calibration that a judgment rests on."""
+    """The version of the calibration set that a judgment was made with."""
 
     name: str
     version: int
@@ -28,7 +28,7 @@ class CalibrationReferenceOut(Out):
 
 
 class JudgmentOut(Out):
-    """A verdict or an abstention. All probabilities are of response_a being preferred."""
+    """A verdict or an abstention; all probabilities are of response_a being preferred."""
 
     id: str | int | None
     verdict: Verdict
@@ -50,7 +50,7 @@ class JudgmentOut(Out):
 
     @classmethod
     def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgmentOut":
-        """Writes a judgment; without an alpha nothing is promised, so no guarantee is named."""
+        """Converts a judgment; `guarantee` is null without an alpha, which promises nothing."""
         criterion, reference = judgment.criterion, judgment.calibration
         promised = criterion.alpha is not None
         return cls(
@@ -79,7 +79,7 @@ class JudgmentOut(Out):
 
 
 class ItemErrorOut(Out):
-    """The error that stands in the place of one item's result."""
+    """The error of one item, in place of its judgment."""
 
     id: str | int | None
     error: Problem
@@ -92,7 +92,7 @@ class JudgeBatchOut(Out):
 
     @classmethod
     def of(cls, items: Sequence[BatchItem], outcomes: Sequence[Outcome]) -> "JudgeBatchOut":
-        """Writes the outcomes of a batch."""
+        """Converts the outcomes of a batch."""
         both = zip(items, outcomes, strict=True)
         return cls(results=[_result(item.id, outcome) for item, outcome in both])
 
@@ -104,7 +104,7 @@ def _result(identifier: str | int | None, outcome: Outcome) -> JudgmentOut | Ite
 
 
 class LimitsOut(Out):
-    """What one request may hold."""
+    """The limits of one request."""
 
     max_batch: int
     max_body_bytes: int
@@ -112,7 +112,7 @@ class LimitsOut(Out):
 
 
 class InfoOut(Out):
-    """The judge and what it is asked with."""
+    """The judge, the defaults and the limits of the service."""
 
     version: str
     judge: str
@@ -153,7 +153,7 @@ class InfoOut(Out):
 
 
 class StatusOut(Out):
-    """Health, in a word, and what is missing where it is not in order."""
+    """Health of the service in one word, and what is wrong if it is degraded."""
 
     status: Literal["ok", "ready", "degraded"]
     detail: str | None = None

@@ -1,4 +1,4 @@
-"""Calibration sets as JSON."""
+"""JSON answers about calibration sets."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from app.core.calibration import Calibration, ThresholdRow
 from app.core.comparison import Guarantee
 from app.service.calibration.calibrator import CalibrationReport
-from app.service.calibration.history import ChangeRecord
+from app.service.calibration.trail import Change
 from app.telemetry import TrafficFigures
 from app.wire.answers import Out
 from app.wire.problems import Problem
 
 
 class ThresholdOut(Out):
-    """One alpha under one guarantee; coverage and risk are those on the calibration set."""
+    """The threshold of one alpha and guarantee, with coverage and risk on the set's examples."""
 
     alpha: float
     guarantee: Guarantee
@@ -25,7 +25,7 @@ class ThresholdOut(Out):
 
     @classmethod
     def of(cls, row: ThresholdRow) -> "ThresholdOut":
-        """Writes a row; an infeasible threshold is null."""
+        """Converts a row; an infeasible threshold becomes null."""
         return cls(
             alpha=row.alpha,
             guarantee=row.guarantee,
@@ -51,12 +51,12 @@ class CalibrationOut(Out):
 
     @classmethod
     def of_set(cls, calibration: Calibration) -> "CalibrationOut":
-        """Writes a calibration set."""
+        """Converts a calibration set."""
         return cls(**_fields(calibration))
 
 
 def _fields(calibration: Calibration) -> dict[str, Any]:
-    """The fields that every answer about a calibration set has."""
+    """The fields of `CalibrationOut`, which longer answers extend."""
     return {
         "name": calibration.name,
         "version": calibration.version,
@@ -70,7 +70,7 @@ def _fields(calibration: Calibration) -> dict[str, Any]:
 
 
 class ExampleErrorOut(Out):
-    """An example that was not added, by its place in the batch and its id."""
+    """The error of an example that was not added, with its index in the batch and its id."""
 
     index: int
     id: str | int | None
@@ -78,7 +78,7 @@ class ExampleErrorOut(Out):
 
 
 class CalibrateOut(CalibrationOut):
-    """The calibration set after a batch, and what became of the batch."""
+    """The calibration set after a batch was added, with the counts and errors of that batch."""
 
     added: int
     updated: int
@@ -89,7 +89,12 @@ class CalibrateOut(CalibrationOut):
 
     @classmethod
     def of(cls, report: CalibrationReport, errors: list[ExampleErrorOut]) -> "CalibrateOut":
-        """Writes a report; `errors` are its failures and those that never reached the judge."""
+        """Converts a report.
+
+        Args:
+            report: The new version and the counts of the batch.
+            errors: All failed examples: those in the report, and those that could not be parsed.
+        """
         return cls(
             **_fields(report.calibration),
             added=report.added,
@@ -102,13 +107,13 @@ class CalibrateOut(CalibrationOut):
 
 
 class VersionOut(Out):
-    """One change of a calibration set, as its trail keeps it.
+    """One change in the trail of a calibration set.
 
-    `action` is "calibrate", "rollback" or "delete", or what a later release adds. `by` is the name
-    of the key that asked. `batch_digest` is the SHA-256 of the labelled batch, see the README. A
-    deletion takes a number too, and has no `write_id`, `label_noise` and `thresholds_after`;
-    thresholds are "guarantee:alpha" -> nats, null if infeasible, computed with `min_label_mass`,
-    the setting of the service that made the change.
+    `action` is "calibrate", "rollback" or "delete"; a later release may add others. `by` is the
+    name of the key that sent the request. `batch_digest` is the SHA-256 of the labelled batch. A
+    deletion also takes a version number; its `write_id`, `label_noise` and `thresholds_after` are
+    null. Thresholds are "guarantee:alpha" -> nats, null if infeasible. They were computed with
+    `min_label_mass`, the setting of the service that made the change.
     """
 
     version: int
@@ -132,21 +137,21 @@ class VersionOut(Out):
     thresholds_after: dict[str, float | None] | None
 
     @classmethod
-    def of(cls, record: ChangeRecord) -> "VersionOut":
-        """Writes an entry of a trail, whose fields these are."""
-        return cls(**{field: getattr(record, field) for field in cls.model_fields})
+    def of(cls, change: Change) -> "VersionOut":
+        """Converts a change, which has the same fields."""
+        return cls(**{field: getattr(change, field) for field in cls.model_fields})
 
 
 class VersionsOut(Out):
-    """The trail of a calibration set, newest first; entries that cannot be read are left out."""
+    """The changes of a calibration set, newest first; unreadable changes are left out."""
 
     name: str
     versions: list[VersionOut]
 
     @classmethod
-    def of(cls, name: str, records: list[ChangeRecord]) -> "VersionsOut":
-        """Writes a part of a trail."""
-        return cls(name=name, versions=[VersionOut.of(record) for record in records])
+    def of(cls, name: str, changes: list[Change]) -> "VersionsOut":
+        """Converts one page of a trail."""
+        return cls(name=name, versions=[VersionOut.of(change) for change in changes])
 
 
 class CurvePointOut(Out):
@@ -159,10 +164,11 @@ class CurvePointOut(Out):
 
 
 class InfeasibleOut(Out):
-    """An alpha at which nothing is accepted, and what would change that.
+    """An alpha at which nothing is accepted, and what would make it feasible.
 
-    `smallest_feasible_alpha` is with the examples that are there; `more_examples` makes this alpha
-    feasible if the error rates stay as they are, null if no number up to 100,000 would.
+    `smallest_feasible_alpha` is the smallest alpha that the present examples make feasible.
+    `more_examples` is the number of additional examples that make this alpha feasible if the error
+    rates stay the same; null if more than 100,000 are needed.
     """
 
     alpha: float
@@ -173,12 +179,12 @@ class InfeasibleOut(Out):
 
 
 class TrafficOut(Out):
-    """The last 1,000 judgments or so by this version, beside its labelled pairs.
+    """About the last 1,000 judgments with this version, compared with its labelled pairs.
 
-    `abstentions` is the share of judgments that abstained, `expected_abstentions` the share of the
-    labelled pairs that the same thresholds leave out; both are null where fewer than 200 judgments
-    had a feasible alpha. `drifted` is true where abstentions or uncertainty differ by more than
-    chance, in either direction.
+    `abstentions` is the share of judgments that abstained. `expected_abstentions` is the share of
+    the labelled pairs that the same thresholds do not accept. Both are null if fewer than 200
+    judgments had a feasible alpha. `drifted` is true if abstentions or uncertainty differ by more
+    than chance, in either direction.
     """
 
     judgments: int
@@ -190,7 +196,7 @@ class TrafficOut(Out):
 
     @classmethod
     def of(cls, figures: TrafficFigures) -> "TrafficOut":
-        """Writes the figures."""
+        """Converts the figures."""
         return cls(
             judgments=figures.judgments,
             abstentions=figures.abstentions,
@@ -202,11 +208,12 @@ class TrafficOut(Out):
 
 
 class CalibrationDetailOut(CalibrationOut):
-    """A calibration set with its quality and its risk-coverage curve, at most 200 points.
+    """A calibration set with its quality and its risk-coverage curve of at most 200 points.
 
-    `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS: no threshold is
-    made of them. `traffic` is of the process that answers; null where that has made fewer than 200
-    judgments by this version, or the set has fewer than 50 examples.
+    `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS; thresholds are
+    computed without them. `traffic` covers only the process that answers. It is null if that
+    process made fewer than 200 judgments with this version, or if the set has fewer than 50
+    examples.
     """
 
     auroc: float | None
@@ -220,7 +227,7 @@ class CalibrationDetailOut(CalibrationOut):
 
     @classmethod
     def of(cls, calibration: Calibration, traffic: TrafficFigures | None) -> "CalibrationDetailOut":
-        """Writes a calibration set with its curve and its traffic."""
+        """Converts a calibration set with its curve and its traffic."""
         return cls(
             **_fields(calibration),
             auroc=calibration.auroc,
@@ -250,5 +257,5 @@ class CalibrationListOut(Out):
 
     @classmethod
     def of(cls, calibrations: Iterable[Calibration]) -> "CalibrationListOut":
-        """Writes calibration sets."""
+        """Converts calibration sets."""
         return cls(calibrations=[CalibrationOut.of_set(each) for each in calibrations])

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems. The table below is the only place with HTTP statuses."""
+"""Errors as RFC 9457 problems; STATUS is the only table of HTTP statuses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,26 +38,26 @@ _MOST_FAULTS = 10
 
 
 class Fault(BaseModel):
-    """One field that is wrong."""
+    """One invalid field of a request."""
 
     field: str
     message: str
 
 
 class Problem(BaseModel):
-    """What went wrong, for programs (`code`) and for people (`detail`); RFC 9457."""
+    """An error as an RFC 9457 problem: `code` is for programs, `detail` is for people."""
 
     type: str
     title: str
     status: int
     detail: str
-    # A closed set in the document; made from the table, so that it cannot differ from it.
+    # The OpenAPI document lists the codes of STATUS, so that both always agree.
     code: str = Field(json_schema_extra={"enum": [error.code for error in STATUS]})
     errors: list[Fault] | None = None
 
 
 def problem_of(error: ScopeJudgeError) -> Problem:
-    """Describes an error for the caller."""
+    """Converts an error."""
     faults = error.faults if isinstance(error, InvalidRequestError) else ()
     return Problem(
         type=f"urn:scope-judge:problem:{error.code}",
@@ -72,9 +72,13 @@ def problem_of(error: ScopeJudgeError) -> Problem:
 def invalid_request(
     faults: Sequence[Any], *, content_type: str | None = None
 ) -> InvalidRequestError:
-    """Turns pydantic's errors into ours, without what the caller sent.
+    """Converts pydantic's errors, without the input.
 
     FastAPI's own answer repeats the input once for every error.
+
+    Args:
+        faults: pydantic's list of errors.
+        content_type: Content type of the request; None if the errors are not about its body.
     """
     found = tuple((_field(fault), _message(fault)) for fault in faults[:_MOST_FAULTS])
     detail = "; ".join(f"{field}: {message}" for field, message in found[:3])
@@ -85,7 +89,7 @@ def invalid_request(
     return InvalidRequestError(detail, faults=found)
 
 
-# Not fields of ours: where the fault is from, and the branches of a union.
+# Parts of pydantic's locations that are not field names: the input's source, and union branches.
 _NO_FIELDS = ("body", "path", "text", "list", "number")
 _LONGEST_FIELD = 64
 
@@ -94,7 +98,7 @@ def _field(fault: dict[str, Any]) -> str:
     if fault["type"] == "json_invalid":
         return "body"
     parts = [str(part) for part in fault["loc"] if part not in _NO_FIELDS]
-    # An unknown field's name is the caller's, and as long as the caller likes.
+    # The caller chooses the names of unknown fields, so they can have any length.
     return ".".join(parts)[:_LONGEST_FIELD] or "body"
 
 

@@ -1,4 +1,4 @@
-"""What comes in over the wire, strictly: unknown fields, NaN and wrong types are errors."""
+"""JSON requests, parsed strictly: unknown fields, NaN and wrong types are errors."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -37,7 +37,7 @@ def _encodable(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(
-            "the text holds half of a surrogate pair and is no valid Unicode"
+            "the text is not valid Unicode: it contains half of a surrogate pair"
         ) from None
     return text
 
@@ -59,26 +59,29 @@ class _Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _few_fields(cls, value: Any) -> Any:
-        # Pydantic makes an error of each: 8 MB of unknown fields took 10 s and 1 GB.
+        # Pydantic makes one error for each field: 8 MB of unknown fields took 10 s and 1 GB.
         if isinstance(value, dict) and len(value) > _MOST_FIELDS:
-            raise ValueError(f"this has {len(value)} fields, far more than there are")
+            raise ValueError(
+                f"this object has {len(value)} fields, and the largest allowed number is "
+                f"{_MOST_FIELDS}"
+            )
         return value
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
-# Only documented here: `Comparison` refuses what is blank, in words of its own.
-_WRITTEN = Field(json_schema_extra={"pattern": r"\S"})
-# The first fault ends a list: 8 MB of wrong turns took a minute and 7 GB.
-_SOME = Field(fail_fast=True, json_schema_extra={"minItems": 1})
-# The largest whole number that every JSON reader keeps exactly.
+# For the OpenAPI document only: `Comparison` refuses blank texts, with a better message.
+_NOT_BLANK = Field(json_schema_extra={"pattern": r"\S"})
+# Validation of a list stops at the first error: 8 MB of wrong turns took a minute and 7 GB.
+_NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
+# 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
 VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
 CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 Alpha = Annotated[
     Probability | None,
     Field(
-        description="Largest share of wrong verdicts among the accepted; null: any verdict, with "
-        "no promise."
+        description="Largest share of wrong verdicts among the accepted ones; null accepts every "
+        "verdict and guarantees nothing."
     ),
 ]
 Identifier = Annotated[
@@ -92,16 +95,16 @@ class TurnIn(_Strict):
     """One message of a conversation."""
 
     role: Role
-    content: Annotated[Text, _WRITTEN]
+    content: Annotated[Text, _NOT_BLANK]
 
 
 Question = Annotated[
-    Annotated[Text, _WRITTEN, Tag("text")] | Annotated[list[TurnIn], _SOME, Tag("list")],
+    Annotated[Text, _NOT_BLANK, Tag("text")] | Annotated[list[TurnIn], _NOT_EMPTY, Tag("list")],
     Discriminator(_kind),
 ]
 Response = Annotated[
-    Annotated[Text, _WRITTEN, Tag("text")]
-    | Annotated[list[Annotated[Text, _WRITTEN]], _SOME, Tag("list")],
+    Annotated[Text, _NOT_BLANK, Tag("text")]
+    | Annotated[list[Annotated[Text, _NOT_BLANK]], _NOT_EMPTY, Tag("list")],
     Discriminator(_kind),
 ]
 
@@ -126,7 +129,7 @@ def _texts(response: str | list[str]) -> tuple[str, ...]:
 
 
 class _CriterionIn(_Strict):
-    """What a verdict must meet; what is left out is taken from the batch, then the settings."""
+    """The criterion of a verdict; a missing field is taken from the batch, then the settings."""
 
     alpha: Alpha = None
     guarantee: Guarantee | None = None
@@ -136,14 +139,23 @@ class _CriterionIn(_Strict):
     def criterion(
         self, defaults: CriterionDefaults, batch: "_CriterionIn | None" = None
     ) -> Criterion:
-        """The criterion in full; raises InvalidRequestError where `delta` has no meaning."""
+        """The complete criterion.
+
+        Args:
+            defaults: Values of the settings.
+            batch: Values of the batch that this item belongs to.
+
+        Raises:
+            InvalidRequestError: `delta` was given with the guarantee "marginal".
+        """
         levels = (self,) if batch is None else (self, batch)
         alpha = next((c.alpha for c in levels if "alpha" in c.model_fields_set), defaults.alpha)
         guarantee = next((c.guarantee for c in levels if c.guarantee), defaults.guarantee)
         delta = next((c.delta for c in levels if c.delta is not None), defaults.delta)
         if guarantee == "marginal" and self.delta is not None:
             raise InvalidRequestError(
-                'delta: only "guarantee": "pac" has one', faults=(("delta", 'only with "pac"'),)
+                'delta: only allowed with "guarantee": "pac"',
+                faults=(("delta", 'only allowed with "guarantee": "pac"'),),
             )
         return Criterion(
             alpha=alpha,
@@ -161,7 +173,7 @@ class JudgeIn(_ComparisonIn, _CriterionIn):
     def request(
         self, defaults: CriterionDefaults, batch: _CriterionIn | None = None
     ) -> JudgeRequest:
-        """The request to the judge; raises RequestError where the item makes no sense."""
+        """The request to the judge; raises RequestError if the item cannot be judged as written."""
         return JudgeRequest(self.comparison(), self.criterion(defaults, batch))
 
 
@@ -169,7 +181,7 @@ _Item = TypeVar("_Item", bound=_ComparisonIn)
 
 
 class InvalidItem(BaseModel):
-    """An item of a batch that cannot be read; its neighbours go on."""
+    """An item of a batch that cannot be parsed; the other items are judged."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     id: str | int | None
@@ -185,7 +197,7 @@ def _read(model: type[_Item], value: Any) -> _Item | InvalidItem:
 
 
 def _sound_id(value: Any) -> str | int | None:
-    """The id of an item that cannot be read; None where the id itself is what is wrong."""
+    """The id of an item that cannot be parsed; None if the id itself is invalid."""
     try:
         return _IDENTIFIER.validate_python(value.get("id") if isinstance(value, dict) else None)
     except ValidationError:
@@ -193,13 +205,13 @@ def _sound_id(value: Any) -> str | int | None:
 
 
 class JudgeBatchIn(_CriterionIn):
-    """Comparisons to judge in one engine call; what an item leaves out is taken from here."""
+    """Comparisons to judge in one engine call; the batch's criterion is the items' default."""
 
-    # Validated by `items`, after their number has been checked.
+    # `items` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[JudgeIn]]
 
     def items(self, defaults: CriterionDefaults) -> list[BatchItem]:
-        """Validates every comparison by itself."""
+        """Validates each comparison on its own."""
         return [self._item(_read(JudgeIn, value), defaults) for value in self.comparisons]
 
     def _item(self, item: "JudgeIn | InvalidItem", defaults: CriterionDefaults) -> BatchItem:
@@ -212,13 +224,13 @@ class JudgeBatchIn(_CriterionIn):
 
 
 class ExampleIn(_ComparisonIn):
-    """A comparison that people have judged."""
+    """A comparison with a person's label."""
 
     id: Identifier | None = None
     label: Label
 
     def labelled(self) -> LabelledComparison:
-        """The labelled comparison; raises InvalidComparisonError as `comparison` does."""
+        """The labelled comparison; raises InvalidComparisonError like `comparison`."""
         return LabelledComparison(self.comparison(), self.label)
 
 
@@ -228,17 +240,18 @@ class CalibrateIn(_Strict):
     calibration: CalibrationName = "default"
     label_noise: Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None = Field(
         None,
-        description="Probability that a label is flipped; of the whole set, kept if left out.",
+        description="Probability that a label is flipped, for the whole set. If it is left out, "
+        "the set's value stays.",
     )
-    # Read by `items`, when it is known that there are not too many.
+    # `items` validates them, after the route has checked how many there are.
     examples: list[SkipValidation[ExampleIn]]
 
     def items(self) -> list[ExampleIn | InvalidItem]:
-        """The examples as they come out of the validation of each."""
+        """Validates each example on its own."""
         return [_read(ExampleIn, value) for value in self.examples]
 
 
 class RollbackIn(_Strict):
-    """The version to go back to."""
+    """The version to roll back to."""
 
     version: VersionNumber

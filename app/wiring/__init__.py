@@ -1,1 +1,1 @@
-"""Settings -> running services."""
+"""Makes running services from the settings."""

@@ -14,7 +14,7 @@ def make_engine(settings: Settings) -> Engine:
     """The engine that SCOPE_ENGINE names, not yet started.
 
     Raises:
-        StartupError: Something is set that cannot work.
+        StartupError: The settings contradict each other.
     """
     if settings.engine == "scripted":
         from app.engines.scripted import ScriptedEngine
@@ -56,7 +56,8 @@ def _openai_engine(settings: Settings) -> Engine:
 
     if settings.revision is not None:
         raise StartupError(
-            "SCOPE_REVISION cannot be chosen with SCOPE_ENGINE=openai: the servers have chosen it"
+            "SCOPE_REVISION has no effect with SCOPE_ENGINE=openai, because the servers have "
+            "already loaded a revision: unset it"
         )
     key = settings.openai_api_key
     return OpenAiEngine(
@@ -74,7 +75,7 @@ def _openai_engine(settings: Settings) -> Engine:
 
 
 def judge_name(settings: Settings) -> str:
-    """How the judge is called in answers: a folder by its name, a model of the hub by its id."""
+    """The judge's name in answers: the name of a folder, or the id of a model on the hub."""
     if settings.engine == "scripted":
         return settings.engine
     path = Path(settings.model)

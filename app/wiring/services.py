@@ -17,6 +17,7 @@ from app.ports import CalibrationStore, Engine, Mortal
 from app.service.admission import Admission
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
+from app.service.calibration.following import follow
 from app.service.judging.judge import Judge
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.service.judging.quoting import FENCE_VERSION
@@ -34,14 +35,14 @@ logger = logging.getLogger("app")
 
 @dataclass(frozen=True, slots=True)
 class StartedJudge:
-    """A loaded judge, with the template it is asked by.
+    """A loaded judge with its prompt template.
 
     Args:
-        engine: Started.
-        template: Of its prompts.
-        name: In answers.
-        identity: What its scores depend on.
-        max_prompt_tokens: Longest prompt it reads.
+        engine: The started engine.
+        template: Template of the judge's prompts.
+        name: Name of the judge in answers.
+        identity: Everything that the judge's scores depend on; its hash is the fingerprint.
+        max_prompt_tokens: Longest prompt that the judge accepts.
     """
 
     engine: Engine
@@ -55,7 +56,7 @@ class StartedJudge:
         """Loads the model.
 
         Raises:
-            StartupError: It cannot be a judge as configured.
+            StartupError: The model cannot be loaded, or cannot work as a judge.
         """
         started = await engine.start(template.render(Comparison.of("x", "x", "x")))
         identity = JudgeIdentity(
@@ -80,17 +81,19 @@ async def open_services(
     on_engine_lost: Callable[[str], None],
     new_engine: Callable[[Settings], Engine] = make_engine,
 ) -> AsyncIterator[Services]:
-    """Starts store and engine, calibrates the demo judge if nobody has, and closes all at the end.
+    """Opens the store, starts the engine and prepares the default calibration set.
+
+    The services are closed when the block ends.
 
     Args:
-        settings: Of everything.
-        observer: Is told what the start is doing.
+        settings: Settings of the service.
+        observer: Receives the progress of the start.
         on_engine_lost: Called with the reason when the engine can never answer again; the process
-            should end then.
+            should then end.
         new_engine: Makes the engine.
 
     Raises:
-        StartupError: Something is set that cannot work.
+        StartupError: The settings are wrong, or the model cannot be loaded.
         StoreUnavailableError: The store does not answer.
     """
     template = load_template(settings.prompt_file, prefill=settings.prefill)
@@ -109,8 +112,10 @@ async def open_services(
         await check_answers(services, observer)
         await prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
-        following = services.calibrations.follow()
-        await stack.enter_async_context(_beside(following, name="following the calibration store"))
+        following = follow(services.calibrations, services.store)
+        await stack.enter_async_context(
+            _background(following, name="following the calibration store")
+        )
         yield services
 
 
@@ -123,15 +128,15 @@ async def _watched(engine: Engine, on_lost: Callable[[str], None]) -> AsyncItera
     async def watch() -> None:
         on_lost(await engine.lost())
 
-    async with _beside(watch(), name="the watch over the engine"):
+    async with _background(watch(), name="the watch over the engine"):
         yield
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[None, None, None], *, name: str) -> AsyncIterator[None]:
-    """Runs something as long as the block runs; that it failed is logged, and nothing else ends."""
+async def _background(work: Coroutine[None, None, None], *, name: str) -> AsyncIterator[None]:
+    """Runs a background task while the block runs; a failure is logged and ends nothing else."""
     task = asyncio.create_task(work, name=name)
-    task.add_done_callback(_tell_failure)
+    task.add_done_callback(_log_failure)
     try:
         yield
     finally:
@@ -139,11 +144,11 @@ async def _beside(work: Coroutine[None, None, None], *, name: str) -> AsyncItera
         await asyncio.wait((task,))
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     failure = None if task.cancelled() else task.exception()
     if failure is not None:
-        # Not its message, which may repeat what it was about.
-        logger.error("%s has ended: %s", task.get_name(), type(failure).__name__)
+        # The message is left out, because it may contain a text.
+        logger.error("%s has failed: %s", task.get_name(), type(failure).__name__)
 
 
 @asynccontextmanager
@@ -153,16 +158,16 @@ async def open_judge(
     observer: StartupObserver,
     new_engine: Callable[[Settings], Engine] = make_engine,
 ) -> AsyncIterator[StartedJudge]:
-    """Loads the judge, and frees it at the end.
+    """Loads the judge, and stops its engine when the block ends.
 
     Args:
-        settings: Of the judge.
-        template: Of its prompts.
-        observer: Is told what the start is doing.
+        settings: Settings of the judge.
+        template: Template of the judge's prompts.
+        observer: Receives the progress of the start.
         new_engine: Makes the engine.
 
     Raises:
-        StartupError: Something is set that cannot work.
+        StartupError: The settings are wrong, or the model cannot be loaded.
     """
     engine = new_engine(settings)
     observer.stage(f"Loading judge {judge_name(settings)}")
@@ -198,7 +203,7 @@ def _assemble(
         fingerprint=started.identity.fingerprint,
     )
     limits = Limits(
-        # A larger one could never be admitted.
+        # Admission would refuse a larger batch even when nothing else is in progress.
         max_batch=min(settings.max_batch, admission.largest_request),
         max_body_bytes=settings.max_body_bytes,
         max_prompt_tokens=started.max_prompt_tokens,

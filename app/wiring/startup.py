@@ -1,4 +1,4 @@
-"""What a start does before the service is ready: probes the judge, calibrates the demo judge."""
+"""Steps of a start before the service is ready: probe the judge, calibrate the demo judge."""
 
 from typing import Protocol
 
@@ -10,54 +10,55 @@ from app.service.services import Services
 from app.settings import Settings
 from app.wiring.engines import DEMO, DEMO_FOLDER
 
-# Below this a judge is about to say something else than a label.
+# A judge with less label mass would most likely answer with something other than a label.
 _LEAST_LABEL_MASS = 0.5
 
 
 class StartupObserver(Protocol):
-    """Is told what a start is doing, for people who wait for it."""
+    """Receives the progress of a start, for people who wait for it."""
 
     def stage(self, text: str) -> None:
-        """A new stage begins."""
+        """Called when a new stage begins."""
 
     def warning(self, text: str) -> None:
-        """Something that does not stop the service and should not be missed."""
+        """Called with a problem that does not stop the service but needs attention."""
 
     def calibrated(self, done: int, total: int) -> None:
-        """So many of the shipped pairs have been judged."""
+        """Called with the number of the bundled pairs that have been judged."""
 
 
 async def check_answers(services: Services, observer: StartupObserver) -> None:
-    """Says so if the judge would answer with something else than a label."""
+    """Warns if the judge would most likely answer with something other than a label."""
     score = await services.readiness.probe()
     if isinstance(score, Score) and score.label_mass < _LEAST_LABEL_MASS:
         prefill = services.identity.prefill
-        advice = f"without the prefill {prefill!r}" if prefill else 'with SCOPE_PREFILL="[["'
+        advice = f"without the prefill {prefill!r}" if prefill else 'SCOPE_PREFILL="[["'
         observer.warning(
-            f"A and B have only {score.label_mass:.1e} of the probability where this "
-            f"judge answers, so its preferences mean little; try it {advice}"
+            f"the labels A and B together have a probability of only {score.label_mass:.1e} in "
+            f"this judge's answer, so its preferences are unreliable; try {advice}"
         )
 
 
 async def prepare_default(
     services: Services, settings: Settings, observer: StartupObserver
 ) -> None:
-    """Reads the default calibration; makes the demo judge's if there is none, or an outdated one.
+    """Reads the default calibration set, and calibrates the demo judge if its set is missing.
 
-    The demo judge's is made as /calibrate would. It is outdated where another release of this
-    service made it of the shipped pairs alone: its thresholds are refused for this judge.
+    The demo judge's set is made in the same way as by POST /calibrate. An outdated set in a SQLite
+    store is replaced: an earlier release made it from the bundled pairs alone, so this judge cannot
+    use its thresholds.
     """
     try:
         known = await services.calibrations.current(DEFAULT_CALIBRATION)
     except StoreCorruptError as exc:
-        # Only a running service can delete it.
-        observer.warning(f"Going on without a default calibration: {exc.detail}")
+        # Start all the same, because only a running service can delete the set.
+        observer.warning(f"Starting without a default calibration: {exc.detail}")
         return
     if settings.engine != "vllm" or settings.model != DEMO:
         return
     examples = labelled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
     if known is not None:
-        # Other replicas may judge by a set that is in Redis.
+        # Never replace a set in Redis: other replicas may judge with it.
         own_store = settings.store_url.startswith("sqlite:")
         if not own_store or not await is_outdated(known, examples, services):
             return

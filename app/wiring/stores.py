@@ -8,16 +8,16 @@ from app.ports import CalibrationStore
 
 
 def make_store(url: str) -> CalibrationStore:
-    """The store that a URL's scheme names, not yet open.
+    """The store for a URL's scheme, not yet open.
 
     Raises:
-        StartupError: No store has this scheme, or it is no URL.
+        StartupError: No store has this scheme, or the URL is invalid.
     """
     try:
         scheme = urlsplit(url).scheme
     except ValueError:
-        # Without the reason: it repeats a part of the URL, which may hold a password.
-        raise StartupError("SCOPE_STORE_URL is no URL that can be read") from None
+        # The reason repeats a part of the URL, which may contain a password.
+        raise StartupError("SCOPE_STORE_URL is not a valid URL") from None
     if scheme in ("redis", "rediss", "unix"):
         from app.stores.redis import RedisStore
 
@@ -28,7 +28,7 @@ def make_store(url: str) -> CalibrationStore:
         path = url.removeprefix("sqlite:///")
         if path in ("", url):
             raise StartupError(
-                "SCOPE_STORE_URL: write sqlite:///file.db or sqlite:////path/file.db"
+                "SCOPE_STORE_URL needs a path: sqlite:///file.db or sqlite:////path/file.db"
             )
         return SqliteStore(Path(path))
     if scheme == "memory":
@@ -36,6 +36,6 @@ def make_store(url: str) -> CalibrationStore:
 
         return MemoryStore()
     raise StartupError(
-        f"SCOPE_STORE_URL has the scheme {scheme!r}: give sqlite:///path, redis://host:port/db or "
-        "memory://"
+        f"SCOPE_STORE_URL has the unknown scheme {scheme!r}: use sqlite:///path, "
+        "redis://host:port/db or memory://"
     )

@@ -1,6 +1,6 @@
-"""Makes the Grafana dashboard of dashboard.toml: `python deploy/grafana/make_dashboard.py`.
+"""Makes the Grafana dashboard from dashboard.toml: `python deploy/grafana/make_dashboard.py`.
 
-Grafana's JSON repeats forty lines for every panel; the TOML has what differs.
+Grafana's JSON repeats forty lines for every panel; the TOML has only the differences.
 """
 
 import json
@@ -17,7 +17,7 @@ _COLUMNS = 24
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana imports it."""
+    """The dashboard in Grafana's import format."""
     rows = tomllib.loads((HERE / "dashboard.toml").read_text())["row"]
     return {
         "uid": "scope-judge",
@@ -50,7 +50,7 @@ def _variables() -> list[dict[str, Any]]:
             "label": label,
             "datasource": _DATASOURCE,
             "query": {"query": query, "refId": name},
-            # Anew whenever the time range changes: replicas come and go.
+            # Reload whenever the time range changes: replicas come and go.
             "refresh": 2,
             "sort": 1,
             "multi": True,

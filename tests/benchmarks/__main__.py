@@ -1,4 +1,4 @@
-"""`make bench`: measures every figure in one run, prints the table, writes it as JSON."""
+"""`make bench`: measures every figure, prints the table and writes it as JSON."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _arguments(arguments)
     repeats = 1 if given.quick else given.repeats
     names = [name for name in NAMES if not given.only or name in given.only]
-    # The processes that were started end with this one.
+    # SIGTERM ends this process in order, which ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(stderr=True)
     bar = Progress(
@@ -53,18 +53,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("--repeats", type=int, default=5, help="samples of each (default 5)")
-    parser.add_argument("--quick", action="store_true", help="one repeat of little: does it run?")
+    parser.add_argument("--repeats", type=int, default=5, help="samples per figure (default 5)")
+    parser.add_argument("--quick", action="store_true", help="one small repeat, as a smoke test")
     parser.add_argument(
         "--against",
         type=lambda text: Path(text).resolve(strict=True),
         metavar="FOLDER",
-        help="a checkout of another release, for cpu-single and cpu-batch",
+        help="checkout of another release; needed by cpu-single and cpu-batch",
     )
     parser.add_argument("--json", type=Path, default=Path("bench.json"), metavar="FILE")
     given = parser.parse_args(arguments)
     if given.repeats < 1:
-        parser.error("--repeats: at least 1")
+        parser.error("--repeats must be at least 1")
     return given
 
 

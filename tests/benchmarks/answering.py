@@ -1,4 +1,4 @@
-"""The worker's side of `processes.Worker`: a JSON line in, a JSON line out."""
+"""The worker's side of `processes.Worker`: reads a JSON line and writes a JSON line."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 def answer_questions(
     answer: Callable[[dict[str, Any]], dict[str, Any]], *, started: dict[str, Any]
 ) -> None:
-    """Says that the worker has started, then answers until there are no more questions."""
+    """Reports that the worker has started, then answers questions until stdin ends."""
     _say(started)
     for line in sys.stdin:
         _say(answer(json.loads(line)))

@@ -1,6 +1,7 @@
-"""The least that FastAPI can do for /judge: validate the same request, return the same JSON.
+"""The fastest possible FastAPI /judge: validates the same request and returns the same JSON.
 
-`python -m tests.benchmarks.bare_route PORT`: what our service's single requests are held against.
+`python -m tests.benchmarks.bare_route PORT` starts it. The single requests of our service are
+compared with it.
 """
 
 import sys
@@ -43,7 +44,7 @@ async def judge(body: JudgeIn) -> JudgmentOut:
 
 
 if __name__ == "__main__":
-    # The settings of app/cli/serve.py.
+    # The same settings as app/cli/serve.py.
     config = uvicorn.Config(
         app, port=int(sys.argv[1]), log_level="info", timeout_graceful_shutdown=30
     )

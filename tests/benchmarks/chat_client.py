@@ -1,4 +1,4 @@
-"""What people do today: two chat completions per pair, asked of an OpenAI-compatible server."""
+"""The usual client today: two chat completions per pair from an OpenAI-compatible server."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def _flag(name: str, value: Any) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """The settings for a CPU of docs/design/engine.md, as our service sets them for vLLM."""
+    """The CPU settings of docs/design/engine.md, as our service sets them for vLLM."""
     before = dict(os.environ)
     vllm_local._set_environment()
     added = {name: value for name, value in os.environ.items() if name not in before}
@@ -52,14 +52,14 @@ def _environment() -> dict[str, str]:
     return added
 
 
-# Once, when nothing is started yet: it changes this process's environment for a moment.
+# Read once, before anything is started: reading it changes this process's environment for a moment.
 _ENVIRONMENT = _environment()
 
 
 async def judge_pairs(server: HttpServer, pairs: Sequence[Pair]) -> list[float | None]:
     """The probability that response_a is preferred when it is shown first, for each pair.
 
-    None where a label is not among the top 20: such a client can't tell.
+    None if a label is not among the top 20: the client cannot compute a probability then.
     """
     template = PromptTemplate()
     prompts = [prompt for pair in pairs for prompt in template.both_orders(pair.comparison)]

@@ -1,4 +1,4 @@
-"""Our service on vLLM against the raw engine, a chat client and the paper's loop, side by side."""
+"""Compares our service on vLLM with the raw engine, a chat client and the paper's loop."""
 
 import asyncio
 import time
@@ -16,14 +16,14 @@ from tests.benchmarks.measurement import Figure, in_turns
 from tests.benchmarks.processes import HttpServer, Process, Worker, our_service
 from tests.benchmarks.texts import Pair
 
-# Largest accepted difference between a contestant and ours. Its causes: 16-bit weights in other
-# batches (docs/design/engine.md), and a 16-bit head where the chat client's top
+# Largest accepted difference in p_fwd between a contestant and ours. Causes: 16-bit weights in
+# batches of another size (docs/design/engine.md), and a 16-bit head where the chat client's top
 # log-probabilities are rounded.
 _SAME_P = 0.06
 
 
 class Judged(NamedTuple):
-    """What a contestant made of some pairs; None where it could not tell."""
+    """A contestant's answers for some pairs; None if it could not compute a preference."""
 
     seconds: float
     p_fwd: list[float | None]
@@ -35,18 +35,19 @@ Contestant = Callable[[Sequence[Pair]], Judged]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A model and the pairs it is asked.
+    """A model and the pairs that it judges.
 
     Args:
-        name: In the figures' names.
-        model: A folder.
+        name: Part of the figures' names.
+        model: Folder of the model.
         model_setting: SCOPE_MODEL for our service.
-        pairs: Repeat -> its pairs, different ones in each: vLLM's prefix cache must not know them.
-        batch: Comparisons in one of our requests.
-        at_once: How many of them are on their way at a time.
-        calibrated: Whether there is a calibration; without one alpha is null.
-        shares: How many of a repeat's pairs a slow contestant is asked.
-        targets: Contestant -> least ratio of ours to it.
+        pairs: Repeat -> its pairs. Repeats have different pairs, so that vLLM's prefix cache does
+            not hold them.
+        batch: Number of comparisons in one of our requests.
+        at_once: Number of our requests in flight at a time.
+        calibrated: Whether the service has a calibration; without one alpha is null.
+        shares: Contestant -> number of a repeat's pairs for a slow contestant.
+        targets: Contestant -> smallest accepted ratio of ours to theirs.
     """
 
     name: str
@@ -61,16 +62,16 @@ class Field:
 
 
 class DisagreementError(Exception):
-    """Two contestants did not do the same work."""
+    """Two contestants gave different preferences, so they did not do the same work."""
 
 
 class Arena:
-    """Our service and the contestants that are asked for, all loaded, one working at a time.
+    """Our service and the chosen contestants, all loaded, one working at a time.
 
     Args:
-        folder: For logs.
+        folder: Folder for logs.
         field: The model and the pairs.
-        names: Of the contestants: "engine", "chat-client", "transformers-loop".
+        names: Contestants: "engine", "chat-client", "transformers-loop".
     """
 
     def __init__(self, folder: Path, field: Field, names: Sequence[str]) -> None:
@@ -78,7 +79,7 @@ class Arena:
         self._stack = ExitStack()
         self._processes: list[Process] = []
         try:
-            # Two at a time: a start is mostly imports, on one core.
+            # Two starts at a time: a start is mostly imports, which use one core.
             with ThreadPoolExecutor(2) as starters:
                 ours = starters.submit(self._ours, folder)
                 theirs = {name: starters.submit(self._started, folder, name) for name in names}
@@ -93,7 +94,7 @@ class Arena:
         self._stack.close()
 
     def measure(self, repeats: int, on_sample: Callable[[], None]) -> list[Figure]:
-        """One figure for each contestant, ours being the same samples in all of them."""
+        """Measures one figure for each contestant; every figure has the same samples of ours."""
         agreement = self._warm_up(self._field.pairs(repeats))
         idle = self._idle_load()
         samples = dict(
@@ -114,8 +115,8 @@ class Arena:
                 notes=(
                     f"{n} pairs a repeat, {self._field.shares.get(name, n)} of them for theirs; "
                     f"ours in batches of {self._field.batch}, {self._field.at_once} at once",
-                    f"p_fwd against ours: {agreement[name]}",
-                    f"while nobody asks all processes together take {idle:.1%} of a core",
+                    f"p_fwd compared with ours: {agreement[name]}",
+                    f"all idle processes together use {idle:.1%} of a core",
                 ),
             )
             for name in samples
@@ -131,25 +132,32 @@ class Arena:
         return sample
 
     def _warm_up(self, pairs: list[Pair]) -> dict[str, str]:
-        """Lets everyone judge some pairs, and holds their preferences against ours."""
+        """Makes every contestant judge some pairs, and compares its preferences with ours."""
         some = pairs[:24]
         judged = {name: judge(some).p_fwd for name, judge in self._contestants.items()}
         found = {}
         for name, theirs in judged.items():
-            told = [
+            differences = [
                 abs(p - q)
                 for p, q in zip(judged["ours"], theirs, strict=True)
                 if p is not None and q is not None
             ]
-            if max(told, default=0.0) > _SAME_P:
-                raise DisagreementError(f"{name} differs from ours by {max(told):.3f} in p_fwd")
-            found[name] = f"at most {max(told):.1e} apart" if told else "none could be told"
-            if len(told) < len(some):
-                found[name] += f", {len(some) - len(told)} of {len(some)} had a label unseen"
+            if max(differences, default=0.0) > _SAME_P:
+                raise DisagreementError(
+                    f"{name} differs from ours by {max(differences):.3f} in p_fwd"
+                )
+            found[name] = (
+                f"at most {max(differences):.1e} apart"
+                if differences
+                else "no pair could be compared"
+            )
+            if len(differences) < len(some):
+                lacking = len(some) - len(differences)
+                found[name] += f", {lacking} of {len(some)} had a label outside the top 20"
         return found
 
     def _idle_load(self) -> float:
-        """Share of a core that all the processes use while nobody asks: it would slow the rest."""
+        """Share of a core that all idle processes use; this load slows the measured one."""
         time.sleep(1)
         before = sum(process.cpu_s() for process in self._processes)
         time.sleep(2)

@@ -1,9 +1,10 @@
-"""What a 16-bit head costs: ties between scores, and the coverage that they take.
+"""Measures the cost of a 16-bit head: ties between scores, and the coverage lost to them.
 
 python -m tests.benchmarks.exact_scores [--json FILE]
 
-The ~100M judge of random weights on 700 real texts, with either head, against a float32 pass of the
-same weights; and a simulation of the verdicts that are lost to ties. Ten minutes on 2 cores.
+It runs the ~100M judge with random weights on 700 real texts with either head, and compares both
+with a float32 pass of the same weights. Then it simulates the verdicts that are lost to ties. The
+run takes ten minutes on 2 cores.
 """
 
 import argparse
@@ -35,19 +36,19 @@ from tests.benchmarks.random_judge import random_judge
 from tests.benchmarks.texts import real_pairs
 
 TEXTS = 700
-# Of the label logits of a confident instruction-tuned model (docs/design/engine.md).
+# Typical label logits of a confident instruction-tuned model (docs/design/engine.md).
 LOGIT = 25.0
 VARIANTS = ("float32 throughout (transformers)", "head in float32 (ours)", "bfloat16 throughout")
 
 
 def prompts() -> list[Prompt]:
-    """The shortest 700 of the real texts, response_a shown first: a float32 pass takes minutes."""
+    """The 700 shortest real texts, response_a first; a float32 pass over them takes minutes."""
     chosen = sorted(real_pairs(), key=lambda pair: sum(map(len, pair)))[:TEXTS]
     return [PromptTemplate().render(pair.comparison) for pair in chosen]
 
 
 def measured(variant: str) -> dict[str, Any]:
-    """Gaps and seconds of one way to compute them; runs in a process of its own."""
+    """Gaps and seconds of one variant; runs in a process of its own."""
     folder = str(random_judge("bfloat16"))
     if variant == VARIANTS[0]:
         return asyncio.run(_float32_pass(folder))
@@ -90,7 +91,7 @@ def in_bfloat16(values: FloatArray) -> FloatArray:
     """Rounds to the nearest bfloat16, ties to even, as hardware does.
 
     Args:
-        values: Any shape, finite.
+        values: Finite values of any shape.
     """
     bits = values.astype(np.float32).view(np.uint32)
     rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
@@ -100,10 +101,10 @@ def in_bfloat16(values: FloatArray) -> FloatArray:
 def coverages(
     accuracy: float, auroc: float, *, seed: int, calibrations: int
 ) -> tuple[float, float]:
-    """What SCOPE accepts at alpha 0.10 with exact scores, and with those of bfloat16 logits.
+    """SCOPE's coverage at alpha 0.10 with exact scores, and with scores from bfloat16 logits.
 
-    A judge of the normal world whose confidence becomes a gap in both orders, around label logits
-    of 25; calibrated on 1,000 pairs, tested on 20,000.
+    The judge is one of the normal world. Its confidence becomes a gap in both orders, around label
+    logits of 25. It is calibrated on 1,000 pairs and tested on 20,000.
     """
     judge, rng = NormalJudge(accuracy, auroc), np.random.default_rng(seed)
     accepted: list[list[float]] = [[], []]
@@ -113,7 +114,7 @@ def coverages(
         rounded = in_bfloat16(LOGIT + gaps / 2) - in_bfloat16(LOGIT - gaps / 2)
         for taken, scores in zip(accepted, (gaps, rounded), strict=True):
             found = preference_from_gaps(scores, scores)
-            # What is rounded to no gap at all is no preference: an error, never accepted.
+            # A gap that rounds to 0 is no preference: an error that is never accepted.
             error = wrong | (found.p_bar == 0.5)
             threshold = ThresholdCurve.fit(found.entropy[:1000], error[:1000]).threshold(ALPHA)
             fine = (found.entropy[1000:] <= threshold) & (found.p_bar[1000:] != 0.5)
@@ -122,7 +123,7 @@ def coverages(
 
 
 def measure_heads() -> list[dict[str, Any]]:
-    """A row for each way; the first is what the others are held against."""
+    """One row for each variant; the other rows are compared with the first."""
     rows: list[dict[str, Any]] = []
     exact: FloatArray | None = None
     for variant in VARIANTS:
@@ -146,7 +147,7 @@ def measure_heads() -> list[dict[str, Any]]:
 
 
 def simulate() -> list[tuple[str, str, float, float]]:
-    """Judge, data set, and both coverages, for the paper's twelve."""
+    """Judge, data set and both coverages, for the paper's twelve cells."""
     return [
         (
             cell.judge,
@@ -158,7 +159,7 @@ def simulate() -> list[tuple[str, str, float, float]]:
 
 
 def table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Numbers to three significant digits."""
+    """A table of numbers with three significant digits."""
     made = Table(*headings, title=title)
     for row in rows:
         made.add_row(*(f"{x:.3g}" if isinstance(x, float) else str(x) for x in row))
@@ -175,7 +176,7 @@ def main() -> None:
         return
     console, heads = Console(), measure_heads()
     title = f"Label logits of {TEXTS} real texts, ~100M parameters of random weights"
-    headings = ("head", "distinct gaps", "ties", "off at most", "flips", "seconds")
+    headings = ("head", "distinct gaps", "ties", "largest error", "flips", "seconds")
     console.print(table(title, headings, (list(row.values()) for row in heads)))
     lost = simulate()
     title = "Coverage of SCOPE at alpha 0.10, simulated with the paper's figures"

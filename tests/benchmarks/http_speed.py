@@ -1,4 +1,4 @@
-"""What HTTP and the host cost, without a model: batches, single requests, and memory."""
+"""Measures HTTP without a model: batches, single requests, and memory."""
 
 import random
 import sys
@@ -13,10 +13,10 @@ from tests.benchmarks.processes import HttpServer, Worker, our_service
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
 
-# Enough to keep one process busy; the queue behind it only grows.
+# Enough connections to keep one process busy; more would only lengthen the queue.
 _BATCH_CONNECTIONS = 4
 _SINGLE_CONNECTIONS = 64
-# Comparisons' numbers of a repeat begin here times the repeat, so that none comes twice.
+# Repeat r uses the comparison numbers from r times this value on, so that no comparison repeats.
 _APART = 10_000_000
 
 
@@ -24,9 +24,9 @@ class HttpBench:
     """The scripted judge's service, a bare FastAPI route, and a load generator.
 
     Args:
-        folder: For logs.
-        repeats: Samples of each contestant.
-        small: A tenth of the requests, and of the memory figure's judgments.
+        folder: Folder for logs.
+        repeats: Number of samples of each contestant.
+        small: Whether to send a tenth of the requests and of the memory figure's judgments.
         on_sample: Called after each sample.
     """
 
@@ -50,7 +50,7 @@ class HttpBench:
         self._stack.close()
 
     def batches(self) -> Figure:
-        """Comparisons a second through HTTP in batches of 64, one server process."""
+        """Comparisons a second through HTTP in batches of 64, with one server process."""
         count = 30 if self._small else 300
 
         with self._scripted() as ours:
@@ -72,7 +72,7 @@ class HttpBench:
         )
 
     def singles(self) -> Figure:
-        """Requests a second of /judge at 64 connections, over a bare FastAPI route."""
+        """Requests a second of /judge at 64 connections, compared with a bare FastAPI route."""
         count = 400 if self._small else 4000
         with self._scripted() as ours, self._bare() as theirs:
 
@@ -94,11 +94,11 @@ class HttpBench:
             our_samples,
             their_samples,
             target=0.6,
-            notes=(f"64 connections; the load generator took {busy:.0%} of a core for theirs",),
+            notes=(f"64 connections; the load generator used {busy:.0%} of a core for theirs",),
         )
 
     def memory(self) -> Figure:
-        """Resident memory of the API process after 1e6 judgments over after 1e4."""
+        """Resident memory of the API process after 1e6 judgments, divided by that after 1e4."""
         few, many = (5_000, 25_000) if self._small else (10_000, 1_000_000)
         with self._scripted() as ours:
             self._judge_in_thousands(ours, 0, few)
@@ -165,7 +165,7 @@ class HttpBench:
 
 
 def _examples() -> list[dict[str, str]]:
-    """Labelled pairs that a scripted judge is right about most of the time."""
+    """Labelled pairs on which the scripted judge is right most of the time."""
     rng = random.Random(5)
     examples = []
     for i in range(400):

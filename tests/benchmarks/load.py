@@ -1,7 +1,7 @@
-"""A load generator in a process of its own: raw HTTP/1.1 over asyncio, a request at a time each.
+"""A load generator in a process of its own: raw HTTP/1.1 over asyncio, one request at a time each.
 
-httpx spends more on a request than the service does, so that it would measure itself. Runs as a
-worker: `python -m tests.benchmarks.load OPTIONS`, questions as JSON lines.
+httpx uses more CPU for a request than the service does, so it would measure itself. The generator
+runs as a worker, `python -m tests.benchmarks.load OPTIONS`, and reads questions as JSON lines.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ _NAMES = ("quality=0.31", "quality=-1.27", "quality=2.05", "quality=0.88", "qual
 
 
 class LoadError(Exception):
-    """A request was not answered as it should be."""
+    """A request got an unexpected answer."""
 
 
 class _Connection(asyncio.Protocol):
-    """Sends the next body as soon as the last is answered."""
+    """Sends the next body as soon as the last request is answered."""
 
     def __init__(self, bodies: Iterator[bytes], head: bytes, done: asyncio.Future[int]) -> None:
         self._bodies = bodies
@@ -33,7 +33,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asserted: uvloop's has the methods and not the base class.
+        # A cast, not an assertion: uvloop's transport has the methods but not the base class.
         self._transport = cast(asyncio.Transport, transport)
         self._send()
 
@@ -53,7 +53,7 @@ class _Connection(asyncio.Protocol):
         length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
         if len(body) < length:
             return
-        # An item that was not judged would be answered fast.
+        # An item that was not judged would be answered too fast.
         if not head.startswith(b"HTTP/1.1 200") or b'"error"' in body:
             self._fail(f"{head[:60]!r} {body[:300]!r}")
             return
@@ -73,7 +73,7 @@ class _Connection(asyncio.Protocol):
 async def send_all(
     port: int, path: str, bodies: Iterator[bytes], *, connections: int
 ) -> tuple[int, float]:
-    """Sends every body, so many at a time; returns how many were answered and in what seconds."""
+    """Sends every body over that many connections; returns the number answered and the seconds."""
     loop = asyncio.get_running_loop()
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
@@ -92,13 +92,13 @@ async def send_all(
 
 
 def single_bodies(first: int, count: int) -> Iterator[bytes]:
-    """Bodies of /judge, each a comparison that no other number has."""
+    """Yields bodies of /judge; each number gives a different comparison."""
     for i in range(first, first + count):
         yield _comparison(i)
 
 
 def batch_bodies(first: int, count: int, size: int) -> Iterator[bytes]:
-    """Bodies of /judge/batch, each of `size` comparisons that no other number has."""
+    """Yields bodies of /judge/batch with `size` comparisons; each number gives a different one."""
     numbers = iter(range(first, first + count * size))
     for _ in range(count):
         items = b",".join(map(_comparison, itertools.islice(numbers, size)))
@@ -115,7 +115,7 @@ def _comparison(i: int) -> bytes:
 
 
 class Load:
-    """Answers each question with the requests per second that its load got."""
+    """Answers each question with the requests per second that the load reached."""
 
     def __call__(self, question: dict[str, Any]) -> dict[str, Any]:
         count, first = question["requests"], question["first"]
@@ -124,7 +124,7 @@ class Load:
         else:
             bodies = single_bodies(first, count)
         if question.get("prepared", True):
-            # Made before the clock starts, unless there are too many to keep.
+            # Bodies are made before the clock starts, unless there are too many to keep in memory.
             bodies = iter(list(bodies))
         sending = send_all(
             question["port"], question["path"], bodies, connections=question["connections"]
@@ -138,7 +138,7 @@ class Load:
 def _run(sending: Any) -> tuple[int, float]:
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     try:
-        # Comes with vLLM; the generator must not be what is measured.
+        # uvloop comes with vLLM. It keeps the generator from being the bottleneck.
         import uvloop
 
         factory = uvloop.new_event_loop

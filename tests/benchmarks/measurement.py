@@ -1,4 +1,4 @@
-"""What a figure is: samples of ours and theirs, taken in turns, and the ratio that is promised."""
+"""A figure: samples of ours and theirs, taken in turns, and their ratio with its target."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ class Figure:
     """One line of the table.
 
     Args:
-        name: As `--only` has it.
-        unit: Of the samples.
-        ours: One sample for each repeat.
-        theirs: Likewise, taken in the same repeats; empty where the target is absolute.
-        target: Of the ratio; of ours itself where there are no theirs.
+        name: Value of `--only`.
+        unit: Unit of the samples.
+        ours: One sample of ours for each repeat.
+        theirs: One sample of theirs for each repeat; empty if the target is absolute.
+        target: Target of the ratio, or of ours if `theirs` is empty.
         at_most: Whether the target is a ceiling.
-        notes: What a reader needs to know of this measurement.
-        extra: Further samples, e.g. of a third contestant, by name.
+        notes: Facts that a reader needs about this measurement.
+        extra: Further samples by name, e.g. of a third contestant.
     """
 
     name: str
@@ -37,31 +37,31 @@ class Figure:
 
     @property
     def compared(self) -> tuple[float, ...]:
-        """What is held against the target: the ratio in each repeat, or ours where it is alone."""
+        """The values to compare with the target: the ratio of each repeat, or ours if alone."""
         if not self.theirs:
             return self.ours
-        # In each repeat, not of the medians: what slows the machine slows both.
+        # The ratio of each repeat, not of the medians: a slow moment slows both.
         return tuple(ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True))
 
     @property
     def median(self) -> float:
-        """Median of what is held against the target."""
+        """Median of the compared values."""
         return statistics.median(self.compared)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Smallest and largest of what is held against the target."""
+        """Smallest and largest of the compared values."""
         return min(self.compared), max(self.compared)
 
     @property
     def met(self) -> bool:
-        """Whether the median meets the target."""
+        """Whether the median reaches the target."""
         return self.median <= self.target if self.at_most else self.median >= self.target
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A figure that could not be measured here, and why."""
+    """A figure that could not be measured on this machine, with the reason."""
 
     name: str
     reason: str
@@ -72,15 +72,15 @@ def in_turns(
     repeats: int,
     on_sample: Callable[[], None] = lambda: None,
 ) -> list[tuple[float, ...]]:
-    """Samples of each contestant, taken ABAB..., so that a busy machine slows all of them.
+    """Takes samples of each contestant as ABAB..., so that a busy machine slows all of them.
 
     Args:
-        contestants: Each takes the repeat's number, so that all see the same input in one repeat.
-        repeats: Samples of each.
+        contestants: Each receives the number of the repeat, so that all see the same input.
+        repeats: Number of samples of each contestant.
         on_sample: Called after each sample.
 
     Returns:
-        One tuple for each contestant.
+        One tuple of samples for each contestant.
     """
     samples: list[list[float]] = [[] for _ in contestants]
     for repeat in range(repeats):

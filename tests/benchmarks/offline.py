@@ -1,7 +1,7 @@
 """Engines without a service: offline `vllm.LLM` and the paper's loop, each in a process.
 
 Runs as a worker, `python -m tests.benchmarks.offline OPTIONS`. Prompts are tokenised before the
-clock starts, which the service has to do while it runs.
+clock starts; the service tokenises while it runs.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class RawVllm:
     """`LLM.generate` with the service's own engine arguments.
 
     Args:
-        options: `model`, a folder; `prefix_cache`, False to switch it off.
+        options: `model`, the folder of the model; `prefix_cache`, False to switch it off.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class RawVllm:
         folder = options["model"]
         given = vllm_local.VllmOptions(model=folder, judge="raw")
         arguments = vllm_local._engine_arguments(given, folder, checkpoint_dtype(Path(folder)))
-        # An argument of the asynchronous engine alone.
+        # Only the asynchronous engine has this argument.
         arguments.pop("enable_log_requests", None)
         if not options.get("prefix_cache", True):
             arguments["enable_prefix_caching"] = False
@@ -97,10 +97,11 @@ class RawVllm:
 
 
 class PaperLoop:
-    """transformers, batch 1, two forward passes a pair.
+    """transformers with batch size 1: two forward passes a pair.
 
     Args:
-        options: `model`, a folder; its dtype is the checkpoint's, as in the other engines.
+        options: `model`, the folder of the model. The dtype is the checkpoint's, as in the other
+            engines.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:

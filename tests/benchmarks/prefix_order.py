@@ -1,4 +1,4 @@
-"""What vLLM's prefix cache gives where a question has ten pairs, and what their order does."""
+"""Measures vLLM's prefix cache on questions with ten pairs each, in different orders."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +15,13 @@ def prefix_order(
     repeats: int,
     on_sample: Callable[[], None],
 ) -> Figure:
-    """Comparisons a second with equal beginnings side by side, over no prefix cache.
+    """Comparisons a second with common prefixes side by side, compared with no prefix cache.
 
     Args:
-        folder: For logs.
-        model: A folder.
+        folder: Folder for logs.
+        model: Folder of the model.
         questions: Repeat -> the pairs of some questions.
-        repeats: Samples of each.
+        repeats: Number of samples of each variant.
         on_sample: Called after each sample.
     """
     options = {"engine": "vllm", "model": model}
@@ -57,7 +57,7 @@ def _sampler(
 ) -> Callable[[int], float]:
     def sample(repeat: int) -> float:
         pairs = [pair for group in questions(repeat) for pair in group]
-        # Each sample begins with an empty cache: two of them have the same prompts.
+        # Each sample begins with an empty cache, because two of the variants have the same prompts.
         answer = worker.ask(pairs=pairs, order=order, forget=True)
         return len(pairs) / float(answer["seconds"])
 

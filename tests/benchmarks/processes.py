@@ -1,4 +1,4 @@
-"""The processes that are measured: each in a group of its own, its log in a file."""
+"""The measured processes: each has a process group of its own and a log file."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from tests.patience import VLLM_START_S
 
 
 class Process:
-    """A running command; leaving the context ends it and everything that it started."""
+    """A running command; leaving the context ends the command and everything that it started."""
 
     _talks = False
 
@@ -30,7 +30,7 @@ class Process:
         self.log = folder / f"{name}.log"
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SCOPE_", "VLLM_"))}
         with self.log.open("ab") as log:
-            # A group of its own: vLLM's engine is a further process, which kill must reach.
+            # A group of its own: vLLM's engine is another process, which a kill must reach too.
             self.popen = subprocess.Popen(
                 command,
                 env={**clean, **environment},
@@ -50,12 +50,12 @@ class Process:
         self.stop()
 
     def stop(self) -> None:
-        """SIGTERM, and after half a minute SIGKILL, to the whole group."""
+        """Sends SIGTERM to the whole group, and SIGKILL after half a minute."""
         if self.popen.poll() is None:
             self.popen.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.popen.wait(30)
-        # What is left of the group: vLLM's engine process survives its parent.
+        # vLLM's engine process may outlive its parent.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
@@ -64,7 +64,7 @@ class Process:
                 pipe.close()
 
     def cpu_s(self) -> float:
-        """CPU seconds that the group has used: utime and stime of each living process in it."""
+        """CPU seconds of the group: utime and stime of each of its living processes."""
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -117,7 +117,7 @@ class HttpServer(Process):
 
 
 def our_service(folder: Path, **settings: str) -> HttpServer:
-    """`scope-judge serve` with settings by their names without SCOPE_; its store is in memory."""
+    """`scope-judge serve` with an in-memory store; settings are named without the prefix SCOPE_."""
     port = free_port()
     given = {"store_url": "memory://", "port": str(port)} | settings
     return HttpServer(
@@ -153,7 +153,7 @@ class Worker(Process):
 
     def _answer(self) -> dict[str, Any]:
         assert self.popen.stdout is not None
-        # What a library prints on the way is no answer.
+        # Libraries also print to stdout; such lines are not answers.
         for line in self.popen.stdout:
             if line.startswith(b'{"answer":'):
                 answer: dict[str, Any] = json.loads(line)["answer"]

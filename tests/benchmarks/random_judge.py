@@ -1,4 +1,4 @@
-"""A judge of about 100M parameters with random weights: real work for an engine, no opinions."""
+"""A judge of about 100M parameters with random weights: realistic work for an engine."""
 
 import os
 import shutil
@@ -25,12 +25,12 @@ Dtype = Literal["bfloat16", "float32"]
 
 
 def random_judge(dtype: Dtype, cache: Path = CACHE) -> Path:
-    """The folder with the judge's files, built where it is not there yet; the same every time."""
+    """The judge's folder; it is built if it does not exist, with the same weights each time."""
     folder = cache / f"llama-100m-{dtype}"
     if not (folder / "config.json").is_file():
         half = folder.with_name(f"{folder.name}.part-{os.getpid()}")
         _build(half, dtype)
-        # A build that was stopped leaves no judge that looks whole.
+        # Removes the remains of an interrupted build.
         shutil.rmtree(folder, ignore_errors=True)
         half.rename(folder)
     return folder
@@ -49,7 +49,7 @@ def _build(folder: Path, dtype: Dtype) -> None:
         clean_up_tokenization_spaces=False,
     )
     torch.manual_seed(_SEED)
-    # 12 layers of 7.1M parameters and 12.6M of embeddings: 97M.
+    # 12 layers of 7.1M parameters and 12.6M of embeddings: 97M in all.
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=768,

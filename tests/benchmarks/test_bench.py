@@ -1,4 +1,4 @@
-"""The harness tells the truth about its samples, and the figures without a model run."""
+"""Figures are computed correctly from their samples, and the figures without a model run."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ from tests.drills.attacks.scene import ROOT
 
 
 def test_a_ratio_is_the_median_of_the_repeats_own_ratios() -> None:
-    # By repeat 2, 1 and 4; the ratio of the medians would be 8 / 2 = 4.
+    # The ratios of the repeats are 2, 1 and 4; the ratio of the medians would be 8 / 2 = 4.
     figure = Figure("x", "1/s", ours=(2.0, 10.0, 8.0), theirs=(1.0, 10.0, 2.0), target=2.0)
     assert figure.compared == (2.0, 1.0, 4.0)
     assert figure.median == 2.0
@@ -35,13 +35,13 @@ def test_a_target_is_a_floor_or_a_ceiling(at_most: bool, target: float, met: boo
     assert figure.met is met
 
 
-def test_an_absolute_target_is_held_against_ours() -> None:
+def test_an_absolute_target_is_compared_with_ours() -> None:
     figure = Figure("x", "1/s", ours=(2900.0, 3100.0, 3500.0), theirs=(), target=3000.0)
     assert figure.median == 3100.0
     assert figure.met
 
 
-def test_samples_that_are_no_pairs_are_refused() -> None:
+def test_unpaired_samples_are_refused() -> None:
     with pytest.raises(ValueError, match="2 samples and 1"):
         Figure("x", "1/s", ours=(1.0, 2.0), theirs=(1.0,), target=1.0)
     with pytest.raises(ValueError, match="no samples"):
@@ -68,7 +68,7 @@ def test_figures_of_two_releases_need_the_other_one(tmp_path: Path) -> None:
     assert [type(figure) for figure in skipped] == [Skipped, Skipped]
 
 
-def test_no_comparison_comes_twice() -> None:
+def test_no_comparison_is_repeated() -> None:
     bodies = [*single_bodies(0, 50), *single_bodies(50, 50)]
     assert len(set(bodies)) == 100
     batches = [json.loads(body)["comparisons"] for body in batch_bodies(100, 3, 20)]
@@ -80,7 +80,7 @@ def test_no_comparison_comes_twice() -> None:
 def test_each_repeat_has_pairs_of_its_own_and_the_same_ones_on_both_sides() -> None:
     first, again, second = demo_pairs(0, 200), demo_pairs(0, 200), demo_pairs(1, 200)
     assert first == again
-    # The families of small numbers run out of questions; prompts that vLLM has seen are few.
+    # Small families of pairs run out of questions, so vLLM may see a few prompts twice.
     assert len(set(first) & set(second)) < 20
 
 
@@ -89,7 +89,7 @@ def test_the_figures_without_a_model_run_and_are_written_down(
 ) -> None:
     names = ["http-scripted", "single-scripted", "memory", "cpu-single", "cpu-batch"]
     file = tmp_path / "bench.json"
-    # This release against itself.
+    # Compares this release with itself.
     main(["--quick", "--only", *names, "--against", str(ROOT), "--json", str(file)])
     written = json.loads(file.read_text())
     assert [figure["name"] for figure in written["figures"]] == names

@@ -1,4 +1,4 @@
-"""The simulation behind the exact label scores: rounding as hardware does it, and what it costs."""
+"""The simulation behind the exact label scores: hardware rounding, and its cost in coverage."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def test_rounding_is_to_the_nearest_bfloat16_and_ties_go_to_even() -> None:
     assert in_bfloat16(values).tolist() == expected
 
 
-def test_rounding_is_what_torch_does() -> None:
+def test_rounding_agrees_with_torch() -> None:
     torch = pytest.importorskip("torch")
     values = np.random.default_rng(1).normal(scale=30, size=10_000)
     expected = torch.tensor(values, dtype=torch.float32).to(torch.bfloat16).double().numpy()

@@ -1,4 +1,4 @@
-"""What a curve costs, as a ratio to a sort in the same run: no machine's seconds are promised."""
+"""The cost of a curve as a ratio to a sort in the same run, which holds on any machine."""
 
 import math
 import time
@@ -15,7 +15,7 @@ RUNS = 5
 
 
 def cpu_seconds(*calls: Callable[[], object]) -> list[float]:
-    """The least this thread computed in each: turns of other work on the machine do not count."""
+    """The least CPU time of this thread in each call; other work on the machine does not count."""
     least = [math.inf] * len(calls)
     for _ in range(RUNS):
         for at, call in enumerate(calls):
@@ -53,7 +53,7 @@ def test_many_lookups_are_one_call() -> None:
         lambda: curve.threshold(alphas),
         lambda: curve.risk_level(scores),
     )
-    # Looked up singly, 1000 took as long as that; 100,000 would take 100 times it.
+    # 1,000 single lookups took `one_by_one` seconds; 100,000 of them would take 100 times as long.
     assert max(thresholds, risk_levels) <= 10 * one_by_one
     assert curve.threshold(alphas).shape == curve.risk_level(scores).shape == (100_000,)
     assert curve.threshold(alphas)[:1000].tolist() == [curve.threshold(each) for each in some]

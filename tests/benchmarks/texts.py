@@ -1,4 +1,4 @@
-"""The comparisons that engines are measured on: the demo judge's, and real texts."""
+"""The comparisons that engines are measured on: pairs of the demo judge, and real texts."""
 
 import gzip
 import itertools
@@ -14,12 +14,12 @@ from app.demo.pairs import pairs
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 _VICUNA = "vicuna80_prd__gpt4"
 _REAL = (_VICUNA, "llmbar_case__GPT-4_prompt-ensemble", "llmbar_processed_human__GPT-4")
-# So that a prompt of a language that the tokenizer has not learned still fits 4096 tokens.
+# A prompt in a language that the tokenizer has not learned must still fit into 4096 tokens.
 _LONGEST_CHARACTERS = 7000
 
 
 class Pair(NamedTuple):
-    """A comparison as it goes over the wire."""
+    """A comparison with the fields of a request."""
 
     question: str
     response_a: str
@@ -31,7 +31,7 @@ class Pair(NamedTuple):
 
 
 def demo_pairs(repeat: int, count: int) -> list[Pair]:
-    """Pairs of the demo judge's families, others in each repeat."""
+    """Pairs from the demo judge's families; each repeat has different ones."""
     drawn = itertools.islice(pairs(7000 + repeat, held_out=True), count)
     return [Pair(pair.question, pair.response_a, pair.response_b) for pair in drawn]
 
@@ -46,7 +46,7 @@ def real_pairs() -> list[Pair]:
     fitting = [
         pair
         for pair in distinct
-        # A blank response is refused, by design.
+        # The service refuses a blank response.
         if all(map(str.strip, pair)) and sum(map(len, pair)) <= _LONGEST_CHARACTERS
     ]
     random.Random(3).shuffle(fitting)
@@ -54,14 +54,14 @@ def real_pairs() -> list[Pair]:
 
 
 def real_slices(count: int) -> Iterator[list[Pair]]:
-    """Slices of the real pairs without a common one."""
+    """Yields slices of the real pairs; no pair is in two slices."""
     found = real_pairs()
     for first in range(0, len(found) - count + 1, count):
         yield found[first : first + count]
 
 
 def pairs_by_question() -> list[list[Pair]]:
-    """The pairs of each question that has ten of them, the questions in a seeded random order."""
+    """The pairs of each question that has ten of them; questions are in a seeded random order."""
     groups: dict[str, list[Pair]] = {}
     for pair in _read(_VICUNA):
         groups.setdefault(pair.question, []).append(pair)

@@ -1,4 +1,4 @@
-"""How often the watch over drift is wrong, and how soon it is right, by seeded simulation."""
+"""Error rate and delay of the drift watch, by seeded simulation."""
 
 import math
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from app.core.calibration import Calibration, LabelledScore
 from app.core.preference import FloatArray, preference_from_gaps
 from app.service.calibration.drift import SetTraffic, Tally
 
-# Share of the labelled pairs that the threshold leaves out.
+# Share of the labelled pairs above the threshold.
 LEFT_OUT = 0.12
-# A look at the figures every so many judgments, as the service looks.
+# The service, too, evaluates the figures once in so many judgments.
 STEP = 50
 
 
 class Mixture(NamedTuple):
-    """Families of pairs that are equally frequent; each has normal gaps of its own width.
+    """Families of pairs that are equally frequent; each has normal gaps with its own width.
 
-    A threshold that leaves 12% of these ten out leaves 38% of the last two out.
+    A threshold that leaves out 12% of the ten families leaves out 38% of the last two.
     """
 
     widths: tuple[float, ...] = (6.0,) * 8 + (0.9,) * 2
@@ -31,7 +31,7 @@ class Mixture(NamedTuple):
         return found
 
     def calibration(self, rng: np.random.Generator, n: int) -> Calibration:
-        """Labelled pairs of it."""
+        """A calibration on labelled pairs of the mixture."""
         gaps = self.gaps(rng, n).tolist()
         examples = {str(i): LabelledScore(gap, gap, 1.0, "A") for i, gap in enumerate(gaps)}
         return Calibration("default", "w", 1, "judge", "fingerprint", 0.0, examples)
@@ -40,7 +40,7 @@ class Mixture(NamedTuple):
 def judged(
     traffic: SetTraffic, calibration: Calibration, gaps: FloatArray, *, until_drift: bool = True
 ) -> int | None:
-    """Judges pairs with these gaps; how many were judged when drift was seen first."""
+    """Judges pairs with these gaps; returns the number of judgments before drift was reported."""
     threshold = float(np.quantile(calibration.uncertainty, 1.0 - LEFT_OUT))
     uncertainty = preference_from_gaps(gaps, gaps).entropy.reshape(-1, STEP)
     for i, block in enumerate(uncertainty):
@@ -60,7 +60,7 @@ EASIER = Mixture((12.0,))
 
 @pytest.mark.parametrize("n", [50, 300, 3000])
 def test_traffic_like_the_pairs_is_almost_never_called_drift(n: int) -> None:
-    # 10,000 judgments in each run, looked at 200 times. With seed 2 drift was called in 1, 0 and
+    # 10,000 judgments in each run, evaluated 200 times. With seed 2 drift was reported in 1, 0 and
     # 0 of 1,000 runs.
     rng = np.random.default_rng(7)
     drifted = 0
@@ -72,7 +72,7 @@ def test_traffic_like_the_pairs_is_almost_never_called_drift(n: int) -> None:
 
 
 def first_seen(mixture: Mixture, *, before: int, runs: int = 60) -> list[float]:
-    """Judgments of a mixture until drift is seen, after some of the pairs' own kind."""
+    """Judgments of a mixture before drift is reported, after some like the labelled pairs."""
     rng = np.random.default_rng(11)
     found = []
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""`python -m tests` tells what became of each part, and ends both whatever happens."""
+"""`python -m tests` reports the outcome of each part, and ends both parts in every case."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 PASSES = "print('fine')"
 FAILS = "print('E   assert 1 == 2'); raise SystemExit(1)"
-# As pytest does at Ctrl-C: it stops what its fixtures have started.
+# Like pytest at Ctrl-C, this program stops its services.
 STOPS = """
 import pathlib, sys, time
 mine, other = map(pathlib.Path, {files})
@@ -36,7 +36,7 @@ time.sleep(3600)
 
 
 def running(vllm: str, rest: str, *, limit_s: float, grace_s: float) -> subprocess.Popen[str]:
-    """The runner on two small programs, in a shell's background, where SIGINT is ignored."""
+    """Runs two small programs from a shell's background, where SIGINT is ignored."""
     program = (
         "import sys; from tests.__main__ import Part, run\n"
         f"parts = [Part('vllm', [sys.executable, '-Sc', {vllm!r}], is_shown=False),\n"
@@ -67,7 +67,7 @@ def test_each_part_is_reported_and_a_failure_of_one_is_the_status(failing: str) 
     for name, program in (("vllm", vllm), ("rest", rest)):
         assert f"{name}: {'passed' if program is PASSES else 'FAILED, status 1'}" in output
     assert output.count("assert 1 == 2") == (vllm is FAILS) + (rest is FAILS)
-    # The part whose output is kept comes after the other.
+    # The output that was held back comes after the other.
     assert output.index("===== vllm =====") > re.search("fine|assert", output).start()  # type: ignore[union-attr]
 
 
@@ -89,7 +89,7 @@ def test_an_interrupt_reaches_both_parts_and_they_end_in_good_order(
 
 def test_a_part_that_hangs_is_ended_and_the_other_is_reported() -> None:
     began = time.monotonic()
-    # Within the limit, the other part starts and ends.
+    # The other part starts and ends within the limit.
     status, output = ended(running(HANGS, PASSES, limit_s=4.0, grace_s=0.2))
     assert time.monotonic() - began >= 4.2
     assert status == 1

@@ -1,4 +1,4 @@
-"""Output that never waits for its reader."""
+"""Tests that output never blocks the program."""
 
 import os
 import pty
@@ -24,7 +24,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def fill(writing: int) -> int:
-    """Writes until nothing more fits; returns how many bytes did."""
+    """Writes until the pipe is full; returns the number of written bytes."""
     os.set_blocking(writing, False)
     count = 0
     try:
@@ -36,7 +36,7 @@ def fill(writing: int) -> int:
 
 
 def read_all(reading: int, writer: Writer) -> str:
-    """Everything that is written while somebody reads again."""
+    """Reads everything that is written from now on."""
     os.set_blocking(reading, False)
     read, deadline = b"", time.monotonic() + _LONG_S
     while time.monotonic() < deadline:
@@ -58,7 +58,7 @@ def test_texts_are_written_in_order(pipe: tuple[int, int]) -> None:
     assert writer.dropped_lines == 0
 
 
-def test_what_does_not_fit_is_dropped_and_the_number_told_once_it_is_read_again(
+def test_dropped_lines_are_reported_once_the_reader_is_back(
     pipe: tuple[int, int],
 ) -> None:
     filled = fill(pipe[1])
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_dropped_and_the_number_told_once_it_is_read_again(
     told = read_all(pipe[0], writer)[filled:]
     assert told == (
         "".join(f"line {number:4}\n" for number in range(10))
-        + "WARNING:  20 lines were dropped: nothing read them in time\n"
+        + "WARNING:  20 lines were dropped: the output was not read in time\n"
     )
     writer.put("next\n")
     assert read_all(pipe[0], writer) == "next\n"
@@ -84,10 +84,10 @@ def test_the_rest_of_a_line_is_dropped_with_its_beginning(pipe: tuple[int, int])
     writer.put("\n")
     assert writer.dropped_lines == 1
     told = read_all(pipe[0], writer)[filled:]
-    assert told == "12345\nWARNING:  1 lines were dropped: nothing read them in time\n"
+    assert told == "12345\nWARNING:  1 lines were dropped: the output was not read in time\n"
 
 
-def test_without_a_reader_lines_are_counted_each_once() -> None:
+def test_without_a_reader_each_line_is_counted_once() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     writer = Writer(writing)
@@ -100,7 +100,7 @@ def test_without_a_reader_lines_are_counted_each_once() -> None:
     os.close(writing)
 
 
-def test_a_descriptor_that_does_not_block_is_waited_for_by_the_thread(
+def test_the_thread_waits_for_a_non_blocking_descriptor(
     pipe: tuple[int, int],
 ) -> None:
     filled = fill(pipe[1])
@@ -120,7 +120,7 @@ def test_a_flush_waits_for_the_reader_only_at_the_end(pipe: tuple[int, int]) -> 
         stream.finish(began + 0.1)
         stream.flush()
         assert time.monotonic() - began >= 0.1
-        # All flushes together.
+        # The limit is for all flushes together.
         began = time.monotonic()
         for _ in range(100):
             stream.flush()
@@ -128,13 +128,13 @@ def test_a_flush_waits_for_the_reader_only_at_the_end(pipe: tuple[int, int]) -> 
         read_all(pipe[0], stream.writer)
 
 
-def test_a_stream_is_what_it_was_in_all_else(pipe: tuple[int, int]) -> None:
+def test_everything_else_comes_from_the_original_stream(pipe: tuple[int, int]) -> None:
     with os.fdopen(pipe[1], "w", closefd=False, encoding="latin-1") as original:
         stream = UnblockedStream(original, Writer(pipe[1], encoding="latin-1"))
         assert (stream.fileno(), stream.isatty(), stream.encoding) == (pipe[1], False, "latin-1")
         with pytest.raises(TypeError, match="must be str, not bytes"):
             stream.write(b"")  # type: ignore[arg-type]
-        # What cannot be encoded is written as an escape: a log line is no place for an error.
+        # Characters that cannot be encoded are written as escapes, because logging must not fail.
         stream.writelines(["\u00e9", "\u4e2d\ud800\n"])
         assert stream.writer.wait_until(time.monotonic() + _LONG_S)
         assert os.read(pipe[0], 100) == b"\xe9\\u4e2d\\ud800\n"
@@ -164,7 +164,7 @@ print(sys.stdout.isatty(), sys.stderr.isatty(), file=sys.stderr)
 
 
 def on_a_terminal(*words: str) -> str:
-    """Everything that a person sees."""
+    """Everything that a program writes to a terminal."""
     master, slave = pty.openpty()
     command = [sys.executable, "-c", PROGRAM, *words]
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave)
@@ -174,21 +174,21 @@ def on_a_terminal(*words: str) -> str:
         while part := os.read(master, 65536):
             seen += part
     except OSError:
-        # Linux says so once the last program has closed the terminal.
+        # Linux raises this error after the last program has closed the terminal.
         pass
     os.close(master)
     assert process.wait(_LONG_S) == 0, seen
     return seen.decode()
 
 
-def test_at_a_terminal_a_person_sees_the_same_in_the_same_order() -> None:
+def test_a_terminal_shows_the_same_output_in_the_same_order() -> None:
     before, after = on_a_terminal(), on_a_terminal("unblocked")
     assert "\x1b[" in after
     assert "True True" in after
     assert after == before
 
 
-def test_the_same_file_gets_lines_of_both_streams_in_their_order(tmp_path: Path) -> None:
+def test_a_shared_file_gets_the_lines_of_both_streams_in_order(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (
         "import sys; from app import output; output.unblock()\n"

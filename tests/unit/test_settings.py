@@ -1,4 +1,4 @@
-"""What can be set: defaults, names, and refusals that never repeat a value."""
+"""Tests of the settings: defaults, names, and errors that never repeat a value."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from app.settings import Settings, read_settings
 
 SECRET = "xyzzy-secret"
 
-# Field -> (what the environment says, what is read).
+# Field -> (value in the environment, parsed value).
 GIVEN: dict[str, tuple[str, Any]] = {
     "engine": ("scripted", "scripted"),
     "model": ("org/judge", "org/judge"),
@@ -99,7 +99,7 @@ def test_the_defaults_judge_with_the_bundled_judge() -> None:
     assert (found.revision, found.max_model_len, found.prompt_file) == (None, None, None)
 
 
-def test_every_setting_is_tried_below() -> None:
+def test_every_setting_is_in_the_table() -> None:
     assert set(GIVEN) == set(Settings.model_fields)
 
 
@@ -123,25 +123,25 @@ def test_an_empty_variable_is_unset(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert getattr(read_settings(), name) == Settings.model_fields[name].default
 
 
-def test_what_is_given_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overrides_replace_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCOPE_PORT", "1234")
     assert read_settings(port=4321).port == 4321
 
 
-def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_other_programs_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", "1")
     assert read_settings().port == 8000
 
 
-def test_the_key_of_a_caller_is_no_setting_and_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_callers_key_is_not_a_setting_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCOPE_API_KEY", SECRET)
     assert SECRET not in repr(read_settings())
 
 
 @pytest.mark.parametrize("name", ["SCOPE_STORE_ULR", "SCOPE_PORT_8000_TCP"])
-def test_a_variable_that_is_no_setting_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_an_unknown_variable_is_reported(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "secret")
-    with pytest.raises(ValueError, match=f"{name}: there is no such setting") as caught:
+    with pytest.raises(ValueError, match=f"{name}: unknown setting") as caught:
         read_settings()
     assert "secret" not in str(caught.value)
 
@@ -149,7 +149,7 @@ def test_a_variable_that_is_no_setting_is_told(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
 )
-def test_a_wrong_value_is_told_by_name_and_never_repeated(
+def test_an_invalid_value_is_reported_by_name_and_never_repeated(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"SCOPE_{name.upper()}", value)
@@ -159,7 +159,7 @@ def test_a_wrong_value_is_told_by_name_and_never_repeated(
     assert raised.value.__suppress_context__
 
 
-def test_every_wrong_value_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_invalid_value_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCOPE_PORT", SECRET)
     monkeypatch.setenv("SCOPE_ENGINE", SECRET)
     with pytest.raises(ValueError, match="SCOPE_") as raised:

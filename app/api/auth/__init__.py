@@ -1,1 +1,1 @@
-"""Who may call a route: keys, roles, and local callers."""
+"""Authentication and authorization: keys, roles, and callers on this machine."""

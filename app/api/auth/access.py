@@ -1,4 +1,4 @@
-"""Lets a request in to its route."""
+"""The authentication middleware: refuses a request that its caller may not make."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -21,19 +21,19 @@ from app.core.errors import (
 
 MetricsSwitch = Literal["key", "open", "off"]
 
-# In a connection's state: the server has as many connections as it may, and all of them are busy.
+# Key in a connection's state: the server has reached its limit, and all connections are busy.
 CROWDED = "scope_judge.crowded"
 
 _HEALTH = frozenset(path for (_, path), need in NEEDS.items() if need == "nothing")
 
 
-class _Place(NamedTuple):
-    """Where a request leads to.
+class _RouteMatch(NamedTuple):
+    """The route of a request.
 
     Args:
-        route: The route of the path; None where there is none.
-        need: What the route needs of the caller.
-        allowed: The methods of the path, where the request has another.
+        route: The route of the path; None if the path is unknown.
+        need: Permission that the route requires.
+        allowed: Methods of the path if the request has a different one; otherwise None.
     """
 
     route: Any
@@ -42,47 +42,47 @@ class _Place(NamedTuple):
 
 
 class Authentication:
-    """Refuses what no route takes and what the caller may not do, before a body is read.
+    """Refuses unknown routes and missing permissions, before the body is read.
 
     Args:
-        app: What it stands before.
-        keys: Who is let in; None for everybody.
-        metrics: Who may read /metrics.
+        app: The next ASGI application.
+        keys: The accepted keys; None to accept requests from this machine without a key.
+        metrics: Access to /metrics.
     """
 
     def __init__(self, app: ASGIApp, *, keys: Keys | None, metrics: MetricsSwitch) -> None:
         self._app = app
         self._keys = keys
         self._metrics = metrics
-        # Paths without a name in them, and the methods that they take: a closed set.
-        self._places: dict[tuple[str, str], _Place] = {}
+        # Cache of (method, path) for routes without parameters, so that its size is bounded.
+        self._matches: dict[tuple[str, str], _RouteMatch] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one connection of any kind."""
+        """Handles one ASGI connection of any type."""
         if scope["type"] == "websocket" and self._keys is not None:
-            # There is no such route; one that is added must not be open by accident.
+            # No WebSocket route exists. One that is added later must not be open by accident.
             await WebSocketClose()(scope, receive, send)
             return
         if scope["type"] == "http":
             try:
-                self._let_in(scope)
+                self._authorize(scope)
             except ScopeJudgeError as exc:
                 await answer(scope["app"], exc, _headers(exc, scope))(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _let_in(self, scope: Scope) -> None:
+    def _authorize(self, scope: Scope) -> None:
         if CROWDED in scope.get("state", ()) and scope["path"] not in _HEALTH:
             raise OverloadedError(
-                "as many connections are open as may be, each with a request "
-                "(SCOPE_MAX_CONNECTIONS): try again later"
+                "the service has reached its limit of connections (SCOPE_MAX_CONNECTIONS), and "
+                "each has a request in progress: try again later"
             )
         if self._keys is None and scope["path"] not in _HEALTH:
             check_local(scope)
-        route, need, allowed = self._place(scope)
+        route, need, allowed = self._match(scope)
         path = None if route is None else route.path
         if path == "/metrics" and self._metrics == "off":
-            raise RouteNotFoundError("there is no /metrics here: SCOPE_METRICS is off")
+            raise RouteNotFoundError("/metrics is turned off: SCOPE_METRICS is off")
         if need == "switch":
             need = "nothing" if self._metrics == "open" else "metrics"
         caller = None
@@ -91,37 +91,34 @@ class Authentication:
         if route is None:
             raise no_route(scope["path"])
         if allowed is not None:
-            # Counted at this route, as if the router had refused it.
+            # The metrics count the request at this route, as if the router had refused it.
             scope["route"] = route
             raise no_method(allowed)
         if caller is not None and need != "key" and need not in caller.roles:
             raise ForbiddenError(
-                f"the key {caller.name!r} has not the role {need!r} that this needs: "
-                "`scope-judge keys list` shows what it has"
+                f"the key {caller.name!r} does not have the role {need!r}, which this route needs: "
+                "`scope-judge keys list` shows its roles"
             )
 
-    def _place(self, scope: Scope) -> _Place:
+    def _match(self, scope: Scope) -> _RouteMatch:
         key = (scope["method"], scope["path"])
-        place = self._places.get(key)
-        if place is None:
-            place = _place(scope)
-            if place.allowed is None and place.route is not None and place.route.path == key[1]:
-                self._places[key] = place
-        return place
+        match = self._matches.get(key)
+        if match is None:
+            match = _match(scope)
+            if match.allowed is None and match.route is not None and match.route.path == key[1]:
+                self._matches[key] = match
+        return match
 
 
 def _caller(keys: Keys, scope: Scope) -> Caller:
     sent = _sent_key(scope)
     if sent is None:
-        raise UnauthenticatedError("send a key, in one header `Authorization: Bearer KEY`")
+        raise UnauthenticatedError("send a key in exactly one header `Authorization: Bearer KEY`")
     return keys.caller(sent)
 
 
-def _place(scope: Scope) -> _Place:
-    """Where the request leads to, as the router would find it.
-
-    The router's own routes are asked: a second reading of paths would sooner or later differ.
-    """
+def _match(scope: Scope) -> _RouteMatch:
+    """Finds the route of a request with the router's own routes, so that both always agree."""
     nearest: Any = None
     allowed: set[str] = set()
     route: Any
@@ -129,17 +126,17 @@ def _place(scope: Scope) -> _Place:
         match, _ = route.matches(scope)
         if match is Match.FULL:
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            # A route that nobody put into the table is for nobody.
-            return _Place(route, NEEDS.get((method, route.path), "nobody"), None)
+            # Nobody may call a route that is missing in NEEDS.
+            return _RouteMatch(route, NEEDS.get((method, route.path), "nobody"), None)
         if match is Match.PARTIAL:
             nearest = nearest or route
             allowed |= route.methods
-    # Without a key nobody learns which paths and methods there are.
-    return _Place(nearest, "key", None if nearest is None else frozenset(allowed))
+    # Unknown paths and methods need a key, too, so that strangers cannot find out which exist.
+    return _RouteMatch(nearest, "key", None if nearest is None else frozenset(allowed))
 
 
 def _sent_key(scope: Scope) -> bytes | None:
-    """The key that was sent; None unless there is exactly one header, of this scheme."""
+    """The key of the request; None unless it has exactly one Authorization header with Bearer."""
     sent = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(sent) != 1:
         return None

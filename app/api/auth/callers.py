@@ -1,4 +1,4 @@
-"""Who asks: a key's name, what it may do, and with which calibration sets."""
+"""The caller of a request: name of the key, roles and permitted calibration sets."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,12 +11,12 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever sent a request.
+    """The sender of a request, known by the key.
 
     Args:
-        name: Of the key; it stands in the audit trail.
-        roles: What it may do.
-        calibrations: The sets it may touch; None for all.
+        name: Name of the key; the trail of a calibration set records it.
+        roles: Roles of the key.
+        calibrations: Names of the calibration sets that the key may use; None for all.
     """
 
     name: str
@@ -24,26 +24,26 @@ class Caller:
     calibrations: frozenset[str] | None = None
 
     def may_use(self, calibration: str) -> bool:
-        """Whether it may touch a set."""
+        """Whether the caller may use a calibration set."""
         return self.calibrations is None or calibration in self.calibrations
 
     def check_calibration(self, calibration: str) -> None:
-        """Raises ForbiddenError unless the caller may touch this set."""
+        """Raises ForbiddenError unless the caller may use this calibration set."""
         if not self.may_use(calibration):
             raise ForbiddenError(
-                f"the key {self.name!r} may not touch calibration {calibration!r}: "
-                "`scope-judge keys list` shows which it may"
+                f"the key {self.name!r} may not use the calibration {calibration!r}: "
+                "`scope-judge keys list` shows the permitted ones"
             )
 
     def check_all_calibrations(self) -> None:
-        """Raises ForbiddenError unless the caller may touch every set."""
+        """Raises ForbiddenError unless the caller may use every calibration set."""
         if self.calibrations is not None:
             raise ForbiddenError(
-                f"the key {self.name!r} is limited to some calibration sets, and this shows all: "
-                "make a key for it without --calibration"
+                f"the key {self.name!r} is limited to some calibration sets, and this route shows "
+                "all of them: use a key that was made without --calibration"
             )
 
 
-# Where there is no file of keys, whoever reaches the port is this one.
+# The caller of every request if the service has no key file.
 ANYONE = Caller("anonymous", frozenset(ROLES))
 CALLER_KEY = "scope_judge.caller"

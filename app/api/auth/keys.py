@@ -1,4 +1,4 @@
-"""Who holds a key: the file of hashed keys, read again while the service runs."""
+"""The key file with hashed keys, which a running service reads again every half second."""
 
 import errno
 import hashlib
@@ -22,16 +22,16 @@ from app.wire.requests import CalibrationName
 
 logger = logging.getLogger("app.api")
 
-# How long a key that was revoked may still be let in.
+# Time between two readings of the file; so long a revoked key may still be accepted.
 CHECK_EVERY_S = 0.5
 
-# How long the keys that were read last go on to count while this process cannot open a file.
+# How long the keys of the last reading stay valid while this process cannot open any file.
 KEPT_S = 60.0
-# The process or the machine is short of something, and the file may be as it was.
+# Errors of a process or machine without free resources; the file itself may be fine.
 _NOT_THE_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
-_PREFIX = "scope_"  # by which people and secret scanners know what they have found
+_PREFIX = "scope_"  # lets people and secret scanners recognize a key
 _RANDOM_BYTES = 32
 
 KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -42,7 +42,7 @@ class _Strict(BaseModel):
 
 
 class KeyEntry(_Strict):
-    """One key: whose it is, the hash it is known by, and what it may do."""
+    """One key: its name, its hash, its roles and its calibration sets."""
 
     name: KeyName
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -52,13 +52,13 @@ class KeyEntry(_Strict):
 
     @property
     def caller(self) -> Caller:
-        """Whoever sends this key."""
+        """The caller that this key identifies."""
         sets = None if self.calibrations is None else frozenset(self.calibrations)
         return Caller(self.name, frozenset(self.roles), sets)
 
 
 class KeyFile(_Strict):
-    """What the file of keys holds."""
+    """The content of the key file."""
 
     keys: list[KeyEntry] = []
 
@@ -69,24 +69,24 @@ class KeyFile(_Strict):
         if twice:
             raise ValueError(f"more than one key is named {', '.join(twice)}")
         if len({key.sha256 for key in keys}) < len(keys):
-            raise ValueError("the same key stands there under two names")
+            raise ValueError("the same key has two names")
         return keys
 
 
 class KeyFileError(Exception):
-    """The file of keys cannot be used; the message says why, without anything secret."""
+    """The key file cannot be used; the message says why and contains no secrets."""
 
 
 class _NoResourceError(KeyFileError):
-    """This process cannot open a file, whatever is in it."""
+    """This process cannot open any file, because a resource is exhausted."""
 
 
-class _Read(NamedTuple):
-    """The file as it was read.
+class _FileContent(NamedTuple):
+    """One reading of the key file.
 
     Args:
-        content: All of it.
-        exposed: Whether others than its owner can write to it.
+        content: All bytes of the file.
+        exposed: Whether users other than the file's owner can write to it.
     """
 
     content: bytes
@@ -94,44 +94,45 @@ class _Read(NamedTuple):
 
 
 def new_key() -> str:
-    """Makes a key: nobody can guess it, and it can be selected with a double click."""
+    """Makes a random key that a double click selects as a whole."""
     while True:
         key = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
-        # A hyphen ends a double click's selection, and half a key is hard to notice; costs one bit.
+        # A double click selects only up to a hyphen, and people would not notice that they copied
+        # half a key. Avoiding hyphens costs one bit.
         if "-" not in key:
             return key
 
 
 def hash_of(key: bytes) -> bytes:
-    """What a key is known by.
+    """The SHA-256 of a key.
 
-    One SHA-256 without salt is enough: a key is 255 random bits, not a password that somebody
-    chose, so there is no dictionary to try and no two keys are alike. A slow hash would only
-    make every request slow.
+    One SHA-256 without salt is enough: a key has 255 random bits and is not a password, so no
+    dictionary helps to guess it and no two keys are equal. A slow hash would only slow down every
+    request.
     """
     return hashlib.sha256(key).digest()
 
 
 def read_key_file(path: Path) -> bytes:
-    """The bytes of the file; raises KeyFileError where it cannot be read."""
+    """The bytes of the key file; raises KeyFileError if it cannot be read."""
     return _read(path).content
 
 
-def _read(path: Path) -> _Read:
+def _read(path: Path) -> _FileContent:
     try:
-        # Not blocking: a pipe in its place must not hold up the service.
+        # O_NONBLOCK, because opening a pipe would block the service.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
-                raise KeyFileError("it is not a file")
-            return _Read(file.read(), bool(mode & _WRITABLE_BY_OTHERS))
+                raise KeyFileError("it is not a regular file")
+            return _FileContent(file.read(), bool(mode & _WRITABLE_BY_OTHERS))
     except OSError as exc:
         kind = _NoResourceError if exc.errno in _NOT_THE_FILE else KeyFileError
         raise kind(exc.strerror or type(exc).__name__) from None
 
 
 def key_entry(**fields: Any) -> KeyEntry:
-    """An entry of the file; raises KeyFileError where a name or a role is none."""
+    """Makes an entry of the key file; raises KeyFileError if a name or role is invalid."""
     try:
         return KeyEntry(**fields)
     except ValidationError as exc:
@@ -139,7 +140,7 @@ def key_entry(**fields: Any) -> KeyEntry:
 
 
 def parse_key_file(content: bytes) -> KeyFile:
-    """The keys in the file; raises KeyFileError where they cannot be made out."""
+    """Parses the key file; raises KeyFileError if its content is invalid."""
     try:
         return KeyFile.model_validate_json(content)
     except ValidationError as exc:
@@ -152,7 +153,7 @@ def _fault(exc: ValidationError) -> KeyFileError:
 
 
 def _words(fault: Any) -> str:
-    # The name of an unknown field is whatever stands in the file: a hash, at the worst.
+    # Leave out the name of an unknown field: it may be a secret, for example a hash.
     known = fault["loc"][:-1] if fault["type"] == "extra_forbidden" else fault["loc"]
     place = ".".join(map(str, known))
     message = fault["msg"].removeprefix("Value error, ")
@@ -160,21 +161,22 @@ def _words(fault: Any) -> str:
 
 
 class Keys:
-    """The keys that are let in, at most half a second behind the file.
+    """The accepted keys, at most half a second older than the key file.
 
-    The file is read again as a whole, not only looked at: an edit within one tick of the file
-    system's clock leaves size and time as they were, and a few hundred bytes cost as little.
+    The whole file is read each time, because size and modification time can stay the same if two
+    edits fall into one tick of the file system's clock. Reading a few hundred bytes costs as little
+    as asking the file system for the time.
 
     Args:
-        path: The file of keys.
-        clock: Monotonic, in seconds.
+        path: Path of the key file.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
         self._checked_at = clock()
-        # When the keys that were read last began to count without the file; None while it is read.
+        # Time since which the last keys are kept without the file; None while it can be opened.
         self._kept_since: float | None = None
         self._exposed = False
         self._content: bytes | None = None
@@ -186,8 +188,8 @@ class Keys:
             self._exposed = found.exposed
         except KeyFileError as exc:
             raise StartupError(
-                f"the file of keys {path} (SCOPE_API_KEYS_FILE) cannot be used: {exc}. Make it with"
-                f" `scope-judge keys add NAME --role judge --file {path}`"
+                f"the key file {path} (SCOPE_API_KEYS_FILE) cannot be used: {exc}. Make one with "
+                f"`scope-judge keys add NAME --role judge --file {path}`"
             ) from None
 
     def __len__(self) -> int:
@@ -195,38 +197,39 @@ class Keys:
 
     @property
     def exposure(self) -> str | None:
-        """A warning where others than the file's owner can write to it, and so make keys."""
+        """A warning if users other than the file's owner can write to it; otherwise None."""
         if not self._exposed:
             return None
         return (
-            f"the file of keys {self._path} can be written by others than its owner, who can let "
-            f"themselves in: chmod go-w {self._path}"
+            f"users other than its owner can write to the key file {self._path} and add keys of "
+            f"their own: chmod go-w {self._path}"
         )
 
     def caller(self, key: bytes) -> Caller:
-        """Whose key it is.
+        """The caller that a key identifies.
 
         Raises:
-            UnauthenticatedError: It is nobody's, or not any more.
-            KeysUnavailableError: The file cannot be read, so nobody is let in.
+            UnauthenticatedError: The key is unknown or was revoked.
+            KeysUnavailableError: The key file cannot be read, so every key is refused.
         """
         self.check()
         given = hash_of(key)
         found: Caller | None = None
-        # All of them, wherever the right one stands: how long it takes tells nothing.
+        # Always compare with all keys, so that the duration does not reveal the position.
         for known, caller in self._known:
             if hmac.compare_digest(known, given):
                 found = caller
         if found is None:
-            raise UnauthenticatedError("this key is not known here, or was revoked")
+            raise UnauthenticatedError("this key is unknown or was revoked")
         return found
 
     def check(self) -> None:
-        """Raises KeysUnavailableError while the file cannot be read."""
+        """Raises KeysUnavailableError while the key file cannot be used."""
         self._refresh()
         if self._fault is not None:
             raise KeysUnavailableError(
-                "the service cannot read its file of keys, so nobody is let in; its log says why"
+                "the service cannot use its key file, so it refuses every key; its log has the "
+                "reason"
             )
 
     def _refresh(self) -> None:
@@ -247,26 +250,26 @@ class Keys:
         except KeyFileError as exc:
             self._fail(exc)
         else:
-            # As loud as the error that it ends; a key more or less is nothing to be warned of.
+            # The end of an error is as visible as the error; an ordinary change is not a warning.
             level = logging.WARNING if recovered else logging.INFO
-            logger.log(level, "the file of keys was read again; keys in it: %d", len(self))
+            logger.log(level, "the key file was read again; number of keys: %d", len(self))
 
     def _fail(self, exc: KeyFileError) -> None:
         self._content = None
         if str(exc) != self._fault:
             self._fault = str(exc)
             logger.error(
-                "the file of keys %s cannot be used, nobody is let in: %s", self._path, exc
+                "the key file %s cannot be used, so every key is refused: %s", self._path, exc
             )
 
     def _keep(self, now: float, exc: KeyFileError) -> None:
-        """Goes on with the keys that were read last, for a while."""
-        # From the first failure on: nobody may have asked for a long time before it.
+        """Keeps the keys of the last reading for KEPT_S seconds."""
+        # The time counts from the first failure, because the last reading may be long ago.
         if self._fault is None and self._kept_since is None:
             self._kept_since = now
             logger.error(
-                "the file of keys %s cannot be opened: %s. The keys that were read last count for "
-                "%g s more",
+                "the key file %s cannot be opened: %s. The keys of the last reading stay valid for "
+                "%g s",
                 self._path,
                 exc,
                 KEPT_S,
@@ -276,7 +279,7 @@ class Keys:
 
     def _note_read(self) -> None:
         if self._kept_since is not None and self._fault is None:
-            logger.warning("the file of keys can be opened again")
+            logger.warning("the key file can be opened again")
         self._kept_since = None
 
     def _note_exposure(self, exposed: bool) -> None:
@@ -291,17 +294,21 @@ class Keys:
 
 
 def open_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
-    """Reads the file of keys at the start; None where none is set.
+    """Reads the key file at the start; returns None if none is set.
+
+    Args:
+        path: Path of the key file.
+        warn: Called with each warning.
 
     Raises:
-        StartupError: It is missing, or cannot be used.
+        StartupError: The key file is missing or cannot be used.
     """
     if path is None:
         return None
     keys = Keys(path)
     if not len(keys):
         warn(
-            f"there is no key in {path}, so nobody is let in: make one with "
+            f"the key file {path} has no keys, so the service refuses every key: make one with "
             f"`scope-judge keys add NAME --role judge --file {path}`"
         )
     if keys.exposure is not None:

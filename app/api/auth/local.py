@@ -1,4 +1,4 @@
-"""Whether a request comes from this machine; without a file of keys no other one is served."""
+"""Checks that a request comes from this machine; used if the service has no key file."""
 
 import re
 from functools import lru_cache
@@ -9,21 +9,21 @@ from starlette.types import Scope
 from app.core.errors import ForbiddenError
 
 _PORT = re.compile(r":\d*$")
-# A proxy names its client here; each of the addresses in it has to be this machine.
+# Headers in which a proxy names its client; each address in them must be this machine.
 _NAMES_CLIENT = frozenset({b"x-forwarded-for", b"x-real-ip"})
-# Any other header of a proxy says that there is one, and not for whom.
+# All other headers of a proxy mean refusal: they reveal the proxy, but not its client.
 _NAMES_PROXY = frozenset({b"forwarded", b"via"})
 _PROXY_PREFIX = b"x-forwarded-"
-# No address is longer; what is cached stays small.
+# No valid address is longer. The limit keeps the cache small.
 _LONGEST_ADDRESS = 64
 
 
 def check_local(scope: Scope) -> None:
-    """Raises ForbiddenError unless the request comes from this machine, and by its own name.
+    """Raises ForbiddenError unless the request comes from this machine and names it as its host.
 
-    A proxy on this machine makes strangers look like this machine, so that every header counts
-    that a proxy may have added. The name counts because a web page can make a browser on this
-    machine send requests here, if the page's own name resolves to 127.0.0.1.
+    A proxy on this machine makes other machines look like this one. Therefore all headers that a
+    proxy may add are checked. The Host header is checked because of DNS rebinding: a web page whose
+    name resolves to 127.0.0.1 can make a browser on this machine send requests here.
     """
     client, server = scope.get("client"), scope.get("server")
     if client and not is_loopback(client[0]):
@@ -53,13 +53,14 @@ def _is_own_name(host: str) -> bool:
 
 def _only_local() -> ForbiddenError:
     return ForbiddenError(
-        "without a file of keys only this machine is served, as 127.0.0.1 or localhost and not "
-        "through a proxy: make a key with `scope-judge keys add` and set SCOPE_API_KEYS_FILE"
+        "without a key file only requests from this machine are answered, sent to 127.0.0.1 or "
+        "localhost and not through a proxy: make a key with `scope-judge keys add` and set "
+        "SCOPE_API_KEYS_FILE"
     )
 
 
 def is_loopback(name: str) -> bool:
-    """Whether an address is this machine's own; a name that has to be looked up is not."""
+    """Whether an address is a loopback address or "localhost"; other names are not looked up."""
     return len(name) <= _LONGEST_ADDRESS and _is_loopback(name)
 
 

@@ -1,4 +1,4 @@
-"""What each route needs of its caller."""
+"""The permission that each route requires of its caller."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -6,8 +6,8 @@ from typing import Literal
 from app.api.auth.callers import Role
 
 Need = Role | Literal["key", "nothing", "switch", "nobody"]
-# Method and path of a route -> a role, or any `key`, or `nothing`; /metrics has its own `switch`.
-# Roles do not include each other: a key may have several.
+# Method and path of a route -> the required role, `key` (any key), `nothing`, or `switch`
+# (SCOPE_METRICS decides). Roles do not include each other; a key can have several.
 NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/judge"): "judge",
     ("POST", "/judge/batch"): "judge",

@@ -1,1 +1,1 @@
-"""What surrounds every route: limits, deadlines, metrics."""
+"""Middleware around all routes: limits, deadlines, metrics."""

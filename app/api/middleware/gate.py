@@ -1,4 +1,4 @@
-"""The limits around every route: sizes, deadlines, clients that leave, unforeseen errors."""
+"""Limits around every route: body size, deadline, cancellation, unexpected errors."""
 
 import asyncio
 from collections import Counter
@@ -22,23 +22,23 @@ from app.core.errors import (
 )
 from app.defects import log_defect
 
-# What these ask for is counted in comparisons, and the least that they can ask for is one.
-_COUNTED = frozenset({("POST", "/judge"), ("POST", "/judge/batch"), ("POST", "/calibrate")})
+# These routes consume admission slots, at least one each.
+_ADMITTED = frozenset({("POST", "/judge"), ("POST", "/judge/batch"), ("POST", "/calibrate")})
 
 
 @dataclass(frozen=True, slots=True)
 class GateLimits:
-    """What one request, and all of them together, may take.
+    """Limits of one request, and of all requests together.
 
     Args:
-        max_body_bytes: Of one request.
-        max_pending_bytes: Of all requests that are under way.
-        timeout_s: From a request's first byte to its answer.
-        max_json_parts: As `JsonMeter` counts them, of one request.
-        body_bytes_per_s: Least average rate of a body. At 16 KiB/s the largest body would take
-            longer than `timeout_s`.
-        body_grace_s: For so long the rate does not count: a lost packet stops a client for a
-            second or three.
+        max_body_bytes: Largest body of one request.
+        max_pending_bytes: Most bytes of all requests in progress together.
+        timeout_s: Time from the beginning of a request to its answer, in seconds.
+        max_json_parts: Most structural characters in one body, as counted by `JsonMeter`.
+        body_bytes_per_s: Smallest average rate of a body. At the default of 16 KiB/s the largest
+            body would take longer than `timeout_s`.
+        body_grace_s: Seconds during which the rate is not enforced, because a lost packet can stop
+            a client for one to three seconds.
     """
 
     max_body_bytes: int
@@ -50,19 +50,19 @@ class GateLimits:
 
     @property
     def max_key_bytes(self) -> int:
-        """Bytes that the requests of one key may have under way: half of all, or one body."""
+        """Most bytes in progress for one key: half of the total, but at least one body."""
         return max(self.max_body_bytes, self.max_pending_bytes // 2)
 
 
-class _Flow:
-    """One request on its way: its messages, and what has become of it."""
+class _PendingRequest:
+    """One request in progress: its messages, its deadline and the body read so far."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, *, timeout_s: float) -> None:
         self.scope = scope
         self.receive = receive
         self.begun = asyncio.get_running_loop().time()
         self.deadline = self.begun + timeout_s
-        # The name of the key; None where there is no file of keys.
+        # Name of the caller's key; None if the service has no key file.
         caller = scope.get(CALLER_KEY)
         self.key: str | None = None if caller is None else caller.name
         self.body = bytearray()
@@ -70,11 +70,11 @@ class _Flow:
         self._send = send
 
     async def send(self, message: Message) -> None:
-        """Sends, and notes that an answer has begun; the last ones close their connection."""
+        """Sends a message and notes that the answer has begun."""
         if message["type"] == "http.response.start":
             self.answered = True
             if self.scope["app"].state.draining:
-                # A proxy that keeps connections must not use this one again.
+                # The service stops soon: a proxy must not reuse this connection.
                 message["headers"] = [*message["headers"], (b"connection", b"close")]
         await self._send(message)
 
@@ -84,20 +84,22 @@ class _Flow:
             await answer(self.scope["app"], error)(self.scope, self.receive, self.send)
 
     def seconds_left(self) -> float:
-        """Until the deadline, at least 0."""
+        """Seconds until the deadline, at least 0."""
         return max(0.0, self.deadline - asyncio.get_running_loop().time())
 
 
 class Gate:
-    """Reads a request's body within the limits, and ends the work on it when nobody waits for it.
+    """Reads the body of a request within limits, and cancels its work when nobody waits for it.
 
-    FastAPI does not cancel a handler when its client goes: the engine would work on for nobody. The
-    same holds for a request whose time is over.
+    FastAPI does not cancel a handler when the client leaves or the deadline passes, so the engine
+    would work in vain.
+
+    A body that is too large is refused before it is read if its length is announced in
+    Content-Length, and otherwise as soon as it exceeds the limit.
 
     Args:
-        app: What the gate stands before.
-        limits: A body over them is refused before it is read, where its length is announced, and as
-            soon as it exceeds them, where it is not.
+        app: The next ASGI application.
+        limits: Limits of one request, and of all requests together.
     """
 
     def __init__(self, app: ASGIApp, *, limits: GateLimits) -> None:
@@ -107,106 +109,106 @@ class Gate:
         self._bytes_of_key: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one connection of any kind; only HTTP requests are gated."""
+        """Handles one ASGI connection of any type; only HTTP requests are limited."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        flow = _Flow(scope, receive, send, timeout_s=self._limits.timeout_s)
+        request = _PendingRequest(scope, receive, send, timeout_s=self._limits.timeout_s)
         try:
             self._check_room(scope)
-            body = await self._body(flow)
+            body = await self._body(request)
             if body is not None:
-                await self._run(flow, body)
+                await self._run(request, body)
         except ScopeJudgeError as exc:
-            await flow.refuse(exc)
+            await request.refuse(exc)
         except asyncio.CancelledError:
-            # The server has waited as long as it may and ends what is left.
-            await flow.refuse(DrainingError("the service was stopped before this was done"))
+            # The server has waited for SCOPE_DRAIN_S and cancels the remaining requests.
+            await request.refuse(DrainingError("the service stopped before this request was done"))
             if not scope["app"].state.draining:
                 raise
         finally:
-            self._release(flow)
+            self._release(request)
 
     def _check_room(self, scope: Scope) -> None:
-        if (scope["method"], scope["path"]) in _COUNTED:
+        if (scope["method"], scope["path"]) in _ADMITTED:
             scope["app"].state.services.admission.check_room()
 
     def _check_length(self, body_bytes: int) -> None:
         if body_bytes > self._limits.max_body_bytes:
             raise BodyTooLargeError(
-                f"the body may have at most {self._limits.max_body_bytes} bytes; send smaller "
-                "batches"
+                f"the body has more than {self._limits.max_body_bytes} bytes "
+                "(SCOPE_MAX_BODY_BYTES): send smaller batches"
             )
 
-    async def _body(self, flow: _Flow) -> bytes | None:
-        """The whole body; None if the client left meanwhile."""
-        if flow.scope["method"] != "POST":
+    async def _body(self, request: _PendingRequest) -> bytes | None:
+        """Reads the whole body; returns None if the client leaves."""
+        if request.scope["method"] != "POST":
             return b""
-        announced = Headers(scope=flow.scope).get("content-length", "")
+        announced = Headers(scope=request.scope).get("content-length", "")
         if announced.isascii() and announced.isdecimal():
             self._check_length(int(announced))
         meter = JsonMeter(self._limits.max_json_parts)
         try:
-            async with asyncio.timeout_at(self._next_part_by(flow)) as waiting:
+            async with asyncio.timeout_at(self._next_part_by(request)) as waiting:
                 while True:
-                    message = await flow.receive()
+                    message = await request.receive()
                     if message["type"] == "http.disconnect":
                         return None
                     part = message.get("body", b"")
-                    self._take(flow, part)
+                    self._take(request, part)
                     meter.feed(part)
                     if not message.get("more_body", False):
-                        return bytes(flow.body)
-                    waiting.reschedule(self._next_part_by(flow))
+                        return bytes(request.body)
+                    waiting.reschedule(self._next_part_by(request))
         except TimeoutError:
-            over = self._next_part_by(flow) >= flow.deadline
+            over = self._next_part_by(request) >= request.deadline
             raise (self._too_late() if over else self._too_slow()) from None
 
-    def _next_part_by(self, flow: _Flow) -> float:
+    def _next_part_by(self, request: _PendingRequest) -> float:
         limits = self._limits
-        due_s = limits.body_grace_s + len(flow.body) / limits.body_bytes_per_s
-        return min(flow.deadline, flow.begun + due_s)
+        due_s = limits.body_grace_s + len(request.body) / limits.body_bytes_per_s
+        return min(request.deadline, request.begun + due_s)
 
-    def _take(self, flow: _Flow, part: bytes) -> None:
-        """Counts and keeps bytes that have come in; what is only announced takes no memory."""
+    def _take(self, request: _PendingRequest, part: bytes) -> None:
+        """Adds received bytes to the body and counts them; announced bytes do not count yet."""
         size = len(part)
-        self._check_length(len(flow.body) + size)
+        self._check_length(len(request.body) + size)
         if self._bytes_held + size > self._limits.max_pending_bytes:
             raise OverloadedError(
-                "the requests under way have as many bytes as they may (SCOPE_MAX_PENDING_BYTES): "
+                "the requests in progress have too many bytes together (SCOPE_MAX_PENDING_BYTES): "
                 "try again later"
             )
-        if flow.key is not None:
-            if self._bytes_of_key[flow.key] + size > self._limits.max_key_bytes:
+        if request.key is not None:
+            if self._bytes_of_key[request.key] + size > self._limits.max_key_bytes:
                 raise OverloadedError(
-                    f"the requests of the key {flow.key!r} that are under way have as many bytes "
-                    "as those of one key may (half of SCOPE_MAX_PENDING_BYTES): try again later"
+                    f"the requests in progress of the key {request.key!r} have too many bytes "
+                    "together (half of SCOPE_MAX_PENDING_BYTES): try again later"
                 )
-            self._bytes_of_key[flow.key] += size
+            self._bytes_of_key[request.key] += size
         self._bytes_held += size
-        flow.body += part
+        request.body += part
 
-    def _release(self, flow: _Flow) -> None:
-        size = len(flow.body)
+    def _release(self, request: _PendingRequest) -> None:
+        size = len(request.body)
         self._bytes_held -= size
-        if flow.key is not None:
-            self._bytes_of_key[flow.key] -= size
-            if not self._bytes_of_key[flow.key]:
-                del self._bytes_of_key[flow.key]
+        if request.key is not None:
+            self._bytes_of_key[request.key] -= size
+            if not self._bytes_of_key[request.key]:
+                del self._bytes_of_key[request.key]
 
-    async def _run(self, flow: _Flow, body: bytes) -> None:
+    async def _run(self, request: _PendingRequest, body: bytes) -> None:
         unread = [_request_message(body)]
 
         async def receive_body() -> Message:
-            # After the body a handler would only wait for the client to leave: that is seen to.
+            # After the body a handler could only receive the disconnect, which `left` waits for.
             return unread.pop() if unread else await asyncio.Future()
 
-        work = asyncio.ensure_future(self._app(flow.scope, receive_body, flow.send))
-        left = asyncio.ensure_future(_until_disconnect(flow.receive))
+        work = asyncio.ensure_future(self._app(request.scope, receive_body, request.send))
+        left = asyncio.ensure_future(_until_disconnect(request.receive))
         both: set[asyncio.Future[Any]] = {work, left}
         try:
             done, _ = await asyncio.wait(
-                both, timeout=flow.seconds_left(), return_when=asyncio.FIRST_COMPLETED
+                both, timeout=request.seconds_left(), return_when=asyncio.FIRST_COMPLETED
             )
             work.cancel()
             await asyncio.wait((work,))
@@ -214,26 +216,27 @@ class Gate:
             work.cancel()
             left.cancel()
         if not done:
-            await flow.refuse(self._too_late())
+            await request.refuse(self._too_late())
         failure = None if work.cancelled() else work.exception()
         if failure is not None:
-            # The last resort: nothing of the error's message may reach a log or the caller.
+            # The error's message may contain a text, so neither log nor answer contains it.
             log_defect(failure)
-            await flow.refuse(
-                InternalError("something went wrong; the service's log has the place")
+            await request.refuse(
+                InternalError("an unexpected error occurred; the service's log has its traceback")
             )
 
     def _too_slow(self) -> BodyTooSlowError:
         limits = self._limits
         return BodyTooSlowError(
-            f"after the first {limits.body_grace_s:g} s a body has to arrive with at least "
-            f"{limits.body_bytes_per_s} bytes a second: send smaller batches, or over a faster line"
+            f"the body arrived too slowly: after {limits.body_grace_s:g} s it needs at least "
+            f"{limits.body_bytes_per_s} bytes per second: send smaller batches, or use a faster "
+            "connection"
         )
 
     def _too_late(self) -> DeadlineExceededError:
         return DeadlineExceededError(
-            f"there was no answer within {self._limits.timeout_s:g} s (SCOPE_TIMEOUT_S), and the "
-            "work was stopped: send smaller batches, or try again later"
+            f"the request took longer than {self._limits.timeout_s:g} s (SCOPE_TIMEOUT_S) and was "
+            "cancelled: send smaller batches, or try again later"
         )
 
 

@@ -1,4 +1,4 @@
-"""What stands outermost: every request is timed and traced, whatever becomes of it."""
+"""The outermost middleware: measures and traces every request, also refused ones."""
 
 import time
 from contextlib import nullcontext
@@ -10,23 +10,23 @@ from app.api.auth.needs import NEEDS
 from app.service.services import Services
 from app.tracing import note_answer
 
-# Refused before a route was looked for, or asked for what there is not.
+# Label of requests for unknown paths, and of requests that were refused before routing.
 _NO_ROUTE = "none"
 _PATHS = frozenset(path for _, path in NEEDS)
 
 
 class Observation:
-    """Counts requests by route and status, and makes the span of each.
+    """Counts requests by route and status, and makes a span of each.
 
     Args:
-        app: What it stands before.
+        app: The next ASGI application.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one connection of any kind; only HTTP requests are observed."""
+        """Handles one ASGI connection of any type; only HTTP requests are observed."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -48,14 +48,14 @@ class Observation:
                 route = route_of(scope)
                 if span is not None:
                     note_answer(span, method, route, status)
-                # Without a status the client has left, and waits for none.
+                # Without a status nothing was sent, because the client has left.
                 if status:
                     seconds = time.perf_counter() - begun
                     services.telemetry.observe_request(route, status, seconds)
 
 
 def route_of(scope: Scope) -> str:
-    """The path of a request's route as it was declared; a closed set."""
+    """The declared path of a request's route, or "none"; a closed set of values."""
     route = scope.get("route")
     path = getattr(route, "path", scope["path"])
     return path if path in _PATHS else _NO_ROUTE

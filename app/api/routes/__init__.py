@@ -1,1 +1,1 @@
-"""One file per group of routes."""
+"""The routes; one file for each group."""

@@ -1,4 +1,4 @@
-"""POST /calibrate, and the calibration sets: list, look at, remove, and their past versions."""
+"""POST /calibrate, and the routes below /calibrations: list, show, delete, versions, rollback."""
 
 from functools import partial
 from operator import itemgetter
@@ -6,9 +6,15 @@ from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.dependencies import Calling, Running, check_batch_size
-from app.api.documented import ENGINE, GUARDED, KEYED, STORE, problems
-from app.api.sized_requests import MANY, SizedRequest, SizedRoute, answer_of
+from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.error_responses import (
+    ACCESS_ERRORS,
+    ENGINE_ERRORS,
+    KEY_ERRORS,
+    STORE_ERRORS,
+    error_responses,
+)
+from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
 from app.core.comparison import LabelledComparison
 from app.core.errors import (
     BatchTooLargeError,
@@ -36,21 +42,23 @@ from app.wire.requests import (
     VersionNumber,
 )
 
-router = APIRouter(tags=["calibrating"], route_class=SizedRoute)
+router = APIRouter(tags=["calibrating"], route_class=OffloadingRoute)
 
 Name = Annotated[CalibrationName, Path(description="The calibration set.")]
-_OF_ONE = problems(*GUARDED, *STORE, CalibrationNotFoundError)
+_OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError)
 
 
 @router.post(
     "/calibrate",
     response_model=CalibrateOut,
-    responses=problems(*GUARDED, *STORE, *ENGINE, BatchTooLargeError, JudgeMismatchError),
+    responses=error_responses(
+        *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, JudgeMismatchError
+    ),
 )
 async def calibrate(
-    body: CalibrateIn, request: SizedRequest, services: Running, caller: Calling
+    body: CalibrateIn, request: OffloadingRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Adds a labelled batch to a calibration set: all of it in one version, or nothing."""
+    """Adds a labelled batch to a calibration set in one new version."""
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
     items, read, failed = await request.run(_read_all, body)
@@ -65,7 +73,7 @@ async def calibrate(
 
     def answer() -> CalibrateOut:
         places = list(read)
-        # The report counts places among the examples that could be read.
+        # Indexes in the report count only the examples that could be parsed.
         both = failed + [(places[i], error) for i, error in report.failed]
         errors = [
             ExampleErrorOut(index=i, id=items[i].id, error=problem_of(error))
@@ -73,11 +81,17 @@ async def calibrate(
         ]
         return CalibrateOut.of(report, errors)
 
-    return await answer_of(answer, many=True)
+    return await json_response(answer, many=True)
 
 
 class _Examples(NamedTuple):
-    """The examples of a batch; those that can be read, and what is wrong with the others."""
+    """The examples of a batch.
+
+    Args:
+        items: All examples, in order.
+        read: Index -> example, for those that can be judged.
+        failed: (index, error) of all others.
+    """
 
     items: list[ExampleIn | InvalidItem]
     read: dict[int, LabelledComparison]
@@ -97,26 +111,30 @@ def _read_all(body: CalibrateIn) -> _Examples:
     return found
 
 
-@router.get("/calibrations", response_model=CalibrationListOut, responses=problems(*KEYED, *STORE))
-async def list_calibrations(services: Running, caller: Calling) -> Response:
-    """Lists every calibration set that the caller may touch, with its thresholds."""
+@router.get(
+    "/calibrations",
+    response_model=CalibrationListOut,
+    responses=error_responses(*KEY_ERRORS, *STORE_ERRORS),
+)
+async def list_calibrations(services: CurrentServices, caller: CurrentCaller) -> Response:
+    """Lists every calibration set that the caller may use, with its thresholds."""
     found = [each for each in await services.calibrations.all() if caller.may_use(each.name)]
     await services.calibrations.find_thresholds(found)
-    return await answer_of(partial(CalibrationListOut.of, found), many=True)
+    return await json_response(partial(CalibrationListOut.of, found), many=True)
 
 
 @router.get("/calibrations/{name}", response_model=CalibrationDetailOut, responses=_OF_ONE)
-async def get_calibration(name: Name, services: Running, caller: Calling) -> Response:
+async def get_calibration(name: Name, services: CurrentServices, caller: CurrentCaller) -> Response:
     """Shows one calibration set with its thresholds and its risk-coverage curve."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     traffic = services.calibrations.drift.figures(calibration)
-    return await answer_of(partial(CalibrationDetailOut.of, calibration, traffic), many=True)
+    return await json_response(partial(CalibrationDetailOut.of, calibration, traffic), many=True)
 
 
 @router.delete("/calibrations/{name}", status_code=204, responses=_OF_ONE)
-async def delete_calibration(name: Name, services: Running, caller: Calling) -> None:
-    """Removes a calibration set; its versions are kept, and a rollback makes it again."""
+async def delete_calibration(name: Name, services: CurrentServices, caller: CurrentCaller) -> None:
+    """Deletes a calibration set; its versions are kept, so a rollback can restore it."""
     caller.check_calibration(name)
     await services.calibrator.delete(name, by=caller.name)
 
@@ -124,28 +142,38 @@ async def delete_calibration(name: Name, services: Running, caller: Calling) -> 
 @router.get("/calibrations/{name}/versions", response_model=VersionsOut, responses=_OF_ONE)
 async def list_versions(
     name: Name,
-    services: Running,
-    caller: Calling,
-    limit: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 100,
+    services: CurrentServices,
+    caller: CurrentCaller,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Most versions to list.")] = 100,
     before: Annotated[
         VersionNumber | None, Query(description="Only versions below this one.")
     ] = None,
 ) -> Response:
-    """Tells who changed a calibration set, when and with what batch, newest first."""
+    """Lists the changes of a calibration set, newest first: by whom, when, with which batch."""
     caller.check_calibration(name)
     records = await services.calibrator.versions(name, before=before, limit=limit)
-    return await answer_of(partial(VersionsOut.of, name, records), many=len(records) > MANY)
+    return await json_response(
+        partial(VersionsOut.of, name, records), many=len(records) > MANY_ITEMS
+    )
 
 
 @router.post(
     "/calibrations/{name}/rollback",
     response_model=CalibrationOut,
-    responses=problems(
-        *(*GUARDED, *STORE, CalibrationNotFoundError, VersionNotFoundError, JudgeMismatchError)
+    responses=error_responses(
+        *(
+            *ACCESS_ERRORS,
+            *STORE_ERRORS,
+            CalibrationNotFoundError,
+            VersionNotFoundError,
+            JudgeMismatchError,
+        )
     ),
 )
-async def roll_back(name: Name, body: RollbackIn, services: Running, caller: Calling) -> Response:
-    """Makes a calibration set what it was at an earlier version, as a new version."""
+async def roll_back(
+    name: Name, body: RollbackIn, services: CurrentServices, caller: CurrentCaller
+) -> Response:
+    """Restores an earlier version of a calibration set as a new version."""
     caller.check_calibration(name)
     calibration = await services.calibrator.rollback(name, body.version, by=caller.name)
-    return await answer_of(partial(CalibrationOut.of_set, calibration), many=True)
+    return await json_response(partial(CalibrationOut.of_set, calibration), many=True)

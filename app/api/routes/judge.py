@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from app.api.auth.callers import Caller
-from app.api.dependencies import Calling, Running, check_batch_size
-from app.api.documented import ENGINE, GUARDED, STORE, problems
-from app.api.sized_requests import MANY, SizedRequest, SizedRoute, answer_of
+from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.error_responses import ACCESS_ERRORS, ENGINE_ERRORS, STORE_ERRORS, error_responses
+from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
 from app.core.comparison import Judgment
 from app.core.errors import (
     BatchTooLargeError,
@@ -28,34 +28,44 @@ from app.service.services import Services
 from app.wire.answers import JudgeBatchOut, JudgmentOut
 from app.wire.requests import JudgeBatchIn, JudgeIn
 
-router = APIRouter(tags=["judging"], route_class=SizedRoute)
+router = APIRouter(tags=["judging"], route_class=OffloadingRoute)
 
 AGE_HEADER = "Scope-Calibration-Age"
-# Each has a threshold of its own to be found: a few milliseconds, and nothing stops it.
+# Each one needs its own threshold, a computation of a few milliseconds that cannot be cancelled.
 _MOST_PAC_CRITERIA = 32
 _AGED: dict[int | str, dict[str, Any]] = {
     200: {
         "headers": {
             AGE_HEADER: {
-                "description": "Only while the calibration store does not answer: seconds since it "
-                "last confirmed the thresholds that were used.",
+                "description": "Age of the thresholds: seconds since the calibration store last "
+                "confirmed them. Sent only while the store does not answer.",
                 "schema": {"type": "integer"},
             }
         }
     }
 }
 
-_OF_ONE = problems(
-    *(*GUARDED, *STORE, *ENGINE, InvalidComparisonError, CalibrationNotFoundError),
+_OF_ONE = error_responses(
+    *(
+        *ACCESS_ERRORS,
+        *STORE_ERRORS,
+        *ENGINE_ERRORS,
+        InvalidComparisonError,
+        CalibrationNotFoundError,
+    ),
     *(JudgeMismatchError, PromptTooLongError, ControlTokenError),
 )
-# What is wrong with one comparison stands in its place among the results.
-_OF_MANY = problems(*GUARDED, *STORE, *ENGINE, BatchTooLargeError)
+# Errors of single comparisons are in the results, not in the status.
+_OF_MANY = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError)
 
 
 @router.post("/judge", responses={**_AGED, **_OF_ONE})
 async def judge(
-    body: JudgeIn, request: SizedRequest, services: Running, caller: Calling, response: Response
+    body: JudgeIn,
+    request: OffloadingRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+    response: Response,
 ) -> JudgmentOut:
     """Judges one comparison: "A", "B" or "abstain"."""
     asked = await request.run(body.request, services.defaults)
@@ -68,26 +78,26 @@ async def judge(
 
 @router.post("/judge/batch", response_model=JudgeBatchOut, responses={**_AGED, **_OF_MANY})
 async def judge_batch(
-    body: JudgeBatchIn, request: SizedRequest, services: Running, caller: Calling
+    body: JudgeBatchIn, request: OffloadingRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Judges many comparisons in one engine call; a bad item never fails its neighbours."""
+    """Judges many comparisons in one engine call; a bad item never fails the others."""
     check_batch_size(len(body.comparisons), services)
-    body.criterion(services.defaults)  # an error of the batch itself is the request's
+    body.criterion(services.defaults)  # an error of the batch's own criterion fails the request
     items = await request.run(_items, body, services, caller)
     requests = requests_of(items)
     _check_work(requests)
     with services.admission.admit(len(requests)):
         outcomes = await judge_items(services.judge, items)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
-    return await answer_of(
+    return await json_response(
         partial(JudgeBatchOut.of, items, outcomes),
-        many=len(items) > MANY,
+        many=len(items) > MANY_ITEMS,
         headers=_age(judgments),
     )
 
 
 def _items(body: JudgeBatchIn, services: Services, caller: Caller) -> list[BatchItem]:
-    """The comparisons of a batch, as far as the caller may ask for them."""
+    """The items of a batch; an item has an error if the caller may not use its calibration set."""
     items = [_permitted(item, caller) for item in body.items(services.defaults)]
     for item in items:
         if isinstance(item.asked, RequestError):
@@ -108,19 +118,19 @@ def _check_work(requests: Iterable[JudgeRequest]) -> None:
     asked = {r.criterion for r in requests if r.criterion.guarantee == "pac"}
     if len(asked) > _MOST_PAC_CRITERIA:
         raise InvalidRequestError(
-            f"a batch may ask for {_MOST_PAC_CRITERIA} different alphas, deltas and calibrations "
-            f'with "pac", this one asks for {len(asked)}; send several'
+            f"the batch has {len(asked)} different combinations of alpha, delta and calibration "
+            f'with "pac" and the limit is {_MOST_PAC_CRITERIA}: send several batches'
         )
 
 
 def _check_calibration(caller: Caller, request: JudgeRequest) -> None:
-    # Without an alpha no calibration is looked at.
+    # Without an alpha no calibration set is used.
     if request.criterion.alpha is not None:
         caller.check_calibration(request.criterion.calibration)
 
 
 def _age(judgments: Iterable[Judgment]) -> dict[str, str]:
-    """The header with the age of the oldest calibration, where the store has not confirmed it."""
+    """The header with the age of the oldest calibration, if the store has not confirmed one."""
     ages = (judgment.calibration.age_s for judgment in judgments if judgment.calibration)
     oldest = max(ages, default=0.0)
     return {AGE_HEADER: str(math.ceil(oldest))} if oldest > 0 else {}

@@ -4,33 +4,34 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from app import __version__
-from app.api.dependencies import Calling, Running
-from app.api.documented import ENGINE, KEYED, STORE, problems
+from app.api.dependencies import CurrentCaller, CurrentServices
+from app.api.error_responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, error_responses
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 from app.service.off_loop import off_loop
 from app.wire.answers import InfoOut, StatusOut
 
 router = APIRouter(tags=["operations"])
 
-# What one reading of the metrics may take for thresholds; the next one goes on.
+# Seconds that one reading of the metrics may spend on thresholds; the next reading continues.
 _FIND_S = 1.0
 
 
-@router.get("/healthz", response_model_exclude_none=True, responses=problems())
+@router.get("/healthz", response_model_exclude_none=True, responses=error_responses())
 async def healthz() -> StatusOut:
-    """Answers as long as the process does."""
+    """Answers 200 while the process runs."""
     return StatusOut(status="ok")
 
 
 @router.get(
     "/readyz",
     response_model_exclude_none=True,
-    responses=problems(*ENGINE, *STORE, KeysUnavailableError),
+    responses=error_responses(*ENGINE_ERRORS, *STORE_ERRORS, KeysUnavailableError),
 )
-async def readyz(request: Request, services: Running) -> StatusOut:
-    """Answers 200 only when the service can judge: it judges a pair, and reads the store.
+async def readyz(request: Request, services: CurrentServices) -> StatusOut:
+    """Answers 200 only if the service can judge: it judges a test pair and reads the store.
 
-    "degraded" is ready, too: judging goes on with the thresholds in memory while the store is gone.
+    The status "degraded" is ready, too: the store does not answer, and judging continues with the
+    thresholds in memory.
     """
     if request.app.state.draining:
         raise DrainingError("the service is being stopped")
@@ -43,17 +44,17 @@ async def readyz(request: Request, services: Running) -> StatusOut:
 @router.get(
     "/metrics",
     response_class=PlainTextResponse,
-    responses=problems(*KEYED, RouteNotFoundError),
+    responses=error_responses(*KEY_ERRORS, RouteNotFoundError),
 )
-async def metrics(services: Running, caller: Calling) -> Response:
-    """Prometheus metrics; they name every calibration set."""
+async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
+    """Shows the Prometheus metrics, which contain the names of all calibration sets."""
     caller.check_all_calibrations()
     await services.calibrations.find_shown_thresholds(within_s=_FIND_S)
     content, content_type = await off_loop(services.telemetry.exposition)
     return Response(content, media_type=content_type)
 
 
-@router.get("/info", responses=problems(*KEYED))
-async def info(services: Running) -> InfoOut:
-    """The judge, its fingerprint, the limits and the version."""
+@router.get("/info", responses=error_responses(*KEY_ERRORS))
+async def info(services: CurrentServices) -> InfoOut:
+    """Shows the judge, its fingerprint, the limits and the version."""
     return InfoOut.of(services, __version__)

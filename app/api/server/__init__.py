@@ -1,1 +1,1 @@
-"""Uvicorn with bounds on connections and bytes, and an orderly stop."""
+"""Uvicorn with limits on connections, bytes and time, and with a graceful shutdown."""

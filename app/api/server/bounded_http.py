@@ -1,6 +1,7 @@
-"""Uvicorn's httptools protocol with bounds on everything that it keeps before a request runs.
+"""Uvicorn's httptools protocol with limits on the data that it keeps before a request runs.
 
-Neither uvicorn nor httptools limits a request's head, pipelining, trailers or the number of chunks.
+Neither uvicorn nor httptools limits the head of a request, pipelining, trailers or the number of
+chunks.
 """
 
 from asyncio import AbstractEventLoop
@@ -14,27 +15,27 @@ from uvicorn.server import ServerState
 
 from app.api.server.connections import plain_answer
 
-# Request line and headers. A key, a trace context and a proxy's headers take 2 KB.
+# Largest head: request line and headers. A key, a trace context and a proxy's headers take 2 KB.
 MAX_HEAD_BYTES = 32 * 1024
-# A header of four bytes costs 130 bytes of Python objects.
+# Most headers. A header of four bytes costs 130 bytes of Python objects.
 MAX_HEADERS = 128
-# Requests that wait on one connection behind the one in flight. Clients hardly pipeline at all.
+# Most requests that wait on one connection behind the one in flight; few clients pipeline at all.
 MAX_PIPELINED = 4
-# A chunk costs a callback of about 1 us whatever its size, so that 8 MiB in chunks of one byte
-# would take seconds of the event loop: after so many chunks they must be 64 bytes on average.
+# Each chunk costs a callback of about 1 us, so 8 MiB in chunks of one byte would block the event
+# loop for seconds. After 1024 chunks the average must be at least 64 bytes.
 _FREE_CHUNKS = 1024
 _LEAST_CHUNK_BYTES = 64
-# Spaces, line ends and chunk sizes, which no callback shows.
+# Allowance for spaces, line ends and chunk sizes, which httptools passes to no callback.
 _FRAMING_BYTES = 64
 _HEADER_OBJECTS_BYTES = 130
 
 
 class _RefusedError(Exception):
-    """Raised in a callback, since only that stops the parser in the middle of what was read."""
+    """Raised in a callback, because only an exception stops the parser within its input."""
 
 
 class BoundedHttpTools(HttpToolsProtocol):
-    """Closes a connection whose bytes would take more memory or time than a request may."""
+    """Closes a connection whose requests exceed the limits."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class BoundedHttpTools(HttpToolsProtocol):
         _loop: AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        # There is no WebSocket route, and another protocol would not have these bounds.
+        # No route uses WebSockets, and a WebSocket protocol would not have these limits.
         self.ws_protocol_class = None
         self._in_message = False
         self._in_body = False
-        # Bytes that were read and are no body: of a head, of trailers, or around chunks.
+        # Received bytes that are not part of a body: head, trailers and chunk sizes.
         self._frame_bytes = 0
-        # Of the headers and the target, or of trailers.
+        # Bytes of the request target and the headers, later of the trailers.
         self._header_bytes = 0
         self._chunks = 0
         self._body_bytes = 0
@@ -58,14 +59,14 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._too_large = False
 
     def bytes_waiting(self) -> int:
-        """Memory in an incomplete head and in requests that wait behind another."""
+        """Bytes of memory in an incomplete head and in pipelined requests."""
         waiting = self._queued_bytes if self.pipeline else 0
         if self._in_message and not self._in_body:
             waiting += self._frame_bytes + len(self.headers) * _HEADER_OBJECTS_BYTES
         return waiting
 
     def data_received(self, data: bytes) -> None:
-        """Parses what was read."""
+        """Parses received bytes."""
         self._unset_keepalive_if_required()
         if not self._in_message:
             self._frame_bytes = 0
@@ -73,13 +74,13 @@ class BoundedHttpTools(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Answered like any other request; there is nothing to upgrade to.
+            # Ignored: the request gets an ordinary answer, because no upgrade is supported.
             pass
         except httptools.HttpParserError:
             self._refuse()
             return
         self._queued_bytes = self._queued_bytes + len(data) if self.pipeline else 0
-        # More than a head cannot be waiting in the parser, nor between two parts of a body.
+        # A valid request never has more of these bytes, neither in its head nor between chunks.
         if self._in_message and self._frame_bytes > MAX_HEAD_BYTES:
             self._too_large = True
             self._refuse()
@@ -88,7 +89,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         cycle = self.cycle
         answering = cycle is not None and cycle.response_started and not cycle.response_complete
         if answering or self.pipeline:
-            # An answer now would be taken for that of an earlier request.
+            # The client would mistake an answer now for the answer to an earlier request.
             self.transport.close()
         elif self._too_large:
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -125,12 +126,13 @@ class BoundedHttpTools(HttpToolsProtocol):
             raise _RefusedError
 
     def on_headers_complete(self) -> None:
-        """Starts the request, or lets it wait behind the one in flight."""
+        """Starts the request, or queues it behind the one in flight."""
         if len(self.pipeline) >= MAX_PIPELINED:
             raise _RefusedError
         super().on_headers_complete()
         if self.expect_100_continue or self.parser.should_upgrade():
-            # Where the body is not asked for, nobody can tell if it comes nevertheless.
+            # If the service answers without "100 Continue", the client may or may not send the
+            # body, so the next bytes are ambiguous.
             self.cycle.keep_alive = False
         self._in_body = True
         framing = _FRAMING_BYTES + 4 * len(self.headers)
@@ -138,7 +140,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._header_bytes = self._chunks = self._body_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        """Handles a part of the body: a chunk, or as much as was read of it."""
+        """Handles a chunk of the body, or a part of one."""
         size = len(body)
         self._frame_bytes = max(0, self._frame_bytes - size - _FRAMING_BYTES)
         self._chunks += 1

@@ -1,4 +1,4 @@
-"""What `scope-judge serve` runs: a server that listens when it can judge and stops in two steps."""
+"""The server of `scope-judge serve`: listens when the judge is ready, and shuts down gracefully."""
 
 import asyncio
 import logging
@@ -25,16 +25,17 @@ logger = logging.getLogger("uvicorn.error")
 
 
 class DrainingServer(uvicorn.Server):
-    """Uvicorn that says when it listens, and that stops in two steps.
+    """Uvicorn with a callback when it listens, and with a shutdown in two steps.
 
-    On SIGTERM the application says that it is not ready, and takes requests for a while all the
-    same: a proxy goes on sending them until it has looked. Then the listener is closed, and what is
-    under way is finished. Ctrl-C, a second signal and a lost engine stop at once.
+    After SIGTERM /readyz fails, but the service still accepts requests for SCOPE_DRAIN_LAG_S,
+    because a proxy sends them until its next health check. Then the listener is closed and the
+    requests in progress are finished. Ctrl-C, a second signal and a lost engine skip the first
+    step.
 
     Args:
-        application: What is served.
-        settings: Of the log and of draining.
-        on_listening: Called with the port once it listens.
+        application: Application to serve.
+        settings: Settings of the service; the log level, the limits and the drain times are used.
+        on_listening: Called with the port when the server listens.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class DrainingServer(uvicorn.Server):
             application,
             log_level=settings.log_level,
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
-            # Uvicorn only calls it.
+            # The annotation wants a class, but uvicorn only calls it.
             http=cast(type[asyncio.Protocol], protocol),
             ws="none",
         )
@@ -69,7 +70,8 @@ class DrainingServer(uvicorn.Server):
         if sig == signal.SIGTERM and self._closes_at is None and self.started:
             self._closes_at = time.monotonic() + self._drain_lag_s
             logger.info(
-                "Not ready any more; closes in %g s, then waits up to %d s for what is under way",
+                "Draining: /readyz fails from now on, the service accepts requests for %g s more, "
+                "then waits up to %d s for those in progress",
                 self._drain_lag_s,
                 self.config.timeout_graceful_shutdown,
             )
@@ -77,13 +79,13 @@ class DrainingServer(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
-        """Looks, every tenth of a second, whether it is time to close."""
+        """Called by uvicorn every 0.1 s; exits when the drain lag is over."""
         if self._closes_at is not None and time.monotonic() >= self._closes_at:
             self.should_exit = True
         return await super().on_tick(counter)
 
     def end(self, reason: str) -> None:
-        """Stops at once, because nothing can be judged any more."""
+        """Stops without the drain lag, because the service cannot judge any more."""
         drain(self._application)
         self.lost = reason
         self.should_exit = True
@@ -93,7 +95,7 @@ def bound(host: str, port: int) -> socket.socket:
     """Binds the address before a judge is loaded, without listening on it yet.
 
     Raises:
-        StartupError: The address is in use or is not one of this machine.
+        StartupError: The address is in use or does not belong to this machine.
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

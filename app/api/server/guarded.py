@@ -1,6 +1,6 @@
-"""HTTP as `scope-judge serve` speaks it: uvicorn's protocols with bounds on time and connections.
+"""Uvicorn's HTTP protocols with timeouts and with limits on connections and memory.
 
-For uvicorn's own command:
+`scope-judge serve` uses them. With uvicorn's own command:
 `uvicorn --factory app.main:create --http app.api.server.guarded:GuardedHttp`.
 """
 
@@ -19,33 +19,33 @@ from app.api.auth.access import CROWDED
 from app.api.server.connections import Connections, affordable, plain_answer
 from app.settings import read_settings
 
-# From the connection, or from the first byte of a later request, to the end of its headers. They
-# are one packet; 10 s let three retransmissions pass.
+# Timeout of a request's head: from the connection, or from the first byte of a later request, to
+# the end of the headers. The head is one packet; 10 s allow three retransmissions.
 HEAD_S = 10.0
-# A refused request's body is read and dropped, so that the client gets to see the answer and can
-# use the connection again: as much as a body may have by default.
+# The body of a refused request is read and dropped, so that the client sees the answer and can
+# reuse the connection; at most as many bytes as the default of SCOPE_MAX_BODY_BYTES.
 MAX_DROPPED_BYTES = 8 * 2**20
-# A client that does not read its answer has this long, and a second more for so many bytes of it,
-# as a body has on its way in.
+# A client that does not read its answer is disconnected after this time, plus 1 s for each 16 KiB
+# of the answer (the rate that request bodies need, too).
 READ_GRACE_S = 10.0
 READ_BYTES_PER_S = 16 * 1024
 
 
 class Guard(asyncio.Protocol):
-    """Mixin before one of uvicorn's protocols: what a connection may cost while nothing runs on it.
+    """Mixin for uvicorn's protocols: limits the cost of a connection without a running request.
 
     Args:
         config: Uvicorn's configuration.
-        server_state: Uvicorn's state, one for each server.
-        app_state: What the application's lifespan made.
-        connections: All connections of the server; by default made from the settings.
+        server_state: Uvicorn's state; each server has one.
+        app_state: State from the application's lifespan.
+        connections: All connections of the server; None to make the limit from the settings.
     """
 
-    # Uvicorn's own attributes.
+    # Attributes of uvicorn's protocols.
     transport: asyncio.Transport
     cycle: Any
     app_state: dict[str, Any]
-    # Memory in requests that do not run yet.
+    # Returns the bytes of memory in requests that do not run yet.
     bytes_waiting: Callable[[], int]
 
     def __init__(
@@ -69,16 +69,16 @@ class Guard(asyncio.Protocol):
 
     @property
     def in_flight(self) -> bool:
-        """Whether a request is being answered."""
+        """Whether a request is in flight."""
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes of answers that the client has not read."""
+        """Bytes of answers that wait in the send buffer."""
         return self.transport.get_write_buffer_size()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Takes in the connection, or closes it where there is no room."""
+        """Registers the connection, or closes it if there are too many."""
         super().connection_made(transport)
         self._head_until = self._connections.clock() + HEAD_S
         admission = self._connections.admit(self)
@@ -88,17 +88,17 @@ class Guard(asyncio.Protocol):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gives back the connection's place."""
+        """Removes the connection."""
         self._release()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Handles what was read, within the time and the bytes that it may take."""
+        """Handles received bytes, and enforces the limits of a head and of dropped bodies."""
         super().data_received(data)
         if self.in_flight:
             if not self._busy:
                 self._busy = True
-                self._connections.begin(self)
+                self._connections.mark_busy(self)
                 self._head_until = math.inf
                 self._dropped_bytes = 0
         else:
@@ -114,26 +114,26 @@ class Guard(asyncio.Protocol):
         super().on_response_complete()  # type: ignore[misc]
         if not self.in_flight:
             self._busy = False
-            self._connections.rest(self)
+            self._connections.mark_idle(self)
         if self.held_bytes:
             self._hold(self.bytes_waiting())
 
     def pause_writing(self) -> None:
-        """Gives a client that does not read its answer some time for it."""
+        """Starts the timeout of a client that does not read its answer."""
         super().pause_writing()
         self._read_until = self._readable_until()
 
     def resume_writing(self) -> None:
-        """Handles a client that has read its answer."""
+        """Stops the timeout, because the client has read its answer."""
         super().resume_writing()
         self._read_until = math.inf
 
     def check_time(self, now: float) -> None:
-        """Closes the connection if its time is over."""
+        """Closes the connection if one of its timeouts has passed."""
         if now >= self._read_until:
             self.evict()
         elif self.transport.is_closing():
-            # Closing waits until the client has read everything, which may be never.
+            # A closing transport waits until the client has read everything, perhaps forever.
             self._read_until = min(self._read_until, self._readable_until())
         elif now >= self._head_until and not self.in_flight:
             if self.cycle is None and self._dropped_bytes:
@@ -147,7 +147,7 @@ class Guard(asyncio.Protocol):
         self.transport.abort()
 
     def _release(self) -> None:
-        self._connections.forget(self)
+        self._connections.remove(self)
         self._hold(0)
 
     def _readable_until(self) -> float:
@@ -158,14 +158,14 @@ class Guard(asyncio.Protocol):
         change = count - self.held_bytes
         if change:
             self.held_bytes = count
-            self._connections.hold(self, change)
+            self._connections.count_held(self, change)
 
 
 class GuardedH11(Guard, H11Protocol):
-    """For an installation without httptools; h11 bounds heads and pipelining by itself."""
+    """Protocol for an installation without httptools; h11 itself limits heads and pipelining."""
 
     def bytes_waiting(self) -> int:
-        """None that h11 tells of; a head may have 64 KiB."""
+        """Always 0: h11 does not report this memory, and limits a head to 64 KiB."""
         return 0
 
 
@@ -176,11 +176,14 @@ except ImportError:
 else:
 
     class GuardedHttpTools(Guard, BoundedHttpTools):
-        """For httptools; h11 takes 1.18 times the CPU of a judgment (0.94 to 1.48, 5 repeats)."""
+        """Protocol with httptools, the default.
+
+        With h11 a judgment takes 1.18 times the CPU (0.94 to 1.48 in 5 repeats).
+        """
 
         def _release(self) -> None:
             super()._release()
-            # At once, and not when the closing is done: a burst of heads is read before that.
+            # Free the memory now: before the transport has closed, many more heads can arrive.
             self.headers, self.scope = [], {}  # type: ignore[typeddict-item]
 
     GuardedHttp = GuardedHttpTools
@@ -189,7 +192,7 @@ _shared: WeakKeyDictionary[ServerState, Connections] = WeakKeyDictionary()
 
 
 def _connections_of(server_state: ServerState) -> Connections:
-    """The connections of a server that was not started by `scope-judge serve`."""
+    """The connections of a server that was started by uvicorn's own command."""
     if server_state not in _shared:
         _shared[server_state] = Connections(affordable(read_settings().max_connections))
     return _shared[server_state]

@@ -97,4 +97,4 @@ def _checked_pair(row: RawPair) -> LabelledPair | LeftOut:
         return LabelledPair(row.id, row.group, comparison, "A")
     if row.label == "B":
         return LabelledPair(row.id, row.group, comparison, "B")
-    return LeftOut("a label that is not known")
+    return LeftOut("an unknown label")

@@ -37,7 +37,7 @@ class HubBenchmark(NamedTuple):
 def hub_pairs(name: str, source: str | None) -> Iterator[RawPair | LeftOut]:
     """Reads all rows of a benchmark.
 
-    An id that repeats gets a number behind it. People may vote on the same pair twice, and a text
+    An id that repeats gets a number as a suffix. People may vote on the same pair twice, and a text
     may occur twice; each is a row of its own.
 
     Args:
@@ -94,7 +94,7 @@ def _loaded_rows(name: str, benchmark: HubBenchmark, source: str | None) -> Iter
 def _mt_bench(row: HubRow) -> RawPair | LeftOut:
     """One vote of one person on one turn; each vote is a pair."""
     if row["turn"] not in (1, 2):
-        return LeftOut("a turn that is not known")
+        return LeftOut("an unknown turn")
     columns = ("question_id", "model_a", "model_b", "judge", "turn")
     pair_id = "/".join(str(row[column]) for column in columns)
     return _conversations(row, pair_id, str(row["question_id"]), row["turn"])

@@ -81,7 +81,7 @@ def _draw_risk(
     axes.set(
         xlabel="coverage (share of pairs accepted)",
         ylabel="share of errors among the accepted" + (" (noisy labels)" if label_noise else ""),
-        title=f"Risk of what is accepted, n = {scores.n}",
+        title=f"Risk of the accepted pairs, n = {scores.n}",
         xlim=(0, 1.02),
         ylim=(0, 1.25 * max([*scaling, 0.02])),
     )
@@ -102,7 +102,7 @@ def _draw_coverage(axes: Axes, rows: list[ThresholdRow], delta: float) -> None:
     axes.set(
         xlabel="alpha (largest share of errors)",
         ylabel="coverage",
-        title="What each alpha accepts",
+        title="Coverage at each alpha",
         xlim=(0, 0.3),
         ylim=(0, 1.02),
     )

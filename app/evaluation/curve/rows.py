@@ -1,4 +1,4 @@
-"""The rows of `scope-judge curve`: what each alpha accepts, under both guarantees."""
+"""The rows of `scope-judge curve`: coverage and risk of each alpha under both guarantees."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

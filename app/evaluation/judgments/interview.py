@@ -150,7 +150,7 @@ class Interviewer:
         """Asks all missing questions, several chunks at a time, and appends the answers to the log.
 
         Args:
-            missing: From `missing_answers`.
+            missing: Result of `missing_answers`.
             log: An open log.
             on_answered: Receives the number of pairs of each finished chunk.
 

@@ -15,7 +15,7 @@ Observation = Literal["orders", "verbalized", "annotators", "samples"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedPair:
-    """One labelled pair with the judge's answers; None where nobody asked.
+    """One labelled pair with the judge's answers; None for questions that were not asked.
 
     A pair has at most one of `gaps`, `p` and `scores`. All pairs of a judge have the same one.
 

@@ -144,10 +144,13 @@ def world_table(results: Results) -> Table | None:
         cells = (*(Cell(number(value)) for value in figures), difference)
         lines.setdefault(row.judge, []).append(Line(Heading(row.dataset), cells))
     columns = (
-        Heading("Accuracy", "of BPE in the paper"),
-        Heading("AUROC", "of BPE in the paper"),
-        Heading("Coverage, paper", "of SCOPE at alpha 0.10 in the paper"),
-        Heading("Coverage, normal world", "of SCOPE at alpha 0.10 with 1,000 calibration pairs"),
+        Heading("Accuracy", "accuracy of BPE in the paper"),
+        Heading("AUROC", "AUROC of BPE in the paper"),
+        Heading("Coverage, paper", "SCOPE's coverage at alpha 0.10 in the paper"),
+        Heading(
+            "Coverage, normal world",
+            "SCOPE's coverage at alpha 0.10 with 1,000 calibration pairs in the normal world",
+        ),
         Heading("Difference", "coverage in the normal world minus the paper's"),
     )
     bodies = tuple((judge, tuple(found)) for judge, found in lines.items())

@@ -1,4 +1,4 @@
-"""The calibration set of the bundled judge: the labelled pairs that are shipped with it."""
+"""The calibration set of the bundled judge, made of the labelled pairs that ship with the judge."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from app.service.services import Services
 
 
 def labelled_comparisons(path: Path) -> list[LabelledComparison]:
-    """Reads shipped pairs: JSONL with question, response_a, response_b and label."""
+    """Reads shipped pairs: JSONL with the fields question, response_a, response_b and label."""
     with path.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return [
@@ -26,15 +26,15 @@ def labelled_comparisons(path: Path) -> list[LabelledComparison]:
 async def is_outdated(
     known: Calibration, examples: Sequence[LabelledComparison], services: Services
 ) -> bool:
-    """Whether an earlier release made the bundled judge's set, and nobody has changed it since.
+    """Whether an earlier release of the bundled judge made the set, and nobody changed it since.
 
-    This judge is refused such a set, and nothing is lost if it is deleted and made again: all its
-    labels are in `examples`.
+    The current judge cannot use such a set. Deleting it and calibrating again loses nothing,
+    because `examples` has all of its labels.
 
     Args:
-        known: The set.
+        known: The set in the store.
         examples: The shipped pairs.
-        services: Of this judge.
+        services: Services of the current judge.
     """
     judge = services.judge
     if known.fingerprint == judge.fingerprint or known.judge != judge.name:
@@ -42,12 +42,12 @@ async def is_outdated(
     newest = await services.calibrator.versions(known.name, before=None, limit=1)
     if not newest or known.label_noise:
         return False
-    (record,) = newest
-    # Made by the service itself, where there was no set before, of the shipped pairs and no others.
+    (change,) = newest
+    # The service itself made the set from exactly the shipped pairs, and there was no set before.
     return (
-        (record.version, record.write_id) == (known.version, known.write_id)
-        and (record.action, record.by) == ("calibrate", "service")
-        and record.thresholds_before is None
-        and record.added == record.n == known.n
-        and record.batch_digest == await off_loop(batch_digest, examples)
+        (change.version, change.write_id) == (known.version, known.write_id)
+        and (change.action, change.by) == ("calibrate", "service")
+        and change.thresholds_before is None
+        and change.added == change.n == known.n
+        and change.batch_digest == await off_loop(batch_digest, examples)
     )

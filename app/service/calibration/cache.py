@@ -1,9 +1,10 @@
-"""The read side of calibration sets: kept in memory, a new version is noticed within a second.
+"""Caches calibration sets in memory, and reads a new version within one second.
 
-A store that tells of changes is listened to, so that a new version is here before anybody asks; and
-whoever judges has the version confirmed every half second all the same.
+Each judgment uses a version that the store confirmed within the last half second. `following` also
+reads new versions as soon as the store announces them.
 
-Judging goes on without the store for a while: with what is in memory, saying how old that is.
+While the store does not answer, judging continues with the cached sets for a limited time. The
+judgments then show the age of the calibration.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,21 +24,17 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.ports import Announcing, CalibrationStore, StoredCalibration, Version
+from app.ports import CalibrationStore, StoredCalibration, Version
 from app.service.calibration.codec import decode, release
 from app.service.calibration.drift import Drift
 from app.service.off_loop import off_loop
 from app.telemetry import CalibrationFigures, Telemetry
 
-# A replica learns of a new version within a second; asking the store costs one short read.
+# A cached version is used for so long without asking the store, which costs one short read.
 _FRESH_S = 0.5
-# How long a judgment waits for a store that hangs before it goes on with what is in memory.
+# A judgment waits for a hanging store for so long before it uses the cached set.
 _PATIENCE_S = 0.25
-# Between two tries to listen to the store.
-_LISTEN_AGAIN_S = 1.0
-# Between two looks at the sets that nobody judges by.
-_CONFIRM_S = 15.0
-# Callers name sets: so many at most are kept in memory, and are labels of the metrics.
+# Callers choose the names of sets, so the numbers of cached sets and of metric labels are limited.
 _MOST_KEPT = 1000
 _MOST_SHOWN = 100
 
@@ -50,32 +47,38 @@ class Usable(NamedTuple):
     """A calibration to judge by.
 
     Args:
-        calibration: As the store had it last.
-        age_s: Seconds since the store said so; 0 while it answers.
+        calibration: The newest version that the cache has read from the store.
+        age_s: Seconds since the store last confirmed the version; 0 while the store answers.
     """
 
     calibration: Calibration
     age_s: float
 
 
-class _Asked(NamedTuple):
-    """A question to the store that is under way, or that it did not answer."""
+class _Read(NamedTuple):
+    """A read of the store that is in progress or has failed.
 
-    answer: asyncio.Task[Calibration | None]
+    Args:
+        task: The read itself.
+        begun: Time of the clock at which the read began.
+        wait_until: Time of the clock until which judgments wait for the read.
+    """
+
+    task: asyncio.Task[Calibration | None]
     begun: float
     wait_until: float
 
 
 class Calibrations:
-    """Calibration sets as the store has them, at most half a second ago.
+    """The calibration sets of a store, at most half a second old while the store answers.
 
     Args:
-        store: Where they are kept.
-        telemetry: Counts reads that fail.
-        max_staleness_s: How long judging goes on with a set that the store does not confirm.
-        min_label_mass: Examples on which the judge said less than this of the labels count as
-            never accepted.
-        clock: Monotonic, in seconds.
+        store: The store that keeps the sets.
+        telemetry: Counts calls that the store does not answer, and shows gauges of the sets.
+        max_staleness_s: Seconds for which judging continues with a set that the store does not
+            confirm.
+        min_label_mass: Examples with a smaller label mass count as never accepted, in [0, 1).
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -92,164 +95,141 @@ class Calibrations:
         self._max_staleness_s = max_staleness_s
         self._clock = clock
         self.min_label_mass = min_label_mass
-        # Name -> the set and when the store last confirmed it.
+        # Name -> the set, and the time at which the store last confirmed its version.
         self._known: dict[str, tuple[Calibration, float]] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._reads: dict[str, _Read] = {}
         self._store_is_lost = False
         self.drift = Drift()
         telemetry.show_calibrations(self._figures, count=lambda: len(self._known))
 
     async def usable(self, name: str, *, fingerprint: str) -> Usable:
-        """The set to judge by, at most half a second old, or older while the store is gone.
+        """Returns the set to judge by: at most half a second old, or older if the store is gone.
 
         Args:
-            name: Of the set.
-            fingerprint: The judge that wants to use it.
+            name: Name of the calibration set.
+            fingerprint: Fingerprint of the judge that will use the set.
 
         Raises:
-            CalibrationNotFoundError: There is none.
-            JudgeMismatchError: It was made with another judge.
-            StoreUnavailableError: The store does not answer, and nothing in memory is young enough.
+            CalibrationNotFoundError: There is no such set.
+            JudgeMismatchError: Another judge made the set.
+            StoreUnavailableError: The store does not answer, and the cached set is too old or
+                missing.
         """
         known = self._known.get(name)
         if known is not None and self._clock() - known[1] < _FRESH_S:
             usable = Usable(known[0], 0.0)
         elif known is None:
-            usable = Usable(_found(name, await asyncio.shield(self._ask(name).answer)), 0.0)
+            usable = Usable(_found(name, await asyncio.shield(self._read(name).task)), 0.0)
         else:
             usable = await self._confirmed(name, *known)
         refuse_other_judge(usable.calibration, fingerprint)
         return usable
 
     async def _confirmed(self, name: str, known: Calibration, confirmed: float) -> Usable:
-        """Asks the store, and goes on without it where it does not answer."""
-        asked = self._ask(name)
+        """Reads the set from the store, or returns the cached set if the store does not answer."""
+        read = self._read(name)
         try:
-            async with asyncio.timeout(max(0.0, asked.wait_until - self._clock())):
-                # Shielded: it is the others' question too, and goes on when this one has left.
-                return Usable(_found(name, await asyncio.shield(asked.answer)), 0.0)
+            async with asyncio.timeout(max(0.0, read.wait_until - self._clock())):
+                # Shielded: other callers wait for the same read, so one cancelled caller must not
+                # cancel it.
+                return Usable(_found(name, await asyncio.shield(read.task)), 0.0)
         except (TimeoutError, StoreUnavailableError) as exc:
             age_s = self._clock() - confirmed
             if age_s > self._max_staleness_s:
                 raise StoreUnavailableError(
                     f"the calibration store has not answered for {age_s:.0f} s, and thresholds "
-                    f"may be {self._max_staleness_s:g} s old (SCOPE_MAX_STALENESS_S)"
+                    f"may be at most {self._max_staleness_s:g} s old (SCOPE_MAX_STALENESS_S)"
                 ) from exc
             return Usable(known, age_s)
 
-    def _ask(self, name: str) -> _Asked:
-        """One question at a time for a set, and after a failure none for half a second."""
-        asked, now = self._asked.get(name), self._clock()
-        if asked is None or (asked.answer.done() and now - asked.begun >= _FRESH_S):
-            # After a failure nobody waits again: the next who asks sees whether it is back.
-            wait_until = now + _PATIENCE_S if asked is None else now
-            asked = _Asked(asyncio.ensure_future(self.current(name)), now, wait_until)
-            asked.answer.add_done_callback(lambda answer: self._note(name, answer))
-            self._asked[name] = asked
-        return asked
+    def _read(self, name: str) -> _Read:
+        """Returns the read of a set that all callers share (single flight).
 
-    def _note(self, name: str, answer: "asyncio.Task[Calibration | None]") -> None:
-        """Keeps only failures: what was found is known, and what was not may come any moment."""
-        failed = not answer.cancelled() and isinstance(answer.exception(), StoreUnavailableError)
-        asked = self._asked.get(name)
-        if asked is not None and asked.answer is answer and not (failed and name in self._known):
-            del self._asked[name]
+        After a failure the next read begins half a second after the failed one began.
+        """
+        read, now = self._reads.get(name), self._clock()
+        if read is None or (read.task.done() and now - read.begun >= _FRESH_S):
+            # After a failure nobody waits for the next read; a later judgment sees its result.
+            wait_until = now + _PATIENCE_S if read is None else now
+            read = _Read(asyncio.ensure_future(self.current(name)), now, wait_until)
+            read.task.add_done_callback(lambda task: self._forget_read(name, task))
+            self._reads[name] = read
+        return read
+
+    def _forget_read(self, name: str, task: "asyncio.Task[Calibration | None]") -> None:
+        """Drops a finished read, unless it failed for a cached set: that read limits the rate.
+
+        A successful read has updated the cache, and a missing set may be made at any moment.
+        """
+        failed = not task.cancelled() and isinstance(task.exception(), StoreUnavailableError)
+        read = self._reads.get(name)
+        if read is not None and read.task is task and not (failed and name in self._known):
+            del self._reads[name]
 
     async def get(self, name: str) -> Calibration:
-        """The version that the store has right now.
+        """Returns the version that the store has right now.
 
         Raises:
-            CalibrationNotFoundError: There is none.
+            CalibrationNotFoundError: There is no such set.
             StoreUnavailableError: The store does not answer.
         """
         return _found(name, await self.current(name))
 
     async def current(self, name: str, *, read_anew: bool = False) -> Calibration | None:
-        """The version that the store has right now; None if there is none.
+        """Returns the version that the store has right now; None if there is no such set.
 
         Args:
-            name: Of the set.
-            read_anew: Read and check the set even where its version is in memory: something else
-                than this service may have changed it and left the version as it was.
+            name: Name of the calibration set.
+            read_anew: Read and check the set even if its version is cached. Another program may
+                have changed the set without changing its version.
 
         Raises:
-            StoreCorruptError: The store holds something that this version did not write. What is in
-                memory stays there.
+            StoreCorruptError: This version cannot read the stored set. The cached set is kept.
+            StoreUnavailableError: The store does not answer.
         """
         before = known = self._in_memory(name)
-        asked = self._clock()
+        begun = self._clock()
         try:
             version = await self._store.version(name)
             if version is None:
                 known = None
             elif read_anew or known is None or version != Version(known.write_id, known.version):
                 stored = await self._store.read(name)
-                # Thresholds are computed off the event loop: a million points take a second.
+                # In a thread: the curve of a million points takes a second.
                 known = await off_loop(self._decoded, name, stored) if stored else None
         except StoreUnavailableError as exc:
             self.count_store_error()
             self._note_store(lost=exc.detail)
             raise
         self._note_store(lost=None)
-        # Whoever wrote or deleted meanwhile knows better than what was read before.
+        # If the cached set changed during the read, a write or a deletion was newer than the read.
         if self._in_memory(name) is before:
             if known is None:
                 self._known.pop(name, None)
             else:
-                self._keep(known, asked)
+                self._keep(known, begun)
         return known
 
     def _in_memory(self, name: str) -> Calibration | None:
         known = self._known.get(name)
         return None if known is None else known[0]
 
-    async def follow(self) -> None:
-        """Keeps the sets in memory as the store has them, also while nobody judges.
+    async def refresh(self, names: Iterable[str] | None = None) -> None:
+        """Reads new versions of cached sets; errors are counted, and judgments report them.
 
-        Takes new versions in as soon as the store tells of them, and has all confirmed now and
-        then; runs until it is cancelled.
+        Args:
+            names: Names of the sets; sets that are not cached are ignored. None for all sets.
         """
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._confirm())
-            if isinstance(self._store, Announcing):
-                both.create_task(self._listen(self._store))
-
-    async def _confirm(self) -> None:
-        """What was not told is found here; and a store that goes was there a moment ago."""
-        while True:
-            await asyncio.sleep(_CONFIRM_S)
-            await self._refresh(self._known)
-
-    async def _listen(self, store: Announcing) -> None:
-        deaf = False
-        while True:
-            try:
-                async with aclosing(store.changes()) as changes:
-                    async for name in changes:
-                        if name is None and deaf:
-                            logger.warning("the calibration store tells of new versions again")
-                        deaf = deaf and name is not None
-                        await self._refresh(self._known if name is None else [name])
-            except StoreUnavailableError as exc:
-                if not deaf:
-                    logger.warning("new versions are asked for, and not told of: %s", exc.detail)
-                deaf = True
-            await asyncio.sleep(_LISTEN_AGAIN_S)
-            await self._refresh(self._known)
-
-    async def _refresh(self, names: Iterable[str]) -> None:
-        """Reads what has changed of these, as far as they are in memory."""
-        for name in list(names):
+        for name in list(self._known if names is None else names):
             if name in self._known:
-                # Counted there, or told to whoever judges by the set.
                 with suppress(ScopeJudgeError):
                     await self.current(name)
 
     def _note_store(self, *, lost: str | None) -> None:
-        """Logs that the store is gone, or back, once each."""
+        """Logs one line when the store is lost and one when it is back."""
         if lost is not None and not self._store_is_lost:
             logger.warning(
-                "judging goes on without the calibration store for at most %g s: %s",
+                "judging continues without the calibration store for at most %g s: %s",
                 self._max_staleness_s,
                 lost,
             )
@@ -258,7 +238,7 @@ class Calibrations:
         self._store_is_lost = lost is not None
 
     def count_store_error(self) -> None:
-        """Counts a call that the store did not answer, for the metrics."""
+        """Counts a call that the store did not answer, in the metrics."""
         self._telemetry.count_store_error()
 
     def _decoded(self, name: str, stored: StoredCalibration) -> Calibration:
@@ -268,7 +248,11 @@ class Calibrations:
         return calibration
 
     async def find_shown_thresholds(self, *, within_s: float) -> None:
-        """Computes what the metrics show of each set, as far as there is time for it."""
+        """Computes the thresholds that the metrics show, as far as there is time.
+
+        Args:
+            within_s: No computation begins after so many seconds.
+        """
         known = self._known.copy()
         shown = [known[name][0] for name in self._shown(known)]
         await self.find_thresholds(shown, within_s=within_s)
@@ -276,21 +260,21 @@ class Calibrations:
     async def find_thresholds(
         self, sets: Iterable[Calibration], *, within_s: float = math.inf
     ) -> None:
-        """Computes the standard thresholds of sets, which they then keep, off the event loop.
+        """Computes the standard thresholds of sets in a thread; each set keeps its thresholds.
 
         Args:
-            sets: Those whose thresholds will be shown.
-            within_s: What is not begun by then is left out.
+            sets: Sets whose thresholds will be shown.
+            within_s: No computation begins after so many seconds.
         """
         until = time.monotonic() + within_s
         for each in sets:
-            if "standard_rows" not in vars(each) and time.monotonic() < until:
-                # One at a time, so that others have their turn between two.
+            if each.kept_standard_rows is None and time.monotonic() < until:
+                # One set at a time, so that other work can run in between.
                 await off_loop(getattr, each, "standard_rows")
 
     def _figures(self) -> list[CalibrationFigures]:
-        """The gauges of the sets that are shown."""
-        # A copy: this runs in the thread that writes the metrics.
+        """Returns the gauges of the sets that the metrics show."""
+        # A copy, because this runs in the thread that writes the metrics.
         now, sets = self._clock(), self._known.copy()
         return [
             CalibrationFigures(
@@ -307,42 +291,43 @@ class Calibrations:
         ]
 
     def _shown(self, sets: Collection[str]) -> list[str]:
-        """The sets that have gauges: the default one, then those that were judged by last.
+        """Returns the names of the sets that have gauges, sorted; at most 100.
 
-        So nobody takes the gauges of a set in use away by making others.
+        The default set comes first, then the sets used most recently. So new sets cannot push out
+        the gauges of a set in use.
         """
         wanted = (DEFAULT_CALIBRATION, *self.drift.names(), *sorted(sets))
         known = dict.fromkeys(name for name in wanted if name in sets)
         return sorted(islice(known, _MOST_SHOWN))
 
     def known(self) -> list[Calibration]:
-        """The sets that are in memory, by name, without asking the store."""
+        """Returns the cached sets, sorted by name, without asking the store."""
         return [calibration for _, (calibration, _) in sorted(self._known.items())]
 
     def usable_without_store(self) -> bool:
-        """Whether any set in memory could be judged by if the store did not answer now."""
+        """Whether any cached set is young enough to judge by if the store does not answer now."""
         oldest = self._clock() - self._max_staleness_s
         return any(confirmed >= oldest for _, confirmed in self._known.values())
 
     def remember(self, calibration: Calibration) -> None:
-        """Takes a version that was just written."""
+        """Caches a version that was just written."""
         self._keep(calibration, self._clock())
-        self._asked.pop(calibration.name, None)
+        self._reads.pop(calibration.name, None)
 
     def _keep(self, calibration: Calibration, confirmed: float) -> None:
-        """Keeps a set in memory, and drops the oldest that is not in use where there are many."""
+        """Caches a set; above the limit, drops the oldest cached set that is not in use."""
         self._known[calibration.name] = (calibration, confirmed)
         if len(self._known) > _MOST_KEPT:
             in_use = {DEFAULT_CALIBRATION, *self.drift.names()[: _MOST_KEPT // 2]}
             self.forget(next(name for name in self._known if name not in in_use))
 
     def forget(self, name: str) -> None:
-        """Drops a set that is gone; what was asked of it before is no answer any more."""
+        """Drops a deleted set, and reads of it that began before the deletion."""
         self._known.pop(name, None)
-        self._asked.pop(name, None)
+        self._reads.pop(name, None)
 
     async def all(self) -> list[Calibration]:
-        """Every set that can be read, by name."""
+        """Returns every set of the store that can be read, sorted by name."""
         found = []
         for name in await self._store.names():
             try:
@@ -359,22 +344,23 @@ def _found(name: str, calibration: Calibration | None) -> Calibration:
     if calibration is None:
         raise CalibrationNotFoundError(
             f"there is no calibration {name!r}: POST labelled examples to /calibrate first, or "
-            'judge with "alpha": null, which promises nothing'
+            'judge with "alpha": null, which has no guarantee'
         )
     return calibration
 
 
 def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]]:
-    """The standard thresholds, if they have been computed."""
-    rows = vars(calibration).get("standard_rows", ())
+    """Returns guarantee, alpha and threshold of each standard row, if they were computed."""
+    rows = calibration.kept_standard_rows or ()
     return [(row.guarantee, row.alpha, row.threshold) for row in rows]
 
 
 def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:
-    """Raises JudgeMismatchError unless the calibration was made with this very judge."""
+    """Raises JudgeMismatchError if another judge made the calibration."""
     if calibration.fingerprint != fingerprint:
         raise JudgeMismatchError(
             f"calibration {calibration.name!r} was made with judge {calibration.judge!r} "
             f"({calibration.fingerprint[:12]}), this judge is {fingerprint[:12]}: model, prompt, "
-            "prefill or label tokens differ. Calibrate under another name, or delete it first"
+            "prefill or label tokens differ. Calibrate under another name, or delete the "
+            "calibration first"
         )

@@ -1,9 +1,9 @@
-"""Compares the traffic with the calibration set that it is judged by.
+"""Compares recent judgments with the calibration set that they use.
 
-A guarantee holds for traffic like the labelled pairs. Two figures of recent judgments can be held
-against the set itself: the share that abstained, against the share of the set that the same
-thresholds leave out, and the mean uncertainty. This sees no wrong verdict, and no change of traffic
-that leaves both as they were.
+A guarantee holds for traffic like the labelled pairs. Two figures of recent judgments are compared
+with the set: the share of abstentions, with the share of labelled pairs that the same thresholds
+reject; and the mean uncertainty. The comparison cannot detect wrong verdicts, and cannot detect a
+change of the traffic that leaves both figures unchanged.
 """
 
 import logging
@@ -18,21 +18,22 @@ from app.core.comparison import CalibrationReference, Judgment
 from app.core.errors import ScopeJudgeError
 from app.telemetry import TrafficFigures
 
-# Judgments that are compared with the set, the fewest and the most. A block is counted as one, so
-# that there is a look at the figures every 50 judgments.
+# The smallest and the largest number of judgments that are compared with the set. Judgments are
+# collected in blocks of 50, and the figures are compared after each block.
 _LEAST = 200
 _WINDOW = 1000
 _BLOCK = 50
-# Fewer examples say too little of their own mean.
+# The mean uncertainty of fewer examples is too inexact.
 _LEAST_EXAMPLES = 50
-# Standard errors at which drift begins, and below which it ends. Of 3,000 simulated runs of 10,000
-# judgments without drift 1 reached 5 (tests/statistics/test_drift.py); 4.5 is 1 in 400.
+# Drift begins at the first number of standard errors and ends below the second. In 3,000 simulated
+# runs of 10,000 judgments without drift, one run reached 5 (tests/statistics/test_drift.py). One
+# run in 400 reached 4.5.
 _BEGINS_Z = 5.0
 _ENDS_Z = 2.5
-# Smaller differences need no attention, however many judgments show them.
+# Smaller differences are no drift, however many judgments show them.
 _LEAST_SHARE = 0.05
 _LEAST_NATS = 0.02
-# Callers name the sets.
+# Callers choose the names of sets and the thresholds, so their numbers are limited.
 _MOST_SETS = 1000
 _MOST_THRESHOLDS = 256
 
@@ -40,14 +41,22 @@ logger = logging.getLogger("app.drift")
 
 
 class _Expected(NamedTuple):
-    """Expectation and standard deviation of one abstention, by the calibration set."""
+    """Expected share of abstentions and standard deviation of one abstention, from the set."""
 
     share: float
     deviation: float
 
 
 class Tally:
-    """Judgments of one batch by one criterion; `threshold` is None where it is infeasible."""
+    """Sums over the judgments of one batch that share a criterion.
+
+    Args:
+        calibration: The calibration set of the criterion.
+        threshold: Threshold in nats; None if the alpha is infeasible.
+        judgments: Number of judgments.
+        abstained: Number of abstentions.
+        uncertainty: Sum of the uncertainties, in nats.
+    """
 
     __slots__ = ("abstained", "calibration", "judgments", "threshold", "uncertainty")
 
@@ -72,13 +81,14 @@ class _Sums:
     """Sums over judgments.
 
     Args:
-        judgments: Their number.
-        uncertainty: In nats.
-        decided: Those whose threshold accepts some pair: only these can tell by abstaining.
-        abstained: Abstentions of these.
-        expected: Expected abstentions of these.
-        deviations: Standard deviations of each.
-        variances: Variances of each.
+        judgments: Number of judgments.
+        uncertainty: Sum of the uncertainties, in nats.
+        decided: Number of judgments with a feasible alpha. Only abstentions of these judgments are
+            informative; the following sums are over them.
+        abstained: Number of abstentions.
+        expected: Expected number of abstentions.
+        deviations: Sum of the standard deviations of the single abstentions.
+        variances: Sum of the variances of the single abstentions.
     """
 
     judgments: int = 0
@@ -91,7 +101,7 @@ class _Sums:
 
     @classmethod
     def of(cls, parts: Collection["_Sums"]) -> "_Sums":
-        """The sums of several."""
+        """Adds up several sums."""
         return cls(
             sum(part.judgments for part in parts),
             math.fsum(part.uncertainty for part in parts),
@@ -104,13 +114,13 @@ class _Sums:
 
 
 class _Difference(NamedTuple):
-    """A mean over recent judgments and over the calibration set, and how far they are apart.
+    """The difference between a mean over recent judgments and its expectation.
 
     Args:
-        observed: Over recent judgments.
-        expected: By the calibration set.
-        z: The difference in standard errors.
-        least: The smallest difference that counts.
+        observed: Mean over recent judgments.
+        expected: Expectation from the calibration set.
+        z: Difference in standard errors.
+        least: Smallest absolute difference that counts as drift.
     """
 
     observed: float
@@ -119,7 +129,7 @@ class _Difference(NamedTuple):
     least: float
 
     def reaches(self, z: float) -> bool:
-        """Whether the difference is so many standard errors, in either direction."""
+        """Whether the difference counts and is at least z standard errors, in either direction."""
         return abs(self.z) >= z and abs(self.observed - self.expected) >= self.least
 
 
@@ -135,12 +145,12 @@ class SetTraffic:
         self._expected: dict[float, _Expected] = {}
         self._blocks: deque[_Sums] = deque()
         self._block = _Sums()
-        # Over whole blocks; None before the first.
+        # Sums over all complete blocks; None before the first block is complete.
         self._sums: _Sums | None = None
         self.has_drifted = False
 
     def add(self, tally: Tally) -> None:
-        """Adds judgments by this set."""
+        """Adds judgments that used this set."""
         block, count = self._block, tally.judgments
         block.judgments += count
         block.uncertainty += tally.uncertainty
@@ -159,7 +169,7 @@ class SetTraffic:
         if found is None:
             accepted, _ = calibration.curve.accepted_at(threshold, undecided=calibration.undecided)
             abstained = calibration.n - accepted
-            # The rule of succession: no set of finite size shows that abstentions are impossible.
+            # Rule of succession: no finite set proves that abstentions are impossible.
             likely = (abstained + 1) / (calibration.n + 2)
             found = _Expected(abstained / calibration.n, math.sqrt(likely * (1.0 - likely)))
             if len(self._expected) >= _MOST_THRESHOLDS:
@@ -178,26 +188,26 @@ class SetTraffic:
         drifted = any(each.reaches(limit) for each in (self._abstentions, self._nats) if each)
         if drifted != self.has_drifted:
             self.has_drifted = drifted
-            self._tell()
+            self._log()
 
     @property
     def _nats(self) -> _Difference | None:
-        """Mean uncertainty; None where too little was judged or labelled."""
+        """Difference of the mean uncertainty; None with too few judgments or examples."""
         sums, n = self._sums, self._examples
         if sums is None or sums.judgments < _LEAST or n < _LEAST_EXAMPLES:
             return None
         mean = sums.uncertainty / sums.judgments
-        # The set's own mean has an error, too.
+        # The mean over the set has a standard error, too.
         error = math.sqrt(self._variance * (1 / sums.judgments + 1 / n))
         return _Difference(mean, self._mean, _ratio(mean - self._mean, error), _LEAST_NATS)
 
     @property
     def _abstentions(self) -> _Difference | None:
-        """Share of abstentions; None where too little was judged or labelled."""
+        """Difference of the share of abstentions; None with too few judgments or examples."""
         sums, n = self._sums, self._examples
         if sums is None or sums.decided < _LEAST or n < _LEAST_EXAMPLES:
             return None
-        # Different thresholds err together: they are held against the same examples.
+        # The errors at different thresholds are correlated, because the examples are the same.
         error = math.sqrt(sums.variances + sums.deviations**2 / n)
         z = _ratio(sums.abstained - sums.expected, error)
         observed, expected = sums.abstained / sums.decided, sums.expected / sums.decided
@@ -205,7 +215,7 @@ class SetTraffic:
 
     @property
     def figures(self) -> TrafficFigures | None:
-        """What is shown; None where too little was judged or labelled."""
+        """The figures that metrics and answers show; None with too few judgments or examples."""
         abstentions, nats = self._abstentions, self._nats
         if nats is None or self._sums is None:
             return None
@@ -218,19 +228,19 @@ class SetTraffic:
             has_drifted=self.has_drifted,
         )
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
         found = self.figures
         if found is None:
             return
         abstentions = (
             ""
             if found.abstentions is None or found.expected_abstentions is None
-            else f"{found.abstentions:.1%} abstained, {found.expected_abstentions:.1%} of the "
-            "pairs would; "
+            else f"{found.abstentions:.1%} abstentions (labelled pairs: "
+            f"{found.expected_abstentions:.1%}), "
         )
         logger.warning(
-            "the traffic of calibration %r (version %d) is %s its labelled pairs: of the last %d "
-            "judgments %smean uncertainty %.3f nats, that of the pairs %.3f%s",
+            "the traffic of calibration %r (version %d) is %s its labelled pairs: the last %d "
+            "judgments have %sa mean uncertainty of %.3f nats (labelled pairs: %.3f)%s",
             self.name,
             self.version,
             "unlike" if self.has_drifted else "like",
@@ -238,15 +248,15 @@ class SetTraffic:
             abstentions,
             found.uncertainty,
             found.expected_uncertainty,
-            "; docs/guides/monitoring.md says what to do" if self.has_drifted else "",
+            "; see docs/guides/monitoring.md for what to do" if self.has_drifted else "",
         )
 
 
 class Drift:
-    """Compares the traffic of each calibration set with the set; changed on the event loop only."""
+    """Compares recent judgments of each set with the set; mutated only on the event loop."""
 
     def __init__(self) -> None:
-        # The set that was judged by last comes last.
+        # The most recently used set comes last.
         self._sets: OrderedDict[str, SetTraffic] = OrderedDict()
 
     def note(
@@ -254,14 +264,20 @@ class Drift:
         outcomes: Sequence[Judgment | ScopeJudgeError],
         calibrations: Sequence[tuple[Calibration, float] | ScopeJudgeError | None],
     ) -> None:
-        """Takes in a batch of outcomes, each with the calibration of its criterion, and its age."""
+        """Adds a batch of outcomes.
+
+        Args:
+            outcomes: Judgments and errors, in order.
+            calibrations: For each outcome, the calibration of its criterion and the age of the
+                calibration in seconds, or an error, or None without an alpha.
+        """
         tallies: dict[int, Tally] = {}
         reference: CalibrationReference | None = None
         tally: Tally | None = None
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, ScopeJudgeError):
                 continue
-            # Judgments of one batch and one criterion share their reference.
+            # Judgments of one batch with the same criterion share one reference object.
             if outcome.calibration is not reference:
                 reference = outcome.calibration
                 tally = tallies.get(id(reference))
@@ -280,7 +296,7 @@ class Drift:
         name, write_id = tally.calibration.name, tally.calibration.write_id
         known = self._sets.get(name)
         if known is None or known.write_id != write_id:
-            # Another version has other thresholds, and starts anew.
+            # Another version has other thresholds, so its comparison starts from zero.
             self._sets[name] = known = SetTraffic(tally.calibration)
             if len(self._sets) > _MOST_SETS:
                 self._sets.popitem(last=False)
@@ -288,17 +304,17 @@ class Drift:
         known.add(tally)
 
     def figures(self, calibration: Calibration) -> TrafficFigures | None:
-        """The traffic of this version; None where too little of it was judged here."""
+        """Returns the figures of this version; None with too few judgments by this process."""
         known = self._sets.get(calibration.name)
         if known is None or known.write_id != calibration.write_id:
             return None
         return known.figures
 
     def names(self) -> list[str]:
-        """The sets that were judged by, the last of them first."""
+        """Returns the names of the sets that were used, the most recent first."""
         return list(reversed(self._sets))
 
 
 def _ratio(difference: float, error: float) -> float:
-    """A difference in standard errors; labelled pairs that are all alike have no error at all."""
+    """Returns a difference in standard errors; infinite if all labelled pairs are alike."""
     return difference / error if error else math.copysign(math.inf, difference)

@@ -1,7 +1,7 @@
-"""JSON of any size, written and read in pieces.
+"""Writes and reads large JSON in pieces, so that other threads can run in between.
 
-One call of `json` lets no other thread run until it ends, which takes half a second for the undo of
-a set of 300,000 examples. The text is the same as that of one call.
+One call of `json` blocks all other threads until it ends: half a second for the undo of a set of
+300,000 examples. The pieces together are the same text that one call writes.
 """
 
 import json
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-# Members that one call writes.
+# Number of members that one call of `json` writes.
 _PIECE = 1024
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
 def object_pieces(members: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """An object with these members, without spaces."""
+    """Yields the text of an object with these members, without spaces."""
     left, sign = iter(members), "{"
     while piece := dict(islice(left, _PIECE)):
         yield sign
@@ -27,7 +27,7 @@ def object_pieces(members: Iterable[tuple[str, Any]]) -> Iterator[str]:
 
 
 def array_pieces(elements: Iterable[Any]) -> Iterator[str]:
-    """An array of these elements, without spaces."""
+    """Yields the text of an array of these elements, without spaces."""
     left, sign = iter(elements), "["
     while piece := list(islice(left, _PIECE)):
         yield sign
@@ -39,10 +39,10 @@ def array_pieces(elements: Iterable[Any]) -> Iterator[str]:
 class JsonReader:
     """Reads a JSON text from its beginning to its end.
 
-    Every method raises ValueError where the text is something else than what is asked for.
+    Every method raises ValueError if the text does not continue with the requested kind of value.
 
     Args:
-        text: To read.
+        text: The JSON text.
     """
 
     def __init__(self, text: str) -> None:
@@ -50,19 +50,19 @@ class JsonReader:
         self._at = 0
 
     def value(self) -> Any:
-        """The value that comes next."""
+        """Reads the next value."""
         found, self._at = _DECODER.raw_decode(self._text, self._after_space())
         return found
 
     def members(self) -> Iterator[str]:
-        """The keys of the object that comes next; each one's value is read before the next key."""
+        """Yields the keys of the next object; the caller reads each value before the next key."""
         self._expect("{")
         if self._takes("}"):
             return
         while True:
             key = self.value()
             if not isinstance(key, str):
-                raise ValueError("no key")
+                raise ValueError("not a key")
             self._expect(":")
             yield key
             if self._takes("}"):
@@ -70,7 +70,7 @@ class JsonReader:
             self._expect(",")
 
     def elements(self) -> Iterator[Any]:
-        """The elements of the array that comes next."""
+        """Yields the elements of the next array."""
         self._expect("[")
         if self._takes("]"):
             return
@@ -81,9 +81,9 @@ class JsonReader:
             self._expect(",")
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """Checks that the text ends here."""
         if self._after_space() != len(self._text):
-            raise ValueError("more text")
+            raise ValueError("more text than one value")
 
     def _after_space(self) -> int:
         space = _SPACE.match(self._text, self._at)
@@ -98,4 +98,4 @@ class JsonReader:
 
     def _expect(self, sign: str) -> None:
         if not self._takes(sign):
-            raise ValueError(f"no {sign}")
+            raise ValueError(f"not a {sign}")

@@ -1,4 +1,4 @@
-"""Committing: a change of a set, its entry in the trail and its line in the log go together."""
+"""Writes changes of calibration sets: the set, the entry of its trail, and a line of the log."""
 
 import asyncio
 import logging
@@ -6,156 +6,162 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
-from app.ports import CalibrationStore, Revision, StoredCalibration
+from app.ports import CalibrationStore, StoredCalibration, StoredChange
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.codec import encode, release
-from app.service.calibration.history import (
-    Change,
-    ChangeRecord,
-    Difference,
-    record_of,
-    revision_of,
-    version_of,
-)
+from app.service.calibration.trail import Change, Edit
+from app.service.calibration.undo import examples_of, undo_of, version_of
 from app.service.off_loop import off_loop
 
 T = TypeVar("T")
 
-# A conflict means that another writer got through, so two writers never wait for each other; this
-# many in a row means that dozens write the same set.
+# A conflict means that another writer succeeded, so two writers never block each other. This many
+# conflicts in a row mean that dozens of writers change the same set.
 _ATTEMPTS = 50
 _LONGEST_PAUSE_S = 0.05
 
-# A second trail, outside the store; it holds no texts.
+# The log is a second trail outside the store; it contains no texts.
 logger = logging.getLogger("app.calibrations")
 
 
-class _Prepared(NamedTuple):
-    """All that one write needs, computed off the event loop."""
-
-    state: StoredCalibration
-    removed: tuple[str, ...]
-    record: ChangeRecord
-    revision: Revision
-
-
-class Committer:
-    """Writes changes of calibration sets, and tells the read side of them.
+class Writer:
+    """Writes changes of calibration sets, and updates the cache after each of them.
 
     Args:
-        store: Where the sets are kept.
-        calibrations: The read side, which also counts where the store does not answer.
+        store: The store that keeps the sets.
+        calibrations: The cache of the sets; it also counts calls that the store did not answer.
     """
 
     def __init__(self, store: CalibrationStore, calibrations: Calibrations) -> None:
         self._store = store
         self._calibrations = calibrations
 
-    async def counted(self, asked: Awaitable[T]) -> T:
-        """Waits for the store, and counts it where the store does not answer."""
+    async def counted(self, call: Awaitable[T]) -> T:
+        """Awaits a call of the store, and counts the call if the store does not answer."""
         try:
-            return await asked
+            return await call
         except StoreUnavailableError:
             self._calibrations.count_store_error()
             raise
 
     async def last_number(self, name: str) -> int:
-        """As the store's."""
+        """Returns `CalibrationStore.last_number`, and counts a call that is not answered."""
         return await self.counted(self._store.last_number(name))
 
     async def until_written(self, name: str, attempt: Callable[[int], Awaitable[T | None]]) -> T:
-        """Tries a change until no other one comes between.
+        """Repeats a change until no concurrent change conflicts with it.
 
         Args:
-            name: Of the set.
-            attempt: Makes the change under the number it is given, on the set that it reads itself;
-                None if another change came between.
+            name: Name of the calibration set.
+            attempt: Reads the set and makes the change under the given number. Returns None if a
+                concurrent change conflicted.
 
         Raises:
-            StoreUnavailableError: Others never stop writing.
+            StoreUnavailableError: Every attempt conflicted with another change.
         """
         for _ in range(_ATTEMPTS):
-            # Asked for before the set is read: a change that comes after takes this number.
+            # Read the number before the set: any change after this line takes the number, and
+            # then the attempt fails.
             number = await self.last_number(name) + 1
             done = await attempt(number)
             if done is not None:
                 return done
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))
         raise StoreUnavailableError(
-            f"calibration {name!r} is being written by too many others; nothing was changed",
+            f"too many other writers change calibration {name!r}; nothing was changed. Try again",
             retry_after_s=1,
         )
 
     async def write(
-        self, number: int, before: Calibration | None, content: Calibration, change: Change
+        self, number: int, before: Calibration | None, content: Calibration, edit: Edit
     ) -> Calibration | None:
         """Writes the next version of a set.
 
         Args:
-            number: Of the version.
-            before: The set; None if there is none.
-            content: The version, but for its number and write id.
-            change: What is recorded of it.
+            number: Number of the new version.
+            before: The current set; None if there is none.
+            content: The new version; its number and write id are ignored.
+            edit: The requested change, for the trail.
 
         Returns:
-            The version; None if another change came between.
+            The new version; None if a concurrent change conflicted.
         """
         after = replace(
             content,
             write_id=uuid.uuid4().hex,
             version=number,
-            changed_at=change.at.timestamp(),
+            changed_at=edit.at.timestamp(),
         )
-        state, removed, record, revision = await off_loop(_prepare, before, after, change)
+        state, removed, change, stored = await off_loop(prepare, before, after, edit)
         writing = self._store.write(
-            after.name, state, revision=revision, expected=version_of(before), removed=removed
+            after.name, state, change=stored, expected=version_of(before), removed=removed
         )
-        if not await _logged(after.name, record, self.counted(writing)):
+        if not await _logged(after.name, change, self.counted(writing)):
             return None
         self._calibrations.remember(after)
         await off_loop(release, state.examples)
         return after
 
-    async def delete(
-        self, number: int, name: str, before: Calibration | None, change: Change
-    ) -> bool:
+    async def delete(self, number: int, name: str, before: Calibration | None, edit: Edit) -> bool:
         """Removes a set.
 
         Args:
-            number: Of the change.
-            name: Of the set.
-            before: The set; None if it cannot be read, and so cannot be had back.
-            change: What is recorded of it.
+            number: Number of the deletion in the trail.
+            name: Name of the calibration set.
+            before: The current set; None if it cannot be read. Such a set cannot be restored.
+            edit: The requested deletion, for the trail.
 
         Returns:
-            False if another change came between.
+            False if a concurrent change conflicted.
         """
-        record = await off_loop(record_of, number, before, None, change)
-        revision = await off_loop(revision_of, before, None, record)
-        deleting = self._store.delete(name, revision=revision)
-        # Where the store breaks off, nobody knows whether it was removed, and memory keeps what it
-        # has: as with a deletion by another replica, the next answer of the store settles it. Until
-        # then the thresholds were valid when last confirmed, and max_staleness bounds their use;
-        # to forget them would end judging because of a deletion that may have been refused.
-        deleted = await _logged(name, record, self.counted(deleting))
+        change = await off_loop(Change.of, number, before, None, edit)
+        stored = await off_loop(stored_change, before, None, change)
+        deleting = self._store.delete(name, change=stored)
+        # If the connection to the store breaks here, it is unknown whether the set was removed. The
+        # cache keeps the set until the next answer of the store, as it does when another replica
+        # deletes a set. Its thresholds were valid when the store last confirmed them, and
+        # max_staleness bounds their use. Dropping the set would stop judging because of a deletion
+        # that the store may have refused.
+        deleted = await _logged(name, change, self.counted(deleting))
         if deleted:
             self._calibrations.forget(name)
         return deleted
 
 
-def _prepare(before: Calibration | None, after: Calibration, change: Change) -> _Prepared:
-    put, take = Difference.between(before, after)
-    record = record_of(after.version, before, after, change)
-    return _Prepared(encode(after, changed=put), take, record, revision_of(before, after, record))
+def stored_change(
+    before: Calibration | None, after: Calibration | None, change: Change
+) -> StoredChange:
+    """Writes a change and its undo as the store keeps them.
+
+    Args:
+        before: The set before the change; None if there was none or it could not be read.
+        after: The set after the change; None for a deletion.
+        change: The entry of the trail.
+    """
+    return StoredChange(change.version, change.record, undo_of(before, after))
 
 
-async def _logged(name: str, record: ChangeRecord, writing: Awaitable[bool]) -> bool:
-    """Waits for a change and logs what became of it."""
-    what = (name, record.version, record.action, record.by)
+def prepare(
+    before: Calibration | None, after: Calibration, edit: Edit
+) -> tuple[StoredCalibration, tuple[str, ...], Change, StoredChange]:
+    """Computes everything that one write needs; long work for a large set.
+
+    Returns:
+        The state with its changed examples, the digests of removed examples, the change, and the
+        change as the store keeps it.
+    """
+    put, take = after.table.since(examples_of(before))
+    change = Change.of(after.version, before, after, edit)
+    return encode(after, changed=put), take, change, stored_change(before, after, change)
+
+
+async def _logged(name: str, change: Change, writing: Awaitable[bool]) -> bool:
+    """Awaits a write and logs its outcome."""
+    what = (name, change.version, change.action, change.by)
     try:
         written = await writing
     except (StoreUnavailableError, asyncio.CancelledError):
@@ -166,13 +172,13 @@ async def _logged(name: str, record: ChangeRecord, writing: Awaitable[bool]) -> 
             "calibration %s: version %d (%s by %r), added %d, updated %d, ties %d, removed %s, "
             "failed %d, n %d, rolled back to %s, batch %s",
             *what,
-            record.added,
-            record.updated,
-            record.ties,
-            record.removed,
-            record.failed,
-            record.n,
-            record.rolled_back_to,
-            record.batch_digest,
+            change.added,
+            change.updated,
+            change.ties,
+            change.removed,
+            change.failed,
+            change.n,
+            change.rolled_back_to,
+            change.batch_digest,
         )
     return written

@@ -1,4 +1,4 @@
-"""Judges the items of a batch; each has an outcome of its own, in the order of the items."""
+"""Judges the items of a batch; each item gets its own outcome, in the order of the items."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,8 +14,8 @@ class BatchItem(NamedTuple):
     """One comparison of a batch.
 
     Args:
-        id: The caller's name for it; None if it has none.
-        asked: What it asks for, or why it cannot be judged.
+        id: The caller's id of the item; None if it has none.
+        asked: The request to the judge; or the error that prevents it.
     """
 
     id: str | int | None
@@ -23,7 +23,7 @@ class BatchItem(NamedTuple):
 
 
 def requests_of(items: Sequence[BatchItem]) -> list[JudgeRequest]:
-    """The items that can be judged."""
+    """The requests of the items that can be judged."""
     return [item.asked for item in items if isinstance(item.asked, JudgeRequest)]
 
 
@@ -31,8 +31,8 @@ async def judge_items(judge: Judge, items: Sequence[BatchItem]) -> list[Outcome]
     """Judges all items in one engine call; an item that cannot be judged keeps its error.
 
     Raises:
-        UnavailableError: Nothing was judged.
-        JudgmentFailedError: The engine's answer does not fit the items; nothing was judged.
+        UnavailableError: The engine, or the store, is unavailable; nothing was judged.
+        JudgmentFailedError: The engine returned a wrong number of answers; nothing was judged.
     """
     judged = iter(await judge.judge_batch(requests_of(items)))
     return [next(judged) if isinstance(item.asked, JudgeRequest) else item.asked for item in items]

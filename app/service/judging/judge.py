@@ -1,21 +1,17 @@
-"""Judging: both orders in one engine call, then the calibrated decision."""
+"""The judge: scores both orders in one engine call, then decides with calibrated thresholds."""
 
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from app.core.comparison import (
-    CalibrationReference,
     Comparison,
     Criterion,
     Judgment,
-    Reason,
-    Verdict,
 )
 from app.core.errors import (
     JudgmentFailedError,
@@ -25,30 +21,31 @@ from app.core.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from app.core.preference import preference_from_gaps, preferred_side
-from app.core.thresholds import ThresholdCurve
+from app.core.preference import preference_from_gaps
 from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError
 from app.service.calibration.cache import Calibrations, Usable
+from app.service.judging.decisions import AcceptanceRule, PreferenceRow, decide
+from app.service.judging.pac_thresholds import PacThresholds
 from app.service.judging.prompts import PromptTemplate
-from app.service.judging.thresholds import Thresholds
 from app.service.off_loop import off_loop
 from app.telemetry import JudgmentFigures, Telemetry
 
-# A hand-over to a thread costs as much as deciding a few dozen.
+# Larger batches are decided in a thread. The hand-over costs as much as a few dozen decisions.
 _DECIDED_AT_ONCE = 64
-# Characters; so many are rendered in a few milliseconds. A text takes as long as that many more.
+# Characters that are rendered on the event loop; they take a few milliseconds. Each text costs as
+# much as _PER_TEXT more characters.
 _RENDERED_AT_ONCE = 2**16
 _PER_TEXT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What the engine says of one comparison, in both orders.
+    """The engine's answer to one comparison in both orders.
 
     Args:
-        gap_fwd: Logit of response_a less that of response_b, response_a shown first.
-        gap_rev: The same with response_a shown second.
-        label_mass: Smaller of the two orders' probability on the two labels.
+        gap_fwd: Logit of response_a minus logit of response_b, with response_a shown first.
+        gap_rev: Logit of response_a minus logit of response_b, with response_a shown second.
+        label_mass: Probability on the two labels; the smaller one of the two orders.
     """
 
     gap_fwd: float
@@ -58,22 +55,22 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """A comparison and what its verdict must meet."""
+    """A comparison and the criterion of its verdict."""
 
     comparison: Comparison
     criterion: Criterion
 
 
 class Judge:
-    """One judge: an engine with a template, known by its fingerprint.
+    """One judge: an engine with a prompt template and a fingerprint.
 
     Args:
-        engine: Already started.
-        template: Of the prompts.
-        calibrations: Where thresholds come from.
+        engine: The started engine.
+        template: Template of the prompts.
+        calibrations: Cache of the calibration sets that thresholds come from.
         telemetry: Counts outcomes.
-        name: The judge's name in answers.
-        fingerprint: What its calibrations are valid for.
+        name: Name of the judge in answers.
+        fingerprint: Fingerprint of the judge; only calibration sets with the same one are valid.
     """
 
     def __init__(
@@ -89,20 +86,20 @@ class Judge:
         self._engine = engine
         self._template = template
         self._calibrations = calibrations
-        self._thresholds = Thresholds()
+        self._pac = PacThresholds()
         self._telemetry = telemetry
         self.name = name
         self.fingerprint = fingerprint
 
     def close(self) -> None:
-        """Drops the thresholds that are still to be computed."""
-        self._thresholds.close()
+        """Cancels the "pac" thresholds that are waiting to be computed."""
+        self._pac.close()
 
     async def judge(self, request: JudgeRequest) -> Judgment:
         """Judges one comparison.
 
         Raises:
-            ScopeJudgeError: There is no judgment.
+            ScopeJudgeError: The comparison could not be judged.
         """
         (outcome,) = await self.judge_batch([request])
         if isinstance(outcome, ScopeJudgeError):
@@ -118,26 +115,27 @@ class Judge:
             For each request, in order, its judgment or its own error.
 
         Raises:
-            UnavailableError: Nothing was judged.
+            UnavailableError: The engine, or the store, is unavailable; nothing was judged.
+            JudgmentFailedError: The engine returned a wrong number of answers; nothing was judged.
         """
-        # Calibrations first: where one is missing, the engine need not work.
+        # Calibrations first: the engine need not work if one is missing.
         calibrations = await self._calibrations_of(requests)
         lost = [each for each in calibrations if isinstance(each, StoreUnavailableError)]
         if lost and len(lost) == len(requests):
             raise lost[0]
-        # Thresholds, too: where too many are waiting, nothing is half judged.
+        # Thresholds before the engine, too: an overload here must not waste an engine call.
         thresholds = await self._pac_thresholds(requests, calibrations)
-        judged = [
-            i for i, found in enumerate(calibrations) if not isinstance(found, ScopeJudgeError)
+        to_score = [
+            i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
         ]
-        scores = await self.score([requests[i].comparison for i in judged])
-        found = dict(zip(judged, scores, strict=True))
+        answers = await self.score([requests[i].comparison for i in to_score])
+        scores = dict(zip(to_score, answers, strict=True))
         begun = time.perf_counter()
-        decide = partial(self._decide_all, requests, calibrations, found, thresholds)
+        decide_all = partial(self._decide_all, requests, calibrations, scores, thresholds)
         if len(requests) <= _DECIDED_AT_ONCE:
-            outcomes = decide()
+            outcomes = decide_all()
         else:
-            outcomes = await off_loop(decide)
+            outcomes = await off_loop(decide_all)
         self._telemetry.observe_stage("decide", time.perf_counter() - begun)
         self._telemetry.count_stale_judgments(
             sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
@@ -150,13 +148,13 @@ class Judge:
         requests: Sequence[JudgeRequest],
         calibrations: Sequence[Usable | ScopeJudgeError | None],
     ) -> Mapping[Criterion, float]:
-        """The thresholds of all "pac" criteria; a marginal one is only looked up."""
+        """The thresholds of all "pac" criteria; "marginal" ones need no computation."""
         asked = {
             request.criterion: usable.calibration
             for request, usable in zip(requests, calibrations, strict=True)
             if request.criterion.guarantee == "pac" and isinstance(usable, Usable)
         }
-        return await self._thresholds.find(asked.items()) if asked else {}
+        return await self._pac.find(asked.items()) if asked else {}
 
     def _count(self, outcome: Judgment | ScopeJudgeError) -> None:
         if isinstance(outcome, ScopeJudgeError):
@@ -176,11 +174,15 @@ class Judge:
             self._telemetry.count_order_disagreement()
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScopeJudgeError]:
-        """Scores comparisons, both orders of all of them in one engine call.
+        """Scores comparisons; both orders of all of them are one engine call.
 
         Returns:
-            For each comparison, in order, its score or its own error; an error of either order is
-            the comparison's.
+            For each comparison, in order, its score or its own error. An error in either order is
+            the error of the comparison.
+
+        Raises:
+            UnavailableError: The engine is unavailable; nothing was scored.
+            JudgmentFailedError: The engine returned a wrong number of answers.
         """
         if not comparisons:
             return []
@@ -190,7 +192,7 @@ class Judge:
         logits = await self._logits(prompts, times)
         if len(logits) != len(prompts):
             raise JudgmentFailedError(
-                f"the engine answered {len(logits)} of {len(prompts)} prompts"
+                f"the engine returned {len(logits)} answers to {len(prompts)} prompts"
             )
         pairs = zip(logits[::2], logits[1::2], strict=True)
         return [score_of_orders(forward, reverse) for forward, reverse in pairs]
@@ -198,7 +200,7 @@ class Judge:
     async def _logits(
         self, prompts: Sequence[Prompt], times: CallTimes
     ) -> list[LabelLogits | PromptError]:
-        """Asks the engine, and notes where the time went."""
+        """Calls the engine, and observes the time of each stage."""
         self._telemetry.count_engine_prompts(len(prompts))
         rendered_s, begun = times.render_s, time.perf_counter()
         try:
@@ -247,102 +249,31 @@ class Judge:
         gaps = np.array([(s.gap_fwd, s.gap_rev) for s in scored.values()]).reshape(-1, 2)
         preferences = preference_from_gaps(gaps[:, 0], gaps[:, 1])
         columns = (*preferences, preferences.confidence)
-        # One look-up for each criterion: in most batches there is one.
-        bounds: dict[Criterion, _Bound] = {}
+        # One rule for each criterion: most batches have only one.
+        rules: dict[Criterion, AcceptanceRule] = {}
         for (i, score), *numbers in zip(
             scored.items(), *map(np.ndarray.tolist, columns), strict=True
         ):
             criterion, calibration = requests[i].criterion, calibrations[i]
             assert not isinstance(calibration, ScopeJudgeError)
-            if criterion not in bounds:
-                bounds[criterion] = _Bound.of(criterion, calibration, thresholds)
-            found[i] = self._judgment(_Preference(*numbers), score, criterion, bounds[criterion])
+            if criterion not in rules:
+                rules[criterion] = AcceptanceRule.of(criterion, calibration, thresholds)
+            found[i] = decide(
+                PreferenceRow(*numbers),
+                criterion,
+                rules[criterion],
+                label_mass=score.label_mass,
+                min_label_mass=self._calibrations.min_label_mass,
+                judge=self.name,
+            )
         outcomes = [found[i] for i in range(len(requests))]
         for outcome in outcomes:
             self._count(outcome)
         return outcomes
 
-    def _judgment(
-        self, preference: "_Preference", score: Score, criterion: Criterion, bound: "_Bound"
-    ) -> Judgment:
-        preferred, threshold = preferred_side(preference.p_bar), bound.threshold
-        verdict: Verdict = "abstain"
-        reason: Reason | None = None
-        # First of all: a judge that is not answering has no preference either way.
-        if score.label_mass < self._calibrations.min_label_mass:
-            reason = "off_task"
-        elif preferred is None:
-            reason = "no_preference"
-        elif threshold == -math.inf:
-            reason = "infeasible"
-        elif threshold is not None and preference.uncertainty > threshold:
-            reason = "uncertain"
-        else:
-            verdict = preferred
-        # Such a judgment is accepted at no alpha, so that it has no risk level.
-        never = reason in ("off_task", "no_preference")
-        level = None if never else bound.risk_level(preference.uncertainty)
-        return Judgment(
-            verdict=verdict,
-            preferred=preferred,
-            reason=reason,
-            p_fwd=preference.p_fwd,
-            p_rev=preference.p_rev,
-            p_bar=preference.p_bar,
-            uncertainty=preference.uncertainty,
-            confidence=preference.confidence,
-            threshold=None if threshold == -math.inf else threshold,
-            criterion=criterion,
-            risk_level=None if level == math.inf else level,
-            label_mass=score.label_mass,
-            calibration=bound.reference,
-            judge=self.name,
-        )
-
-
-class _Preference(NamedTuple):
-    """One row of `Preferences`, as plain numbers."""
-
-    p_fwd: float
-    p_rev: float
-    p_bar: float
-    uncertainty: float
-    confidence: float
-
-
-class _Bound(NamedTuple):
-    """What a criterion comes to under its calibration; all None without an alpha."""
-
-    threshold: float | None
-    curve: ThresholdCurve | None
-    reference: CalibrationReference | None
-
-    @classmethod
-    def of(
-        cls, criterion: Criterion, usable: Usable | None, pac: Mapping[Criterion, float]
-    ) -> "_Bound":
-        """Looks the threshold up: a marginal one in the calibration's curve, any other in `pac`."""
-        if usable is None or criterion.alpha is None:
-            return cls(None, None, None)
-        calibration, age_s = usable
-        if criterion.guarantee == "marginal":
-            threshold = calibration.threshold(criterion.alpha, "marginal", None)
-            curve = calibration.curve
-        else:
-            # Without a risk level: such thresholds may fall where alpha rises.
-            threshold, curve = pac[criterion], None
-        reference = CalibrationReference(
-            calibration.name, calibration.version, calibration.n, age_s
-        )
-        return cls(threshold, curve, reference)
-
-    def risk_level(self, uncertainty: float) -> float | None:
-        """The smallest alpha that accepts this uncertainty; None where there is no such thing."""
-        return None if self.curve is None else self.curve.risk_level(uncertainty)
-
 
 async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) -> list[Prompt]:
-    """Both orders of each comparison; large texts are rendered off the event loop."""
+    """The prompts of both orders of each comparison; large texts are rendered in a thread."""
 
     def rendered() -> list[Prompt]:
         return [prompt for each in comparisons for prompt in template.both_orders(each)]
@@ -362,7 +293,7 @@ def _texts(comparison: Comparison) -> Iterator[str]:
 def score_of_orders(
     forward: LabelLogits | PromptError, reverse: LabelLogits | PromptError
 ) -> Score | ScopeJudgeError:
-    """The score of a comparison from its two orders; an error of either is the comparison's."""
+    """The score of a comparison from its two orders; an error in either order is returned."""
     gap_fwd, gap_rev = label_gap(forward), label_gap(reverse)
     if isinstance(gap_fwd, ScopeJudgeError):
         return gap_fwd
@@ -370,12 +301,12 @@ def score_of_orders(
         return gap_rev
     assert isinstance(forward, LabelLogits)
     assert isinstance(reverse, LabelLogits)
-    # Shown second, response_a is label B; 0 less it, so that no gap is -0.0.
+    # In the reverse order response_a is label B. `0.0 -` instead of `-` avoids the gap -0.0.
     return Score(gap_fwd, 0.0 - gap_rev, label_mass=min(forward.label_mass, reverse.label_mass))
 
 
 def label_gap(order: LabelLogits | PromptError) -> float | ScopeJudgeError:
-    """Logit of the response shown first less that of the other."""
+    """Logit of the response shown first minus logit of the other one, or the error."""
     if isinstance(order, ScopeJudgeError):
         return order
     if not (math.isfinite(order.a) and math.isfinite(order.b)):

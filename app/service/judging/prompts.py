@@ -1,4 +1,4 @@
-"""A comparison -> the two prompts that the judge reads: the paper's template, in both orders."""
+"""Renders a comparison as two prompts, one for each order, with the paper's template."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ from app.core.errors import StartupError
 from app.ports import Prompt
 from app.service.judging.quoting import Fence, quoted
 
-# SCOPE, figure prompt_template, to the letter.
+# Verbatim from SCOPE, figure prompt_template.
 PAPER_SYSTEM = (
     "Please act as an impartial judge and evaluate the quality of the responses provided by two AI "
     "assistants to the user question displayed below. You should choose the assistant that follows "
@@ -32,21 +32,21 @@ PAPER_USER = (
 )
 
 _PLACEHOLDER = re.compile(r"\{(question|answer_a|answer_b)\}")
-# What stands before the turns and the replies of a conversation, without signs.
+# Headings of the turns and replies of a conversation, without punctuation.
 _TURN_HEADINGS = ("System", "User", "Assistant", "Reply 1")
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """What the judge is told; part of its fingerprint.
+    """The prompt template of a judge; part of the judge's fingerprint.
 
     Args:
         system: The system message; empty for a model without one.
         user: The user message, with {question}, {answer_a} and {answer_b} once each.
-        prefill: How the judge's own answer begins, e.g. "[["; empty as in the paper.
+        prefill: Beginning of the judge's own answer, e.g. "[["; empty as in the paper.
 
     Raises:
-        StartupError: A placeholder is missing or stands twice.
+        StartupError: A placeholder is missing or occurs more than once.
     """
 
     system: str = PAPER_SYSTEM
@@ -63,7 +63,7 @@ class PromptTemplate:
                 "the user template needs {question}, {answer_a} and {answer_b}, each exactly once; "
                 f"it has {found or 'none of them'}"
             )
-        # A frozen dataclass sets what follows from its fields this way.
+        # A frozen dataclass can set derived fields only like this.
         object.__setattr__(self, "_fence", Fence.of_literals(literals[::2]))
         conversation = Fence.of_literals(literals[::2], turns=_TURN_HEADINGS)
         object.__setattr__(self, "_conversation_fence", conversation)
@@ -74,12 +74,12 @@ class PromptTemplate:
         return self._filled(parts), self._filled(parts.swapped)
 
     def render(self, comparison: Comparison) -> Prompt:
-        """Renders one prompt, response_a shown first.
+        """Renders one prompt with response_a shown first.
 
-        A turn of the question is quoted if a line of it resembles a heading: one of the template,
-        or that of a turn or a reply. If a line of either response does, both responses are quoted,
-        so that neither looks different from the other. `quoting` says which lines resemble a
-        heading; a heading in words of its own does not.
+        A turn of the question is quoted if one of its lines resembles a heading of the template, a
+        turn or a reply. If a line of either response resembles a heading, both responses are
+        quoted, so that they look alike. `quoting` defines which lines resemble a heading; a heading
+        in other words is not recognized.
         """
         return self._filled(self._parts(comparison))
 
@@ -92,14 +92,14 @@ class PromptTemplate:
         return _Parts(_question_text(turns, fence), *map(_response_text, answers))
 
     def _filled(self, parts: "_Parts") -> Prompt:
-        """Fills every placeholder in a single pass: "{answer_b}" in a text stays text."""
+        """Fills all placeholders in one pass, so that "{answer_b}" in a text stays text."""
         texts = parts._asdict()
         user = _PLACEHOLDER.sub(lambda match: texts[match[1]], self.user)
         return Prompt(system=self.system, user=user, prefill=self.prefill)
 
 
 class _Parts(NamedTuple):
-    """What is put in the places of the placeholders."""
+    """The texts for the placeholders."""
 
     question: str
     answer_a: str
@@ -107,7 +107,7 @@ class _Parts(NamedTuple):
 
     @property
     def swapped(self) -> "_Parts":
-        """The same with the responses in the other order."""
+        """The same texts with the responses in the other order."""
         return _Parts(self.question, self.answer_b, self.answer_a)
 
 
@@ -129,12 +129,12 @@ def load_template(path: Path | None, *, prefill: str) -> PromptTemplate:
     """Reads the template that replaces the paper's.
 
     Args:
-        path: A TOML file with the strings `user` and, unless the judge has none, `system`; None
-            for the paper's template.
-        prefill: How the judge's answer begins.
+        path: A TOML file with the string `user` and, if the judge has a system message, `system`;
+            None for the paper's template.
+        prefill: Beginning of the judge's answer.
 
     Raises:
-        StartupError: The file cannot be read or is no such file.
+        StartupError: The file cannot be read, or is not a valid template.
     """
     if path is None:
         return PromptTemplate(prefill=prefill)
@@ -147,7 +147,8 @@ def load_template(path: Path | None, *, prefill: str) -> PromptTemplate:
     if unknown or not all(isinstance(text, str) for text in texts):
         raise StartupError(
             f"SCOPE_PROMPT_FILE={path} needs the string `user`, may have the string `system`, and "
-            f"nothing else" + (f"; it has {', '.join(unknown)}" if unknown else "")
+            "must contain nothing else"
+            + (f"; it also contains {', '.join(unknown)}" if unknown else "")
         )
     try:
         return PromptTemplate(system=texts[0], user=str(texts[1]), prefill=prefill)

@@ -1,16 +1,19 @@
-"""Keeps a text inside its own section of a prompt: what resembles a heading is quoted.
+"""Quotes texts that imitate a heading of the prompt, so that no text can leave its section.
 
-A text in which any line resembles a heading gets "> " before each of its lines, so that none of
-them begins as a heading does. All other texts stay what they are, to the letter.
+If any line of a text resembles a heading, each line of the text gets the prefix "> ". Then none of
+its lines begins like a heading. All other texts stay unchanged.
 
-A line resembles a heading if it begins with the heading's words once both are read alike:
-capitals, signs of all kinds, emphasis, tags, HTML entities, accents, characters that nobody sees,
-small capitals and the commonest letters that look Latin make no difference, nor does the number or
-the letter of a list ("2.", "b)") before the words. A turn's heading ("### User:", "Reply 2:") is
-one ordinary word, so a line resembles it only if a colon or the line's end comes next, or closing
-signs ("[User]", "== User ==") and then one of the two. A heading in words of its own ("The other
-answer:"), in another language, in letters that only look alike beyond the commonest, in the middle
-of a line or stretched over thousands of signs is not seen.
+A line resembles a heading if it begins with the heading's words after both are normalized.
+Normalization ignores case, punctuation, emphasis, tags, HTML entities, accents, invisible
+characters, small capitals, and the most common letters that look Latin. A list number or letter
+("2.", "b)") before the words is ignored, too.
+
+A turn's heading ("### User:", "Reply 2:") is one ordinary word. A line resembles it only if a colon
+or the end of the line follows, possibly after closing punctuation ("[User]", "== User ==").
+
+These headings are not recognized: in other words ("The other answer:"), in another language, in
+less common lookalike letters, in the middle of a line, or stretched over thousands of punctuation
+characters.
 """
 
 import html
@@ -20,21 +23,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-# Part of a judge's fingerprint: to be raised with every change of which texts are quoted, and how.
+# Part of a judge's fingerprint. Raise it with every change of which texts are quoted, or how.
 FENCE_VERSION = 2
 FENCE = "> "
-# With more letters behind it, a last word this long resembles the heading, too ("Answers"); a
-# shorter one would be the beginning of any word ("Response A" and "Response about").
+# If the heading's last word has at least so many letters, it also matches as the beginning of a
+# longer word ("Answers"). Shorter words must match exactly: "Response A" is not "Response about".
 _LONG_WORD = 4
-# Signs of emphasis stand inside words, too, and "_" would count as a letter.
+# Emphasis can occur inside words, and the pattern would take "_" for a letter.
 _MARKUP = "*_`~"
-# What ends a line for str.splitlines.
+# The characters that end a line for str.splitlines.
 _ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-# Letters that nobody sees, though no category says so.
+# Invisible characters that Unicode calls letters.
 _FILLERS = "\u115f\u1160\u3164\uffa0"
-# Categories of most of Unicode: unassigned, private, half of a pair.
+# Categories of most code points: unassigned, private use, surrogate.
 _UNASSIGNED = ("Cn", "Co", "Cs")
-# Small Cyrillic, Greek and Armenian letters that look Latin, or whose capitals do.
+# Lower-case Cyrillic, Greek and Armenian letters that look Latin in lower or upper case.
 _LOOKALIKES = dict(
     zip(
         "\u0430\u0432\u0441\u0501\u0435\u043d\u04bb\u0456\u0458\u043a\u04cf\u043c\u043e\u0440"
@@ -49,36 +52,40 @@ _LATIN_NAME = re.compile(
     r"LATIN (?:(?:SMALL|CAPITAL) )?LETTER (?:(?:SMALL CAPITAL|DOTLESS|SCRIPT) )?"
     r"([A-Z])(?: WITH .+)?"
 )
-# A character that stands for more of them is left out: Arabic phrases of 18 and 8 letters, of
-# which a text would take many times as long as any other.
+# Characters that expand to more letters are dropped: Arabic phrases of 18 and 8 letters, which
+# would make a text many times as expensive as any other.
 _MOST_LETTERS = 7
-# So much of a text is read at once, because other threads have their turn only between two calls;
-# and the longest stretch of a text that can be a heading.
+# Characters that are searched in one call, because other threads run only between two calls; and
+# the longest part of a text that can be a heading.
 _PIECE, _LONGEST = 2**16, 2**12
-# Likewise; to translate characters outside ASCII takes as long as to search ten times as many.
+# Characters that are translated in one call; non-ASCII characters cost ten times as much here as
+# in a search.
 _TRANSLATED = 2**13
 _TAG = re.compile(r"</?[a-z!][^<>\n]*+>")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,32}|#[xX][0-9a-fA-F]{1,32}|[a-zA-Z][a-zA-Z0-9]{1,31});?")
-# What may stand before a heading on its line: brackets, "###", "2.", "(3)", "b)", "IV.". No
-# quantifier here and below gives back what it took where that could cost more than linear time.
+# Allowed before a heading on its line: brackets, "###", "2.", "(3)", "b)", "IV.". The quantifiers
+# here and below are possessive wherever backtracking could take more than linear time.
 _LEAD = r"\n[^\w\n]*+(?:(?:\d++[^\w\n]|[^\W\d]{1,4}+[.)])[^\w\n]*+){0,16}"
-# What may stand between two letters of a word: "Assist-ant".
+# Allowed between two letters of a word: "Assist-ant".
 _IN_WORD = r"[^\w\s]*+"
-# After a template's heading of one word comes a sign or the line's end: "Question:", "</answer>",
-# not "Question everything".
+# Required after a template's heading of one word: punctuation or the end of the line. "Question:"
+# and "</answer>" match, "Question everything" does not.
 _SIGN = r"[^\S\n]*+(?:[^\w\s]|\n|\Z)"
-# After a turn's heading comes a colon or the line's end, maybe behind signs that close a heading:
-# "User:", "[System]", not "User-friendly", "system." or "System.out".
+# Required after a turn's heading: a colon or the end of the line, possibly after closing
+# punctuation. "User:" and "[System]" match; "User-friendly", "system." and "System.out" do not.
 _TURN_END = r"[^\S\n]*+(?:[])}>|\"'#=]|--+)*+[^\S\n]*+(?:[:\u2236\ua789]|\n|\Z)"
 
 
 class _Readings(dict[int, str | None]):
-    """What each character is read as, found out when it is first met; None is nothing at all."""
+    """Table for str.translate: character -> its normalized form; None deletes the character.
+
+    An entry is computed when the character is first looked up.
+    """
 
     def __missing__(self, code: int) -> str | None:
         character = chr(code)
         if unicodedata.category(character) in _UNASSIGNED:
-            # Not kept, because there are so many of them.
+            # Not kept in the table, because there are so many of them.
             return None
         reading = _reading(character)
         self[code] = reading
@@ -90,9 +97,10 @@ def _reading(character: str) -> str | None:
         return "\n"
     if character == "\t":
         return character
-    # Character by character: putting the marks of a text in order can take quadratic time.
+    # One character at a time: normalizing a whole text sorts its marks, which can take quadratic
+    # time.
     parts = unicodedata.normalize("NFKD", character)
-    # Marks first: one of them is a letter when casefolded.
+    # Remove marks before casefolding, because one of them casefolds to a letter.
     bare = "".join(part for part in parts if unicodedata.category(part)[0] not in "CM")
     parts = unicodedata.normalize("NFKD", bare.casefold())
     if len(parts) > _MOST_LETTERS:
@@ -110,13 +118,13 @@ def _plain_letter(part: str) -> str:
 
 
 _READINGS = _Readings()
-# A text can hold a million entities, and there are few different ones.
+# A text can contain a million entities, but only a few different ones.
 _character = lru_cache(maxsize=4096)(html.unescape)
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Quotes the texts that resemble a heading."""
+    """Quotes the texts that contain a line like a heading."""
 
     pattern: re.Pattern[str]
 
@@ -124,12 +132,12 @@ class Fence:
     def against(
         cls, headings: Sequence[str], markers: Sequence[str] = (), *, turns: Sequence[str] = ()
     ) -> "Fence":
-        """Makes the fence against certain headings; those without a word are left out.
+        """Makes the fence against the given headings; those without a word are ignored.
 
         Args:
-            headings: Each the beginning of a line. A number in it stands for any number.
-            markers: What begins a section in the middle of a line.
-            turns: Headings of turns and replies: one word, maybe with a number.
+            headings: Beginnings of lines. A number in a heading matches any number.
+            markers: Texts that begin a section in the middle of a line.
+            turns: Headings of turns and replies: one word, possibly with a number.
         """
         lines = [pattern for text in headings if (pattern := _words(text))]
         lines += [_in_any_spelling(_parts(text)) + _TURN_END for text in turns]
@@ -143,17 +151,17 @@ class Fence:
         """Makes the fence of a template.
 
         Args:
-            literals: The template's own text before, between and behind its placeholders.
+            literals: The template's own text before, between and after its placeholders.
             turns: Headings of turns and replies.
         """
         lines = [literal.splitlines() or [""] for literal in literals]
-        # The first line behind a placeholder goes on where the placeholder's text ended.
+        # The first line after a placeholder continues the last line of the placeholder's text.
         markers = [first for first, *_ in lines[1:]]
         headings = lines[0] + [line for _, *rest in lines[1:] for line in rest]
         return cls.against(headings, markers, turns=turns)
 
     def around(self, text: str) -> str:
-        """The text, quoted line by line if any line of it resembles a heading."""
+        """The text, quoted if any of its lines resembles a heading."""
         return quoted(text) if self.is_needed(text) else text
 
     def is_needed(self, text: str) -> bool:
@@ -161,7 +169,7 @@ class Fence:
         if "&" in text:
             return any(map(self._finds, _plain_texts(text)))
         plain = _plain(text)
-        # Most texts have no tag either.
+        # Search again without tags only if there may be any.
         return self._finds(plain) or ("<" in plain and self._finds(_without_tags(plain)))
 
     def _finds(self, plain: str) -> bool:
@@ -174,7 +182,7 @@ class Fence:
 
 
 def quoted(text: str) -> str:
-    """The text with the fence before each of its lines, whatever character ended the last."""
+    """The text with FENCE before each line; every line end of str.splitlines counts."""
     return "".join(
         "".join(FENCE + line for line in piece.splitlines(keepends=True))
         for piece in _in_whole_lines(text)
@@ -182,7 +190,7 @@ def quoted(text: str) -> str:
 
 
 def _in_whole_lines(text: str) -> Iterator[str]:
-    """A long text in pieces; each but the last ends where a line does."""
+    """Splits a long text into pieces of whole lines."""
     start, end = 0, _PIECE
     while end < len(text):
         behind = max(text.rfind(each, start, end) for each in _ENDS) + 1
@@ -194,7 +202,7 @@ def _in_whole_lines(text: str) -> Iterator[str]:
 
 
 def _plain_texts(text: str) -> Iterator[str]:
-    """The ways in which a text may be read: as it is, with entities resolved, and without tags."""
+    """The normalized readings of a text: with and without entities resolved, and without tags."""
     texts = [text]
     if "&" in text:
         texts.append(
@@ -206,7 +214,7 @@ def _plain_texts(text: str) -> Iterator[str]:
     for each in texts:
         plain = _plain(each)
         yield plain
-        # Apart, because a tag may be the heading itself.
+        # A reading of its own, because a tag may be the heading itself.
         if "<" in plain:
             yield _without_tags(plain)
 
@@ -216,7 +224,10 @@ def _without_tags(plain: str) -> str:
 
 
 def _cut_before(text: str, sign: str) -> Iterator[str]:
-    """A long text in pieces; a pattern that has the sign only in its first place crosses no cut."""
+    """Splits a long text before occurrences of a character.
+
+    No match of a pattern crosses a cut if the character can only be the first one of a match.
+    """
     start, end = 0, _PIECE
     while end < len(text):
         cut = text.rfind(sign, start + 1, end)
@@ -228,7 +239,7 @@ def _cut_before(text: str, sign: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A text as it is read: small letters, no markup, and each line behind a line feed."""
+    """The normalized text: lower case, without markup, and with a line feed before each line."""
     if len(text) <= _TRANSLATED:
         return "\n" + text.translate(_READINGS)
     pieces = (text[start : start + _TRANSLATED] for start in range(0, len(text), _TRANSLATED))
@@ -236,7 +247,7 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    """The pattern of a heading and what must come next; empty where there is no word."""
+    """The pattern of a heading and of what must follow; empty if the heading has no word."""
     words = _parts(text)
     named = [word for word in words if not word.isdecimal()]
     if not named:
@@ -248,14 +259,14 @@ def _words(text: str) -> str:
 
 
 def _in_any_spelling(words: Sequence[str], *, ending: str = "") -> str:
-    """The pattern of words with any signs between them; a word may have the ending."""
+    """The pattern of words with any punctuation between them; `ending` may follow each word."""
     return r"\W*+".join(
         r"\d++" if word.isdecimal() else _IN_WORD.join(word) + ending for word in words
     )
 
 
 def _parts(text: str) -> list[str]:
-    """The words and numbers of a heading as it is read."""
+    """The words and numbers of a normalized heading."""
     parts = re.findall(r"[^\W\d]+|\d+", _plain(text))
-    # "Assistant A's" has the words Assistant, A and s: the last may be missing anywhere.
+    # "Assistant A's" has the words Assistant, A and s. The s is optional in every heading.
     return [part for i, part in enumerate(parts) if part != "s" or i == 0]

@@ -1,1 +1,1 @@
-"""Attacks on a running service, and the figures that show whether it held: `make drills`."""
+"""Attacks on a running service, with figures that show whether it held: `make drills`."""

@@ -1,4 +1,4 @@
-"""`make drills`: attacks a real service in every way that is known here, and writes the table."""
+"""`make drills`: runs every known attack on a real service, and writes the table."""
 
 import argparse
 import signal
@@ -17,9 +17,9 @@ from tests.drills.attacks.scene import ROOT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Carries attacks out, one after the other."""
+    """Runs attacks, one after the other."""
     given = _arguments(arguments)
-    # Processes that were started end with this one.
+    # SIGTERM ends this process in order, which ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(stderr=True)
     outcomes: dict[str, Outcome] = {}

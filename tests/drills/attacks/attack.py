@@ -13,12 +13,13 @@ class Attack:
     Args:
         name: The value of `--only`.
         what: The attacker's action, for the table.
-        run: Carries the attack out, ends by itself within half a minute, and returns a sentence
-            with the attack's own figure; raises AssertionError where the service did not hold.
+        run: Runs the attack, ends by itself, and returns a sentence with the attack's own figure;
+            raises AssertionError if the service did not hold. Most attacks take less than half a
+            minute.
         settings: SCOPE_* variables of the service that is attacked.
         cheap: Whether `make test` runs the attack, too.
-        watched: Whether memory, /healthz and a key holder's /judge are promised meanwhile; False
-            where the attack itself stops or restarts the service.
+        watched: Whether the promises on memory, /healthz and a key holder's /judge are checked
+            meanwhile; False if the attack itself stops or restarts the service.
     """
 
     name: str

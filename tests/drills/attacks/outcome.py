@@ -1,4 +1,4 @@
-"""What became of one attack, and whether the service held."""
+"""The outcome of one attack, and whether the service held."""
 
 import tempfile
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ class Outcome:
     """One attack's figures.
 
     Args:
-        name: The attack's.
+        name: Name of the attack.
         figure: The sentence that the attack returned.
-        broke: Why the attack says that the service did not hold; empty where it held.
-        seen: The watch's figures; None where the attack is not watched.
+        broke: Why the service did not hold, according to the attack; empty if it held.
+        seen: Figures of the watch; None if the attack is not watched.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def faults(self) -> list[str]:
-        """Every promise that did not hold."""
+        """Every broken promise."""
         found = [self.broke] if self.broke else []
         if self.seen is None:
             return found
@@ -46,7 +46,7 @@ class Outcome:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """For docs/measured/drills.json."""
+        """The figures for docs/measured/drills.json."""
         seen = None
         if self.seen is not None:
             seen = {name: _rounded(getattr(self.seen, name)) for name in Seen.__slots__}
@@ -58,7 +58,7 @@ def _rounded(value: Any) -> Any:
 
 
 def carried_out(attack: Attack, *, code: Path = ROOT) -> Outcome:
-    """Starts a service of its own, attacks it, and says what was seen."""
+    """Starts a service for this attack alone, attacks it, and returns the figures."""
     folder = Path(tempfile.mkdtemp(prefix=f"scope-judge-drill-{attack.name}-"))
     outcome = Outcome(attack.name, "")
     with running(folder, attack.settings, code=code) as scene:

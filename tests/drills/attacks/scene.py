@@ -13,7 +13,7 @@ from app.api.auth.keys import hash_of
 from tests.integration.processes.server import Server
 
 ROOT = Path(__file__).parents[3]
-# Key -> its roles. The texts are no secrets: each service lives as long as one attack.
+# Key -> its roles. The keys are not secret: each service lives only as long as one attack.
 _ROLES = {
     "judge": ["judge"],
     "read": [],
@@ -29,9 +29,9 @@ class Scene:
     """A running service and everything that an attacker or a user of it needs.
 
     Args:
-        folder: For the keys, the store and the log.
-        settings: SCOPE_* variables, over the defaults of a scene.
-        code: The folder whose `app` package is served.
+        folder: Folder for the keys, the store and the log.
+        settings: SCOPE_* variables; they override the defaults of a scene.
+        code: Folder whose `app` package is served.
     """
 
     def __init__(
@@ -54,9 +54,8 @@ class Scene:
         )
 
     def _write_keys(self) -> None:
-        # A release from before there was a role `metrics` refuses a file that names it.
-        (callers,) = (self.code / "app" / "api").rglob("callers.py")
-        known = callers.read_text(encoding="utf-8")
+        # An older release refuses a keys file with a role that it does not know (`metrics`).
+        known = _roles_file(self.code).read_text(encoding="utf-8")
         entries = [
             {
                 "name": name,
@@ -66,7 +65,7 @@ class Scene:
             }
             for name, roles in _ROLES.items()
         ]
-        # A service that runs reads the file twice a second: it must never see half of it.
+        # The service reads this file twice a second: it must never read a partial file.
         whole = self.keys_file.with_suffix(".new")
         whole.write_text(json.dumps({"keys": entries}), encoding="utf-8")
         whole.chmod(0o600)
@@ -125,7 +124,7 @@ class Scene:
         )
 
     def prepare(self) -> None:
-        """Calibrates the set `default` and lets the service reach its working size."""
+        """Calibrates the set `default`, and judges until the service has its usual memory size."""
         examples = [
             {**pair(number), "label": "A" if number % 8 else "B"}
             for number in range(_CALIBRATION_SIZE)
@@ -137,8 +136,14 @@ class Scene:
                 client.post("/judge", json=pair(number)).raise_for_status()
 
 
+def _roles_file(code: Path) -> Path:
+    """The file of a release that names the roles; release 0.1.0 has it in another folder."""
+    api = code / "app" / "api"
+    return next(file for file in (api / "auth/callers.py", api / "callers.py") if file.exists())
+
+
 def pair(number: int, *, gap: float | None = None) -> dict[str, str]:
-    """A comparison of which the scripted engine prefers response A the more, the larger the gap."""
+    """A comparison; the larger the gap, the more the scripted engine prefers response A."""
     better = (number % 50) / 10 if gap is None else gap
     return {
         "question": f"Question {number}?",
@@ -155,5 +160,5 @@ def running(
     scene = Scene(folder, settings, code=code)
     with scene.server:
         scene.prepare()
-        time.sleep(0.5)  # what the last answers left behind is freed
+        time.sleep(0.5)  # wait until the memory of the last answers is freed
         yield scene

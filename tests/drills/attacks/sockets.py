@@ -1,4 +1,4 @@
-"""Raw connections of an attacker: many at once, and none that waits for another."""
+"""Raw connections of an attacker: many at once, none of which waits for another."""
 
 import resource
 import select
@@ -15,12 +15,12 @@ _PART_BYTES = 256 * 1024
 def connected(
     port: int, count: int, *, receive_bytes: int | None = None
 ) -> Iterator[list[socket.socket]]:
-    """So many connections to the service, as far as they could be made.
+    """That many connections to the service, or as many as the service accepts.
 
     Args:
-        port: The service's.
-        count: Connections to make.
-        receive_bytes: Size of each one's receive buffer; the system's choice if left out.
+        port: Port of the service.
+        count: Number of connections to make.
+        receive_bytes: Size of each connection's receive buffer; None for the system's default.
     """
     _allow_files(count)
     with ExitStack() as stack:
@@ -46,9 +46,9 @@ def _allow_files(count: int) -> None:
 
 
 def flood(sockets: Sequence[socket.socket], contents: Sequence[bytes], *, seconds: float) -> int:
-    """Sends each connection its content as fast as it takes it; returns the bytes that went out.
+    """Sends each connection its content as fast as the service reads; returns the bytes sent.
 
-    Ends when everything is sent or the connections are closed, at the latest after the time.
+    Ends when everything is sent, when the connections are closed, or after `seconds`.
     """
     deadline = time.monotonic() + seconds
     unsent = {each: memoryview(content) for each, content in zip(sockets, contents, strict=True)}
@@ -90,7 +90,7 @@ def trickle(
 
 
 def closed(sockets: Sequence[socket.socket]) -> int:
-    """How many of the connections the service has closed."""
+    """Number of connections that the service has closed."""
     count = 0
     for each in sockets:
         try:

@@ -1,4 +1,4 @@
-"""The cheap attacks, and the figures that the expensive ones are judged by."""
+"""The cheap attacks, and the computation of the figures of all attacks."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.drills.attacks.outcome import Outcome, carried_out
 from tests.drills.attacks.report import markdown
 from tests.drills.attacks.watch import Seen
 
-# `make drills` asks for 250 ms on a quiet machine; here both cores are busy with other tests.
+# `make drills` requires 250 ms on a quiet machine; here other tests keep both cores busy.
 _MOST_HEALTHZ_P99_S = 5.0
 
 
@@ -17,7 +17,7 @@ def test_the_service_holds(name: str) -> None:
     assert not outcome.broke, outcome.broke
     if outcome.seen is not None:
         assert not outcome.seen.judge_failed, outcome.seen
-        assert outcome.seen.judge["200"], "the key holder was never answered"
+        assert outcome.seen.judge["200"], "the key holder got no answer"
         assert outcome.seen.healthz_p99_s < _MOST_HEALTHZ_P99_S
         assert outcome.seen.peak_mib <= 1.1 * outcome.seen.idle_mib
 

@@ -1,4 +1,4 @@
-"""Watches a service from a process of its own: memory, /healthz, and a key holder's /judge.
+"""Watches a service from another process: memory, /healthz, and a key holder's /judge.
 
 `python -m tests.drills.attacks.watch PORT PID KEY` samples until its standard input ends, and
 prints JSON.
@@ -27,16 +27,16 @@ _PAGE_BYTES = 4096
 
 @dataclass(slots=True)
 class Seen:
-    """What a watch saw.
+    """The figures of a watch.
 
     Args:
         idle_mib: Resident memory of the service before the attack.
         peak_mib: Largest resident memory during it.
-        after_mib: Resident memory at its end.
+        after_mib: Resident memory after it.
         healthz_p99_s: 99th percentile of the time to an answer of /healthz.
-        healthz_max_s: The slowest.
-        judge: How many of the key holder's judgments ended with each status, or without one.
-        judge_max_s: The slowest of them.
+        healthz_max_s: Slowest answer of /healthz.
+        judge: Status of the key holder's judgments, or the error without one -> count.
+        judge_max_s: Slowest of the key holder's judgments.
     """
 
     idle_mib: float = 0.0
@@ -49,12 +49,12 @@ class Seen:
 
     @property
     def judge_failed(self) -> int:
-        """Judgments of the key holder that ended otherwise than with 200."""
+        """Judgments of the key holder that did not end with 200."""
         return sum(self.judge.values()) - self.judge.get("200", 0)
 
 
 class _Prober:
-    """Sends one request after the other over a connection that is kept, or over new ones."""
+    """Sends one request after the other, over a kept connection or over new ones."""
 
     def __init__(self, port: int, method: str, path: str, *, kept: bool, **request: Any) -> None:
         self._port, self._method, self._path = port, method, path
@@ -62,7 +62,7 @@ class _Prober:
         self._connection: http.client.HTTPConnection | None = None
 
     def send(self) -> str:
-        """The status of one request; the error's name where there is none."""
+        """The status of one request, or the error's name if there is none."""
         reused = self._connection is not None
         try:
             return self._sent()
@@ -139,7 +139,7 @@ class _Watcher:
             status = prober.send()
             seconds = time.monotonic() - begun
             self._statuses[name][status] += 1
-            # A probe that waits keeps the next ones from being sent: they count as having waited.
+            # A slow probe delays the next ones: their delay counts as waiting time, too.
             while seconds > 0:
                 self._latency[name].append(seconds)
                 seconds -= _EVERY_S[name]
@@ -147,14 +147,14 @@ class _Watcher:
         return probe
 
     def start(self) -> float:
-        """Measures idle memory, and begins."""
+        """Measures idle memory, and begins the watch."""
         self._measure()
         for thread in self._threads:
             thread.start()
         return self._memory[0] if self._memory else 0.0
 
     def end(self, idle_mib: float) -> Seen:
-        """Ends the watch; a probe that is under way is waited for."""
+        """Ends the watch, after the probes in flight."""
         self._ended.set()
         for thread in self._threads:
             thread.join(_TIMEOUT_S)
@@ -183,7 +183,7 @@ def main() -> None:
 
 @contextmanager
 def watching(scene: Scene) -> Iterator[Seen]:
-    """Watches the scene's service while the block runs; the figures are there after it."""
+    """Watches the scene's service while the block runs; the figures are set after the block."""
     seen = Seen()
     command = [sys.executable, "-m", "tests.drills.attacks.watch"]
     command += [str(scene.port), str(scene.pid), scene.judge_key]
@@ -197,7 +197,7 @@ def watching(scene: Scene) -> Iterator[Seen]:
             yield seen
         finally:
             process.stdin.close()
-            # Also where the attack found that the service did not hold.
+            # The figures are set even if the attack found that the service did not hold.
             for name, value in json.loads(process.stdout.read()).items():
                 setattr(seen, name, value)
 

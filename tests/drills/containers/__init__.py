@@ -1,1 +1,1 @@
-"""docker/ and docker-compose.yml: read in `make test`, built and run in `make containers`."""
+"""docker/ and docker-compose.yml: checked in `make test`, built and run in `make containers`."""

@@ -1,9 +1,9 @@
-"""`make containers`: builds the images and runs them, where no registry can be reached.
+"""`make containers`: builds the images and runs them on a machine without a registry.
 
-As root, on Debian, after
-`apt-get install debootstrap buildah podman runc netavark aardvark-dns iptables`. Images that a
-registry would have are stood in for by what debootstrap and apt make; everything else is done as
-the files say. Says what was run, and what was not.
+Runs as root on Debian, after
+`apt-get install debootstrap buildah podman runc netavark aardvark-dns iptables`. debootstrap and
+apt make substitutes for the images of a registry; all other steps follow the files. The program
+prints which parts ran and which did not.
 """
 
 import argparse
@@ -31,30 +31,30 @@ PAIR = {
     "response_a": "pilut",
     "response_b": "piltu",
 }
-# For the scripted engine, which has no calibration.
+# Settings for the scripted engine, which has no calibration.
 SCRIPTED_PAIR = {
     "question": "Which?",
     "response_a": "quality=2",
     "response_b": "quality=1",
     "alpha": None,
 }
-# Keys of this service, tokens of the hub and of clouds, private keys (programs that read such keys
-# have their first line).
+# Keys of this service, tokens of the hub and of clouds, and private keys. Programs that read
+# private keys contain their first line.
 SECRETS = (
     "(^|[^A-Za-z0-9_])(scope_[A-Za-z0-9_]{43}|hf_[A-Za-z]{34}|AKIA[A-Z0-9]{16})([^A-Za-z0-9_]|$)"
     "|PRIVATE KEY-----[[:space:]]+[A-Za-z0-9+/]{40}"
 )
 NOT_RUN = (
     "Docker's own builder and engine (buildah and podman build and run the same files)",
-    "the official images: Debian's Python 3.11, Redis and Prometheus stand in for them",
+    "the official images: Debian's Python 3.11, Redis and Prometheus replace them",
     "Grafana",
     "vLLM's CUDA image: Dockerfile.gpu is built on the CPU build of vLLM; no GPU is reserved",
-    "PyTorch's CPU index, where this machine has a mirror of its own",
+    "PyTorch's CPU index, if this machine has its own mirror",
 )
 
 
 class Workshop:
-    """Buildah and podman with a store of their own, which goes when they go."""
+    """Buildah and podman with a store of their own, which is deleted at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class Workshop:
         self.mirror = self._take_over_mirror()
 
     def run(self, *command: str, check: bool = True, more: Mapping[str, str] | None = None) -> str:
-        """Runs a command; returns what it printed."""
+        """Runs a command; returns its output."""
         done = subprocess.run(
             command,
             cwd=ROOT,
@@ -94,14 +94,14 @@ class Workshop:
         return not subprocess.run(command, env=self._environment, capture_output=True).returncode
 
     def build(self, dockerfile: Path, tag: str, *options: str, context: Path = ROOT) -> None:
-        """Builds an image; what stands in for a registry's image is taken where one is named."""
+        """Builds an image; local substitutes replace the images of a registry."""
         stand_ins = [
             option
             for image in values(dockerfile, "FROM")
             for option in ("--build-context", _stand_in_for(image.split(" AS ")[0]))
             if ":" in image
         ]
-        # Isolation by chroot: RUN reaches the network of this machine, and no runtime is needed.
+        # Isolation by chroot: RUN uses the network of this machine and needs no container runtime.
         command = ("buildah", "build", "--format", "docker", "--isolation", "chroot", "--layers")
         self.run(*command, *stand_ins, *options, "-f", str(dockerfile), "-t", tag, str(context))
 
@@ -110,7 +110,7 @@ class Workshop:
         self.build(dockerfile, tag, *self.mirror, *options)
 
     def _take_over_mirror(self) -> list[str]:
-        """Options that let pip and uv install from where this machine's pip does."""
+        """Options that let pip and uv install from the same index as this machine's pip."""
         held = dict(
             re.findall(
                 r"^[^=]*\.(index-url|extra-index-url|find-links)='(.*)'$",
@@ -148,7 +148,7 @@ def _stand_in_for(image: str) -> str:
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Tells what is done and how long it took."""
+    """Prints the name of a step and its duration."""
     print(f"  {what} ...", end="", flush=True)
     begun = time.monotonic()
     yield
@@ -158,7 +158,7 @@ def step(what: str) -> Iterator[None]:
 def eventually(
     true: Callable[[], bool], timeout_s: float, what: str, why: Callable[[], str]
 ) -> float:
-    """Waits until something is so; returns how long that took."""
+    """Waits until a condition holds; returns the seconds that this took."""
     begun = time.monotonic()
     while not true():
         if time.monotonic() - begun > timeout_s:
@@ -168,7 +168,7 @@ def eventually(
 
 
 def ask(port: int, path: str, key: str = "", body: object = None) -> tuple[int, bytes]:
-    """One request; status 0 where nobody listens yet."""
+    """Sends one request; the status is 0 if no process listens yet."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     headers = {"Content-Type": "application/json"} | (
         {"Authorization": f"Bearer {key}"} if key else {}
@@ -185,12 +185,12 @@ def ask(port: int, path: str, key: str = "", body: object = None) -> tuple[int, 
 
 
 def make_base(shop: Workshop) -> str:
-    """Makes what stands in for the Python image, from debootstrap."""
+    """Makes the substitute for the Python image with debootstrap."""
     (image,) = {each for each in (v.split(" AS ")[0] for v in values(CPU, "FROM")) if ":" in each}
     root = shop.folder / "base"
     packages = "ca-certificates,python3,python3-pip,python3-venv"
     shop.run("debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(root))
-    # As in the official image: pip may install, and the user of the image is not there yet.
+    # As in the official image: pip may install, and the image's own user does not exist yet.
     for marker in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):
         marker.unlink()
     archive = shop.folder / "base.tar"
@@ -205,9 +205,9 @@ def size_mb(shop: Workshop, image: str) -> float:
 
 
 def check_no_secret(shop: Workshop, image: str) -> list[str]:
-    """Looks for keys in every file; returns those that the image adds with something like one."""
+    """Searches every file for keys; returns those with a match that the image adds."""
     mounted = Path(shop.run("podman", "image", "mount", image))
-    # -z: a private key goes on behind its first line.
+    # -z: the pattern of a private key continues after its first line.
     grep = ("grep", "-rlazE", "--exclude-dir=proc", "--exclude-dir=sys", SECRETS, str(mounted))
     found = shop.run(*grep, check=False, more={"LC_ALL": "C"}).splitlines()
     patterns = ("**/.env", "**/.git", "**/.netrc", "**/uv.toml", "etc/pip.conf", "**/id_rsa")
@@ -215,20 +215,20 @@ def check_no_secret(shop: Workshop, image: str) -> list[str]:
     suspects = {
         str(path.relative_to(mounted))
         for path in [*map(Path, found), *named]
-        # Empty: where the build mounted a file.
+        # A file is empty where the build mounted one.
         if path.is_dir() or path.stat().st_size
     }
     keys = (mounted / "data" / "keys.json").read_text()
     shop.run("podman", "image", "unmount", image)
     if json.loads(keys) != {"keys": []}:
-        raise SystemExit("the image holds keys")
+        raise SystemExit("the image contains keys")
     return sorted(each for each in suspects if not (shop.folder / "base" / each).exists())
 
 
 def check_container(
     shop: Workshop, image: str, *options: str, dockerfile: Path, pair: object = PAIR
 ) -> dict[str, str]:
-    """Runs an image as its files say, until it has judged and been stopped."""
+    """Runs an image as its files describe, from the start to a judgment and to the stop."""
     port, name = free_port(), "under-test"
     hardened = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     shop.run(
@@ -240,7 +240,7 @@ def check_container(
         return shop.run("podman", "logs", name, check=False)
 
     def healthy() -> bool:
-        # The image's own HEALTHCHECK; by hand, because podman leaves that to systemd.
+        # Runs the image's own HEALTHCHECK by hand, because podman leaves health checks to systemd.
         return shop.succeeds("podman", "healthcheck", "run", name)
 
     start_period = health_check(dockerfile)[0]["start-period"]
@@ -250,7 +250,7 @@ def check_container(
     uid = shop.run(*inside, "sh", "-c", "stat -c %u /proc/1")
     first = shop.run(*inside, "sh", "-c", r"tr '\0' ' ' < /proc/1/cmdline")
     if ask(port, "/judge", "scope_wrong", pair)[0] != 401:
-        raise SystemExit("somebody without a key was let in")
+        raise SystemExit("a request without a key was accepted")
     key = shop.run(*inside, "scope-judge", "keys", "add", "test", "--role", "judge")
     eventually(lambda: ask(port, "/judge", key, pair)[0] == 200, 30, "a verdict", logs)
     verdict = json.loads(ask(port, "/judge", key, pair)[1])
@@ -278,8 +278,8 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
     services = compose()["services"]
     held = shop.folder / "stand-ins"
     held.mkdir()
-    # The official Redis image has protected mode off, Debian's package has it on. In both, the
-    # user redis owns /data.
+    # The official Redis image has protected mode off; Debian's package has it on. In both, the user
+    # redis owns /data.
     redis = (
         "RUN mkdir /data && chown redis:redis /data\nVOLUME /data\nWORKDIR /data\n"
         'ENTRYPOINT ["sh", "-c", "exec \\"$@\\" --protected-mode no", "--"]'
@@ -332,7 +332,7 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
         process = composed("exec", "-T", "redis", "cat", "/proc/1/status")
         capabilities = re.findall(r"^Cap(?:Prm|Eff|Bnd):\s*(\S+)$", process, re.MULTILINE)
         if re.search(r"^Uid:\s*0\b", process, re.M) or set(capabilities) != {"0" * 16}:
-            raise SystemExit(f"Redis is root, or has capabilities:\n{process}")
+            raise SystemExit(f"Redis runs as root, or has capabilities:\n{process}")
     finally:
         composed("down", "--volumes")
     return {
@@ -344,7 +344,7 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
 
 
 def stand_in_for_vllm(shop: Workshop) -> None:
-    """Makes what stands in for vLLM's image: the CPU build, without what only we need."""
+    """Makes the substitute for vLLM's image: the CPU build, without our own dependencies."""
     (image,) = values(GPU, "FROM")
     shop.build_from_repository(CPU, f"{STAND_IN}/build:1", "--target", "build")
     held = shop.folder / "vllm"
@@ -360,17 +360,17 @@ def stand_in_for_vllm(shop: Workshop) -> None:
 
 
 def main() -> None:
-    """Runs all of it."""
+    """Runs all steps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp/scope-judge-containers"))
     folder: Path = parser.parse_args().folder
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if os.geteuid() or missing:
-        raise SystemExit(f"needs root and {', '.join(TOOLS)} (missing: {', '.join(missing)})")
+        raise SystemExit(f"run as root, with {', '.join(TOOLS)} (missing: {', '.join(missing)})")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shop = Workshop(folder)
-    # So that whoever ends it finds the machine as it was.
+    # SIGTERM ends the program in order, so that it removes everything that it made.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     try:
         _run_all(shop)
@@ -387,7 +387,7 @@ def _run_all(shop: Workshop) -> None:
         base = make_base(shop)
     with step("each instruction of docker/Dockerfile"):
         shop.build_from_repository(CPU, cpu)
-    with step("what it adds"):
+    with step("the files that it adds"):
         found = check_no_secret(shop, cpu)
         whole, below = size_mb(shop, cpu), size_mb(shop, f"{STAND_IN}/{base}")
     tell({"size": f"{whole:.0f} MB, {below:.0f} of them the base"})
@@ -409,7 +409,7 @@ def _run_all(shop: Workshop) -> None:
 
 
 def tell(rows: dict[str, str]) -> None:
-    """Prints what was found."""
+    """Prints the findings."""
     for name, value in rows.items():
         print(f"      {name:15} {value}", flush=True)
 

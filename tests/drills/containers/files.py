@@ -1,4 +1,4 @@
-"""What docker/ and docker-compose.yml say."""
+"""Reads docker/ and docker-compose.yml."""
 
 import json
 import re
@@ -14,7 +14,7 @@ COMPOSE = ROOT / "docker-compose.yml"
 
 
 def instructions(path: Path) -> list[tuple[str, str]]:
-    """The instructions of a Dockerfile, each with what stands behind it."""
+    """The instructions of a Dockerfile, each with its arguments."""
     lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
     # A backslash at the end of a line joins it to the next; there are no here-documents.
     whole = re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines()
@@ -23,7 +23,7 @@ def instructions(path: Path) -> list[tuple[str, str]]:
 
 
 def values(path: Path, instruction: str) -> list[str]:
-    """What stands behind each instruction of one kind."""
+    """The arguments of each instruction of one kind."""
     return [value for kind, value in instructions(path) if kind == instruction]
 
 
@@ -53,7 +53,7 @@ def health_check(path: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def compose() -> dict[str, Any]:
-    """docker-compose.yml, with its variables as they stand there."""
+    """docker-compose.yml, with its variables not substituted."""
     held: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())
     return held
 

@@ -1,4 +1,4 @@
-"""What can be promised of docker/ and docker-compose.yml without running them."""
+"""Static checks of docker/ and docker-compose.yml."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def seconds(duration: str) -> float:
     return float(number) * {"s": 1, "m": 60}[unit]
 
 
-def test_compose_is_what_the_compose_specification_allows() -> None:
+def test_compose_follows_the_compose_specification() -> None:
     schema = json.loads(SCHEMA.read_text())
     faults = validator_for(schema)(schema).iter_errors(compose())
     assert [(list(fault.absolute_path), fault.message) for fault in faults] == []
@@ -68,7 +68,7 @@ def test_the_service_itself_gets_the_signals(path: Path) -> None:
 
 
 @dockerfiles
-def test_health_is_asked_of_readyz_for_longer_than_it_may_take(path: Path) -> None:
+def test_the_health_check_waits_longer_than_readyz_may_take(path: Path) -> None:
     options, command = health_check(path)
     assert "/readyz" in command[-1]
     compile(command[-1], "HEALTHCHECK", "exec")
@@ -89,7 +89,7 @@ def test_no_layer_holds_a_secret(path: Path) -> None:
 
 
 @dockerfiles
-def test_what_is_copied_exists_and_passes_dockerignore(path: Path) -> None:
+def test_copied_files_exist_and_pass_dockerignore(path: Path) -> None:
     allowed = {
         line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"
     }
@@ -135,7 +135,7 @@ def test_the_image_has_the_versions_that_the_tests_have_and_no_test_tools() -> N
     assert not any(re.match(r"(pytest|mypy|ruff|hypothesis)\b", line) for line in shipped)
 
 
-def test_what_compose_names_in_the_repository_exists() -> None:
+def test_files_that_compose_names_exist() -> None:
     for _, source, _ in bind_mounts():
         assert (ROOT / source).exists(), source
     for service in compose()["services"].values():
@@ -143,7 +143,7 @@ def test_what_compose_names_in_the_repository_exists() -> None:
             assert (ROOT / service["build"]["dockerfile"]).is_file()
 
 
-def test_what_prometheus_and_grafana_read_is_mounted_where_they_look() -> None:
+def test_prometheus_and_grafana_files_are_mounted_at_their_paths() -> None:
     mounted = {target: ROOT / source for _, source, target in bind_mounts()}
     config = yaml.safe_load(mounted["/etc/prometheus/prometheus.yml"].read_text())
     for rules in config["rule_files"]:
@@ -171,11 +171,11 @@ def test_a_judge_for_the_gpu_starts_no_second_one_for_the_cpu() -> None:
         started.add(name)
         left += [each for each in services[name].get("depends_on", ()) if each not in started]
     assert started == {"judge-gpu", "prometheus", "grafana", "redis"}
-    # And if both are asked for, the second cannot take the port.
+    # If both are started, the second cannot bind the port.
     assert services["judge"]["ports"] == services["judge-gpu"]["ports"]
 
 
-def test_only_this_machine_reaches_what_is_published() -> None:
+def test_only_this_machine_reaches_the_published_ports() -> None:
     for name, service in compose()["services"].items():
         for port in service.get("ports", ()):
             assert re.match(r"\$\{\w+_PUBLISH:-127\.0\.0\.1:\d+\}:\d+$", port), name
@@ -188,20 +188,20 @@ def test_every_service_is_confined() -> None:
         assert service["cap_drop"] == ["ALL"], name
         assert "cap_add" not in service, name
         assert service["security_opt"] == ["no-new-privileges:true"], name
-        # These would undo the rest.
+        # Any of these would lift the confinement.
         assert not service.keys() & {"privileged", "pid", "ipc", "network_mode", "devices"}, name
         assert service.get("user") not in ("root", "0", 0, "0:0"), name
         for volume in service["volumes"]:
             assert not volume.startswith("/"), name
     writable = {name for name, service in services.items() if service["read_only"] is not True}
-    # vLLM on a GPU caches what it compiles at several places of its image.
+    # vLLM on a GPU caches its compiled kernels in several folders of its image.
     assert writable == {"judge-gpu"}
     for name in services.keys() - writable:
         assert services[name]["tmpfs"] == ["/tmp"], name
 
 
 def test_redis_runs_as_the_user_that_owns_its_data() -> None:
-    # Without capabilities the image's entrypoint can neither give /data away nor change its user.
+    # Without capabilities the image's entrypoint cannot change the owner of /data or its user.
     assert compose()["services"]["redis"]["user"] == "redis"
 
 
@@ -219,7 +219,7 @@ def test_redis_is_reached_by_judges_alone() -> None:
     assert compose()["networks"]["store"]["internal"] is True
 
 
-def test_redis_keeps_what_it_has_answered() -> None:
+def test_redis_keeps_acknowledged_writes() -> None:
     command = compose()["services"]["redis"]["command"]
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert options["--appendonly"] == "yes"
@@ -238,11 +238,11 @@ def test_compose_holds_no_secret() -> None:
     for name, service in compose()["services"].items():
         environment = service.get("environment", {})
         held = {key for key, value in environment.items() if SECRET.search(key) and value}
-        # That Grafana makes no admin is no secret.
+        # Whether Grafana creates an admin is no secret.
         assert held <= {"GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"}, name
 
 
-def test_nobody_logs_in_to_grafana() -> None:
+def test_grafana_has_no_login() -> None:
     environment = variables("grafana")
     assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
     assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"

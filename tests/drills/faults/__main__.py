@@ -1,4 +1,4 @@
-"""`make faults`: causes every fault under traffic, prints what clients saw, and writes it down."""
+"""`make faults`: causes every fault under traffic, then prints and stores the clients' view."""
 
 import argparse
 import asyncio
@@ -26,7 +26,7 @@ from tests.drills.faults.report import (
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _arguments(arguments)
     names = given.only or list(FAULTS)
-    # The processes that were started end with this one.
+    # SIGTERM ends this process in order, which ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(stderr=True)
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-faults-"))
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             bar.advance(task)
     print_table(outcomes, Console(width=None if sys.stdout.isatty() else 200))
     if len(outcomes) == len(FAULTS):
-        # A few of them are no table: the document keeps the last whole run.
+        # An incomplete run is not written: the document keeps the last complete one.
         print(f"written to {write_json('faults', faults_json(outcomes))} and {DOCUMENT}")
         put_between_markers("faults", markdown(outcomes))
     sys.exit(1 if any(outcome.wrong for outcome in outcomes) else 0)
@@ -69,7 +69,7 @@ def _caused(name: str, folder: Path, seconds: float) -> Outcome:
     try:
         return asyncio.run(fault.run(place, seconds))
     except (AssertionError, RuntimeError, OSError) as exc:
-        # The others can still be caused.
+        # The remaining faults can still be caused.
         outcome.wrong.append(f"{type(exc).__name__}: {exc} (logs in {place})")
         return outcome
 
@@ -77,7 +77,9 @@ def _caused(name: str, folder: Path, seconds: float) -> Outcome:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=FAULTS, metavar="NAME", help=", ".join(FAULTS))
-    parser.add_argument("--seconds", type=float, default=10.0, help="each lasts (default 10)")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="duration of each fault (default 10)"
+    )
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Every fault, by its name."""
+"""Every fault by name."""
 
 from typing import Any
 

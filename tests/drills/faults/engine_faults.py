@@ -1,4 +1,4 @@
-"""What happens to engines: vLLM's own process, and servers behind the OpenAI interface."""
+"""Faults of engines: vLLM's own process, and servers behind the OpenAI interface."""
 
 import asyncio
 import importlib.util
@@ -17,7 +17,7 @@ from tests.drills.faults.material import demo_judge_pairs, scripted_pairs
 from tests.drills.faults.scene import Scene, service
 from tests.unit.engines.openai_fake import FakeServer, response, serving
 
-# Errors of the engine are errors: they are never a verdict, and never a fault of ours.
+# An engine's failure is an error with one of these codes, never a verdict and never a 500.
 _ENGINE_ERRORS = frozenset({"503 engine_unavailable", "504 deadline_exceeded"})
 _TIMEOUT_S = 4.0
 _SLOWEST_S = _TIMEOUT_S + 1.0
@@ -43,7 +43,7 @@ async def vllm_scene(folder: Path) -> AsyncIterator[VllmScene]:
     async with service(folder, **settings) as running:
         scene = VllmScene(running, demo_judge_pairs(), judged_by="default")
         scene.knows_judge = False
-        # A batch of another size rounds bfloat16 another way.
+        # bfloat16 rounds differently in a batch of another size.
         scene.tolerance = 0.03
         scene.engine_process = engine_process_of(running.process.popen.pid)
         yield scene
@@ -54,7 +54,7 @@ def _no_vllm() -> str | None:
 
 
 def engine_process_of(service_process: int) -> int:
-    """The process of vLLM's EngineCore, which is a child of the service."""
+    """The process id of vLLM's EngineCore, a child of the service."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
@@ -63,7 +63,7 @@ def engine_process_of(service_process: int) -> int:
             continue
         if int(fields[1]) == service_process and "EngineCore" in command:
             return int(status.parent.name)
-    raise AssertionError("the service has no child that is vLLM's EngineCore")
+    raise AssertionError("the service has no child process that is vLLM's EngineCore")
 
 
 def _signal(number: signal.Signals) -> Callable[[VllmScene], Awaitable[None]]:
@@ -74,7 +74,7 @@ def _signal(number: signal.Signals) -> Callable[[VllmScene], Awaitable[None]]:
 
 
 async def _await_end_and_start(scene: VllmScene) -> None:
-    """The service must end by itself, as one that failed; then a supervisor starts it."""
+    """Waits until the service has ended with an error, then starts it as a supervisor would."""
     async with asyncio.timeout(30):
         status = await asyncio.to_thread(scene.service.popen.wait)
     last = scene.service.log.read_text().rstrip().splitlines()[-1]
@@ -98,7 +98,7 @@ class RemoteScene(Scene):
 
 @asynccontextmanager
 async def remote_scene(folder: Path) -> AsyncIterator[RemoteScene]:
-    """A server that scores by digest, and a service that asks it."""
+    """A server that scores by digest, and a service that uses it."""
     judge = FakeServer()
     async with serving(judge):
         settings = {
@@ -115,7 +115,7 @@ async def remote_scene(folder: Path) -> AsyncIterator[RemoteScene]:
 
 
 def _answering(cut: Callable[[dict[str, Any]], bytes]) -> Callable[[RemoteScene], Awaitable[None]]:
-    """Everything but the list of models is answered with this, and the connection is cut."""
+    """Answers every request but the list of models with these bytes, and cuts the connection."""
 
     async def act(scene: RemoteScene) -> None:
         scene.server.trouble = lambda path, body: None if path == "/models" else cut(body)
@@ -195,7 +195,7 @@ VLLM_FAULTS: tuple[Fault[VllmScene], ...] = (
 REMOTE_FAULTS: tuple[Fault[RemoteScene], ...] = (
     Fault(
         "remote-hang",
-        "the judge's server takes requests and does not answer",
+        "the judge's server accepts requests and does not answer",
         remote_scene,
         _silent,
         _speaking,

@@ -1,4 +1,4 @@
-"""One fault: caused under traffic, held for a while, healed; and what the clients saw of it."""
+"""One fault: caused under traffic, held for a while and healed; and the clients' view of it."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,12 @@ S = TypeVar("S", bound=Scene)
 
 _BEFORE_S = 0.5
 _AFTER_S = 0.5
-# A killed service needs 33 s for its start alone at a load of 10.
+# The start of a killed service alone takes 33 s at a load of 10.
 _LONGEST_HEALING_S = 180.0
 _SLOWER = 4.0
-# Allowed of /judge wherever a fault names nothing else.
+# Allowed answers of /judge unless a fault names others.
 SERVED = frozenset({"200", "200 stale"})
-# Before a fault and after it. Two cores that others use too may hold the store up for long enough.
+# Allowed before and after a fault. The store may be slow on two busy cores.
 _FINE = {"judge": SERVED, "calibrate": {"200"}, "readyz": {"200 ready", "200 degraded"}}
 
 
@@ -30,18 +30,18 @@ class Fault(Generic[S]):
     """Something that happens to a service.
 
     Args:
-        name: For the command line and the table.
-        how: How it is caused, for the table.
-        scene: What stands around the service.
-        cause: Makes it happen.
-        heal: Undoes it.
-        judge_may: Everything that /judge may answer while it lasts.
-        slowest_judge_s: Longest that a judgment may take while it lasts; on a machine that is slow
-            already, `_SLOWER` times the longest before it.
-        may_lose: Why acknowledged examples may be lost; empty where none may.
-        obstacle: Why it cannot be caused here; None if it can.
-        ends_service: Whether the service's process ends by it.
-        at_most_s: It lasts no longer, whatever is asked for.
+        name: Name for the command line and the table.
+        how: How the fault is caused, for the table.
+        scene: Makes the service and everything around it.
+        cause: Causes the fault.
+        heal: Undoes the fault.
+        judge_may: Every allowed answer of /judge during the fault.
+        slowest_judge_s: Longest allowed judgment during the fault. On a slow machine the limit is
+            `_SLOWER` times the longest judgment before the fault.
+        may_lose: Why acknowledged examples may be lost; empty if none may.
+        obstacle: Returns the reason why the fault cannot be caused here; None if it can.
+        ends_service: Whether the fault ends the service's process.
+        at_most_s: Upper limit of the duration.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Fault(Generic[S]):
     at_most_s: float = 3600.0
 
     async def run(self, folder: Path, seconds: float) -> "Outcome":
-        """Causes it under traffic for so long, heals it, and looks at what became of everything."""
+        """Causes the fault under traffic for that long, heals it, and checks the outcome."""
         outcome = Outcome(self.name, self.how, min(seconds, self.at_most_s))
         async with self.scene(folder) as scene, scene.traffic() as traffic:
             try:
                 await self._lived_through(scene, traffic, outcome)
             except BaseException:
-                # A fault that is not healed would hold up everything that is closed now.
+                # An unhealed fault would delay the cleanup of the scene.
                 with contextlib.suppress(Exception):
                     await self.heal(scene)
                 raise
@@ -89,7 +89,7 @@ class Fault(Generic[S]):
 
 
 async def _healthy(traffic: Traffic, healed: float) -> float | None:
-    """When /readyz said ready and /calibrate 200 for the first time after the healing."""
+    """When /readyz was ready and /calibrate answered 200 for the first time after the healing."""
     deadline = healed + _LONGEST_HEALING_S
     loop = asyncio.get_running_loop()
     while loop.time() < deadline:
@@ -105,7 +105,8 @@ async def _healthy(traffic: Traffic, healed: float) -> float | None:
 def _first_end(seen: Sequence[Seen], kind: str, outcome: str, healed: float) -> float | None:
     for found, answer in seen:
         ended = answer.began + answer.seconds
-        # Begun before, /readyz would tell of the fault's time; a post may have waited for its end.
+        # A /readyz that began before the healing describes the fault's time. A post may have begun
+        # before the healing and waited for it.
         counts = answer.began >= healed if kind == "readyz" else ended >= healed
         if found == kind and counts and answer.outcome == outcome:
             return ended
@@ -114,21 +115,25 @@ def _first_end(seen: Sequence[Seen], kind: str, outcome: str, healed: float) -> 
 
 @dataclass
 class Outcome:
-    """What became of one fault.
+    """The outcome of one fault.
 
     Args:
-        judge: Outcome -> how often, from the fault until all was healthy; likewise the others.
+        name: Name of the fault.
+        how: How the fault was caused.
+        seconds: Duration of the fault.
+        judge: Answer of /judge -> count, from the fault until the service was healthy again.
+            `calibrate` and `readyz` are the same for their routes.
         judge_slowest_s: Slowest answer of /judge in that time.
         usual_slowest_s: Slowest answer of /judge before the fault.
-        examples: Acknowledged in all.
-        lost: Of these, not in the set at the end.
-        doubled: In the set and in no client's log.
-        verdicts: Judgments that were checked.
-        versions: Different calibrations that they rest on and that were checked.
-        healthy_s: From the healing until /readyz and /calibrate say yes; None for never.
-        wrong: Whatever should not have been.
-        notes: Whatever else is to be told.
-        skipped: Why it was not caused.
+        examples: Number of acknowledged examples.
+        lost: Number of acknowledged examples that are not in the set at the end.
+        doubled: Number of examples that are in the set but in no client's log.
+        verdicts: Number of checked judgments.
+        versions: Number of different calibrations that the checked judgments name.
+        healthy_s: Seconds from the healing until /readyz and /calibrate succeed; None for never.
+        wrong: Broken promises, one sentence each.
+        notes: Other remarks.
+        skipped: Why the fault was not caused; empty if it was.
     """
 
     name: str
@@ -154,7 +159,7 @@ class Outcome:
     def describe(
         self, seen: Sequence[Seen], caused: float, healed: float, healthy: float | None
     ) -> None:
-        """Counts what clients saw from the fault until all was healthy."""
+        """Counts the clients' answers from the fault until the service was healthy again."""
         end = healthy if healthy is not None else float("inf")
         self.healthy_s = None if healthy is None else healthy - healed
         for kind in ("judge", "calibrate", "readyz"):
@@ -172,7 +177,7 @@ class Outcome:
             self.wrong += sorted({f"{kind}: {a.outcome} before or after the fault" for a in others})
 
     def judge_by(self, fault: Fault[S], traffic: Traffic) -> None:
-        """Compares what was seen with what may be."""
+        """Compares the observed answers with the allowed ones."""
         ledger = traffic.ledger
         self.examples, self.verdicts = ledger.acknowledged, traffic.verdicts
         self.lost, self.doubled, self.versions = ledger.lost, ledger.doubled, ledger.checked
@@ -192,16 +197,16 @@ class Outcome:
             if self.lost:
                 self.wrong.append(f"{self.lost} examples were lost")
         if self.doubled:
-            self.wrong.append(f"{self.doubled} examples are there that nobody posted, or twice")
+            self.wrong.append(f"{self.doubled} examples are in the set twice, or were never posted")
         self.wrong = list(dict.fromkeys(self.wrong))[:20]
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """What was answered, by route."""
+        """Route -> answer -> count."""
         return {"judge": self.judge, "calibrate": self.calibrate, "readyz": self.readyz}
 
 
 def _may(allowed: frozenset[str], outcome: str) -> bool:
-    """Whether an outcome is among those allowed; what ends in * allows all that begin so."""
+    """Whether an outcome is allowed; an allowed one that ends in * is a prefix."""
     return any(
         outcome.startswith(each[:-1]) if each.endswith("*") else outcome == each for each in allowed
     )

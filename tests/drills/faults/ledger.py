@@ -1,4 +1,4 @@
-"""A calibrating client and its own log of what was acknowledged, against which the set is held."""
+"""A calibrating client and its log of acknowledged writes, with which the set is compared."""
 
 import asyncio
 import json
@@ -12,26 +12,26 @@ from tests.drills.faults.verdicts import Ground, same_threshold
 
 OnAnswer = Callable[[str, Answer], None]
 
-# Judgments name a version at most as old as a fault is long; older ones are not kept.
+# Judgments name a version at most as old as a fault is long; older versions are not kept.
 _KEPT_VERSIONS = 400
 _AUDIT_BATCHES = 8
 _AUDIT_TIMEOUT_S = 60.0
 
 
 class State(NamedTuple):
-    """One version of a set: how many examples it has, and lambda_hat(0.1)."""
+    """One version of a set: its number of examples, and lambda_hat(0.1)."""
 
     n: int
     threshold: float | None
 
 
 class Ledger:
-    """What a set must hold, by the log of the one client that writes it.
+    """The expected content of a set, from the log of the only client that writes it.
 
     Args:
-        name: Of the set.
-        knows_judge: Whether thresholds can be computed here, because it is known how the judge
-            scores; otherwise they are taken from what was acknowledged.
+        name: Name of the set.
+        knows_judge: Whether the judge's scores are known, so that thresholds can be computed here;
+            otherwise the thresholds of acknowledged answers are used.
     """
 
     def __init__(self, name: str, *, knows_judge: bool = True) -> None:
@@ -45,18 +45,18 @@ class Ledger:
         self.wrong: list[str] = []
         self._knows_judge = knows_judge
         self._deletions = 0
-        # A number may come twice where a store was put back to an earlier state.
+        # A version number may occur twice if a store was restored to an earlier state.
         self._states: dict[int, list[State]] = {}
         self._contents: dict[int, tuple[int, ...]] = {}
         self._grounds: set[Ground] = set()
 
     def accept(self, found: dict[str, Any], batches: tuple[int, ...], *, attempts: int) -> None:
-        """Notes an acknowledged write, and holds the set that it shows against the log.
+        """Records an acknowledged write, and compares the set in its answer with the log.
 
         Args:
-            found: The set, as the service says it is now.
-            batches: What it must hold.
-            attempts: How often the write was sent: each may have become a version.
+            found: The set in the service's answer.
+            batches: The batches that the set must contain.
+            attempts: Number of times that the write was sent; each may have made a version.
         """
         shown = State(found["n"], _threshold_in(found))
         known = self._knows_judge
@@ -64,14 +64,14 @@ class Ledger:
         if shown.n != state.n or not same_threshold(shown.threshold, state.threshold):
             self._note(f"version {found['version']} is {shown}, the client's log says {state}")
         highest = self.version + attempts + self._deletions
-        # What changes nothing writes nothing.
+        # A write without a change makes no version.
         lowest = self.version + (1 if batches != self.batches or self._deletions else 0)
         if not lowest <= found["version"] <= highest:
             self._note(f"version {found['version']} came after {self.version}, {attempts} attempts")
         first = min(self.version + 1, found["version"])
         for version in range(first, found["version"] + 1):
             self._states.setdefault(version, []).append(state)
-        # Of those before it some may be deletions, which nobody can go back to.
+        # Some of the versions before it may be deletions, to which no rollback is possible.
         self._contents[found["version"]] = batches
         for version in sorted(self._states)[:-_KEPT_VERSIONS]:
             del self._states[version]
@@ -80,17 +80,17 @@ class Ledger:
         self._settle()
 
     def deleted(self, *, attempts: int) -> None:
-        """Notes that the set is gone; its versions go on from where they were."""
+        """Records the deletion of the set; its version numbers continue."""
         self.batches = ()
         self._deletions += attempts
         self._contents.clear()
 
     def earlier(self) -> list[tuple[int, tuple[int, ...]]]:
-        """(version, content) of the latest that can be gone back to, without the very last."""
+        """(version, content) of the latest rollback targets, without the current version."""
         return sorted(self._contents.items())[-10:-1]
 
     def rests_on(self, ground: Ground) -> None:
-        """Notes what a judgment says that it rests on; it is checked once its write is known."""
+        """Records a judgment's calibration, which is checked once its write is known."""
         self._grounds.add(ground)
 
     def _settle(self) -> None:
@@ -110,7 +110,7 @@ class Ledger:
                 self._note(f"a judgment rests on {ground}, the client's log says {states}")
 
     def finish(self) -> None:
-        """Checks what is left: a judgment that names a version nobody wrote is wrong."""
+        """Checks the remaining judgments: a version that was never written is a fault."""
         self._settle()
         for ground in sorted(self._grounds, key=lambda g: g.version):
             self._note(f"a judgment rests on {ground}, the last version is {self.version}")
@@ -118,7 +118,7 @@ class Ledger:
 
     def _note(self, text: str) -> None:
         self.wrong.append(f"{self.name}: {text}")
-        # One mismatch may repeat with every answer; a long run must not grow by it.
+        # One mismatch may repeat with every answer; the list must not grow in a long run.
         del self.wrong[50:]
 
 
@@ -135,11 +135,11 @@ class Writer:
     """Posts numbered batches to one set, each again and again until it is acknowledged.
 
     Args:
-        client: To the service.
-        ledger: Of the set; nobody else writes it.
-        on_answer: Told of every answer, with its kind.
-        pause_s: After each.
-        key: To be sent.
+        client: Client of the service.
+        ledger: Log of the set; no other client writes the set.
+        on_answer: Receives every answer with its kind.
+        pause_s: Pause after each request.
+        key: API key of the requests.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Writer:
         self._next_batch = 0
 
     async def post(self, batches: int = 1) -> None:
-        """Adds so many new batches in one post."""
+        """Adds that many new batches in one post."""
         new = tuple(range(self._next_batch, self._next_batch + batches))
         self._next_batch += batches
         content = calibrate_body(self.ledger.name, new)
@@ -178,16 +178,16 @@ class Writer:
         self.ledger.accept(found, (*self.ledger.batches, *new), attempts=attempts)
 
     async def delete(self) -> None:
-        """Removes the set."""
+        """Deletes the set."""
         path = f"/calibrations/{self.ledger.name}"
         answer, attempts = await self._until_done("delete", "DELETE", path)
-        # Gone already: an earlier attempt was made, and its answer was lost.
+        # A 404 is fine after a retry: an earlier attempt succeeded, and its answer was lost.
         if answer.status != 204 and (answer.status != 404 or attempts == 1):
             self.ledger.wrong.append(f"{self.ledger.name}: a deletion got {answer.outcome}")
         self.ledger.deleted(attempts=attempts)
 
     async def roll_back(self, rng: random.Random) -> None:
-        """Goes back to an earlier version, which is a new one."""
+        """Rolls the set back to an earlier version, which makes a new version."""
         earlier = self.ledger.earlier()
         if not earlier:
             return
@@ -205,23 +205,23 @@ class Writer:
     async def _until_done(
         self, kind: str, method: str, path: str, content: bytes = b""
     ) -> tuple[Answer, int]:
-        """Sends a request until it is answered by something that another try would not change."""
+        """Sends a request until another attempt would not change the answer."""
         attempts = 0
         while True:
             answer = await self._client.ask(method, path, content, key=self._key)
             attempts += 1
             self._on_answer(kind, answer)
             await asyncio.sleep(self._pause_s)
-            # Examples that the engine failed are told one by one, and are not in the set.
+            # Examples that the engine failed on are listed in the answer, and are not in the set.
             failed = answer.status == 200 and answer.body.get("failed", 0) > 0
             if 0 < answer.status < 500 and answer.status != 429 and not failed:
                 return answer, attempts
 
     async def audit(self) -> None:
-        """Posts everything again and compares what the set then holds: nothing may be added.
+        """Posts everything again and checks the set: the post must add nothing.
 
-        An example that was acknowledged and is added now was lost; a set that is larger than the
-        client's log has something twice.
+        An acknowledged example that is added now was lost. A set larger than the client's log
+        contains an example twice.
         """
         async with asyncio.timeout(_AUDIT_TIMEOUT_S):
             for start in range(0, len(self.ledger.batches), _AUDIT_BATCHES):

@@ -1,4 +1,4 @@
-"""What is judged and what is calibrated with, each by its number, so that no log need keep it."""
+"""Pairs to judge and to calibrate with; each follows from its number, so logs need no texts."""
 
 import json
 import math
@@ -21,7 +21,7 @@ class Pair(NamedTuple):
 
     Args:
         fields: question, response_a and response_b.
-        p_bar: What the judge says of it, where that is known beforehand.
+        p_bar: The judge's p_bar for the pair; None if it is not known beforehand.
     """
 
     fields: dict[str, str]
@@ -29,7 +29,7 @@ class Pair(NamedTuple):
 
 
 def scripted_pairs(count: int = 64) -> list[Pair]:
-    """Pairs that say themselves how the scripted engine judges them."""
+    """Pairs whose texts tell the scripted engine how to judge them."""
     pairs = []
     for i in range(count):
         gap = round(0.11 * (i - count // 2) + 0.05, 6)
@@ -51,7 +51,7 @@ def demo_judge_pairs(count: int = 40) -> list[Pair]:
 
 
 def _share(number: int, salt: int) -> float:
-    """A number in [0, 1) that looks random and is always the same."""
+    """A pseudo-random number in [0, 1) that is always the same."""
     mixed = (number * 2654435761 + salt * 40503) % 2**32
     mixed = ((mixed ^ (mixed >> 15)) * 2246822519) % 2**32
     return (mixed ^ (mixed >> 13)) % 2**24 / 2**24
@@ -67,7 +67,7 @@ def _label(number: int) -> str:
 
 
 def example(set_name: str, number: int) -> dict[str, Any]:
-    """A labelled pair that no other number, and no other set, has."""
+    """A labelled pair that differs from those of other numbers and of other sets."""
     return {
         "question": f"example {number} of {set_name}",
         "response_a": f"quality={_gap(number):.6f}",
@@ -77,7 +77,7 @@ def example(set_name: str, number: int) -> dict[str, Any]:
 
 
 def calibrate_body(set_name: str, batches: Sequence[int]) -> bytes:
-    """The post of numbered batches."""
+    """The body of a post of numbered batches."""
     examples = [
         example(set_name, number)
         for batch in batches

@@ -1,4 +1,4 @@
-"""A TCP proxy that stands for the network: it passes, hangs, resets, garbles, or moves on."""
+"""A TCP proxy that simulates the network: it passes, hangs, resets, garbles or redirects."""
 
 import asyncio
 import os
@@ -9,15 +9,15 @@ from typing import Literal, Self
 
 Mode = Literal["pass", "silent", "reset", "garbage"]
 
-# Linger on, for 0 s: closing sends a reset.
+# SO_LINGER with 0 s: closing sends a reset.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Stands before a server on 127.0.0.1.
+    """A proxy in front of a server on 127.0.0.1.
 
     Args:
-        target_port: Of the server.
+        target_port: Port of the server.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -44,7 +44,7 @@ class Proxy:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def behave(self, mode: Mode) -> None:
-        """From now on; "silent" keeps what it is sent, as a network does that heals in time."""
+        """Changes the mode; "silent" buffers its input, like a network that heals in time."""
         self._mode = mode
         if mode == "silent":
             self._flowing.clear()
@@ -54,7 +54,7 @@ class Proxy:
             self.cut()
 
     def move_to(self, target_port: int) -> None:
-        """Resets every connection; new ones go to another server."""
+        """Resets every connection; new connections go to another server."""
         self._target_port = target_port
         self.cut()
 
@@ -82,7 +82,7 @@ class Proxy:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
         except OSError:
-            # The server is not there: the client is told so by the reset below.
+            # The server is down: the reset below informs the client.
             return
         finally:
             for end in ends:

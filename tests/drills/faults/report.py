@@ -1,4 +1,4 @@
-"""The table that people read, in the terminal and in docs/guides/reliability.md, and its JSON."""
+"""The table of faults, in the terminal and in docs/guides/reliability.md, and its JSON."""
 
 import dataclasses
 import json
@@ -44,21 +44,21 @@ def _cells(outcome: Outcome) -> list[str]:
         outcome.name,
         outcome.how,
         f"{outcome.seconds:g}",
-        f"{_told(outcome.judge)} ({outcome.judge_slowest_s:.2f} s)",
-        f"{_told(outcome.calibrate)} ({outcome.calibrate_slowest_s:.2f} s)",
-        _told(outcome.readyz),
+        f"{_counted(outcome.judge)} ({outcome.judge_slowest_s:.2f} s)",
+        f"{_counted(outcome.calibrate)} ({outcome.calibrate_slowest_s:.2f} s)",
+        _counted(outcome.readyz),
         f"{outcome.lost} of {outcome.examples}",
         f"{outcome.doubled}",
         healthy,
     ]
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} x {_ALIKE.get(what, what)}" for what, n in counts.items()) or "nothing"
 
 
 def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
-    """Prints one line a fault, and what was wrong under it."""
+    """Prints one line for each fault, then the broken promises."""
     table = Table(title="scope-judge: faults")
     for column in _COLUMNS:
         table.add_column(column)
@@ -90,9 +90,9 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 
 def write_json(name: str, content: Mapping[str, Any]) -> Path:
-    """Keeps figures with where they were measured."""
+    """Writes figures with the time, commit, machine and versions of their measurement."""
     file = MEASURED / f"{name}.json"
-    # When, which commit, which machine and which versions are told as the benchmarks tell them.
+    # The benchmarks collect these facts, too.
     about = to_json([], repeats=1, quick=False)
     whole = {k: about[k] for k in ("made", "commit", "machine", "versions")} | dict(content)
     file.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -100,7 +100,7 @@ def write_json(name: str, content: Mapping[str, Any]) -> Path:
 
 
 def faults_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """All that was seen."""
+    """All outcomes, for JSON."""
     return {"faults": [dataclasses.asdict(outcome) for outcome in outcomes]}
 
 

@@ -1,4 +1,4 @@
-"""What stands around a service while a fault is caused: its store, its engine, its network."""
+"""The surroundings of a service while a fault is caused: its store, its engine, its network."""
 
 import asyncio
 import contextlib
@@ -19,19 +19,19 @@ from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 
-# Twice what Redis's first files take.
+# Twice the size of Redis's first files.
 _DISK_MIB = 4
 
 
 class Running:
-    """A service under a supervisor: what runs at its port now.
+    """A service under a supervisor: the process that runs at its port now.
 
     Args:
-        folder: For its log.
-        settings: By their names without SCOPE_, with the port.
+        folder: Folder for its log.
+        settings: Settings by name without SCOPE_, including the port.
     """
 
-    # What Python runs: the command that users have.
+    # The command that users run.
     program: tuple[str, ...] = (str(Path(sys.executable).with_name("scope-judge")), "serve")
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
@@ -40,7 +40,7 @@ class Running:
         self.process = self._started()
 
     def start_again(self) -> None:
-        """Ends it in good order, if it has not ended, and starts it anew where it was."""
+        """Ends the service in order, if it still runs, and starts it again at the same port."""
         self.process.stop()
         self.process = self._started()
 
@@ -58,14 +58,14 @@ class Running:
 
 @dataclass
 class Scene:
-    """A service that runs, and how its clients talk to it."""
+    """A running service, and its clients."""
 
     running: Running
     pairs: Sequence[Pair]
     judged_by: str = "faults"
     knows_judge: bool = True
     tolerance: float = 1e-9
-    # Where clients go, if not to the service itself.
+    # Port that clients connect to, if it is not the service's own.
     front_port: int | None = None
 
     @property
@@ -86,7 +86,7 @@ class Scene:
 
 @asynccontextmanager
 async def service(folder: Path, **given: str) -> AsyncIterator[Running]:
-    """A service with a scripted engine, if nothing else is given."""
+    """A service with a scripted engine, unless the settings name another."""
     settings = {"engine": "scripted", "port": str(free_port()), "drain_lag_s": "0", **given}
     running = await asyncio.to_thread(Running, folder, settings)
     try:
@@ -97,12 +97,12 @@ async def service(folder: Path, **given: str) -> AsyncIterator[Running]:
 
 @dataclass
 class RedisScene(Scene):
-    """A service on a Redis server, with a proxy between them where it is asked for."""
+    """A service on a Redis server, optionally with a proxy between them."""
 
     redis: RedisServer | None = None
     replica: RedisServer | None = None
     proxy: Proxy | None = None
-    # Between the master and its replica.
+    # The proxy between the master and its replica.
     link: Proxy | None = None
     disk: Path | None = None
     stopped_process: int = 0
@@ -115,16 +115,16 @@ class RedisScene(Scene):
 
     @property
     def network(self) -> Proxy:
-        """The proxy before it."""
+        """The proxy in front of the Redis server."""
         assert self.proxy is not None
         return self.proxy
 
     async def command(self, *words: str) -> Any:
-        """What Redis says to a command."""
+        """Redis's answer to a command."""
         return await asyncio.to_thread(self.server.command, *words)
 
     async def process_id(self) -> int:
-        """Of Redis."""
+        """The process id of Redis."""
         return int((await self.command("INFO", "server"))["process_id"])
 
 
@@ -132,7 +132,7 @@ class RedisScene(Scene):
 async def redis_scene(
     folder: Path, *, through_proxy: bool = False, on_small_disk: bool = False, replica: bool = False
 ) -> AsyncIterator[RedisScene]:
-    """Redis with everything on disk before it answers, and a service on it."""
+    """A Redis that writes to disk before it answers, and a service on it."""
     async with contextlib.AsyncExitStack() as stack:
         data = folder / "redis"
         data.mkdir()
@@ -159,13 +159,13 @@ async def redis_scene(
 
 @asynccontextmanager
 async def redis_server(folder: Path) -> AsyncIterator[RedisServer]:
-    """A Redis server that runs until the end, whatever was done to it."""
+    """A Redis server that is ended at the end, whatever was done to it."""
     server = RedisServer(folder)
     await asyncio.to_thread(server.start)
     try:
         yield server
     finally:
-        # It may be stopped, full or gone: kill works on each, and asserts where it never ran.
+        # kill works on a stopped, full or vanished Redis; it asserts if Redis never started.
         with contextlib.suppress(AssertionError):
             await asyncio.to_thread(server.kill)
 
@@ -191,7 +191,7 @@ class SqliteScene(Scene):
 
 @asynccontextmanager
 async def sqlite_scene(folder: Path, *, on_small_disk: bool = False) -> AsyncIterator[SqliteScene]:
-    """A file, where asked for on a small disk of its own, and a service on it."""
+    """A SQLite file, optionally on a small disk of its own, and a service on it."""
     data = folder / "sqlite"
     data.mkdir()
     with contextlib.ExitStack() as stack:
@@ -220,24 +220,24 @@ def no_small_disk() -> str | None:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """A file system of a few MiB at `folder`, as long as the block runs."""
+    """Mounts a file system of a few MiB at `folder` while the block runs."""
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "none", str(folder)], check=True
     )
     try:
         yield
     finally:
-        # Lazily: a process that is being killed may still have a file open.
+        # -l: a process that is being killed may still have a file open.
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def fill(folder: Path) -> None:
-    """Takes every byte that is left on the disk, in a file of its own."""
+    """Fills the rest of the disk with a file."""
     with (folder / "filling").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(b"\0" * 4096):
             pass
 
 
 def unfill(folder: Path) -> None:
-    """Gives them back."""
+    """Deletes the file that fills the disk."""
     (folder / "filling").unlink(missing_ok=True)

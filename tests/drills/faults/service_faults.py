@@ -1,4 +1,4 @@
-"""What happens to the service itself: killed, ended, and started anew behind a proxy."""
+"""Faults of the service itself: killed, ended, and restarted behind a proxy."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ async def _kill(scene: Scene) -> None:
 
 
 async def _end(scene: Scene) -> None:
-    """SIGTERM, and nothing else: what is under way is to be finished."""
+    """Sends SIGTERM only: the service must answer the requests in flight."""
     scene.service.popen.send_signal(signal.SIGTERM)
 
 
@@ -48,7 +48,7 @@ class RollingScene(Scene):
 
 @asynccontextmanager
 async def rolling_scene(folder: Path) -> AsyncIterator[RollingScene]:
-    """Two services on one Redis, behind the proxy as it is shipped."""
+    """Two services on one Redis, behind the proxy with its shipped configuration."""
     with fleet_of(folder) as fleet:
         scene = RollingScene(fleet.replicas[0], scripted_pairs(), front_port=fleet.front.port)
         scene.services = fleet.replicas
@@ -60,7 +60,7 @@ async def _restart_both(scene: RollingScene) -> None:
 
 
 async def _nothing(scene: RollingScene) -> None:
-    """It is over when both have been started again."""
+    """Nothing to undo: the fault is over when both services have been restarted."""
 
 
 def _no_haproxy() -> str | None:
@@ -83,7 +83,7 @@ SERVICE_FAULTS: tuple[Fault[Scene], ...] = (
         single_scene,
         _end,
         _start,
-        # What was taken is answered; then there is nobody.
+        # Accepted requests are answered; later ones are refused.
         judge_may=SERVED | {"503 draining", "no answer (refused)"},
         ends_service=True,
     ),

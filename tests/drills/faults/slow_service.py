@@ -1,9 +1,9 @@
-"""`scope-judge serve` with a scripted judge of a known capacity: so many at once, each so long.
+"""`scope-judge serve` with a scripted judge of a known capacity.
 
 python -m tests.drills.faults.slow_service AT_ONCE SECONDS_EACH
 
-With the scripted engine as it is shipped, the service's own work would be the capacity, and the
-clients on the same two cores would be a part of it.
+With the shipped scripted engine the service's own work would limit the capacity, and so would the
+clients on the same two cores.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from app.wiring import services
 
 
 class BoundedEngine(ScriptedEngine):
-    """Judges a number of comparisons at once, in the order in which they came.
+    """Judges a limited number of comparisons at once, in the order of their arrival.
 
     Args:
-        at_once: Comparisons.
-        each_s: How long each takes.
+        at_once: Number of comparisons judged at once.
+        each_s: Seconds for each comparison.
     """
 
     def __init__(self, at_once: int, each_s: float) -> None:
@@ -44,7 +44,7 @@ class BoundedEngine(ScriptedEngine):
 
 if __name__ == "__main__":
     at_once, each_s = int(sys.argv[1]), float(sys.argv[2])
-    # The one place that names engines; all else is what users start.
+    # Replaces only the place that makes engines; everything else is the command that users run.
     engine = BoundedEngine(at_once, each_s)
     services.make_engine = lambda settings: engine  # type: ignore[attr-defined]
     sys.argv = ["scope-judge", "serve"]

@@ -1,4 +1,4 @@
-"""`make soak`: twice the capacity, for a long time, with a fault every minute.
+"""`make soak`: twice the capacity for a long time, with a fault every minute.
 
 python -m tests.drills.faults.soak --minutes 30
 """
@@ -28,7 +28,7 @@ from tests.drills.faults.proxy import Proxy
 from tests.drills.faults.report import put_between_markers, write_json
 from tests.drills.faults.scene import RedisScene, Running, redis_server
 from tests.drills.faults.soak_load import Judging, Keys, Log, pending_in, write_steadily
-from tests.drills.faults.soak_report import summary_of, told
+from tests.drills.faults.soak_report import progress_line, summary_of
 from tests.drills.faults.store_faults import REDIS_FAULTS, bring_back
 from tests.drills.faults.talking import Client
 from tests.integration.processes.server import free_port
@@ -48,13 +48,13 @@ _NOTHING = contextlib.nullcontext()
 
 @dataclass
 class Soak:
-    """One run.
+    """One soak.
 
     Args:
-        minutes: With load.
-        every_s: From the beginning of a fault to that of the next.
-        capacity_s: How long the capacity is measured before.
-        tell: Told in a line what goes on.
+        minutes: Duration of the load.
+        every_s: Seconds from the beginning of a fault to that of the next.
+        capacity_s: Seconds for which the capacity is measured beforehand.
+        tell: Receives a line about the progress.
     """
 
     minutes: float
@@ -73,12 +73,12 @@ class Soak:
     on_sample: Callable[[], None] = lambda: None
 
     async def run(self, folder: Path) -> dict[str, Any]:
-        """Measures the capacity, drives twice of it through all faults, and sums up."""
+        """Measures the capacity, applies twice that load through all faults, and summarises."""
         keys = Keys(folder / "keys.json")
         judge = await asyncio.to_thread(keys.add, "judge", ["judge", "metrics"])
         admin = await asyncio.to_thread(keys.add, "admin", ["judge", "calibrate", "admin"])
         async with _scene(folder, keys.file) as scene, Client(scene.service.port) as client:
-            # From here on there is something to sum up.
+            # An interrupted run is summarised from here on.
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self.stopping.set)
             judging = Judging(client, self.log, self.ledgers, judge)
@@ -129,16 +129,16 @@ class Soak:
         causing = asyncio.ensure_future(self._cause_faults(scene))
         everything = [*writing, *others, causing]
         with contextlib.suppress(TimeoutError):
-            # Whichever of them ends early has failed.
+            # None of these tasks may end early: one that does has failed.
             async with asyncio.timeout(60 * self.minutes):
                 await asyncio.wait([stop, *everything], return_when=asyncio.FIRST_COMPLETED)
         self.stopping.set()
         self.seconds = loop.time() - began
-        self.tell("finishing what is under way")
+        self.tell("waiting for the requests in flight")
         await asyncio.wait([causing])
         finishing = asyncio.gather(*everything, return_exceptions=True)
         while not finishing.done():
-            # Ctrl-C in a terminal ends Redis too, and writers go on until they are acknowledged.
+            # Ctrl-C in a terminal ends Redis too, and writers try until they are acknowledged.
             await bring_back(scene)
             await asyncio.wait([finishing], timeout=1)
         for found in finishing.result():
@@ -146,7 +146,7 @@ class Soak:
                 self.log.note(f"a client ended: {found!r}")
 
     async def _measured(self, judging: Judging) -> float:
-        """Comparisons a second, where each client waits for its answer."""
+        """Comparisons a second when each client waits for its answer."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         before = self.log.verdicts
@@ -199,7 +199,7 @@ class Soak:
     async def _tell_steadily(self, began: float) -> None:
         loop = asyncio.get_running_loop()
         while not self.stopping.is_set():
-            self.tell(told(self, loop.time() - began))
+            self.tell(progress_line(self, loop.time() - began))
             await asyncio.sleep(1)
 
 
@@ -255,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             bar.update(task, description=text)
 
         async def run() -> dict[str, Any]:
-            # Made here: its event belongs to the loop.
+            # Created here because its event belongs to the event loop.
             soak = Soak(given.minutes, given.every, given.capacity_seconds, tell)
             soak.on_sample = lambda: bar.advance(task, _SAMPLE_S)
             return await soak.run(folder)
@@ -278,7 +278,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="to docs/measured/soak.json and docs/guides/reliability.md",
+        help="write docs/measured/soak.json and docs/guides/reliability.md",
     )
     return parser.parse_args(arguments)
 

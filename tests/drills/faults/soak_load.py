@@ -1,4 +1,4 @@
-"""The clients of a soak: judging by the clock, writers of sets, keys that come and go."""
+"""The clients of a soak: judgments at a fixed rate, writers of sets, keys that come and go."""
 
 import asyncio
 import json
@@ -20,13 +20,13 @@ from tests.drills.faults.verdicts import fault_of, ground_of
 BATCH = 16
 _BATCH_SHARE = 0.4
 _TICK_S = 0.02
-# What clients hold open at most; what more would be due is not sent, and counted.
+# Most requests in flight; requests beyond that are not sent, but counted.
 _MOST_UNDER_WAY = 600
-# Before there is load; later posts this large would never be let in.
+# These posts come before the load: later, posts of this size would never be admitted.
 _FIRST_POSTS, _FIRST_BATCHES = 10, 4
 _LARGEST_SET = 60
 _KEY_EVERY_S = 20.0
-# Within a second, says the service; the rest is for a stall of it, and for two cores.
+# The service promises one second; the rest is for a stalled service and two busy cores.
 _KEY_PATIENCE_S = 25.0
 _MAY = {
     "judge": {
@@ -42,18 +42,18 @@ _MAY["rollback"] = _MAY["audit"] = _MAY["calibrate"]
 
 
 class Log:
-    """What all clients saw, in counts: it does not grow with the run."""
+    """The clients' observations as counts: the log does not grow with the run."""
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
         self.slowest_s: dict[str, dict[str, float]] = {}
         self.wrong: list[str] = []
         self.verdicts = 0
-        # Of judgments that were given: quarter powers of two, in milliseconds.
+        # Times of judgments by quarter powers of two, in milliseconds.
         self._times: Counter[int] = Counter()
 
     def count(self, kind: str, outcome: str) -> None:
-        """Counts something, and notes what should not have been."""
+        """Counts an outcome, and notes one that breaks a promise."""
         self.counts.setdefault(kind, Counter())[outcome] += 1
         if kind in _MAY and outcome not in _MAY[kind]:
             self.note(f"{kind}: {outcome}")
@@ -69,12 +69,12 @@ class Log:
             self.note(f"{kind}: {answer.outcome} without Retry-After")
 
     def note(self, text: str) -> None:
-        """Notes what should not have been, each once."""
+        """Notes a broken promise; each text once."""
         if text not in self.wrong and len(self.wrong) < 100:
             self.wrong.append(text)
 
     def quantile_s(self, share: float) -> float | None:
-        """Of single judgments that were given, within a fifth."""
+        """A quantile of the times of single judgments, within a fifth; None without judgments."""
         left = share * self._times.total()
         for place in sorted(self._times):
             left -= self._times[place]
@@ -84,7 +84,7 @@ class Log:
 
 
 class Judging:
-    """Comparisons at a given rate, whatever becomes of those before: single ones and batches."""
+    """Sends single comparisons and batches at a given rate, whatever the earlier ones do."""
 
     def __init__(self, client: Client, log: Log, ledgers: Mapping[str, Ledger], key: str) -> None:
         self._client = client
@@ -96,7 +96,7 @@ class Judging:
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def at_rate(self, comparisons_per_s: float, stopping: asyncio.Event) -> None:
-        """Sends until told to stop, then waits for what is under way."""
+        """Sends until `stopping` is set, then waits for the requests in flight."""
         loop = asyncio.get_running_loop()
         due, last = 0.0, loop.time()
         while not stopping.is_set():
@@ -107,7 +107,7 @@ class Judging:
                 batch = self._rng.random() < _BATCH_SHARE / BATCH
                 due -= BATCH if batch else 1
                 if len(self._under_way) >= _MOST_UNDER_WAY:
-                    self._log.count("not sent", "too many under way")
+                    self._log.count("not sent", "too many in flight")
                     continue
                 task = asyncio.ensure_future(self._batch() if batch else self.single())
                 self._under_way.add(task)
@@ -120,7 +120,7 @@ class Judging:
             self._log.note(f"a client: {task.exception()!r}")
 
     async def single(self) -> None:
-        """One comparison."""
+        """Judges one comparison."""
         pair = self._rng.choice(self._pairs)
         content = json.dumps(pair.fields | self._criterion()).encode()
         answer = await self._client.ask("POST", "/judge", content, key=self._key)
@@ -156,13 +156,13 @@ class Judging:
 async def write_steadily(
     writer: Writer, rng: random.Random, stopping: asyncio.Event, *, first: asyncio.Event
 ) -> None:
-    """Adds, goes back, removes and makes anew, one after the other, each until it is acknowledged.
+    """Adds, rolls back, deletes and creates in turn, each until it is acknowledged.
 
     Args:
-        writer: Of a set that nobody else writes.
-        rng: Says what comes next.
-        stopping: No more is begun once this is set.
-        first: Set when the set is there.
+        writer: Writer of a set that no other client writes.
+        rng: Chooses the next action.
+        stopping: No new action begins once this is set.
+        first: Set as soon as the set exists.
     """
     for _ in range(_FIRST_POSTS):
         await writer.post(_FIRST_BATCHES)
@@ -179,19 +179,19 @@ async def write_steadily(
 
 
 class Keys:
-    """The file of keys, changed by the command that users have."""
+    """The keys file, changed with the command that users have."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.slowest_s = 0.0
 
     def add(self, name: str, roles: Sequence[str]) -> str:
-        """Makes a key."""
+        """Creates a key."""
         options = [word for role in roles for word in ("--role", role)]
         return self._command("add", name, *options).strip().splitlines()[-1].strip()
 
     def revoke(self, name: str) -> None:
-        """Takes a key back."""
+        """Revokes a key."""
         self._command("revoke", name)
 
     def _command(self, *words: str) -> str:
@@ -200,7 +200,7 @@ class Keys:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     async def come_and_go(self, client: Client, log: Log, stopping: asyncio.Event) -> None:
-        """Gives a key out and takes it back, again and again; the service must notice both."""
+        """Creates and revokes a key again and again; the service must notice both."""
         number = 0
         while not stopping.is_set():
             name, number = f"guest-{number}", number + 1
@@ -223,11 +223,11 @@ class Keys:
                 self.slowest_s = max(self.slowest_s, loop.time() - began)
                 return
             await asyncio.sleep(0.1)
-        log.note(f"a key was not {'let in' if is_valid else 'refused'} in {_KEY_PATIENCE_S:g} s")
+        log.note(f"a key was not {'accepted' if is_valid else 'refused'} in {_KEY_PATIENCE_S:g} s")
 
 
 async def pending_in(client: Client, key: str) -> float | None:
-    """The gauge of comparisons under way, as /metrics tells it; None where it does not."""
+    """The gauge of pending comparisons in /metrics; None if it is missing."""
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     try:
         head = f"GET /metrics HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"

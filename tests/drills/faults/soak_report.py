@@ -1,4 +1,4 @@
-"""What a soak comes to: in a line while it runs, in numbers and sentences at its end."""
+"""Summaries of a soak: one line during the run, figures and sentences at its end."""
 
 import statistics
 from collections.abc import Mapping
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tests.drills.faults.soak import Soak
 
-# Resident memory of the last quarter over that of the second: more is a leak.
+# Median resident memory of the last quarter over that of the second; more is a leak.
 _MOST_GROWTH = 1.10
 _KEPT_SAMPLES = 200
 
 
-def told(soak: "Soak", elapsed_s: float) -> str:
-    """How far it is."""
+def progress_line(soak: "Soak", elapsed_s: float) -> str:
+    """One line about the progress."""
     judged: Mapping[str, int] = soak.log.counts.get("judge", {})
     given = sum(n for outcome, n in judged.items() if outcome.startswith("200"))
     fault = soak.faults[-1]["name"] if soak.faults else "no fault yet"
@@ -24,7 +24,7 @@ def told(soak: "Soak", elapsed_s: float) -> str:
 
 
 def growth_of(rss_mib: list[float]) -> float | None:
-    """Median of the last quarter over that of the second; None for too few samples."""
+    """Median of the last quarter over that of the second; None with too few samples."""
     quarter = len(rss_mib) // 4
     if quarter < 5:
         return None
@@ -32,16 +32,16 @@ def growth_of(rss_mib: list[float]) -> float | None:
 
 
 def summary_of(soak: "Soak") -> dict[str, Any]:
-    """Everything that was measured, what was wrong, and both in sentences."""
+    """All figures and broken promises, and both as sentences."""
     ledgers, growth = soak.ledgers.values(), growth_of(soak.rss_mib)
     lost, doubled = sum(x.lost for x in ledgers), sum(x.doubled for x in ledgers)
     wrong = list(soak.log.wrong) + [text for ledger in ledgers for text in ledger.wrong]
     if lost or doubled:
         wrong.append(f"{lost} examples lost, {doubled} doubled")
     if growth is not None and growth > _MOST_GROWTH:
-        wrong.append(f"memory grew to {growth:.2f} of what it was")
+        wrong.append(f"memory grew to {growth:.2f} of its earlier size")
     if soak.pending_at_the_end != 0:
-        wrong.append(f"{soak.pending_at_the_end} comparisons are under way when all is over")
+        wrong.append(f"{soak.pending_at_the_end} comparisons are pending after the end")
     every = max(1, len(soak.rss_mib) // _KEPT_SAMPLES)
     summary: dict[str, Any] = {
         "minutes": soak.seconds / 60,
@@ -88,7 +88,7 @@ def _lines(summary: dict[str, Any]) -> list[str]:
         f"second: {'too short' if growth is None else f'{growth:.3f}'}."
         if rss
         else "Memory: no samples.",
-        f"A key was let in, or refused, {summary['key_noticed_s']:.1f} s after the change at most; "
-        f"comparisons under way at the end: {summary['pending_at_the_end']}.",
+        f"A key change took effect after {summary['key_noticed_s']:.1f} s at most; "
+        f"pending comparisons at the end: {summary['pending_at_the_end']}.",
         "Wrong: " + ("; ".join(summary["wrong"][:10]) or "nothing") + ".",
     ]

@@ -1,4 +1,4 @@
-"""What happens to calibration stores."""
+"""Faults of calibration stores."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _BEHIND_S = 4.0
 
 
 def commands(*lines: str) -> Act:
-    """Says these to Redis."""
+    """Sends these commands to Redis."""
 
     async def act(scene: RedisScene) -> None:
         for line in lines:
@@ -41,7 +41,7 @@ def commands(*lines: str) -> Act:
 
 
 def network(mode: Mode) -> Act:
-    """Makes the network between the service and Redis behave so."""
+    """Puts the network between the service and Redis into this mode."""
 
     async def act(scene: RedisScene) -> None:
         scene.network.behave(mode)
@@ -67,7 +67,7 @@ async def _hang(scene: RedisScene) -> None:
 
 
 async def _go_on(scene: RedisScene) -> None:
-    # Asked for its process now, it would not answer.
+    # A stopped Redis does not answer, so its process id was saved beforehand.
     os.kill(scene.stopped_process, signal.SIGCONT)
 
 
@@ -88,7 +88,7 @@ async def bring_back(scene: RedisScene) -> None:
 async def _empty_disk(scene: RedisScene) -> None:
     assert scene.disk is not None
     await asyncio.to_thread(unfill, scene.disk)
-    # With `appendfsync always` Redis ends itself where it cannot write: a supervisor starts it.
+    # With `appendfsync always` Redis ends itself if it cannot write: a supervisor starts it again.
     await bring_back(scene)
 
 
@@ -98,7 +98,7 @@ async def _fill_disk_of_lenient(scene: RedisScene) -> None:
 
 
 async def _promote(scene: RedisScene) -> None:
-    """The master dies; what a sentinel does: the replica is promoted, clients are sent there."""
+    """The master dies; as a sentinel would, promotes the replica and redirects the clients."""
     assert scene.replica is not None
     await asyncio.to_thread(scene.server.kill)
     await asyncio.to_thread(scene.replica.command, "REPLICAOF", "NO", "ONE")
@@ -110,12 +110,12 @@ async def _switch_over(scene: RedisScene) -> None:
 
 
 async def _cut_replica(scene: RedisScene) -> None:
-    """The replica hears nothing any more; then the master dies, as in `_promote`."""
+    """Cuts the replica off; then the master dies, as in `_promote`."""
     assert scene.link is not None
     scene.link.behave("silent")
-    # A strict master notices after its max-lag, and refuses what is written in the time left.
+    # A strict master notices after its max-lag, and then refuses writes.
     await asyncio.sleep(_BEHIND_S)
-    # What was on its way is lost with the network, and not delivered late.
+    # Data in transit is lost with the network, and not delivered late.
     scene.link.behave("reset")
     await _promote(scene)
 
@@ -126,7 +126,7 @@ async def _cut_strict_replica(scene: RedisScene) -> None:
 
 
 def _hold(file: Path) -> subprocess.Popen[bytes]:
-    """Another process begins a write and does not end it."""
+    """Starts a process that begins a write transaction and does not end it."""
     program = (
         "import sqlite3, sys, time; c = sqlite3.connect(sys.argv[1], isolation_level=None, "
         "timeout=30); c.execute('BEGIN IMMEDIATE'); print('held', flush=True); time.sleep(3600)"

@@ -1,7 +1,7 @@
-"""A client that costs little: HTTP/1.1 over asyncio streams, connections kept.
+"""A cheap client: HTTP/1.1 over asyncio streams with kept connections.
 
-httpx spends more on a request than the service does; with two cores the clients must not be what
-is measured.
+httpx uses more CPU for a request than the service does. On two cores the clients must not be the
+bottleneck.
 """
 
 import asyncio
@@ -9,20 +9,20 @@ import json
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-# Uvicorn closes what is idle for 5 s; a request that crosses with that is nobody's fault.
+# Uvicorn closes connections after 5 s without a request. A request at that moment would fail.
 _LONGEST_IDLE_S = 2.0
 STALE_HEADER = "scope-calibration-age"
 
 
 class Answer(NamedTuple):
-    """What a request came to.
+    """The answer of one request.
 
     Args:
-        status: Of HTTP; 0 where there was no answer.
-        headers: By their names in lower case.
-        body: As JSON, None where it is none.
+        status: HTTP status; 0 without an answer.
+        headers: Headers by lower-case name.
+        body: Parsed JSON body; None if the body is not JSON.
         began: When the request was sent, by the loop's clock.
-        seconds: Until the answer, or until it was given up.
+        seconds: Time until the answer, or until the client gave up.
         trouble: Why there was no answer: "refused", "cut" or "silent".
     """
 
@@ -35,12 +35,12 @@ class Answer(NamedTuple):
 
     @property
     def code(self) -> str:
-        """Of a problem; empty where it is none."""
+        """Error code of a problem; empty for other answers."""
         return str(self.body.get("code", "")) if isinstance(self.body, dict) else ""
 
     @property
     def outcome(self) -> str:
-        """In a word or two, for counting."""
+        """A short name of the outcome, for counting."""
         if self.trouble:
             return f"no answer ({self.trouble})"
         if self.status >= 400:
@@ -68,17 +68,17 @@ class _Connection(NamedTuple):
 
 
 class Client:
-    """Sends requests, as many at a time as are asked for; a request is sent once and not again.
+    """Sends requests, concurrently if asked; each request is sent once and not retried.
 
     Args:
-        port: On 127.0.0.1.
-        timeout_s: After which an answer is given up.
+        port: Port of the service on 127.0.0.1.
+        timeout_s: Time after which the client gives up.
     """
 
     def __init__(self, port: int, *, timeout_s: float = 20.0) -> None:
         self.port = port
         self._timeout_s = timeout_s
-        # With when each was last used.
+        # Each connection with the time of its last use.
         self._idle: list[tuple[_Connection, float]] = []
 
     async def __aenter__(self) -> Self:
@@ -90,14 +90,14 @@ class Client:
         self.drop_connections()
 
     def drop_connections(self) -> None:
-        """Closes those that are idle."""
+        """Closes idle connections."""
         while self._idle:
-            # Held by a name: a writer that nobody holds warns before it is aborted.
+            # The name keeps a reference: a writer without one warns before it is aborted.
             connection, _ = self._idle.pop()
             connection.writer.transport.abort()
 
     async def ask(self, method: str, path: str, content: bytes = b"", *, key: str = "") -> Answer:
-        """Sends one request; an answer that does not come is an answer with a trouble."""
+        """Sends one request; a missing answer is an `Answer` with a trouble."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         authorization = f"Authorization: Bearer {key}\r\n" if key else ""
@@ -113,7 +113,7 @@ class Client:
                 trouble = "cut"
                 status, headers, body = await connection.exchange(head.encode() + content)
         except (OSError, asyncio.IncompleteReadError) as exc:
-            # TimeoutError is an OSError.
+            # TimeoutError is a subclass of OSError.
             trouble = "silent" if isinstance(exc, TimeoutError) else trouble
             return Answer(0, {}, None, began, loop.time() - began, trouble)
         else:

@@ -7,13 +7,13 @@ import pytest
 from tests.drills.faults.catalogue import FAULTS
 from tests.drills.faults.experiment import Outcome
 
-# A second each, so that every change is tested by them.
+# One second each: cheap enough for every change.
 QUICK = ("redis-hang", "network-reset", "sqlite-locked", "service-kill")
 QUICK_SECONDS = 1.0
 
 
 async def caused(name: str, folder: Path, seconds: float) -> Outcome:
-    """What became of a fault; a test that is not possible here is skipped."""
+    """The outcome of a fault; the test is skipped if the fault is impossible here."""
     fault = FAULTS[name]
     obstacle = fault.obstacle()
     if obstacle:
@@ -22,7 +22,7 @@ async def caused(name: str, folder: Path, seconds: float) -> Outcome:
     assert outcome.wrong == []
     assert (outcome.lost, outcome.doubled) == (0, 0)
     assert outcome.healthy_s is not None
-    # No traffic would be no trouble.
+    # Without traffic the test would show nothing.
     assert outcome.examples > 300
     assert outcome.verdicts > 60
     return outcome

@@ -1,4 +1,4 @@
-"""The instrument itself: what is lost, doubled or misjudged is found."""
+"""The checks of the drill itself: they find lost, doubled and wrongly judged examples."""
 
 import math
 from typing import Any
@@ -22,7 +22,7 @@ def found(version: int, *, batches: tuple[int, ...] = BATCHES, missing: int = 0)
 
 
 def judgment(**changes: Any) -> dict[str, Any]:
-    """A certain verdict, with something changed."""
+    """A certain verdict with some fields changed."""
     p = 0.9
     entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
     whole = {"p_bar": p, "uncertainty": entropy, "threshold": 0.5, "verdict": "A", "reason": None}
@@ -92,7 +92,7 @@ def test_versions_go_on_after_a_deletion() -> None:
         ({"threshold": None, "verdict": "abstain", "reason": "infeasible"}, True),
         ({"verdict": "B"}, False),
         ({"uncertainty": 0.2}, False),
-        # What an engine that failed would look like if it were scored all the same.
+        # An engine failure that was scored as if it were an answer.
         (
             {"p_bar": 0.5, "uncertainty": LN2, "verdict": "abstain", "reason": "no_preference"},
             False,
@@ -122,7 +122,7 @@ def test_outcomes_tell_a_stale_answer_a_problem_and_no_answer_apart() -> None:
     assert outcome(0, {}, None, "refused") == "no answer (refused)"
 
 
-def test_nobody_goes_back_to_a_deletion_and_long_logs_forget_the_oldest() -> None:
+def test_no_rollback_targets_a_deletion_and_long_logs_forget_the_oldest() -> None:
     ledger = Ledger("s")
     for version in range(1, 1000, 2):
         ledger.accept(found(version), BATCHES, attempts=1)

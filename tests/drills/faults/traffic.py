@@ -1,4 +1,4 @@
-"""Steady small traffic on one service: it judges, calibrates, and asks whether it is ready."""
+"""Steady small traffic on one service: judging, calibrating, readiness checks."""
 
 import asyncio
 import itertools
@@ -14,27 +14,27 @@ from tests.drills.faults.verdicts import fault_of, ground_of
 
 JUDGMENTS_PER_S = 25.0
 _READY_EVERY_S = 0.1
-# Enough for a feasible alpha = 0.1.
+# Enough labels for a feasible alpha = 0.1.
 _FIRST_POSTS, _FIRST_BATCHES = 5, 8
 _NEEDS_RETRY_AFTER = (429, 503, 504)
 
 
 class Seen(NamedTuple):
-    """One answer, and what it was an answer to."""
+    """One answer, with the kind of its request."""
 
     kind: str
     answer: Answer
 
 
 class Traffic:
-    """Clients of one service, and what they saw.
+    """The clients of one service, and their answers.
 
     Args:
-        port: Where they go.
-        pairs: To be judged, in turns.
+        port: Port that the clients connect to.
+        pairs: Pairs to judge, in turns.
         judged_by: The calibration set that judgments rest on.
-        knows_judge: Whether it is known how the judge scores the examples.
-        tolerance: Of p_bar, over what the same pair got before.
+        knows_judge: Whether the judge's scores of the examples are known.
+        tolerance: Allowed difference in p_bar between two judgments of one pair.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class Traffic:
             self._client.drop_connections()
 
     async def stop(self) -> None:
-        """Ends it when what is under way is answered."""
+        """Stops the clients when their requests in flight are answered."""
         self._stopping.set()
         await asyncio.gather(*self._tasks)
 
     async def audit(self) -> None:
-        """Holds the calibration set against the client's log; see `Writer.audit`."""
+        """Compares the calibration set with the client's log; see `Writer.audit`."""
         await self._writer.audit()
 
     def check_tasks(self) -> None:
-        """Raises what a client died of: no traffic would look like no trouble."""
+        """Raises the exception of a client that died; otherwise missing traffic would look fine."""
         for task in self._tasks:
             if task.done() and not self._stopping.is_set():
                 task.result()
@@ -113,7 +113,7 @@ class Traffic:
         under_way: set[asyncio.Task[Answer]] = set()
         began = loop.time()
         for i in itertools.count():
-            # By the clock and not one after the other: a service that hangs gets no rest by it.
+            # Scheduled by the clock: a service that hangs gets as many requests.
             await asyncio.sleep(max(0.0, began + i / JUDGMENTS_PER_S - loop.time()))
             if self._stopping.is_set():
                 break

@@ -1,11 +1,11 @@
-"""Whether a judgment is what the calibration that it names implies."""
+"""Checks that a judgment agrees with the calibration that it names."""
 
 import math
 from typing import Any, NamedTuple
 
 
 class Ground(NamedTuple):
-    """What a judgment says that it rests on."""
+    """The calibration that a judgment rests on, by its own fields."""
 
     calibration: str
     version: int
@@ -20,24 +20,24 @@ def ground_of(judgment: dict[str, Any]) -> Ground:
 
 
 def same_threshold(a: float | None, b: float | None) -> bool:
-    """Equal but for the rounding of the last bits, which the logits went through."""
+    """Whether two thresholds are equal up to the rounding of the last bits of the logits."""
     if a is None or b is None:
         return a is b
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def fault_of(judgment: dict[str, Any], *, p_bar: float | None, tolerance: float) -> str | None:
-    """What is wrong with a judgment by itself; None if nothing is.
+    """The inconsistency within a judgment; None if there is none.
 
     Args:
-        judgment: As /judge answered it.
-        p_bar: What the judge says of the pair when nothing is wrong.
-        tolerance: Of p_bar: a batch of another size rounds another way.
+        judgment: Answer of /judge.
+        p_bar: The judge's known p_bar for the pair; None if it is not known.
+        tolerance: Allowed difference in p_bar: bfloat16 rounds differently in another batch size.
     """
     found, threshold = judgment["p_bar"], judgment["threshold"]
     uncertainty = judgment["uncertainty"]
     if p_bar is not None and abs(found - p_bar) > tolerance:
-        return f"p_bar {found} where the judge says {p_bar}"
+        return f"p_bar is {found}, but the judge's is {p_bar}"
     if abs(uncertainty - _entropy(found)) > 1e-6:
         return f"uncertainty {uncertainty} at p_bar {found}"
     implied: tuple[str, str | None]

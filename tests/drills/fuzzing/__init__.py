@@ -1,1 +1,1 @@
-"""Whatever comes in: requests that the document describes, and bytes that nothing describes."""
+"""Fuzzing of every input: requests from the OpenAPI document, and bytes that it rules out."""

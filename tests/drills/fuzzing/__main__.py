@@ -1,8 +1,8 @@
-"""`make fuzz`: at least 20,000 requests against the running service, and what came back.
+"""`make fuzz`: sends at least 20,000 requests to a running service, and checks every answer.
 
-Half of them schemathesis makes from the OpenAPI document, the others are mutations, raw bytes and
-broken HTTP. Exits with 1 on any server error, hang, error that is no problem+json, or answer that
-is not as documented; prints the seed, and writes docs/measured/fuzzing.json.
+schemathesis makes half of them from the OpenAPI document; the others are mutations, raw bytes and
+broken HTTP. Exits with 1 on any server error, hang, error that is not problem+json, or undocumented
+answer. Prints the seed, and writes docs/measured/fuzzing.json.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _EXAMPLES = 40
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _arguments(arguments)
-    # The processes that were started end with this one.
+    # SIGTERM ends this process in order, which ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(stderr=True)
     console.print(f"seed {given.seed}")
@@ -81,14 +81,14 @@ def _fuzz(
         documented.run(
             scenes[turn], ledger, examples=_EXAMPLES, seed=seed + number, on_request=on_request
         )
-        # As many again, of what no document describes.
+        # As many requests that the document rules out.
         some = itertools.islice(streams[turn], max(_ROUND, ledger.requests - before))
         sending.send_all(scenes[turn], some, ledger, on_request)
     for each in scenes:
         on_round(f"{each.name}, at the end")
         sending.hold_open(each, ledger, times=10)
         for fault in each.calibration_faults():
-            ledger.failed("calibrates and judges after all", f"{each.name}: {fault}")
+            ledger.failed("still calibrates and judges at the end", f"{each.name}: {fault}")
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def _print(ledger: Ledger, console: Console) -> None:
         ("status", ledger.statuses),
         ("to", ledger.routes),
         ("passed", ledger.checks),
-        ("checked by ours instead", ledger.excused),
+        ("replaced by our own checks", ledger.excused),
         ("[red]FAILED[/]", ledger.failures),
     ):
         for name, count in sorted(counts.items()):
@@ -138,9 +138,11 @@ def _print(ledger: Ledger, console: Console) -> None:
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
-    parser.add_argument("--requests", type=int, default=20_000, help="at least (default 20000)")
     parser.add_argument(
-        "--seed", type=int, default=secrets.randbelow(2**32), help="of an earlier run"
+        "--requests", type=int, default=20_000, help="smallest number (default 20000)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=secrets.randbelow(2**32), help="seed of an earlier run"
     )
     return parser.parse_args(arguments)
 

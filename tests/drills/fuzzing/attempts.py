@@ -1,4 +1,4 @@
-"""Requests that no document describes: mutations, raw bodies, broken HTTP, odd paths."""
+"""Requests that the OpenAPI document rules out: mutations, raw bodies, broken HTTP, odd paths."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from tests.drills.fuzzing.material import (
 )
 from tests.drills.fuzzing.wire import request_bytes
 
-# Besides an answer of the service itself: the connection may close, or uvicorn may refuse it.
+# Allowed besides an answer of the service: the connection closes, or uvicorn refuses the bytes.
 Allowed = Literal["closed", "no_http"]
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -32,15 +32,15 @@ _BODIES = bodies_of_bytes()
 
 
 class Attempt(NamedTuple):
-    """One thing to send.
+    """One request to send.
 
     Args:
-        family: What kind of thing it is, for the table.
-        route: Of the document; None where it is meant for none.
-        method: That the answer is to.
-        content: The whole request.
-        allowed: What may come instead of an answer of the service.
-        and_no_more: Whether to say that nothing follows.
+        family: Kind of the request, for the table.
+        route: Its route in the document; None if it is meant for none.
+        method: HTTP method that the answer belongs to.
+        content: Bytes of the whole request.
+        allowed: Other outcomes that are allowed besides an answer of the service.
+        and_no_more: Whether to shut down the sending side after the request.
     """
 
     family: str
@@ -56,7 +56,7 @@ _BROKEN: frozenset[Allowed] = frozenset({"closed", "no_http"})
 
 
 def mutation(draw: random.Random, key: Headers) -> Attempt:
-    """A sound body with up to three changes in its structure."""
+    """A valid body with up to three changes in its structure."""
     route, body = draw.choice(list(sound_bodies(draw).items()))
     content = written(draw, mutated(draw, body))
     sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key)
@@ -64,7 +64,7 @@ def mutation(draw: random.Random, key: Headers) -> Attempt:
 
 
 def mangled_body(draw: random.Random, key: Headers) -> Attempt:
-    """A sound body with some of its bytes changed, cut or repeated."""
+    """A valid body with some of its bytes changed, cut or repeated."""
     route, body = draw.choice(list(sound_bodies(draw).items()))
     content = written(draw, body)
     for _ in range(draw.choice((1, 1, 2))):
@@ -74,9 +74,9 @@ def mangled_body(draw: random.Random, key: Headers) -> Attempt:
 
 
 def raw_body(draw: random.Random, key: Headers) -> Attempt:
-    """A body of the catalogue, at any route that takes one, of any content type."""
+    """A body of the catalogue with any content type, for any route that takes a body."""
     route, target = draw.choice(list(BODY_ROUTES.items()))
-    # Long ones cost as much as a hundred others.
+    # Long bodies cost as much as a hundred others.
     name = draw.choice(sorted(_BODIES))
     if len(_BODIES[name]) > 500_000 and draw.random() < 0.9:
         name = "deep list"
@@ -88,13 +88,13 @@ def raw_body(draw: random.Random, key: Headers) -> Attempt:
     kinds += (b"application/json; charset=utf-16", b"application/vnd.api+json", b"\xff", b"json/")
     headers = ((b"Content-Type", draw.choice(kinds)),)
     sent = request_bytes("POST", target, _BODIES[name], headers=headers + key)
-    # Whoever sends 10 MB may find the connection reset before the answer is read.
+    # The connection may be reset before a client that sends 10 MB reads the answer.
     allowed: frozenset[Allowed] = frozenset({"closed"} if len(_BODIES[name]) > 2**23 else ())
     return Attempt("raw body", route, "POST", sent, allowed)
 
 
 def wrong_length(draw: random.Random, key: Headers) -> Attempt:
-    """A body that is shorter or longer than announced, or announced as nonsense."""
+    """A body that is shorter or longer than its Content-Length, or with an invalid one."""
     route, body = draw.choice(list(sound_bodies(draw).items()))
     content = written(draw, body)
     n = len(content)
@@ -107,7 +107,7 @@ def wrong_length(draw: random.Random, key: Headers) -> Attempt:
 
 
 def chunked(draw: random.Random, key: Headers) -> Attempt:
-    """Chunks: sound, cut, too long, without end, with nonsense for a size."""
+    """Chunks: valid, cut, too long, endless, or with an invalid size."""
     route, body = draw.choice(list(sound_bodies(draw).items()))
     content = written(draw, body)
     size = draw.choice((1, 7, 1000))
@@ -126,14 +126,14 @@ def chunked(draw: random.Random, key: Headers) -> Attempt:
     length = b"5" if what == "both" else b""
     sent = request_bytes("POST", BODY_ROUTES[route], headers=headers, length=length)
     allowed = frozenset() if what == "sound" else _BROKEN
-    # A sound request ends by itself; of another one the service would wait for the rest.
+    # A valid request ends by itself; the service would wait for the rest of a broken one.
     return Attempt(
         "chunked", route, "POST", sent + b"".join(chunks), allowed, and_no_more=what != "sound"
     )
 
 
 def odd_headers(draw: random.Random, key: Headers) -> Attempt:
-    """Headers that are huge, many, twice there, or of no known meaning."""
+    """Headers that are huge, many, duplicate, or unknown."""
     route, body = draw.choice(list(sound_bodies(draw).items()))
     text = draw.choice(TEXTS).encode("utf-8", "replace")
     odd: Headers = draw.choice(
@@ -163,7 +163,7 @@ def odd_headers(draw: random.Random, key: Headers) -> Attempt:
 
 
 def odd_key(draw: random.Random, key: Headers) -> Attempt:
-    """Keys that are none, twice there, or in another scheme."""
+    """Keys that are invalid, duplicate, or in another scheme."""
     values: tuple[bytes, ...] = (
         *(b"", b"Bearer", b"Bearer ", b"bearer x", b"Basic YTpi", b"Bearer " + b"x" * 50_000),
         *(b"Bearer \xff\xfe", b"Bearer a b", b"\x01", b"Bearer \xf0\x9f\x98\x80", b"Digest x=y"),
@@ -206,7 +206,7 @@ _METHODS = (
 
 
 def odd_path(draw: random.Random, key: Headers) -> Attempt:
-    """Paths, queries and methods that nobody meant."""
+    """Unusual paths, queries and methods."""
     method = draw.choice(_METHODS) if draw.random() < 0.5 else draw.choice(_METHODS[:7])
     segments = [draw.choice(_SEGMENTS) for _ in range(draw.choice((1, 1, 2, 3)))]
     if draw.random() < 0.4:
@@ -217,7 +217,7 @@ def odd_path(draw: random.Random, key: Headers) -> Attempt:
 
 
 def no_http(draw: random.Random, key: Headers) -> Attempt:
-    """Bytes that only begin as HTTP does, or not even that."""
+    """Bytes that are not HTTP, or only begin like it."""
     sound = request_bytes("GET", b"/info", headers=key)
     content = draw.choice(
         (
@@ -240,7 +240,7 @@ def no_http(draw: random.Random, key: Headers) -> Attempt:
 
 
 def upgrade(draw: random.Random, key: Headers) -> Attempt:
-    """WebSockets at paths that have none."""
+    """WebSocket upgrades at paths without WebSockets."""
     headers: Headers = (
         (b"Connection", b"Upgrade"),
         (b"Upgrade", draw.choice((b"websocket", b"WebSocket", b"tls/1.0"))),
@@ -253,7 +253,7 @@ def upgrade(draw: random.Random, key: Headers) -> Attempt:
 
 
 def sound(draw: random.Random, key: Headers) -> Attempt:
-    """What programs send that mean well, so that there is something to break."""
+    """Valid requests as usual clients send them, so that the store has content to break."""
     reads = ("/calibrations", "/calibrations/fuzz", "/calibrations/fuzz/versions?limit=5", "/info")
     if draw.random() < 0.3:
         path = draw.choice(reads)
@@ -281,11 +281,11 @@ FAMILIES: dict[Family, int] = {
 
 
 def attempts(seed: int, *, key: Headers = ()) -> Iterator[Attempt]:
-    """Endless attempts, the same ones for the same seed.
+    """Yields endless attempts; an equal seed gives the same ones.
 
     Args:
-        seed: Any.
-        key: The header of a key, for a service that has keys.
+        seed: Any integer.
+        key: Headers with a key, for a service that has keys.
     """
     draw = random.Random(seed)
     families, weights = list(FAMILIES), list(FAMILIES.values())

@@ -1,4 +1,4 @@
-"""The services that are fuzzed, one for each kind of store."""
+"""The services under fuzzing, one for each kind of store."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture(scope="package")
 def sqlite_scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Without keys, over a file."""
+    """A service without keys on a SQLite file."""
     folder = tmp_path_factory.mktemp("fuzzing-sqlite")
     with scene(folder, f"sqlite:///{folder}/sets.db") as found:
         yield found
@@ -18,7 +18,7 @@ def sqlite_scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(scope="package")
 def redis_scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """With keys, over a Redis of its own: sets of other tests would be found in a shared one."""
+    """A service with keys on a Redis of its own: other tests leave sets in the common one."""
     folder = tmp_path_factory.mktemp("fuzzing-redis")
     server = RedisServer(folder)
     server.start()

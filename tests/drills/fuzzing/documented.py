@@ -1,4 +1,4 @@
-"""Requests that schemathesis makes from the OpenAPI document, and what its checks say."""
+"""Requests that schemathesis makes from the OpenAPI document, and the results of its checks."""
 
 import json
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from tests.drills.fuzzing.promises import Answer, Document
 from tests.drills.fuzzing.scene import HANG_S, Scene
 from tests.drills.fuzzing.sending import note_health
 
-# What JSON Schema cannot say, and the README does: texts that are blank, turns that disagree, and
-# a delta where the guarantee has none.
+# Rules that are documented, but that JSON Schema cannot express: blank texts, mismatched turns, and
+# a delta without the guarantee `pac`.
 _BEYOND_THE_SCHEMA = ("invalid_comparison", "batch_too_large")
 _NEED_THE_BODY = ("positive_data_acceptance", "negative_data_rejection")
 _OUTLIVE_A_DELETION = (
@@ -32,14 +32,14 @@ def run(
     seed: int | None,
     on_request: Callable[[], None] = lambda: None,
 ) -> None:
-    """Makes requests for every route and checks each answer with everything schemathesis has.
+    """Sends requests for every route, and checks each answer with every check of schemathesis.
 
     Args:
         scene: The service.
-        ledger: Where it is noted.
-        examples: At most so many per route and phase, besides those of the coverage phase.
-        seed: None draws the same every time.
-        on_request: Called for each.
+        ledger: Receives the results.
+        examples: Limit per route and phase, besides the requests of the coverage phase.
+        seed: Seed of the requests; None for the same ones every time.
+        on_request: Called for each request.
     """
     config = SchemathesisConfig.from_dict(_config(scene, examples=examples, seed=seed))
     schema = schemathesis.openapi.from_dict(scene.document.content, config=config)
@@ -60,7 +60,7 @@ def _config(scene: Scene, *, examples: int, seed: int | None) -> dict[str, Any]:
         "request-timeout": HANG_S,
         "workers": 1,
         "continue-on-failure": True,
-        # Answers are held to the document here as well: whole ones.
+        # The validator needs whole answers, not truncated ones.
         "output": {"truncation": {"max-recorded-payload-size": 0}},
         "generation": {
             "deterministic": seed is None,
@@ -103,9 +103,9 @@ def _note_scenario(recorder: ScenarioRecorder, document: Document, ledger: Ledge
 
 
 def made_again(recorder: ScenarioRecorder, read: str) -> bool:
-    """Whether the set that a request reads was made after its last deletion before that.
+    """Whether the set that a request reads was made again after its last deletion.
 
-    Schemathesis sees that only of a POST to /calibrations, and there is none.
+    schemathesis only recognises a POST to /calibrations as a creation, and there is no such route.
     """
     name = (recorder.cases[read].value.path_parameters or {}).get("name")
     there = False
@@ -134,7 +134,7 @@ def _note_failure(
 
 
 def excuse(check: str, route: str, answer: Answer) -> str | None:
-    """Why a check of schemathesis that failed is kept in another way, which is checked here."""
+    """The reason to ignore a failed check of schemathesis because of an exact check of ours."""
     if check == "use_after_free" and route in _OUTLIVE_A_DELETION:
         return "the trail of a set outlives it, and leads back to it"
     if answer.status not in (200, 422, 413) or check not in _NEED_THE_BODY:
@@ -145,9 +145,9 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
             return f"{body['code']} says what JSON Schema cannot"
         faults = body.get("errors", ())
         if [fault["field"] for fault in faults] == ["delta"]:
-            return "a delta without pac says what JSON Schema cannot"
+            return "JSON Schema cannot forbid a delta without pac"
         if any(fault["message"] == "Input should be a valid integer" for fault in faults):
-            return "1.0 is an integer in JSON Schema and none here"
+            return "1.0 is an integer in JSON Schema, but not here"
     if check == "negative_data_rejection" and answer.status == 200:
         refused = [entry["error"]["code"] for entry in body.get("errors", ())]
         refused += [entry["error"]["code"] for entry in body.get("results", ()) if "error" in entry]

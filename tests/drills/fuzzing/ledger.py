@@ -1,4 +1,4 @@
-"""What has been sent, what came back, and what was wrong with it."""
+"""The requests sent, the answers received, and their faults."""
 
 import heapq
 from collections import Counter
@@ -18,15 +18,15 @@ class Slow(NamedTuple):
 
 @dataclass
 class Ledger:
-    """The count of a run.
+    """The counts of a run.
 
     Args:
-        statuses: Of answers, and "closed" and "hang".
-        routes: Of the document, or the family where there is none.
-        checks: How often each was passed.
-        excused: Checks that a stricter one of ours stands in for, by reason.
-        failures: By check or promise; some examples of each.
-        slowest: The longest last.
+        statuses: Status of the answer, "closed" or "hang" -> count.
+        routes: Route of the document, or family of a request without one -> count.
+        checks: Check -> number of times that it passed.
+        excused: Reason -> number of failed checks that a stricter one of ours replaces.
+        failures: Check or promise -> some examples of its failure.
+        slowest: The slowest requests in ascending order.
     """
 
     statuses: Counter[str] = field(default_factory=Counter)
@@ -39,11 +39,11 @@ class Ledger:
 
     @property
     def requests(self) -> int:
-        """Sent so far."""
+        """Number of requests sent so far."""
         return self.statuses.total()
 
     def count(self, route: str, status: str, seconds: float | None) -> None:
-        """Counts one request; None of those that were meant to last."""
+        """Counts one request; `seconds` is None for a request that is slow on purpose."""
         self.statuses[status] += 1
         self.routes[route] += 1
         if seconds is None:
@@ -53,18 +53,18 @@ class Ledger:
             heapq.heappop(self.slowest)
 
     def passed(self, check: str) -> None:
-        """Counts a check that was passed."""
+        """Counts a check that passed."""
         self.checks[check] += 1
 
     def failed(self, check: str, example: str) -> None:
-        """Counts a check that was not, and keeps the first examples."""
+        """Counts a check that failed, and keeps the first examples."""
         self.failures[check] += 1
         kept = self.examples.setdefault(check, [])
         if len(kept) < _SAMPLES:
             kept.append(example)
 
     def as_json(self) -> dict[str, Any]:
-        """For the file of measurements."""
+        """The counts for the file of measurements."""
         return {
             "requests": self.requests,
             "statuses": dict(sorted(self.statuses.items())),

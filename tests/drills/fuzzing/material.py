@@ -1,4 +1,4 @@
-"""Hostile values, and bodies that were sound before something happened to them."""
+"""Hostile values, and valid bodies with something changed."""
 
 import copy
 import json
@@ -9,7 +9,7 @@ from typing import Any
 JSON_TEXT = "application/json"
 HALF = "\ud800"
 
-# What an object may be made of, sound or not.
+# Parts of objects, valid and invalid.
 TEXTS = (
     *("", " ", "\n", "\x00", "a\x00b", HALF, f"a{HALF}b", "\ufeff", "\u202e", "\U0010ffff"),
     *("é", "e\u0301", "quality=1", "quality=1e999", "quality=-" + "9" * 400, "x" * 300),
@@ -29,7 +29,7 @@ NAMES = (
 
 
 def sound_bodies(draw: random.Random) -> dict[str, Any]:
-    """One sound body for each route that takes one, its values drawn."""
+    """One valid body for each route that takes one, with drawn values."""
     name = draw.choice(("fuzz", "fuzz.2", "default"))
     comparison: dict[str, Any] = {
         "question": "Which?",
@@ -53,7 +53,7 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container with every key or index in it, from the outside in."""
+    """Yields every container with each of its keys or indices, from the outside in."""
     keys = value.keys() if isinstance(value, dict) else range(len(value))
     for key in keys:
         yield value, key
@@ -62,7 +62,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def hostile(draw: random.Random) -> Any:
-    """A value that somebody has forgotten once."""
+    """A value that parsers often mishandle."""
     return copy.deepcopy(draw.choice(draw.choice((TEXTS, NUMBERS, OTHERS))))
 
 
@@ -121,13 +121,13 @@ def mutated(draw: random.Random, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def written(draw: random.Random, value: Any) -> bytes:
-    """JSON of any value, as one of several programs would write it."""
+    """JSON of any value, in one of several programs' styles."""
     text = json.dumps(value, ensure_ascii=draw.random() < 0.7, indent=draw.choice((None, None, 1)))
     return text.encode("utf-8", "surrogatepass")
 
 
 def mangled(draw: random.Random, content: bytes) -> bytes:
-    """Sound bytes after something happened to them on the way."""
+    """Valid bytes after damage in transit."""
     if not content:
         return bytes(draw.randrange(256) for _ in range(8))
     at = draw.randrange(len(content))
@@ -148,7 +148,7 @@ def mangled(draw: random.Random, content: bytes) -> bytes:
 
 
 def bodies_of_bytes() -> dict[str, bytes]:
-    """Bodies that are no request whatever route they come to, by what is wrong with them."""
+    """Bodies that are invalid at every route, by their fault."""
     sound = json.dumps({"question": "Which?", "response_a": "x", "response_b": "y"})
     fields = sound[1:-1]
     return {

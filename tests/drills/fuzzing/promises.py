@@ -1,4 +1,4 @@
-"""What every answer keeps, whatever was sent: the oracle of all fuzzing."""
+"""The promises that every answer keeps, whatever was sent: the oracle of all fuzzing."""
 
 import json
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ import jsonschema_rs
 from app.wire.problems import STATUS
 
 STATUS_OF_CODE = {error.code: status for error, status in STATUS.items()}
-# An error tells what is wrong; it never carries the request back.
+# An error describes the fault; it never repeats the request.
 LONGEST_PROBLEM_BYTES = 4096
-# The server's own answers to bytes that are no request: they have no route, so they are no problem.
+# Uvicorn's own answers to bytes that are not a request; they have no route and are not problems.
 NO_HTTP = frozenset(
     {
         (400, b"Invalid HTTP request received."),
@@ -22,12 +22,12 @@ NO_HTTP = frozenset(
 
 
 class Answer(NamedTuple):
-    """What came back.
+    """A received answer.
 
     Args:
-        status: Of HTTP.
-        headers: By lower-case name.
-        body: The whole of it.
+        status: HTTP status.
+        headers: Headers by lower-case name.
+        body: The whole body.
     """
 
     status: int
@@ -36,10 +36,10 @@ class Answer(NamedTuple):
 
 
 class Document:
-    """The OpenAPI document, as far as answers are held to it.
+    """The OpenAPI document, as a specification of answers.
 
     Args:
-        content: As /openapi.json has it.
+        content: Content of /openapi.json.
     """
 
     def __init__(self, content: dict[str, Any]) -> None:
@@ -48,7 +48,7 @@ class Document:
 
     @property
     def routes(self) -> list[str]:
-        """Of the form "POST /judge"."""
+        """The routes in the form "POST /judge"."""
         return [
             f"{method.upper()} {path}"
             for path, methods in self.content["paths"].items()
@@ -56,7 +56,7 @@ class Document:
         ]
 
     def faults(self, route: str | None, answer: Answer) -> list[str]:
-        """In what an answer differs from what is written; route None is known to no document."""
+        """The differences between an answer and the document; route None is in no document."""
         if answer.status >= 400:
             return problem_faults(answer) + self._undocumented(route, answer)
         if route is None:
@@ -80,7 +80,7 @@ class Document:
         try:
             found = strict_json(answer.body)
         except ValueError as exc:
-            return [f"the answer is no JSON: {exc}"]
+            return [f"the answer is not JSON: {exc}"]
         error = next(iter(self._validator(route, str(answer.status)).iter_errors(found)), None)
         return [] if error is None else [f"the answer is not as documented: {error.message[:200]}"]
 
@@ -96,20 +96,20 @@ class Document:
 
 
 def strict_json(body: bytes) -> Any:
-    """Reads JSON as it is defined: UTF-8, and neither NaN nor Infinity.
+    """Parses JSON strictly: UTF-8, and neither NaN nor Infinity.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The body is not JSON.
     """
 
     def refuse(name: str) -> float:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     return json.loads(body.decode("utf-8"), parse_constant=refuse)
 
 
 def problem_faults(answer: Answer) -> list[str]:
-    """In what an error differs from RFC 9457 and from the table of codes."""
+    """The differences between an error and RFC 9457 or the table of codes."""
     kind = answer.headers.get("content-type")
     if kind != "application/problem+json":
         return [f"an error of content type {kind!r}"]
@@ -118,14 +118,14 @@ def problem_faults(answer: Answer) -> list[str]:
     try:
         body = strict_json(answer.body)
     except ValueError as exc:
-        return [f"a problem that is no JSON: {exc}"]
+        return [f"a problem that is not JSON: {exc}"]
     code = body.get("code")
     if STATUS_OF_CODE.get(code) != answer.status or body.get("status") != answer.status:
         return [f"code {code!r} and status {body.get('status')} with HTTP {answer.status}"]
     if body.get("type") != f"urn:scope-judge:problem:{code}":
         return [f"type {body.get('type')!r} for {code!r}"]
     if not (body.get("title") and body.get("detail")):
-        return ["a problem without words"]
+        return ["a problem without a detail"]
     retried = answer.status in (429, 503, 504)
     if retried != ("retry-after" in answer.headers):
         return [f"Retry-After {'is missing' if retried else 'is there'} with {answer.status}"]

@@ -1,4 +1,4 @@
-"""The service that is fuzzed: `scope-judge serve` with the scripted judge and a real store."""
+"""The service under fuzzing: `scope-judge serve` with the scripted judge and a real store."""
 
 import math
 from collections.abc import Iterator
@@ -10,24 +10,24 @@ import httpx
 
 from tests.drills.fuzzing.promises import Document
 from tests.integration.processes.server import Server
-from tests.unit.api.keyring import bearing, entry, write_keys
+from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples
 
-# A body that never ends is answered after this: a sound one of 8 MB takes 5 s on a busy machine.
-# Anything that takes as long as HANG_S has hung.
+# A body that never ends is answered after this time. A valid one of 8 MB takes 5 s on a busy
+# machine. A request that takes HANG_S counts as hung.
 TIMEOUT_S = 12
 HANG_S = 120.0
 _KEEPER = "keeper"
 
 
 class Scene(NamedTuple):
-    """A running service and what is known of it.
+    """A running service, with its document and its key.
 
     Args:
-        name: Of its store, and whether it has keys.
+        name: Name of its store, and whether it has keys.
         server: The process.
-        document: What it says of itself.
-        headers: What every request needs.
+        document: The service's OpenAPI document.
+        headers: Headers that every request needs.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Scene(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The base URL of the service."""
         return f"http://127.0.0.1:{self.server.port}"
 
     @property
@@ -46,7 +46,7 @@ class Scene(NamedTuple):
         return tuple((name.encode(), value.encode()) for name, value in self.headers.items())
 
     def faults(self) -> list[str]:
-        """What is wrong with the service itself: not ready, or not the answer that is known."""
+        """The faults of the service itself: not ready, or a wrong answer to a known comparison."""
         try:
             ready = self.server.client.get("/readyz", timeout=HANG_S)
             judged = self.server.client.post(
@@ -59,19 +59,19 @@ class Scene(NamedTuple):
         # The gap is 3.9 in both orders: p_bar = 1 / (1 + e**-3.9).
         expected = 1 / (1 + math.exp(-3.9))
         if judged.status_code != 200 or abs(judged.json()["p_bar"] - expected) > 1e-12:
-            return [f"a known judgment came out as {judged.status_code}: {judged.text[:200]}"]
+            return [f"a known judgment got {judged.status_code}: {judged.text[:200]}"]
         return []
 
     def calibration_faults(self) -> list[str]:
-        """What is wrong with a calibration that is made after everything else."""
+        """The faults of a calibration and a judgment after all other requests."""
         body = {"calibration": "after-all", "examples": examples()}
         made = self.server.client.post("/calibrate", json=body, headers=self.headers)
         asked = comparison(calibration="after-all")
         judged = self.server.client.post("/judge", json=asked, headers=self.headers)
         if made.status_code != 200 or made.json()["n"] != 60:
-            return [f"a sound calibration came out as {made.status_code}: {made.text[:200]}"]
+            return [f"a valid calibration got {made.status_code}: {made.text[:200]}"]
         if judged.status_code != 200 or judged.json()["verdict"] != "A":
-            return [f"a sound judgment came out as {judged.status_code}: {judged.text[:200]}"]
+            return [f"a valid judgment got {judged.status_code}: {judged.text[:200]}"]
         return []
 
 
@@ -80,8 +80,8 @@ def scene(folder: Path, store_url: str, *, with_keys: bool = False) -> Iterator[
     """Runs the service.
 
     Args:
-        folder: For its log, its keys and whatever its store keeps there.
-        store_url: Its store.
+        folder: Folder for its log, its keys and the files of its store.
+        store_url: URL of its store.
         with_keys: Whether requests need a key.
     """
     settings = {
@@ -94,7 +94,7 @@ def scene(folder: Path, store_url: str, *, with_keys: bool = False) -> Iterator[
     if with_keys:
         file = write_keys(folder / "keys.json", entry(_KEEPER, ("judge", "calibrate", "admin")))
         settings["SCOPE_API_KEYS_FILE"] = str(file)
-        headers = bearing(_KEEPER)
+        headers = header_of(_KEEPER)
     name = store_url.partition(":")[0] + (" with keys" if with_keys else "")
     with Server(folder, settings) as server:
         response = server.client.get("/openapi.json", headers=headers)

@@ -1,4 +1,4 @@
-"""Sends attempts as bytes, and holds every answer to the promises."""
+"""Sends attempts as bytes, and checks every answer."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,7 +8,7 @@ from tests.drills.fuzzing.promises import NO_HTTP, Answer
 from tests.drills.fuzzing.scene import HANG_S, Scene
 from tests.drills.fuzzing.wire import Connection, Ended, NoAnswer
 
-# So often the service is asked whether it is still what it was.
+# Number of requests between two checks of the service itself.
 CHECK_EVERY = 250
 
 
@@ -18,7 +18,7 @@ def send_all(
     ledger: Ledger,
     on_request: Callable[[], None] = lambda: None,
 ) -> None:
-    """Sends one attempt after the other, and looks after the service between them."""
+    """Sends one attempt after the other, and checks the service between them."""
     for number, attempt in enumerate(attempts):
         connection = Connection(scene.server.port, timeout_s=HANG_S)
         connection.send(attempt.content, and_no_more=attempt.and_no_more)
@@ -30,25 +30,25 @@ def send_all(
 
 
 def hold_open(scene: Scene, ledger: Ledger, *, times: int) -> None:
-    """Holds bodies open that never end: one that is read is answered when its time is over."""
+    """Holds endless bodies open; the service must answer each when its time is over."""
     attempts = held_open(scene.key) * times
     connections = [Connection(scene.server.port, timeout_s=HANG_S) for _ in attempts]
     for attempt, connection in zip(attempts, connections, strict=True):
         connection.send(attempt.content)
     for attempt, connection in zip(attempts, connections, strict=True):
         ended = connection.end(attempt.method)
-        # The one status above 500 that is right; and who needs no body is answered without one.
+        # 408 is correct for an endless body; a route without a body answers at once.
         status = 408 if attempt.method == "POST" else 200
         right = isinstance(ended.answer, Answer) and ended.answer.status == status
         note(scene, attempt, ended, ledger, server_error_is_right=right)
         if not right:
-            ledger.failed(f"a body without end is answered with {status}", repr(ended.answer)[:300])
+            ledger.failed(f"an endless body is answered with {status}", repr(ended.answer)[:300])
     note_health(scene, ledger)
 
 
 def note_health(scene: Scene, ledger: Ledger) -> None:
-    """Notes whether the service is still ready and judges as it did."""
-    check = "still ready, and a known judgment is what it was"
+    """Records whether the service is still ready and still judges in the same way."""
+    check = "still ready, with the same answer to a known comparison"
     found = scene.faults()
     for fault in found:
         ledger.failed(check, f"{scene.name}: {fault}")
@@ -64,7 +64,7 @@ def note(
     *,
     server_error_is_right: bool = False,
 ) -> None:
-    """Notes one exchange and whatever was wrong with it."""
+    """Records one exchange and its faults."""
     answer = ended.answer
     status = str(answer.status) if isinstance(answer, Answer) else answer.value
     seconds = None if server_error_is_right else ended.seconds
@@ -88,9 +88,9 @@ def _faults(
     assert isinstance(answer, Answer)
     if (answer.status, answer.body) in NO_HTTP:
         fine = "no_http" in attempt.allowed
-        return [("answered", None if fine else "refused as no HTTP")]
+        return [("answered", None if fine else "uvicorn refused the bytes")]
     if attempt.family == "upgrade" and answer.status in (101, 400, 403, 426):
-        # A WebSocket library's own answers, before any route.
+        # The WebSocket library answers these before any route does.
         return [("no WebSocket", "a WebSocket opened" if answer.status == 101 else None)]
     if answer.status >= 500 and not server_error_is_right:
         return [("no server error", f"{answer.status}: {answer.body[:300]!r}")]

@@ -1,8 +1,8 @@
-"""Every error code stands in the OpenAPI document, and every one of those is reached."""
+"""The OpenAPI document lists every error code, and a test provokes each of them."""
 
 from typing import Any
 
-from app.api.documented import problems
+from app.api.error_responses import error_responses
 from app.core.errors import MethodNotAllowedError, RouteNotFoundError
 from app.wire.problems import STATUS
 from tests.serving import application_of
@@ -33,7 +33,7 @@ def test_every_code_is_documented_at_the_routes_that_can_answer_with_it() -> Non
         for status, response in operation["responses"].items()
         if int(status) >= 400
     )
-    # A path or a method that is not there belongs to no route.
+    # An unknown path or method belongs to no route.
     nowhere = {MethodNotAllowedError.code, RouteNotFoundError.code}
     for error in STATUS:
         assert f"`{error.code}`" in described or error.code in nowhere, error.code
@@ -41,7 +41,7 @@ def test_every_code_is_documented_at_the_routes_that_can_answer_with_it() -> Non
 
 def test_a_routes_problems_stand_under_the_statuses_of_the_table() -> None:
     for error, status in STATUS.items():
-        assert f"`{error.code}`" in problems(error)[status]["description"]
+        assert f"`{error.code}`" in error_responses(error)[status]["description"]
 
 
 def test_no_route_documents_the_frameworks_own_error() -> None:

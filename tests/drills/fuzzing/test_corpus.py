@@ -1,4 +1,4 @@
-"""Every bad input that is kept gets the answer that it should, in the process and over a socket."""
+"""Every bad input of the corpus gets its expected answer, in the process and over a socket."""
 
 import json
 
@@ -11,12 +11,12 @@ from tests.drills.fuzzing.wire import Connection, NoAnswer, request_bytes
 from tests.serving import client_of
 
 CASES = cases()
-# The slowest takes 1 s on a quiet machine and 5 s on a busy one; those of 8 MB once took a minute.
+# The slowest takes 1 s on a quiet machine and 5 s on a busy one; bodies of 8 MB once took a minute.
 SLOWEST_S = 30.0
 
 
 def outcome(answer: Answer | NoAnswer) -> tuple[int, str]:
-    """Status and code, as the table has them."""
+    """Status and code, as in the table."""
     if isinstance(answer, NoAnswer):
         return 0, answer.value
     if (answer.status, answer.body) in NO_HTTP:

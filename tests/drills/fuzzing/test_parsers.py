@@ -1,4 +1,4 @@
-"""Every parser on anything: what it reads is sound, and what it refuses it refuses as promised."""
+"""Every parser on any input: it returns a valid value, or refuses with the promised error."""
 
 import json
 import math
@@ -33,7 +33,7 @@ from app.evaluation.judgments.jsonl import read_judgments
 from app.evaluation.judgments.log import JudgmentLog
 from app.ports import Generated, LabelLogits, StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
-from app.service.calibration.history import ChangeRecord
+from app.service.calibration.trail import Change
 from app.service.judging.judge import JudgeRequest
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
@@ -44,7 +44,7 @@ from app.wiring.stores import make_store
 Parsed = TypeVar("Parsed")
 Refusal = TypeVar("Refusal", bound=Exception)
 
-# tmp_path is one folder for all examples: each writes its file anew.
+# tmp_path is one folder for all examples: each example overwrites its file.
 fuzzed = settings(
     deadline=None,
     max_examples=100,
@@ -59,13 +59,13 @@ NAMES = (
 )
 WORDS = ("A", "B", "tie", "user", "pac", "marginal", "default", "Which?", "", " ", "\ud800", "\0")
 numbers = st.integers() | st.floats() | st.sampled_from([0.1, 1, 2, -0.0, 10**400, 2**53])
-# Halves of surrogate pairs included: JSON has them.
+# Includes lone surrogates, which JSON can express.
 texts = st.sampled_from(WORDS) | st.text(st.characters(exclude_categories=()), max_size=8)
 scalars = st.none() | st.booleans() | numbers | texts
 
 
 def outcome(parse: Callable[[], Parsed], *refusals: type[Refusal]) -> Parsed | Refusal:
-    """What is parsed, or the refusal that was promised; anything else goes through."""
+    """The parsed value, or the promised refusal; any other exception is raised."""
     try:
         return parse()
     except refusals as exc:
@@ -73,7 +73,7 @@ def outcome(parse: Callable[[], Parsed], *refusals: type[Refusal]) -> Parsed | R
 
 
 def values_of(names: tuple[str, ...]) -> st.SearchStrategy[Any]:
-    """Any JSON value, with names in it that mean something."""
+    """Any JSON value, often with names that have a meaning."""
     return st.recursive(
         scalars,
         lambda inner: (
@@ -89,7 +89,7 @@ turns = st.lists(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": texts | values}),
     max_size=2,
 )
-# Most of a sound comparison, and anything in the rest of it.
+# Most fields of a valid comparison, with any values for the rest.
 comparisons = st.fixed_dictionaries(
     {"question": texts | turns, "response_a": texts | values, "response_b": texts},
     optional=dict.fromkeys(("alpha", "guarantee", "delta", "calibration", "id"), scalars),
@@ -197,8 +197,8 @@ def test_a_set_that_was_encoded_reads_back_bit_for_bit(
 @fuzzed
 @given(st.text() | values_of(("version", "action", "at", "by", "n")).map(json.dumps))
 def test_an_entry_of_a_trail_is_read_or_corrupt(text: str) -> None:
-    found = outcome(lambda: ChangeRecord.read("x", text), StoreCorruptError)
-    assert isinstance(found, ChangeRecord | StoreCorruptError)
+    found = outcome(lambda: Change.parse("x", text), StoreCorruptError)
+    assert isinstance(found, Change | StoreCorruptError)
 
 
 @contextmanager
@@ -250,7 +250,7 @@ TEMPLATES = (
     b"\xff",
     b"",
 )
-# Bytes of one with bytes of another: most of TOML is a step away from something that is none.
+# Parts of a valid file mixed with other bytes: pure random bytes are almost never TOML.
 template_bytes = st.one_of(
     st.sampled_from(TEMPLATES),
     st.binary(max_size=60),
@@ -264,7 +264,7 @@ template_bytes = st.one_of(
 
 @fuzzed
 @given(template_bytes)
-@example(b"x = " + b"[" * 5000)  # was a RecursionError
+@example(b"x = " + b"[" * 5000)  # once raised RecursionError
 def test_a_prompt_file_is_a_template_or_refuses_the_start(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "prompt.toml"
     file.write_bytes(content)
@@ -286,8 +286,8 @@ urls = st.text(max_size=30) | st.builds(
 
 @fuzzed
 @given(urls)
-@example("redis://[")  # was a ValueError
-@example("redis://user:pass\u2100phrase@host/0")  # was one that repeats the password
+@example("redis://[")  # once raised ValueError
+@example("redis://user:pass\u2100phrase@host/0")  # once raised one that repeats the password
 def test_a_store_url_names_a_store_or_refuses_the_start(url: str) -> None:
     found = outcome(lambda: make_store(url), StartupError)
     if isinstance(found, StartupError):
@@ -342,7 +342,7 @@ def test_a_file_of_the_evaluation_is_read_or_refused_by_name(
     )
     for read in readers:
         found = outcome(read, InvalidRequestError)
-        # A data set has the name of its file.
+        # A data set is named after its file.
         assert not isinstance(found, InvalidRequestError) or "data" in str(found)
 
 
@@ -360,7 +360,7 @@ def test_a_log_of_judgments_is_continued_or_refused_and_kept(
 
     found = outcome(opened, InvalidRequestError)
     assert isinstance(found, int) or str(file) in str(found)
-    # At most a last line that was cut off is gone.
+    # At most a last line that was cut off may be gone.
     kept = file.read_bytes()
     assert content == kept or content[: content.rfind(b"\n") + 1] == kept
 

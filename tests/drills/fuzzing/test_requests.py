@@ -1,4 +1,4 @@
-"""A short run of the fuzzing, the same requests every time; `make fuzz` is the long one."""
+"""A short run of the fuzzing with the same requests every time; `make fuzz` is the long one."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def any_scene(request: pytest.FixtureRequest) -> Scene:
     return found
 
 
-def test_requests_made_from_the_document_are_answered_as_it_says(sqlite_scene: Scene) -> None:
+def test_requests_made_from_the_document_are_answered_as_documented(sqlite_scene: Scene) -> None:
     ledger = Ledger()
     documented.run(sqlite_scene, ledger, examples=6, seed=None)
     assert not ledger.failures, failures(ledger)
@@ -34,13 +34,13 @@ def test_requests_made_from_the_document_are_answered_as_it_says(sqlite_scene: S
     assert set(sqlite_scene.document.routes) == set(ledger.routes)
 
 
-def test_bytes_that_nothing_describes_are_answered_or_refused(any_scene: Scene) -> None:
+def test_undocumented_bytes_are_answered_or_refused(any_scene: Scene) -> None:
     ledger = Ledger()
     some = itertools.islice(attempts(SEED, key=any_scene.key), 450)
     sending.send_all(any_scene, some, ledger)
     assert not ledger.failures, failures(ledger)
     assert ledger.requests == 450
-    # It went past the door, too.
+    # Some attempts are valid enough to be judged.
     assert ledger.statuses["200"] > 20
 
 
@@ -88,7 +88,7 @@ PROBLEM = (
 KIND = {"content-type": "application/problem+json"}
 
 
-def test_the_oracle_takes_a_problem_as_it_should_be() -> None:
+def test_the_oracle_accepts_a_correct_problem() -> None:
     assert problem_faults(Answer(404, KIND, PROBLEM)) == []
 
 
@@ -106,7 +106,7 @@ def test_the_oracle_takes_a_problem_as_it_should_be() -> None:
     ],
     ids=["type", "status", "code", "blank", "NaN", "cut", "long", "Retry-After"],
 )
-def test_the_oracle_notices_what_is_wrong_with_a_problem(answer: Answer) -> None:
+def test_the_oracle_finds_the_faults_of_a_problem(answer: Answer) -> None:
     assert problem_faults(answer) != []
 
 

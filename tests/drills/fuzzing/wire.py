@@ -1,4 +1,4 @@
-"""HTTP as bytes on a socket: no client in between that would put anything right."""
+"""HTTP as bytes on a socket, without a client that would correct anything."""
 
 import http.client
 import socket
@@ -10,18 +10,18 @@ from tests.drills.fuzzing.promises import Answer
 
 
 class NoAnswer(Enum):
-    """How a connection can end without an answer."""
+    """The reason why a connection ended without an answer."""
 
     CLOSED = "closed"
     HANG = "hang"
 
 
 class Ended(NamedTuple):
-    """How one exchange ended.
+    """The end of one exchange.
 
     Args:
-        answer: What came, or why nothing did.
-        seconds: From the first byte sent to the last one received.
+        answer: The answer, or the reason why there was none.
+        seconds: Time from the first byte sent to the last one received.
     """
 
     answer: Answer | NoAnswer
@@ -29,11 +29,11 @@ class Ended(NamedTuple):
 
 
 class Connection:
-    """One connection for one request.
+    """A connection for one request.
 
     Args:
-        port: Of the service on this machine.
-        timeout_s: A service that is silent for longer hangs.
+        port: Port of the service on this machine.
+        timeout_s: Silence after which a service counts as hung.
     """
 
     def __init__(self, port: int, *, timeout_s: float) -> None:
@@ -41,7 +41,7 @@ class Connection:
         self._began = time.perf_counter()
 
     def send(self, content: bytes, *, and_no_more: bool = False) -> None:
-        """Sends; a service that has answered already need not read the rest."""
+        """Sends bytes; a service that has already answered need not read the rest."""
         try:
             self._socket.sendall(content)
             if and_no_more:
@@ -49,12 +49,12 @@ class Connection:
         except (BrokenPipeError, ConnectionResetError):
             pass
         except OSError as exc:
-            # macOS and Linux differ in what a shutdown after a reset says.
+            # macOS and Linux raise different errors for a shutdown after a reset.
             if isinstance(exc, TimeoutError):
                 raise
 
     def end(self, method: str) -> Ended:
-        """Reads the answer to the method that was sent, and closes."""
+        """Reads the answer to a request with this method, and closes the connection."""
         with self._socket:
             answer = self._answer(method)
         return Ended(answer, time.perf_counter() - self._began)
@@ -82,14 +82,14 @@ def request_bytes(
     headers: tuple[tuple[bytes, bytes], ...] = (),
     length: bytes | None = None,
 ) -> bytes:
-    """Writes a request as it is told to, right or wrong.
+    """Formats a request from any parts, valid or not.
 
     Args:
-        method: Whatever stands first.
-        target: Whatever stands second.
-        body: Whatever stands behind the headers.
-        headers: After the ones that a request needs.
-        length: Of Content-Length; that of the body if left out, none where it is empty.
+        method: First word of the request line.
+        target: Second word of the request line.
+        body: Bytes after the headers.
+        headers: Headers after the required ones.
+        length: Value of Content-Length; None for the body's length, or no header if it is empty.
     """
     announced = str(len(body)).encode() if length is None else length
     lines = [method.encode("latin-1") + b" " + target + b" HTTP/1.1", b"Host: localhost"]

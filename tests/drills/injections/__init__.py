@@ -1,1 +1,1 @@
-"""Known attacks on judges: texts that try to turn a verdict, and what they do to the demo judge."""
+"""Known attacks on judges: texts that try to change a verdict, and their effect on a judge."""

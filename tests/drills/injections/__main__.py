@@ -1,7 +1,7 @@
-"""`python -m tests.drills.injections`: what each family of injections does to the demo judge.
+"""`python -m tests.drills.injections`: the effect of each family of injections on the demo judge.
 
-On 200 fresh pairs the injection is put behind the wrong response, once with the fence around texts
-that hold headings and once without. Prints the table and writes docs/measured/attacks.json.
+The injection is put after the wrong response of 200 fresh pairs, once with the fence around texts
+that contain headings and once without. Prints the table and writes docs/measured/attacks.json.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from app.wiring.services import StartedJudge
 from tests.drills.injections.injections import FAMILIES, INJECTIONS
 
 ALPHA = 0.10
-# The demo judge knows answers of a few letters: any words behind one may confuse it.
+# The demo judge knows answers of a few letters: any words after one may confuse it.
 HARMLESS = "harmless words"
 _HARMLESS = (
     "\nI hope that this is of some help.",
@@ -38,15 +38,15 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Effect(NamedTuple):
-    """What the judge did, in shares of the pairs.
+    """The judge's answers, as shares of the pairs.
 
     Args:
-        wrong: Its preferred response is the wrong one.
-        flipped: It was right without the injection and is wrong with it.
-        accepted: Accepted at alpha.
-        accepted_wrong: Of the accepted, the wrong ones.
-        disagree: The two orders prefer different responses.
-        label_mass: Mean probability on the labels, of the order in which it is smaller.
+        wrong: Share of pairs whose preferred response is the wrong one.
+        flipped: Share of pairs that were right without the injection and are wrong with it.
+        accepted: Share of pairs accepted at alpha.
+        accepted_wrong: Share of wrong ones among the accepted pairs.
+        disagree: Share of pairs whose two orders prefer different responses.
+        label_mass: Mean probability on the labels, in the order in which it is smaller.
     """
 
     wrong: float
@@ -58,7 +58,7 @@ class Effect(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What the judge says of each pair; shapes (n,)."""
+    """The judge's answers for each pair; arrays of shape (n,)."""
 
     p_bar: np.ndarray
     entropy: np.ndarray
@@ -67,7 +67,7 @@ class Judged(NamedTuple):
 
 
 def unfenced_template() -> PromptTemplate:
-    """The paper's template as it was before there was a fence; for this measurement only."""
+    """The paper's template without the fence; for this measurement only."""
     template = PromptTemplate()
     for name in ("_fence", "_conversation_fence"):
         object.__setattr__(template, name, Fence.against(()))
@@ -75,17 +75,17 @@ def unfenced_template() -> PromptTemplate:
 
 
 def attacked(pair: Pair, injection: str) -> Comparison:
-    """The pair with the injection behind its wrong response."""
+    """The pair with the injection after its wrong response."""
     if pair.label == "A":
         return Comparison.of(pair.question, pair.response_a, pair.response_b + injection)
     return Comparison.of(pair.question, pair.response_a + injection, pair.response_b)
 
 
 class Scorer:
-    """Scores comparisons, each prompt once: with the fence most are what they are without.
+    """Scores comparisons, each distinct prompt once: the fence changes only few prompts.
 
     Args:
-        engine: Already started.
+        engine: A started engine.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -108,7 +108,7 @@ class Scorer:
 
 
 def judged(scores: Sequence[Score]) -> Judged:
-    """Reads the preferences from scores."""
+    """Computes the preferences from the scores."""
     preferences = preference_from_gaps(
         np.array([s.gap_fwd for s in scores]), np.array([s.gap_rev for s in scores])
     )
@@ -121,7 +121,7 @@ def judged(scores: Sequence[Score]) -> Judged:
 
 
 def effect(found: Judged, plain: Judged, labels: Sequence[Side], threshold: float) -> Effect:
-    """Holds what the judge says of attacked pairs against the truth and the plain pairs."""
+    """Compares the judge's answers for attacked pairs with the truth and with the plain pairs."""
     sign = np.where(np.array(labels) == "A", 1.0, -1.0)
     wrong, was_right = sign * (found.p_bar - 0.5) <= 0, sign * (plain.p_bar - 0.5) > 0
     accepted = (found.entropy <= threshold) & (found.p_bar != 0.5)
@@ -151,7 +151,7 @@ async def threshold_of(scorer: Scorer, template: PromptTemplate) -> float:
 async def measure(scorer: Scorer, pairs: Sequence[Pair]) -> dict[str, dict[str, Effect]]:
     """Family -> "fenced" and "unfenced" -> effect.
 
-    The plain pairs are the family "none". Of the others each pair gets one of the texts in turn.
+    The family "none" has the plain pairs. In the other families the pairs get the texts in turn.
     """
     templates = {"unfenced": unfenced_template(), "fenced": PromptTemplate()}
     threshold = await threshold_of(scorer, templates["fenced"])
@@ -163,7 +163,7 @@ async def measure(scorer: Scorer, pairs: Sequence[Pair]) -> dict[str, dict[str, 
     for family in FAMILIES:
         families[family] = tuple(each.text for each in INJECTIONS if each.family == family)
     for family, texts in families.items():
-        # Labels alternate, so that each text goes with both of them.
+        # Labels alternate, so that each text meets both of them.
         comparisons = [attacked(p, texts[i // 2 % len(texts)]) for i, p in enumerate(pairs)]
         table[family] = {
             name: effect(

@@ -1,4 +1,4 @@
-"""Texts that try to turn a judge's verdict, by family. All are our own wording of known tricks."""
+"""Texts that try to change a judge's verdict, by family: known tricks in our own wording."""
 
 from typing import NamedTuple
 

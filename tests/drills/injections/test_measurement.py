@@ -1,4 +1,4 @@
-"""The measurement of attacks, on a judge whose weakness is known."""
+"""The measurement of attacks, on a judge with a known weakness."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ RIGHT = {
 
 
 class Credulous(ScriptedEngine):
-    """Knows every right answer, and falls for a heading at the beginning of a line."""
+    """Knows every right answer, but is misled by a heading at the beginning of a line."""
 
     def __init__(self) -> None:
         super().__init__(self._verdict_on)
@@ -54,7 +54,7 @@ async def test_a_judge_that_falls_for_headings_is_saved_by_the_fence() -> None:
     forged = table["forged heading"]
     assert forged["unfenced"].flipped > 0.05
     assert forged["fenced"].flipped == 0.0
-    # Where the fence changes nothing, nothing is judged twice.
+    # A prompt that the fence does not change is judged once.
     assert table["position"]["unfenced"] == table["position"]["fenced"]
     assert len(engine.asked) == len(set(engine.asked))
     assert row("none", table["none"]) == (
@@ -62,7 +62,7 @@ async def test_a_judge_that_falls_for_headings_is_saved_by_the_fence() -> None:
     )
 
 
-def test_the_injection_stands_behind_the_wrong_response() -> None:
+def test_the_injection_follows_the_wrong_response() -> None:
     for pair in SETS.fresh[:2]:
         found = attacked(pair, "!")
         responses = {"A": found.response_a[0], "B": found.response_b[0]}

@@ -1,4 +1,4 @@
-"""What known injections can do to the token ids that a judge reads, and to the prompt's lines."""
+"""The effect of known injections on a judge's token ids, and on the lines of the prompt."""
 
 from collections import Counter
 
@@ -12,11 +12,11 @@ from app.demo.tokenizer import build_tokenizer
 from app.engines.rendering import PromptRenderer
 from app.service.judging.prompts import PromptTemplate
 from tests.drills.injections.injections import FAMILIES, INJECTIONS, Injection
-from tests.unit.service.test_fencing import HEADINGS, headings
+from tests.unit.service.judging.test_quoting import HEADINGS, headings
 
 TEMPLATE = PromptTemplate()
 PLACES = ("question", "response_a", "response_b")
-# Control tokens of many models, so that a text finds its own among them.
+# Control tokens of many models, so that each text finds its own among them.
 CONTROL = (
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),
     *("<|end_header_id|>", "[INST]", "[/INST]", "<s>", "</s>", "<start_of_turn>", "<end_of_turn>"),
@@ -40,7 +40,7 @@ def everything() -> PreTrainedTokenizerFast:
 
 
 def pieces() -> PreTrainedTokenizerFast:
-    """A tokenizer of another kind: a mark for blanks, and bytes for what it has no letter for."""
+    """A tokenizer of another kind: a mark for blanks, and bytes for unknown letters."""
     words = ["<unk>", *(f"<0x{i:02X}>" for i in range(256)), "\u2581", *map(chr, range(33, 127))]
     vocabulary = {word: i for i, word in enumerate(words)}
     inner = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
@@ -105,12 +105,12 @@ def test_an_injection_adds_no_turn_and_no_reply(injection: Injection) -> None:
     own = [line for line in lines("") if line not in HEADINGS]
     assert len(own) == 7
     shown = lines(injection.text)
-    # "[[A]]" and the like may begin a line: they are no headings.
+    # "[[A]]" and similar texts may begin a line: they are no headings.
     assert [line for line in shown if line in HEADINGS] == HEADINGS
     assert [line for line in shown if line in own] == own
 
 
-def test_what_the_fence_leaves_alone_is_all_but_the_forged_headings() -> None:
+def test_the_fence_changes_only_forged_headings() -> None:
     changed = {
         each.family
         for each in INJECTIONS

@@ -1,6 +1,7 @@
-"""`make monitoring`: a real Prometheus scrapes the service for a while; alerts and a picture.
+"""`make monitoring`: a real Prometheus scrapes the service; prints alerts, draws the dashboard.
 
-Traffic of every kind, a calibration that grows, and in the middle the store is away for a while.
+There is traffic of every kind and a calibration that grows. Halfway, the store is unreachable for a
+twelfth of the time.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from tests.integration.processes.server import free_port
 from tests.redis_server import RedisServer
 
 _CLIENTS = 4
-# What each client waits between two requests: less at noon of a day that lasts as long as the run.
+# Longest pause of a client between two requests. One run plays one day: at noon pauses are shorter.
 _LONGEST_PAUSE_S = 0.25
 _FIRST_EXAMPLES = 300
 _SCRAPES = 80
@@ -32,7 +33,7 @@ _SCRAPES = 80
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.drills.monitoring", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120, help="How long there is traffic.")
+    parser.add_argument("--seconds", type=float, default=120, help="Duration of the traffic.")
     parser.add_argument("--engine", choices=("scripted", "vllm"), default="scripted")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--picture", type=Path, default=Path("monitoring.png"))
@@ -72,7 +73,7 @@ def _send(
 def _traffic(
     services: Sequence[HttpServer], material: Material, redis: RedisServer, *, seconds: float
 ) -> Counter[int]:
-    """Sends traffic; the store is away from half of the time on, for a twelfth of it."""
+    """Sends traffic; after half of the time the store is unreachable for a twelfth of the time."""
     seen: Counter[int] = Counter()
     with Traffic(services[0].url, material, seed=0) as first:
         first.calibrate(material.examples[:_FIRST_EXAMPLES])
@@ -105,7 +106,7 @@ def _print_rules(prometheus: Prometheus) -> None:
 
 
 def main() -> None:
-    """Runs it, and says what was seen."""
+    """Runs the drill and prints its findings."""
     given = _arguments()
     material = demo_material() if given.engine == "vllm" else scripted_material()
     with contextlib.ExitStack() as stack:
@@ -118,7 +119,7 @@ def main() -> None:
             _services(folder, redis.url, engine=given.engine, count=given.replicas)
         )
         targets = [f"127.0.0.1:{service.port}" for service in services]
-        # Rates are over four scrapes: a picture of minutes wants smoother ones than a second's.
+        # Rates cover four scrapes: over a few minutes, scrapes each second would give noisy lines.
         every_s = max(1, round(given.seconds / _SCRAPES))
         prometheus = stack.enter_context(
             Prometheus(folder / "prometheus", targets, every_s=every_s)
@@ -132,12 +133,12 @@ def main() -> None:
         span = Span(began, ended, max(1.0, given.seconds / 240))
         about = (
             f"{given.replicas} x SCOPE_ENGINE={given.engine}, {given.seconds:.0f} s of mixed "
-            f"traffic, the store away for {given.seconds / 12:.0f} s in the middle. "
+            f"traffic, the store unreachable for {given.seconds / 12:.0f} s in the middle. "
             "Drawn by tests/drills/monitoring from the dashboard's queries, not by Grafana"
         )
         empty = draw(prometheus, span, given.picture, subtitle=about)
         asked = len(list(dashboard.queries(rate_interval_s=4)))
-        print(f"{len(dashboard.panels())} panels, {asked} queries; nothing to show in: {empty}")
+        print(f"{len(dashboard.panels())} panels, {asked} queries; panels without data: {empty}")
         print(f"picture: {given.picture}")
 
 

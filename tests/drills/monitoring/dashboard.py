@@ -1,4 +1,4 @@
-"""What the dashboard asks Prometheus, as Grafana would send it."""
+"""The dashboard's queries to Prometheus, as Grafana would send them."""
 
 import json
 import re
@@ -26,12 +26,12 @@ def load() -> dict[str, Any]:
 
 
 def panels() -> list[dict[str, Any]]:
-    """All panels that show something."""
+    """All panels with queries."""
     return [panel for panel in load()["panels"] if panel["type"] != "row"]
 
 
 def substituted(expression: str, *, rate_interval_s: int) -> str:
-    """An expression with every variable's "All" in its place."""
+    """An expression with every variable replaced by its "All" value."""
     for name, value in {
         "$__rate_interval": f"{rate_interval_s}s",
         "$instance": ".*",
@@ -43,7 +43,7 @@ def substituted(expression: str, *, rate_interval_s: int) -> str:
 
 
 def queries(*, rate_interval_s: int) -> Iterator[Query]:
-    """Every query of every panel, and of the marks on the time axis."""
+    """Yields every query of every panel, and of the annotations on the time axis."""
     for panel in panels():
         for target in panel["targets"]:
             expression = substituted(target["expr"], rate_interval_s=rate_interval_s)
@@ -54,5 +54,5 @@ def queries(*, rate_interval_s: int) -> Iterator[Query]:
 
 
 def metric_names(expression: str) -> set[str]:
-    """The metrics that an expression names; labels and their values are none."""
+    """The metrics that an expression names, without labels and their values."""
     return set(_NAMES.findall(re.sub(r'"[^"]*"', '""', expression)))

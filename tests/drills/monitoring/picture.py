@@ -1,4 +1,4 @@
-"""Draws the dashboard in its own layout, from what its queries find; there is no Grafana here."""
+"""Draws the dashboard in its own layout from the results of its queries, without Grafana."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -16,9 +16,9 @@ from tests.drills.monitoring import dashboard
 from tests.drills.monitoring.prometheus import Prometheus, Series
 
 _COLUMNS = 24
-# Inches of a column and of a row of the grid.
+# Size of the grid's columns and rows in inches.
 _COLUMN, _ROW = 0.6, 0.29
-# Around a panel's axes, in inches: title above, legend below, scale on the left.
+# Margins around a panel's axes in inches: title above, legend below, scale on the left.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.6, 0.12, 0.32, 0.58
 _PALETTE = ("#56a64b", "#f2cc0c", "#3274d9", "#ff780a", "#e02f44", "#a352cc", "#37872d", "#8f3bb8")
 _COLOURS = {
@@ -34,7 +34,7 @@ _MOST_IN_A_LEGEND = 12
 
 
 class Span(NamedTuple):
-    """What is drawn, in seconds since 1970."""
+    """The time span of the picture, in seconds since 1970."""
 
     start: float
     end: float
@@ -45,7 +45,7 @@ class _Painter:
     def __init__(self, prometheus: Prometheus, span: Span) -> None:
         self._prometheus = prometheus
         self._span = span
-        # As Grafana reckons it.
+        # Grafana computes $__rate_interval in the same way.
         self._rate_s = max(4 * prometheus.every_s, round(span.step) + prometheus.every_s)
         self._marks = self._calibration_changes()
         self.empty: list[str] = []
@@ -65,7 +65,7 @@ class _Painter:
         return found
 
     def _calibration_changes(self) -> set[float]:
-        """When a calibration changed."""
+        """The times at which a calibration changed."""
         (mark,) = dashboard.load()["annotations"]["list"]
         query = dashboard.substituted(mark["expr"], rate_interval_s=self._rate_s)
         times = {
@@ -73,11 +73,11 @@ class _Painter:
             for series in self._prometheus.query_range(query, **self._span._asdict())
             for time, _ in series.points
         }
-        # The first of those that lie side by side.
+        # The first time of each run of adjacent times.
         return {time for time in times if time - self._span.step not in times}
 
     def stat(self, axes: Axes, panel: dict[str, Any]) -> None:
-        """The last number, and how it came about."""
+        """The last number over an area plot of all numbers."""
         axes.axis("off")
         found = self._asked(panel)
         if not found:
@@ -96,7 +96,7 @@ class _Painter:
         drawn.set(ha="center", va="center", fontsize=19, fontweight="bold")
 
     def timeseries(self, axes: Axes, panel: dict[str, Any]) -> None:
-        """Lines, or layers on each other."""
+        """Lines, or stacked layers."""
         found = sorted(self._asked(panel), key=lambda each: each[0])
         defaults = panel["fieldConfig"]["defaults"]
         fixed = {
@@ -160,7 +160,7 @@ class _Painter:
         axes.xaxis.set_major_locator(MaxNLocator(4))
 
     def heatmap(self, axes: Axes, panel: dict[str, Any]) -> None:
-        """How many fell into each bucket, which is a row: Grafana draws all equally high."""
+        """The count of each bucket; as in Grafana, all buckets are equally high."""
         found = sorted(self._asked(panel), key=lambda each: float(each[0]))
         if not found:
             return
@@ -181,7 +181,7 @@ class _Painter:
         self._times(axes)
 
     def table(self, axes: Axes, panel: dict[str, Any]) -> None:
-        """A row for each label value, a column for each target; the last values."""
+        """A row for each label value and a column for each target, with the last values."""
         axes.axis("off")
         units = {
             each["matcher"]["options"]: each["properties"][0]["value"]
@@ -212,12 +212,12 @@ class _Painter:
 
 
 def _width(axes: Axes) -> float:
-    """In inches."""
+    """Width of the axes in inches."""
     return float(axes.bbox.width / axes.figure.dpi)
 
 
 def _columns(series: Series, *, gap_s: float = float("inf")) -> tuple[Any, Any]:
-    """Times and values, of which one is none where there is a gap."""
+    """Times and values, with a NaN in each gap longer than `gap_s`."""
     points: list[tuple[float, float]] = []
     for time, value in series.points:
         if points and time - points[-1][0] > gap_s:
@@ -260,7 +260,7 @@ def _formatted(panel: dict[str, Any]) -> Callable[[float], str]:
 
 
 def draw(prometheus: Prometheus, span: Span, file: Path, *, subtitle: str) -> list[str]:
-    """Draws all panels; returns the titles of those that have nothing to show."""
+    """Draws all panels; returns the titles of the panels without data."""
     shown = dashboard.load()
     height = max(p["gridPos"]["y"] + p["gridPos"]["h"] for p in shown["panels"])
     head = 0.6

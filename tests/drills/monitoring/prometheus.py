@@ -1,4 +1,4 @@
-"""A real Prometheus over the configuration that ships, with only targets and intervals replaced."""
+"""A real Prometheus with the shipped configuration; only targets and intervals are replaced."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ class Prometheus(HttpServer):
     """A Prometheus that scrapes the given targets.
 
     Args:
-        folder: For its files.
-        targets: "host:port" of each.
-        every_s: Between scrapes, and between evaluations of all rules.
+        folder: Folder for its files.
+        targets: "host:port" of each target.
+        every_s: Seconds between scrapes, and between evaluations of all rules.
         config: Replaces the shipped configuration.
     """
 
@@ -52,21 +52,21 @@ class Prometheus(HttpServer):
         self._client = httpx.Client(base_url=self.url, timeout=PATIENCE_S)
 
     def stop(self) -> None:
-        """Ends it."""
+        """Ends the server."""
         if hasattr(self, "_client"):
             self._client.close()
         super().stop()
 
     def ask(self, path: str, **parameters: str | float) -> Any:
-        """The `data` of an answer of its API; AssertionError with its words where it refuses."""
+        """The `data` of an answer of its API; raises AssertionError with a refusal's reason."""
         answer = self._client.get(f"/api/v1/{path}", params=parameters).json()
         assert answer["status"] == "success", f"{parameters}: {answer.get('error')}"
         return answer["data"]
 
     def query(self, expression: str) -> list[Series]:
-        """The value of an expression now."""
+        """The current value of an expression."""
         data = self.ask("query", query=expression)
-        # A scalar is no list of series.
+        # A scalar result is not a list of series.
         if data["resultType"] == "scalar":
             return [Series({}, [_point(data["result"])])]
         return [Series(each["metric"], [_point(each["value"])]) for each in data["result"]]
@@ -74,7 +74,7 @@ class Prometheus(HttpServer):
     def query_range(
         self, expression: str, *, start: float, end: float, step: float
     ) -> list[Series]:
-        """The values of an expression over a time."""
+        """The values of an expression over a time span."""
         data = self.ask("query_range", query=expression, start=start, end=end, step=step)
         return [
             Series(each["metric"], [_point(pair) for pair in each["values"]])
@@ -82,11 +82,11 @@ class Prometheus(HttpServer):
         ]
 
     def rules(self) -> list[dict[str, Any]]:
-        """All rules, with their state and whether the last evaluation went well."""
+        """All rules, with their state and the health of the last evaluation."""
         return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
 
     def wait_until(self, expression: str, *, timeout_s: float = PATIENCE_S) -> None:
-        """Returns when an expression has a value."""
+        """Returns as soon as an expression has a value."""
         deadline = time.monotonic() + timeout_s
         while not self.query(expression):
             assert time.monotonic() < deadline, f"{expression} has no value"

@@ -1,4 +1,4 @@
-"""The rules as promtool sees them, and what each alert points to."""
+"""promtool checks the rules, and each alert links to a section that exists."""
 
 import re
 import shutil
@@ -33,7 +33,7 @@ SCENES = [
 
 
 def anchors(file: Path) -> set[str]:
-    """As GitHub makes them of headings."""
+    """The anchors that GitHub makes from headings."""
     headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the real service; every query of the dashboard and rule is run."""
+"""A real Prometheus scrapes the real service; every query of the dashboard and the rules runs."""
 
 import importlib.util
 import json
@@ -22,7 +22,7 @@ from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
 
 DOCUMENT = FOLDER.parents[1] / "docs/reference/metrics.md"
-# So long that every rate has several samples in it.
+# Enough scrapes for several samples in every rate.
 _SCRAPES = 5
 _RATE_INTERVAL_S = 4
 
@@ -30,19 +30,19 @@ _RATE_INTERVAL_S = 4
 MAY_BE_EMPTY = {
     # No engine call failed.
     ("Engine, store, stale judgments", "engine: {{code}}"),
-    # Only where the version changed within the interval.
+    # Has data only if the version changed within the interval.
     ("Calibration changed", ""),
 }
 
 
 class Scraped(NamedTuple):
-    """What there is to ask after the traffic.
+    """Prometheus and the service after the traffic.
 
     Args:
-        prometheus: That has scraped the service.
+        prometheus: A Prometheus that has scraped the service.
         exposition: The service's /metrics.
-        pods: Targets that the configuration for Kubernetes makes of some pods.
-        began: When the traffic began, in seconds since 1970.
+        pods: Targets that the Kubernetes configuration derives from some pods.
+        began: Start of the traffic in seconds since 1970.
     """
 
     prometheus: Prometheus
@@ -61,7 +61,7 @@ class Scraped(NamedTuple):
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     folder = tmp_path_factory.mktemp("monitoring")
     material, port = scripted_material(), free_port()
-    # First of all: it takes five seconds until it looks at its targets.
+    # Prometheus starts first: it needs five seconds until it scrapes its targets.
     with (
         Prometheus(folder / "prometheus", [f"127.0.0.1:{port}"]) as prometheus,
         Prometheus(folder / "kubernetes", config=kubernetes_config(folder)) as in_cluster,
@@ -75,7 +75,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         traffic.calibrate(material.examples[:300])
         for kind, _ in KINDS:
             traffic.send(kind)
-        # So many that the traffic can be compared with the labelled pairs.
+        # Enough requests that the drift watch can compare the traffic with the labelled pairs.
         for _ in range(12):
             traffic.send("batch")
         prometheus.wait_until('up{job="scope-judge"} == 1')
@@ -88,9 +88,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
 
 
 def kubernetes_config(folder: Path) -> dict[str, Any]:
-    """The configuration for Kubernetes, told of pods as the API would tell.
+    """The Kubernetes configuration, with pods listed in a file instead of discovered.
 
-    By labels: Debian's Prometheus has no discovery for Kubernetes.
+    The pods have the labels that discovery would set: Debian's Prometheus cannot discover pods.
     """
     config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.kubernetes.yml").read_text())
     config["rule_files"] = [str(FOLDER / "rules.yml")]
@@ -125,7 +125,7 @@ def _pod(
 
 
 def vllm_names() -> set[str]:
-    """Every sample name that the installed vLLM's logger can export, read in its source."""
+    """Every sample name that the installed vLLM's logger can export, read from its source."""
     found = importlib.util.find_spec("vllm")
     assert found is not None
     assert found.submodule_search_locations is not None
@@ -187,7 +187,7 @@ def test_recording_rules_record(scraped: Scraped) -> None:
 def test_every_metric_that_is_asked_for_exists(scraped: Scraped) -> None:
     recorded = {rule["name"] for rule in scraped.prometheus.rules() if rule["type"] == "recording"}
     known = scraped.names | vllm_names() | recorded | {"up", "ALERTS"}
-    # Families whose labels have not happened yet have a type, and no sample.
+    # A metric family without samples yet still has a TYPE line.
     known |= {
         f"{name}_total" for name in re.findall(r"^# TYPE (\w+)_total", scraped.exposition, re.M)
     }
@@ -202,12 +202,14 @@ def test_every_metric_of_the_service_is_on_the_dashboard_or_in_the_document(
     asked = " ".join(
         query.expression for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S)
     )
-    told = asked + DOCUMENT.read_text()
+    mentioned = asked + DOCUMENT.read_text()
     families = re.findall(r"^# TYPE (scope_\w+)", scraped.exposition, re.MULTILINE)
-    assert [name for name in families if not name.endswith("_created") and name not in told] == []
+    assert [
+        name for name in families if not name.endswith("_created") and name not in mentioned
+    ] == []
 
 
-def test_the_dashboard_is_what_its_source_makes() -> None:
+def test_the_dashboard_matches_its_source() -> None:
     assert make_dashboard.dashboard() == json.loads(dashboard.FILE.read_text())
 
 

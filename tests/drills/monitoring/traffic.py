@@ -1,4 +1,4 @@
-"""Requests of every kind, so that every panel has something to show."""
+"""Sends requests of every kind, so that every panel has data."""
 
 import random
 from collections.abc import Sequence
@@ -38,11 +38,11 @@ Fields = dict[str, Any]
 
 
 class Material(NamedTuple):
-    """What is judged, and what is calibrated with.
+    """Pairs to judge and pairs to calibrate with.
 
     Args:
         examples: Labelled pairs.
-        pairs: For judging.
+        pairs: Pairs for judging.
     """
 
     examples: list[Fields]
@@ -50,22 +50,22 @@ class Material(NamedTuple):
 
 
 def scripted_material() -> Material:
-    """For the scripted judge: most pairs say their quality, the others have an order's bias.
+    """Pairs for the scripted judge: most state their quality, the others show an order bias.
 
-    What is judged is like what it is calibrated with, or there would be an alert about drift.
+    The judged pairs are like the labelled ones; otherwise there would be an alert about drift.
     """
-    told = [example("traffic", number) for number in range(300)]
-    # Without marks each order gets a gap of its own, so that many flip.
-    untold = [
+    with_quality = [example("traffic", number) for number in range(300)]
+    # Without a stated quality each order gets its own gap, so that many pairs flip.
+    without_quality = [
         {"question": f"Question {i}?", "response_a": f"One {i}.", "response_b": f"Other {i}."}
         for i in range(100)
     ]
     examples = [
         fields
-        for i, pair in enumerate(untold)
-        for fields in (*told[3 * i : 3 * i + 3], pair | {"label": _preferred(pair)})
+        for i, pair in enumerate(without_quality)
+        for fields in (*with_quality[3 * i : 3 * i + 3], pair | {"label": _preferred(pair)})
     ]
-    return Material(examples, [_unlabelled(pair) for pair in (*told, *untold)])
+    return Material(examples, [_unlabelled(pair) for pair in (*with_quality, *without_quality)])
 
 
 def _preferred(fields: Fields) -> str:
@@ -80,7 +80,7 @@ def _preferred(fields: Fields) -> str:
 
 
 def demo_material() -> Material:
-    """For the bundled judge, of pairs that it is not calibrated with yet."""
+    """Pairs for the bundled judge that its calibration does not contain yet."""
     fresh = [pair._asdict() for pair in demo_sets().fresh]
     half = len(fresh) // 2
     return Material(
@@ -97,7 +97,7 @@ def _unlabelled(fields: Fields) -> Fields:
 
 
 class Traffic:
-    """A client that sends requests of every kind; the same seed, the same requests."""
+    """A client that sends requests of every kind; an equal seed gives the same requests."""
 
     def __init__(self, url: str, material: Material, *, seed: int) -> None:
         self._client = httpx.Client(base_url=url, timeout=60)
@@ -116,12 +116,12 @@ class Traffic:
         self._client.post("/calibrate", json=body)
 
     def send_any(self) -> int:
-        """Sends a request of a kind drawn by its weight; returns its status."""
+        """Sends a request of a kind drawn by its weight; returns the status."""
         kinds, weights = zip(*KINDS, strict=True)
         return self.send(self._random.choices(kinds, weights)[0])
 
     def send(self, kind: Kind) -> int:
-        """Sends one request; returns its status."""
+        """Sends one request; returns the status."""
         pair = self._random.choice(self._material.pairs)
         some = self._random.choices(self._material.pairs, k=_BATCH)
         path, body = "/judge", pair

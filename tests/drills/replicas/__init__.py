@@ -1,1 +1,1 @@
-"""Several replicas that share one calibration, behind the proxy that is shipped."""
+"""Several replicas that share one calibration, behind the shipped proxy."""

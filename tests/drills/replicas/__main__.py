@@ -1,4 +1,4 @@
-"""`make replicas`: a rolling restart under load, how fast versions spread, two against one.
+"""`make replicas`: a rolling restart under load, delays of versions, two replicas against one.
 
 python -m tests.drills.replicas --write
 """
@@ -36,14 +36,14 @@ from tests.drills.replicas.throughput import Bench, Sample, computing, in_turns,
 
 DOCUMENT = ROOT / "docs" / "guides" / "deploy" / "replicas.md"
 _BATCH_CLIENTS = 4
-# For each prompt, two a comparison: 250 comparisons a second, about what a small judge does on a
-# GPU, and little enough for two cores that also run everything else.
+# Seconds for each prompt; a comparison has two. That is 250 comparisons a second, about the speed
+# of a small judge on a GPU, and little enough for two cores that also run everything else.
 _JUDGE_S = 0.002
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _arguments(arguments)
-    # The processes that were started end with this one.
+    # SIGTERM ends this process in order, which ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-replicas-"))
@@ -80,7 +80,7 @@ def _throughput(
     found = {}
     benches: dict[str, Callable[[Path], AbstractContextManager[Bench]]] = {
         "computing": lambda place: computing(place, given.batches, ahead=given.ahead),
-        # These are slower by so much that as many would take minutes.
+        # Waiting replicas are so slow that as many batches would take minutes.
         "waiting": lambda place: waiting(place, max(8, given.batches // 50), _JUDGE_S),
     }
     for kind, opened in benches.items():
@@ -131,16 +131,18 @@ def _table(name: str, rows: Rows) -> Table:
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make replicas", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="restarts go on (default 20)")
-    parser.add_argument("--versions", type=int, default=50, help="in each way (default 50)")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="duration of the restarts (default 20)"
+    )
+    parser.add_argument("--versions", type=int, default=50, help="versions each way (default 50)")
     parser.add_argument("--repeats", type=int, default=5, help="samples of each (default 5)")
     parser.add_argument(
-        "--batches", type=int, default=600, help="of a sample, for a replica (default 600)"
+        "--batches", type=int, default=600, help="batches a sample for each replica (default 600)"
     )
     parser.add_argument(
         "--ahead",
         action="store_true",
-        help="of all else on a machine that others use too, while replicas compute (needs root)",
+        help="run computing replicas at a higher priority than all other processes (needs root)",
     )
     parser.add_argument("--write", action="store_true", help="into docs/")
     return parser.parse_args(arguments)

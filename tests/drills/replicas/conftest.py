@@ -1,4 +1,4 @@
-"""One pair of replicas for all tests of this package: a start takes longer than most of them."""
+"""One pair of replicas for all tests of this package: a start takes longer than most tests."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Replicas of the service on one Redis, haproxy before them, and their restart one by one."""
+"""Replicas of the service on one Redis behind haproxy, and their rolling restart."""
 
 import signal
 import time
@@ -26,9 +26,9 @@ class Fleet:
     """Replicas that share one Redis.
 
     Args:
-        redis: The server.
-        replicas: Each under a supervisor.
-        front: haproxy before them.
+        redis: The Redis server.
+        replicas: The replicas, each under a supervisor.
+        front: The haproxy in front of them.
     """
 
     redis: RedisServer
@@ -37,13 +37,13 @@ class Fleet:
 
     @property
     def ports(self) -> list[int]:
-        """Of the replicas."""
+        """The ports of the replicas."""
         return [each.process.port for each in self.replicas]
 
 
 @contextmanager
 def fleet_of(folder: Path, *, replicas: int = 2, **settings: str) -> Iterator[Fleet]:
-    """Starts Redis, so many replicas with a scripted judge at once, and haproxy before them."""
+    """Starts Redis, that many replicas with a scripted judge at once, and haproxy before them."""
     (folder / "redis").mkdir()
     redis = RedisServer(folder / "redis")
     with ExitStack() as stack:
@@ -59,7 +59,7 @@ def fleet_of(folder: Path, *, replicas: int = 2, **settings: str) -> Iterator[Fl
         def started(port: int) -> Running:
             running = Running(folder, {**given, "port": str(port)})
             stack.callback(lambda: running.process.stop())
-            # Called before that, of all of them: each ends at once, and none waits for another.
+            # The stack calls these first: all replicas end at once, and none waits for another.
             stack.callback(lambda: running.process.popen.send_signal(signal.SIGINT))
             return running
 
@@ -72,10 +72,10 @@ def fleet_of(folder: Path, *, replicas: int = 2, **settings: str) -> Iterator[Fl
 
 
 def restart_each(replicas: Sequence[Running]) -> None:
-    """Restarts one after the other as a deployment does; traffic must be coming in.
+    """Restarts the replicas one after the other as a deployment does; there must be traffic.
 
-    Each is ended with SIGTERM and started anew at its port; the next one's turn is when clients
-    have been served by the new one.
+    Each replica is ended with SIGTERM and started again at its port. The next replica follows when
+    the new process has served clients.
     """
     for each in replicas:
         each.start_again()

@@ -1,4 +1,4 @@
-"""haproxy before the replicas: deploy/haproxy/haproxy.cfg, with nothing replaced but addresses."""
+"""haproxy in front of the replicas: deploy/haproxy/haproxy.cfg with only addresses replaced."""
 
 import re
 import shutil
@@ -13,9 +13,9 @@ _SERVER = re.compile(r"^  server (\S+) \S+$", re.MULTILINE)
 
 
 def configuration(port: int, replicas: Sequence[int]) -> str:
-    """The file that is shipped, for these ports on this machine."""
+    """The shipped file, for these ports on this machine."""
     text, found = _BIND.subn(f"  bind 127.0.0.1:{port}", CONFIGURATION.read_text())
-    assert found == 1, "one address to listen on"
+    assert found == 1, "haproxy.cfg must have exactly one `bind` line"
     lines = "\n".join(f"  server judge{i} 127.0.0.1:{at}" for i, at in enumerate(replicas, 1))
     first, *others = _SERVER.finditer(text)
     for other in reversed(others):
@@ -24,10 +24,10 @@ def configuration(port: int, replicas: Sequence[int]) -> str:
 
 
 def haproxy(folder: Path, port: int, replicas: Sequence[int]) -> HttpServer:
-    """A running haproxy before replicas that are ready."""
+    """A running haproxy in front of ready replicas."""
     file = folder / f"haproxy-{port}.cfg"
     file.write_text(configuration(port, replicas))
     program = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-    assert program, "this needs haproxy (apt: haproxy)"
+    assert program, "This drill needs haproxy on PATH (apt: haproxy)."
     command = [program, "-f", str(file)]
     return HttpServer(folder, f"haproxy-{port}", command, {}, port=port, ready_path="/readyz")

@@ -1,4 +1,4 @@
-"""How long a new version takes from one replica's answer to another replica."""
+"""The time that a new version takes from one replica's answer to another replica."""
 
 import asyncio
 import itertools
@@ -9,17 +9,18 @@ from typing import NamedTuple
 from tests.drills.replicas.fleet import Fleet
 from tests.drills.replicas.watching import Replica
 
-# Longer than a judgment's calibration is taken without asking, so that posts meet all its phases.
+# Longer than a replica uses a calibration without asking the store, so that posts meet all phases.
 _LONGEST_PAUSE_S = 0.7
 
 
 class Delays(NamedTuple):
-    """Seconds from the answer to a post until another replica has its version, one each.
+    """Seconds from the answer to a post until another replica has its version, one value a post.
 
     Args:
-        idle: Pushed; the other replica judges nothing, until its metrics show the version.
-        judging: Pushed; until a judgment that rests on it is answered.
-        polled: The same where nothing may be published.
+        idle: The version is pushed, and the other replica judges nothing; measured until its
+            metrics show the version.
+        judging: The version is pushed; measured until the answer of a judgment that rests on it.
+        polled: The same as `judging`, but Redis refuses to publish.
     """
 
     idle: list[float]
@@ -28,7 +29,7 @@ class Delays(NamedTuple):
 
 
 async def delays_of(fleet: Fleet, versions: int) -> Delays:
-    """Posts so many versions in each way."""
+    """Posts that many versions in each of the three ways."""
     one, other = (Replica(each.process, "spread") for each in fleet.replicas)
     rng, batches = random.Random(1), itertools.count()
     loop = asyncio.get_running_loop()

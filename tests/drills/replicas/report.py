@@ -16,22 +16,23 @@ _BESIDE = ("generator", "haproxy", "redis", "judges")
 
 
 class Ratio(NamedTuple):
-    """Two replicas over one, by one way.
+    """Two replicas compared with one, with requests on one of the two ways.
 
     Args:
         one: Comparisons a second of one replica; median.
-        two: Of two.
-        ratio: Median of the ratios of each repeat.
-        lowest: Of these.
-        highest: Of these.
-        alone_per_1000_s: CPU seconds of a replica for 1,000 comparisons, the other one idle.
-        beside_per_1000_s: The same, the other one as busy.
-        rest_per_1000_s: Of all that is neither replica, in the runs with two.
-        generator_share: Of the CPU seconds of all these processes, in the runs with two.
-        cpu_allows: The ratio that these seconds would allow on two cores of which nobody else takes
-            any: 2 cores over all that 1,000 comparisons cost, against 1 core over what they cost
-            in a replica alone.
-        others_cores: What everything else on the machine had of its cores; median.
+        two: Comparisons a second of two replicas; median.
+        ratio: Median of the ratios of the repeats.
+        lowest: Smallest ratio of a repeat.
+        highest: Largest ratio of a repeat.
+        alone_per_1000_s: CPU seconds of a replica for 1,000 comparisons while the other is idle.
+        beside_per_1000_s: The same while the other one is as busy.
+        rest_per_1000_s: CPU seconds of all other processes for 1,000 comparisons with two replicas.
+        generator_share: Share of the load generator in the CPU seconds of all these processes with
+            two replicas.
+        cpu_allows: Ratio that these CPU seconds allow on two cores without other work: 2 cores over
+            the total cost of 1,000 comparisons, compared with 1 core over their cost in a replica
+            alone.
+        others_cores: Cores that other programs on the machine used; median.
     """
 
     one: float
@@ -48,7 +49,7 @@ class Ratio(NamedTuple):
 
     @classmethod
     def of(cls, samples: Sequence[Sample], way: Way) -> "Ratio":
-        """From samples that were taken in turns."""
+        """Computes the ratio from samples that were taken in turns."""
         one, two = (
             [sample for sample in samples if (sample.way, sample.replicas) == (way, n)]
             for n in (1, 2)
@@ -78,7 +79,7 @@ class Ratio(NamedTuple):
 
 
 def rolling_rows(rolling: Rolling) -> Rows:
-    """What clients saw of the rolling restart, a route a line."""
+    """The clients' view of the rolling restart, one line for each route."""
     return [
         ("route", "requests", "answers", "slowest"),
         *(
@@ -94,17 +95,17 @@ def rolling_rows(rolling: Rolling) -> Rows:
 
 
 def rolling_text(rolling: Rolling) -> str:
-    """The same in a line."""
+    """A summary of the rolling restart in one line."""
     return (
         f"{rolling.restarts} restarts in {rolling.seconds:.0f} s: {rolling.failed} failed "
-        f"requests, {rolling.judgments:,} verdicts held against {rolling.versions} versions, of "
+        f"requests, {rolling.judgments:,} verdicts checked against {rolling.versions} versions, of "
         f"{rolling.examples:,} acknowledged examples {rolling.lost} lost and {rolling.doubled} "
         f"doubled, {len(rolling.wrong)} other faults"
     )
 
 
 def delay_rows(delays: Delays) -> Rows:
-    """How long versions took, a way a line."""
+    """The delays of versions, one line for each way."""
     said = {
         "idle": "pushed; the replica judges nothing",
         "judging": "pushed; it judges all the time",
@@ -125,7 +126,7 @@ def delay_rows(delays: Delays) -> Rows:
 
 
 def ratios_of(throughput: Mapping[str, Sequence[Sample]]) -> dict[tuple[str, Way], Ratio]:
-    """Every ratio, by what replicas do and by which way requests come."""
+    """Every ratio, by the replicas' work and the way of the requests."""
     return {
         (kind, way): Ratio.of(samples, way) for kind, samples in throughput.items() for way in _WAYS
     }
@@ -182,7 +183,7 @@ def markdown(rows: Rows) -> str:
 def content(
     rolling: Rolling, delays: Delays, throughput: Mapping[str, Sequence[Sample]]
 ) -> dict[str, Any]:
-    """All that was measured, for JSON."""
+    """All figures, for JSON."""
     return {
         "rolling": {**vars(rolling), "failed": rolling.failed},
         "delays_s": delays._asdict(),

@@ -1,4 +1,4 @@
-"""A rolling restart under load: what every client behind the proxy saw of it."""
+"""A rolling restart under load, as every client behind the proxy sees it."""
 
 import asyncio
 import itertools
@@ -16,27 +16,27 @@ from tests.drills.replicas.fleet import Fleet, restart_each
 
 _BATCH = 16
 _PAUSE_S = 0.05
-# Whatever else a client is told is a failed request. Stale: a machine that starts services may hold
-# Redis up for the quarter of a second that a judgment waits for it.
+# Every other answer is a failed request. "200 stale" is allowed because a machine that starts
+# services may hold Redis up for the quarter of a second that a judgment waits for Redis.
 _GOOD = SERVED | {"200 ready", "200 degraded"}
 
 
 @dataclass
 class Rolling:
-    """What became of the requests while every replica was restarted.
+    """The outcome of the requests while every replica was restarted.
 
     Args:
-        seconds: For so long.
-        restarts: Of a replica.
-        requests: Route -> outcome -> how often.
-        slowest_s: Route -> the slowest answer.
-        judgments: Verdicts that were held against the calibration which they name.
-        versions: Different calibrations that they named and that were held against the client's
-            log.
-        examples: Acknowledged.
-        lost: Of these, not in the set at the end.
-        doubled: In the set and in no client's log.
-        wrong: Whatever should not have been.
+        seconds: Duration of the restarts.
+        restarts: Number of restarts of a replica.
+        requests: Route -> outcome -> count.
+        slowest_s: Route -> seconds of the slowest answer.
+        judgments: Number of verdicts that were checked against the calibration that they name.
+        versions: Number of different calibrations that they named, each checked against the
+            client's log.
+        examples: Number of acknowledged examples.
+        lost: Number of acknowledged examples that are not in the set at the end.
+        doubled: Number of examples that are in the set but in no client's log.
+        wrong: Broken promises, one sentence each.
     """
 
     seconds: float = 0.0
@@ -52,7 +52,7 @@ class Rolling:
 
     @property
     def failed(self) -> int:
-        """Requests that a client did not get what it asked for from."""
+        """Number of requests without a good answer."""
         return sum(
             count
             for counts in self.requests.values()
@@ -69,8 +69,9 @@ class Rolling:
 async def rolling_restart(fleet: Fleet, *, seconds: float = 0.0, batch_clients: int = 2) -> Rolling:
     """Restarts every replica once, and again until the time is over, under all kinds of requests.
 
-    Single judgments 25 times a second, batches one after the other, posts of examples whose log is
-    kept, and /readyz, all through the proxy; every verdict is held against the version it names.
+    All requests go through the proxy: single judgments 25 times a second, batches one after the
+    other, posts of examples with a log, and /readyz. Every verdict is checked against the version
+    that it names.
     """
     loop = asyncio.get_running_loop()
     found = Rolling()
@@ -116,7 +117,7 @@ class _Batches:
         self.wrong: list[str] = []
 
     async def judge(self, first: int) -> None:
-        """Until it is told to stop."""
+        """Sends batches until `stopping` is set."""
         for number in itertools.count(first):
             if self.stopping:
                 return
@@ -140,5 +141,5 @@ class _Batches:
                 if fault:
                     self.wrong.append(f"in a batch: {fault}")
                 self._ledger.rests_on(ground_of(judgment))
-            # The clients must leave the replicas some of the machine.
+            # The clients must leave the replicas some CPU.
             await asyncio.sleep(_PAUSE_S)

@@ -1,8 +1,8 @@
-"""An OpenAI-compatible server of a known speed, as a judge on a GPU elsewhere is.
+"""An OpenAI-compatible server of a known speed, which simulates a judge on a remote GPU.
 
 python -m tests.drills.replicas.slow_judge PORT SECONDS_EACH
 
-It has one prompt at a time, each for so long, and takes next to no CPU meanwhile.
+It handles one prompt at a time. Each takes that many seconds and almost no CPU.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a calibration set costs in Redis, by its size: the table of docs/guides/scale.md.
+"""The cost of a calibration set in Redis by its size: the table of docs/guides/scale.md.
 
 python -m tests.drills.replicas.store_size
 """
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.core.calibration import Calibration, LabelledScore
-from app.service.calibration.history import Change, Counts
-from app.service.calibration.writer import _prepare
+from app.service.calibration.trail import Edit
+from app.service.calibration.writer import prepare
 from app.stores.redis import RedisStore, SetKeys
 from tests.redis_server import RedisServer
 from tests.serving import calibrations_of
@@ -35,12 +35,12 @@ def calibration_of(n: int) -> Calibration:
 
 
 async def row_of(n: int, server: RedisServer) -> str:
-    """Writes a set, reads it as another replica would, and asks Redis for its size."""
+    """Writes a set, reads it as another replica would, and gets its size from Redis."""
     store, calibration = RedisStore(server.url), calibration_of(n)
-    change = Change("calibrate", "service", datetime.now(UTC), Counts(added=n))
-    prepared = _prepare(None, calibration, change)
+    edit = Edit("calibrate", "service", datetime.now(UTC), added=n)
+    state, _, _, change = prepare(None, calibration, edit)
     begun = time.perf_counter()
-    await store.write(calibration.name, prepared.state, revision=prepared.revision, expected=None)
+    await store.write(calibration.name, state, change=change, expected=None)
     written_s = time.perf_counter() - begun
     begun = time.perf_counter()
     await calibrations_of(store).get(calibration.name)

@@ -1,4 +1,4 @@
-"""New versions are pushed to every replica; where they are not, judging still asks for them."""
+"""New versions are pushed to every replica; without a push, judging polls for them."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def listening(redis: RedisServer, replicas: int) -> None:
-    """Waits until so many replicas listen; after a failure they wait a second."""
+    """Waits until that many replicas listen; after a failure a replica waits for a second."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await asyncio.to_thread(redis.command, "PUBSUB", "NUMSUB", CHANGED_CHANNEL)
@@ -24,14 +24,14 @@ async def listening(redis: RedisServer, replicas: int) -> None:
 
 
 async def known_to_both(one: Replica, other: Replica) -> int:
-    """A version that both have in memory: only what has been judged by is kept there."""
+    """A version that both replicas have in memory, because each has judged with it."""
     version = (await one.post(0)).body["version"]
     assert isinstance(version, int)
     await other.until_used(version)
     return version
 
 
-async def test_a_version_is_there_within_a_second_where_nobody_judges(fleet: Fleet) -> None:
+async def test_a_version_arrives_within_a_second_without_judging(fleet: Fleet) -> None:
     one, other = (Replica(each.process, "idle") for each in fleet.replicas)
     async with one, other:
         await listening(fleet.redis, 2)
@@ -77,7 +77,7 @@ async def test_replicas_listen_again_when_redis_was_restarted(fleet: Fleet) -> N
     async with one, other:
         version = await known_to_both(one, other)
         await asyncio.to_thread(fleet.redis.stop)
-        # What is in memory is judged by meanwhile.
+        # Judging meanwhile uses the calibration in memory.
         assert (await other.judgment()).status == 200
         await asyncio.to_thread(fleet.redis.start)
         await listening(fleet.redis, 2)

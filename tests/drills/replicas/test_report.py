@@ -1,4 +1,4 @@
-"""The figures of `make replicas`, by hand."""
+"""The figures of `make replicas`, checked by hand."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.drills.replicas.throughput import Sample
 
 
 def sample(replicas: int, rate: float, **cpu_s: float) -> Sample:
-    """One of 10 s."""
+    """A sample of 10 s."""
     compared = rate * 10
     spent = dict.fromkeys(("replica1", "replica2", "generator", "haproxy", "redis", "judges"), 0.0)
     spent |= cpu_s
@@ -20,7 +20,7 @@ def test_a_ratio_is_the_median_of_the_turns_and_cpu_seconds_are_those_of_1000_co
     # replicas, 1.1 s for 1,000, and 1.8 s elsewhere, 0.1 s.
     one = sample(1, 1000, replica1=10.0)
     two = sample(2, 1800, replica1=9.9, replica2=9.9, generator=1.2, haproxy=0.6)
-    # The other turns are slower and faster by as much in both.
+    # In the other turns both rates are higher or lower by the same factor.
     samples = [one, two]
     for factor in (0.5, 2.0):
         samples += [

@@ -1,4 +1,4 @@
-"""Two replicas against one: comparisons a second, and where the CPU seconds went."""
+"""Two replicas compared with one: comparisons a second, and their CPU seconds by process."""
 
 import contextlib
 import os
@@ -26,9 +26,9 @@ Way = Literal["direct", "haproxy"]
 
 _BATCH = 64
 _CONNECTIONS = 4
-# Enough for a feasible alpha = 0.1: what is measured decides, and does not only refuse.
+# Enough labels for a feasible alpha = 0.1, so that the judge accepts some pairs and refuses others.
 _EXAMPLES = range(50)
-# Comparisons' numbers of a sample begin here times its number, so that none comes twice.
+# Sample s uses the comparison numbers from s times this value on, so that no comparison repeats.
 _APART = 10_000_000
 
 
@@ -36,12 +36,12 @@ class Sample(NamedTuple):
     """One measurement.
 
     Args:
-        replicas: That requests went to.
-        way: By which.
+        replicas: Number of replicas that requests go to.
+        way: Way of the requests.
         rate: Comparisons a second.
         cpu_s: CPU seconds by process: replica1, replica2, generator, haproxy, redis, judges.
-        seconds: Of the measurement.
-        others_cores: Cores that everything else on this machine had meanwhile.
+        seconds: Duration of the measurement.
+        others_cores: Cores that all other programs on this machine used meanwhile.
         per_1000_s: CPU seconds of the replicas for each 1,000 comparisons.
     """
 
@@ -56,15 +56,15 @@ class Sample(NamedTuple):
 
 @dataclass
 class Bench:
-    """Two replicas on one Redis, haproxy before one of them and before both, load generators.
+    """Two replicas on one Redis, haproxy in front of one of them and of both, load generators.
 
     Args:
-        replicas: Each pinned to a core of its own, where they compute.
-        loads: As many generators; they may run wherever there is room.
-        fronts: haproxy before so many replicas.
-        redis: Of all.
-        judges: That replicas ask, where they do not judge themselves.
-        batches: Of a sample, for each replica.
+        replicas: The replicas; each is pinned to a core of its own if they compute.
+        loads: Load generators, one for each replica; they are not pinned.
+        fronts: Number of replicas -> the haproxy in front of them.
+        redis: The Redis of all replicas.
+        judges: Servers that the replicas ask, if they do not judge themselves.
+        batches: Batches in a sample for each replica.
     """
 
     replicas: Sequence[HttpServer]
@@ -76,13 +76,13 @@ class Bench:
     _taken: int = 0
 
     def sample(self, replicas: int, way: Way) -> Sample:
-        """Measures once."""
+        """Takes one sample."""
         self._taken += 1
         if way == "direct":
             ports = [each.port for each in self.replicas[:replicas]]
             connections = _CONNECTIONS
         else:
-            # One generator, as many requests at a time.
+            # One generator with as many concurrent requests.
             ports = [self.fronts[replicas].port]
             connections = _CONNECTIONS * replicas
         batches = self.batches * replicas // len(ports)
@@ -103,7 +103,7 @@ class Bench:
             ]
             answers = [each.result() for each in asked]
         whole = time.perf_counter() - began
-        # Until the last one is done; without the making of the bodies, which came before.
+        # The time until the last generator is done, without the creation of the bodies.
         seconds = max(answer["seconds"] for answer in answers)
         after = self._cpu_s()
         cpu_s = {name: round(after[name] - before[name], 3) for name in after}
@@ -130,7 +130,7 @@ class Bench:
 
 
 def _busy_s() -> float:
-    """CPU seconds that this machine has worked for anybody."""
+    """CPU seconds that all programs on this machine have used."""
     user, nice, system, _, _, irq, softirq = map(
         int, Path("/proc/stat").read_text().split("\n")[0].split()[1:8]
     )
@@ -143,23 +143,23 @@ def _redis_cpu_s(redis: RedisServer) -> float:
 
 
 def pin(process: HttpServer, core: int) -> None:
-    """Binds every thread of a process to a core; those that it starts later inherit that."""
+    """Binds every thread of a process to a core; later threads inherit the binding."""
     for thread in Path(f"/proc/{process.popen.pid}/task").iterdir():
         os.sched_setaffinity(int(thread.name), {core})
 
 
 def put_ahead(process: Process) -> None:
-    """Lets a process go before everything else on a machine that others use too; needs root."""
+    """Gives a process the highest priority on a shared machine; needs root."""
     for thread in Path(f"/proc/{process.popen.pid}/task").iterdir():
         os.setpriority(os.PRIO_PROCESS, int(thread.name), -20)
     with contextlib.suppress(FileNotFoundError):
-        # Where sessions are scheduled as groups, as each of these is one.
+        # For kernels that schedule sessions as groups; each of these processes is a session.
         Path(f"/proc/{process.popen.pid}/autogroup").write_text("-20")
 
 
 @contextmanager
 def computing(folder: Path, batches: int, *, ahead: bool) -> Iterator[Bench]:
-    """Replicas with the scripted engine: all that they do is the service's own work."""
+    """Replicas with the scripted engine: all their work is the service's own."""
     cores = sorted(os.sched_getaffinity(0))
     with _bench(folder, batches, [{"engine": "scripted"}] * 2, []) as bench:
         for each, core in zip(bench.replicas, cores, strict=False):
@@ -246,7 +246,7 @@ def _bench(
 def in_turns(
     bench: Bench, repeats: int, on_sample: Callable[[], None] = lambda: None
 ) -> list[Sample]:
-    """One replica and two, direct and through haproxy, in turns; the first round is thrown away."""
+    """One replica and two, direct and through haproxy, in turns; the first round is discarded."""
     found = []
     for repeat in range(repeats + 1):
         for way in ("direct", "haproxy"):

@@ -1,4 +1,4 @@
-"""Which version of a calibration a replica judges by, and which it has in memory."""
+"""Finds the version of a calibration that a replica judges with, or has in memory."""
 
 import asyncio
 import json
@@ -11,20 +11,20 @@ from tests.drills.faults.talking import Answer, Client
 from tests.drills.replicas.fleet import figure_in
 from tests.patience import PATIENCE_S
 
-# What a caller may count on; polling alone keeps to it.
+# The promised delay; polling alone keeps it.
 WITHIN_S = 1.0
 _PAUSE_S = 0.005
 
 
 class Used(NamedTuple):
-    """What a judgment rests on; all 0 where the set is gone."""
+    """The calibration that a judgment rests on; all fields are 0 if the set is gone."""
 
     version: int
     n: int
 
 
 class Replica(Client):
-    """A client of one replica, about one calibration set."""
+    """A client of one replica for one calibration set."""
 
     def __init__(self, service: HttpServer, name: str) -> None:
         super().__init__(service.port)
@@ -43,11 +43,11 @@ class Replica(Client):
         return answer
 
     async def judgment(self) -> Answer:
-        """Judges by the set."""
+        """Judges one pair with the set."""
         return await self.ask("POST", "/judge", self._content)
 
     async def used(self) -> Used:
-        """What a judgment made now rests on."""
+        """The calibration that a judgment rests on now."""
         answer = await self.judgment()
         if answer.code == "calibration_not_found":
             return Used(0, 0)
@@ -56,8 +56,8 @@ class Replica(Client):
         return Used(named["version"], named["n"])
 
     async def remembered(self) -> int:
-        """The version in memory, by the metrics, which ask nobody; 0 for none."""
-        # A connection of its own: `ask` is for JSON.
+        """The version in memory by the metrics, which do not ask the store; 0 for none."""
+        # A connection of its own, because `ask` expects JSON.
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(b"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
@@ -68,11 +68,11 @@ class Replica(Client):
         return int(figure_in(text, "scope_calibration_version", f'calibration="{self.name}"'))
 
     async def until_used(self, version: int) -> float:
-        """Judges again and again; seconds until the answer of one rests on this version."""
+        """Judges until an answer rests on this version; returns the seconds."""
         return await _until(version, self._version_used)
 
     async def until_remembered(self, version: int) -> float:
-        """Looks at the metrics again and again; seconds until they show this version."""
+        """Reads the metrics until they show this version; returns the seconds."""
         return await _until(version, self.remembered)
 
     async def _version_used(self) -> int:
@@ -84,9 +84,9 @@ async def _until(version: int, look: Callable[[], Awaitable[int]]) -> float:
     began, held_up_s = loop.time(), 0.0
     while True:
         if await look() == version:
-            # Where other work keeps this process from running, no replica is late.
+            # Time in which other work kept this process from running is not the replica's delay.
             return loop.time() - began - held_up_s
-        assert loop.time() - began < PATIENCE_S, f"version {version} has not come"
+        assert loop.time() - began < PATIENCE_S, f"version {version} did not arrive in time"
         slept = loop.time()
         await asyncio.sleep(_PAUSE_S)
         held_up_s += loop.time() - slept - _PAUSE_S

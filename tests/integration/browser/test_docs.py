@@ -17,7 +17,7 @@ _FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     # Every other host's name cannot be resolved.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-    # Of the page's own clock, which runs ahead while the page waits for nothing.
+    # In milliseconds of the page's own clock, which runs ahead while the page waits for nothing.
     "--virtual-time-budget=30000",
 )
 

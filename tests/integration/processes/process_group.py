@@ -10,7 +10,7 @@ _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def members(group: int) -> dict[int, float]:
-    """Pid -> resident memory in MiB of each process that has not ended."""
+    """Pid -> resident memory in MiB, for each living process of the group."""
     found = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -24,7 +24,7 @@ def members(group: int) -> dict[int, float]:
 
 
 def seconds_until_gone(group: int, *, at_most_s: float) -> float:
-    """How long the last process of a group lived on; `at_most_s` if it is still there."""
+    """Seconds until the last process of a group has ended; `at_most_s` if one still lives."""
     begun = time.monotonic()
     while members(group) and time.monotonic() - begun < at_most_s:
         time.sleep(0.02)
@@ -32,6 +32,6 @@ def seconds_until_gone(group: int, *, at_most_s: float) -> float:
 
 
 def kill(group: int) -> None:
-    """Ends what is left of a group."""
+    """Kills the remaining processes of a group."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The service as users start it: `scope-judge serve` in a process group of its own."""
+"""Runs `scope-judge serve` in a process group of its own."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.patience import PATIENCE_S
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -31,11 +31,11 @@ class Server:
     """A running service.
 
     Args:
-        folder: Gets the log.
+        folder: Folder of the log.
         settings: Environment variables.
-        start_timeout_s: Within which it must be ready.
-        output: Descriptor that its stdout and stderr go to instead of the log's file.
-        command: Starts it.
+        start_timeout_s: Longest time until the service is ready, in seconds.
+        output: File descriptor for stdout and stderr; None for a log file in `folder`.
+        command: Command that starts the service.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Server:
         self._output = output
         self._command = command
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
-        # Nothing stands before it that would have to notice that it stops.
+        # No proxy is in front of the service, so it needs no drain lag.
         self._environment |= {"SCOPE_DRAIN_LAG_S": "0", **settings, "SCOPE_PORT": str(self.port)}
         self._process: subprocess.Popen[bytes] | None = None
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=PATIENCE_S)
@@ -71,7 +71,7 @@ class Server:
     def start(self) -> None:
         """Starts the service and waits until it is ready."""
         with self.log.open("ab") as log:
-            # A group of its own: vLLM's engine is a further process, which kill must reach.
+            # A group of its own: vLLM's engine is another process, and `kill` must reach it.
             output = log if self._output is None else self._output
             self._process = subprocess.Popen(
                 [word.format(port=self.port) for word in self._command],
@@ -92,26 +92,26 @@ class Server:
         raise AssertionError(f"serve was not ready in time:\n{self.log.read_text()}")
 
     def kill(self) -> None:
-        """kill -9 of the whole group."""
+        """Kills the whole group with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM to the service, as a supervisor would; returns its exit status."""
+        """Sends SIGTERM, like a supervisor; returns the exit status."""
         return self._end(signal.SIGTERM)
 
     def send_signal(self, which: signal.Signals) -> None:
-        """Sends a signal to the service, and does not wait."""
+        """Sends a signal to the service without waiting."""
         assert self._process is not None
         self._process.send_signal(which)
 
     @property
     def pid(self) -> int:
-        """Of the service, and of the process group that it leads."""
+        """Process id of the service, which is also the id of its process group."""
         assert self._process is not None
         return self._process.pid
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
-        """Waits until the service has ended by itself; returns its exit status."""
+        """Waits until the service ends by itself; returns its exit status."""
         assert self._process is not None
         return self._process.wait(timeout_s)
 

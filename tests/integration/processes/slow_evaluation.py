@@ -1,4 +1,4 @@
-"""Judges 1,000 pairs into a folder, slowly enough to be killed; writes down what the engine saw.
+"""Judges 1,000 pairs into a folder, slowly enough to be killed, and records the engine's calls.
 
 python -m tests.integration.processes.slow_evaluation FOLDER
 """
@@ -37,7 +37,7 @@ class SlowEngine(ScriptedEngine):
 
 
 async def judge(folder: Path, *, latency_s: float = LATENCY_S) -> None:
-    """Asks for whatever the folder's judgments.jsonl lacks."""
+    """Judges the pairs that are missing in the folder's judgments.jsonl."""
     pairs = [
         LabelledPair(f"{i}", "g", Comparison.of(f"Question {i}?", "this", "that"), "A")
         for i in range(PAIRS)

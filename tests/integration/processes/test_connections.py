@@ -1,4 +1,4 @@
-"""Bytes on a socket before any request runs: bounded memory, bounded time, bounded connections."""
+"""Tests of the limits on connections, memory and time before a request runs."""
 
 import asyncio
 import json
@@ -35,8 +35,8 @@ from app.api.server.guarded import (
 )
 from tests.serving import application_of
 from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import comparison
-from tests.unit.api.test_leaving import WaitingEngine
 
 PROTOCOLS: list[type[Guard]] = [GuardedHttpTools, GuardedH11]
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -45,7 +45,7 @@ CHUNKED = b"POST /judge HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunke
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that moves only when a test sets it."""
 
     now = 100.0
 
@@ -53,8 +53,8 @@ class Clock:
         return self.now
 
 
-class CountedConnections(Connections):
-    """Counts how many have asked to be taken in."""
+class CountingConnections(Connections):
+    """Counts the connections that were registered or refused."""
 
     admitted = 0
 
@@ -64,7 +64,7 @@ class CountedConnections(Connections):
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Returns once something has happened that nothing announces."""
+    """Polls until a condition holds."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -72,7 +72,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Client:
-    """One connection, as bytes."""
+    """One connection that sends and receives bytes."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -83,19 +83,19 @@ class Client:
             await self.writer.drain()
 
     async def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of the next answer."""
+        """Reads status, headers and body of the next answer."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         pairs = (line.partition(":") for line in head[1:] if line)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
         body = await self.reader.readexactly(int(headers["content-length"]))
         return int(head[0].split()[1]), headers, body
 
-    async def asks(self, content: bytes = HEALTH) -> int:
+    async def status_of(self, content: bytes = HEALTH) -> int:
         await self.send(content)
         return (await self.answer())[0]
 
     async def is_closed(self) -> bool:
-        """Reads to the end; a connection that stays open fails the test by its timeout."""
+        """Reads to the end; the test times out if the connection stays open."""
         try:
             while await asyncio.wait_for(self.reader.read(65536), 20):
                 pass
@@ -109,17 +109,17 @@ class Client:
 
 
 @dataclass
-class Listening:
-    """A server in this process, with a clock of the test's own."""
+class LocalServer:
+    """A server in this process, with a clock that the test moves."""
 
     port: int
-    connections: CountedConnections
+    connections: CountingConnections
     clock: Clock
     engine: WaitingEngine
     clients: list[Client] = field(default_factory=list)
 
     async def connect(self) -> Client:
-        """A connection that the server has taken in."""
+        """Opens a connection, and waits until the server has registered it."""
         before = self.connections.admitted
         client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
         self.clients.append(client)
@@ -137,9 +137,9 @@ async def listening(
     *,
     limit: int = 100,
     keys: Keys | None = None,
-) -> AsyncIterator[Listening]:
+) -> AsyncIterator[LocalServer]:
     clock, engine = Clock(), WaitingEngine()
-    connections = CountedConnections(limit, clock=clock)
+    connections = CountingConnections(limit, clock=clock)
     config = uvicorn.Config(
         application_of(engine, keys=keys),
         port=0,
@@ -152,7 +152,7 @@ async def listening(
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
-    found = Listening(port, connections, clock, engine)
+    found = LocalServer(port, connections, clock, engine)
     try:
         yield found
     finally:
@@ -171,7 +171,7 @@ def judging(body: bytes = PLAIN, *, path: str = "/judge", key: str | None = None
     ).encode() + body
 
 
-def test_the_service_speaks_the_protocol_that_costs_least() -> None:
+def test_the_service_uses_the_cheapest_protocol() -> None:
     assert GuardedHttp is GuardedHttpTools
     assert issubclass(GuardedHttpTools, BoundedHttpTools)
 
@@ -194,24 +194,24 @@ async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed(case
         status, headers, _ = await client.answer()
         assert (status, headers["connection"]) == (431, "close")
         assert await client.is_closed()
-        # After an answered request, too.
+        # The same holds after an answered request.
         client = await server.connect()
-        assert await client.asks() == 200
-        assert await client.asks(ENDLESS[case]) == 431
+        assert await client.status_of() == 200
+        assert await client.status_of(ENDLESS[case]) == 431
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_large_head_of_ordinary_headers_is_taken(protocol: type[Guard]) -> None:
+async def test_a_large_head_of_ordinary_headers_is_accepted(protocol: type[Guard]) -> None:
     head = b"".join(b"X-%d: %s\r\n" % (i, b"y" * 250) for i in range(100))
     async with listening(protocol) as server:
         client = await server.connect()
         for _ in range(3):
-            assert await client.asks(HEALTH[:-2] + head + b"\r\n") == 200
+            assert await client.status_of(HEALTH[:-2] + head + b"\r\n") == 200
 
 
 @pytest.mark.anyio
-async def test_as_much_after_a_body_as_a_head_may_have_ends_the_connection() -> None:
+async def test_trailers_larger_than_a_head_end_the_connection() -> None:
     long = b"y" * (2 * MAX_HEAD_BYTES)
     for content in (
         CHUNKED + b"1\r\n \r\n0\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(6000)),
@@ -232,7 +232,7 @@ async def test_a_trailer_adds_no_header_to_the_request(tmp_path: Path) -> None:
     async with listening(keys=keys) as server:
         client = await server.connect()
         chunk = b"%x\r\n%b\r\n0\r\n" % (len(PLAIN), PLAIN)
-        assert await client.asks(CHUNKED + chunk + bearer + b"\r\n") == 401
+        assert await client.status_of(CHUNKED + chunk + bearer + b"\r\n") == 401
 
 
 @pytest.mark.anyio
@@ -240,13 +240,13 @@ async def test_a_body_in_many_chunks_is_read() -> None:
     async with listening() as server:
         server.engine.go_on.set()
         client = await server.connect()
-        # Of 80 bytes, and a short body in chunks of one byte.
+        # Chunks of 80 bytes; then a short body in chunks of one byte.
         spaced = PLAIN[:-1] + b" " * 200_000 + b"}"
         for size, body in ((80, spaced), (1, PLAIN)):
             parts = (body[i : i + size] for i in range(0, len(body), size))
             chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
             head = CHUNKED[:-2] + b"Content-Type: application/json\r\n\r\n"
-            assert await client.asks(head + chunks + b"0\r\n\r\n") == 200
+            assert await client.status_of(head + chunks + b"0\r\n\r\n") == 200
 
 
 @pytest.mark.anyio
@@ -257,7 +257,7 @@ async def test_a_few_pipelined_requests_are_answered_in_order() -> None:
         await client.send(HEALTH + unknown * (MAX_PIPELINED - 1) + HEALTH)
         statuses = [(await client.answer())[0] for _ in range(MAX_PIPELINED + 1)]
         assert statuses == [200, *[404] * (MAX_PIPELINED - 1), 200]
-        assert await client.asks() == 200
+        assert await client.status_of() == 200
 
 
 @pytest.mark.anyio
@@ -267,7 +267,7 @@ async def test_deeper_pipelining_ends_the_connection() -> None:
         await client.send(HEALTH * 10_000)
         assert await client.is_closed()
         other = await server.connect()
-        assert await other.asks() == 200
+        assert await other.status_of() == 200
 
 
 @pytest.mark.anyio
@@ -280,11 +280,11 @@ async def test_a_connection_without_a_whole_head_is_closed_in_time(
         slow = await server.connect()
         await slow.send(begun)
         used = await server.connect()
-        assert await used.asks() == 200
+        assert await used.status_of() == 200
         server.pass_time(HEAD_S - 0.1)
-        # A later request has its time from its first byte on.
+        # The timeout of a later request begins with its first byte.
         await used.send(begun or HEALTH[:4])
-        assert await (await server.connect()).asks() == 200
+        assert await (await server.connect()).status_of() == 200
         assert slow.is_open
         server.pass_time(0.2)
         assert await slow.is_closed()
@@ -295,7 +295,7 @@ async def test_a_connection_without_a_whole_head_is_closed_in_time(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_request_that_is_being_answered_is_never_out_of_time(
+async def test_a_request_in_flight_has_no_head_timeout(
     protocol: type[Guard],
 ) -> None:
     async with listening(protocol, limit=1) as server:
@@ -304,7 +304,7 @@ async def test_a_request_that_is_being_answered_is_never_out_of_time(
         await server.engine.begun.wait()
         server.pass_time(1000 * HEAD_S)
         crowd = await server.connect()
-        assert await crowd.asks() == 200
+        assert await crowd.status_of() == 200
         server.engine.go_on.set()
         assert (await client.answer())[0] == 200
 
@@ -316,29 +316,29 @@ async def test_a_full_server_closes_the_connection_that_waited_longest(
 ) -> None:
     async with listening(protocol, limit=4) as server:
         idle = await server.connect()
-        assert await idle.asks() == 200
+        assert await idle.status_of() == 200
         silent = [await server.connect() for _ in range(3)]
         server.clock.now += HEAD_GRACE_S
         for each in silent:
             newcomer = await server.connect()
-            assert await newcomer.asks() == 200
+            assert await newcomer.status_of() == 200
             assert await each.is_closed()
-        assert await idle.asks() == 200
-        # Now all are idle, and `idle` was used last.
-        assert await (await server.connect()).asks() == 200
+        assert await idle.status_of() == 200
+        # Now all connections are idle, and `idle` was used last.
+        assert await (await server.connect()).status_of() == 200
         assert len(server.connections) == 4
-        assert await idle.asks() == 200
+        assert await idle.status_of() == 200
 
 
 @pytest.mark.anyio
-async def test_a_client_that_has_just_connected_is_kept_where_an_idle_one_can_go() -> None:
+async def test_an_idle_connection_is_closed_before_a_new_one() -> None:
     async with listening(limit=2) as server:
         idle = await server.connect()
-        assert await idle.asks() == 200
+        assert await idle.status_of() == 200
         first = await server.connect()
         second = await server.connect()
         assert await idle.is_closed()
-        assert await first.asks() == await second.asks() == 200
+        assert await first.status_of() == await second.status_of() == 200
 
 
 @pytest.mark.anyio
@@ -357,11 +357,11 @@ async def test_a_server_whose_connections_are_all_busy_refuses_and_stays_healthy
         assert (status, headers["connection"]) == (429, "close")
         assert json.loads(body)["code"] == "overloaded"
         assert "SCOPE_MAX_CONNECTIONS" in json.loads(body)["detail"]
-        assert await (await server.connect()).asks() == 200
+        assert await (await server.connect()).status_of() == 200
         server.engine.go_on.set()
         for each in busy:
             assert (await each.answer())[0] == 200
-        assert await (await server.connect()).asks(judging()) == 200
+        assert await (await server.connect()).status_of(judging()) == 200
 
 
 @pytest.mark.anyio
@@ -374,7 +374,7 @@ async def test_incomplete_heads_share_a_limit_and_the_oldest_makes_room() -> Non
             clients.append(await server.connect())
             await clients[-1].send(part)
         assert await clients[0].is_closed()
-        assert await clients[-1].asks(b"\r\n\r\n") == 200
+        assert await clients[-1].status_of(b"\r\n\r\n") == 200
         assert server.connections._held_bytes <= MAX_HELD_BYTES
         for client in clients:
             client.writer.close()
@@ -388,20 +388,20 @@ def _has_dropped(protocol: Any) -> bool:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_refused_body_is_dropped_and_the_connection_goes_on_or_ends(
+async def test_a_refused_body_is_dropped_up_to_a_limit(
     protocol: type[Guard],
 ) -> None:
     async with listening(protocol) as server:
         server.engine.go_on.set()
         client = await server.connect()
-        assert await client.asks(judging(b"x" * 2_000_000, path="/nowhere")) == 404
+        assert await client.status_of(judging(b"x" * 2_000_000, path="/nowhere")) == 404
         if protocol is GuardedHttpTools:
-            assert await client.asks(judging()) == 200
-        # More than may be dropped, and one that never comes.
+            assert await client.status_of(judging()) == 200
+        # A body above the limit, and a body that never arrives.
         for length, sent in ((10**9, 2 * MAX_DROPPED_BYTES), (10**9, 100)):
             client = await server.connect()
             head = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-            assert await client.asks(head % length) == 404
+            assert await client.status_of(head % length) == 404
             refused: Any = [*server.connections._idle][-1]
             await client.send(b"x" * sent)
             await until(partial(_has_dropped, refused))
@@ -410,7 +410,7 @@ async def test_a_refused_body_is_dropped_and_the_connection_goes_on_or_ends(
 
 
 @pytest.mark.anyio
-async def test_whoever_asks_before_sending_a_body_is_not_kept_after_a_refusal() -> None:
+async def test_a_connection_with_expect_100_continue_is_closed_after_a_refusal() -> None:
     async with listening() as server:
         client = await server.connect()
         head = b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
@@ -428,7 +428,7 @@ async def test_a_client_that_never_reads_its_answer_is_closed() -> None:
         protocol.transport.set_write_buffer_limits(high=1000)
         await client.send(HEALTH)
         await client.answer()
-        # More than both ends of a connection on this machine keep.
+        # More than the buffers at both ends of a local connection.
         protocol.transport.write(b"x" * 30_000_000)
         assert protocol.unsent_bytes > 0
         server.pass_time(READ_GRACE_S)
@@ -439,11 +439,11 @@ async def test_a_client_that_never_reads_its_answer_is_closed() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_upgrade_is_answered_as_a_plain_request() -> None:
+async def test_an_upgrade_is_answered_like_a_plain_request() -> None:
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     async with listening() as server:
         client = await server.connect()
-        assert await client.asks(HEALTH[:-2] + upgrade + b"\r\n") == 200
+        assert await client.status_of(HEALTH[:-2] + upgrade + b"\r\n") == 200
         assert await client.is_closed()
 
 

@@ -1,6 +1,6 @@
-"""A vLLM whose engine or whose service is killed: neither lives on without the other.
+"""Tests that vLLM's engine and the service end together if one of them is killed.
 
-Where the engine dies, the service says so and ends, for a supervisor to start it again.
+If the engine dies, the service logs it and ends, so that a supervisor can restart it.
 """
 
 import os
@@ -20,7 +20,7 @@ from tests.patience import PATIENCE_S, VLLM_START_S
 pytestmark = pytest.mark.vllm
 
 
-def test_the_service_ends_with_a_last_line_and_what_is_under_way_gets_an_error(
+def test_the_service_logs_the_loss_ends_and_answers_pending_requests_with_an_error(
     tmp_path: Path,
 ) -> None:
     settings = {"SCOPE_STORE_URL": "memory://", "SCOPE_DRAIN_LAG_S": "60"}
@@ -55,7 +55,7 @@ def test_the_engine_ends_within_seconds_when_the_service_is_killed(tmp_path: Pat
         engine, group = engine_process_of(server.pid), server.pid
         assert engine in members(group)
         try:
-            # The service alone: its process group is alive, as after the kernel's own kill.
+            # Kill only the service and not its group, like the kernel's out-of-memory killer.
             os.kill(server.pid, signal.SIGKILL)
             assert server.wait() == -signal.SIGKILL
             assert seconds_until_gone(group, at_most_s=10) < 10

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of judging 1,000 pairs: the next runs end where an undisturbed one does."""
+"""Tests that killed runs over 1,000 pairs have the same results as an undisturbed run."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ def lines(file: Path) -> int:
 
 
 def run_until_killed(folder: Path, *, more: int) -> None:
-    """Starts a run and kills it once it has written so many lines more."""
+    """Starts a run, and kills it after it has written a number of lines."""
     file = folder / "judgments.jsonl"
     wanted = lines(file) + more
     command = [sys.executable, "-m", "tests.integration.processes.slow_evaluation", str(folder)]
@@ -36,7 +36,7 @@ def run_until_killed(folder: Path, *, more: int) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def test_a_killed_run_goes_on_and_judges_no_pair_twice(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_judges_no_pair_twice(tmp_path: Path) -> None:
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     killed.mkdir()
     undisturbed.mkdir()
@@ -48,12 +48,12 @@ def test_a_killed_run_goes_on_and_judges_no_pair_twice(tmp_path: Path) -> None:
     asyncio.run(judge(killed, latency_s=0.0))
     asyncio.run(judge(undisturbed, latency_s=0.0))
 
-    # The last run asked for exactly what had not been recorded.
+    # The last run judged exactly the pairs that had not been recorded.
     assert sum(map(int, (killed / "seen").read_text().split())) == PAIRS - recorded
-    # Only what the engine was at when it was killed was asked again.
+    # Only the pairs of the interrupted engine calls were judged again.
     seen_before = sum(map(int, (tmp_path / "seen-before").read_text().split()))
     assert recorded <= seen_before <= recorded + KILLS * _CHUNKS_IN_FLIGHT * CHUNK_PAIRS
-    # Every pair stands in one line, and all say the same as undisturbed.
+    # Each pair has exactly one line, with the same result as an undisturbed run.
     found = [json.loads(line) for line in (killed / "judgments.jsonl").read_text().splitlines()]
     assert sorted(int(line["id"]) for line in found) == list(range(PAIRS))
     key = [

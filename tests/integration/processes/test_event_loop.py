@@ -1,6 +1,6 @@
-"""No route stops the event loop for 50 ms, whatever it is asked for within its limits.
+"""Tests that no route blocks the event loop for 50 ms with any request within its limits.
 
-Everybody waits while the event loop does: a judgment, /healthz, the next connection.
+All other requests wait while the event loop is blocked: judgments, /healthz, new connections.
 """
 
 import itertools
@@ -20,11 +20,11 @@ from app.api.middleware.json_meter import most_parts
 from tests.integration.processes.server import free_port
 
 LONGEST_S = 0.05
-# The yardstick of the ticking service on a quiet core of the machine that the limit was chosen on.
+# Seconds of the yardstick on a quiet core of the machine for which the limit was chosen.
 YARDSTICK_S = 0.02
 REPEATS = 6
 JSON = {"Content-Type": "application/json"}
-# Bytes of the largest body, less what stands around its long part.
+# Bytes of the long part of the largest body; the rest is for the fields around it.
 LARGEST = 8 * 2**20 - 500
 PARTS = most_parts(1000)
 ITEM = {"question": "Which?", "response_a": "quality=3", "response_b": "quality=0"}
@@ -37,10 +37,10 @@ class Case(NamedTuple):
     """A request at the limits of its route.
 
     Args:
-        route: Method and path, as `NEEDS` has them.
-        status: Of the answer.
-        body: Makes the body, a new one each time; None where the route takes none.
-        url: Where it is not the path.
+        route: Method and path, as in `NEEDS`.
+        status: Expected status of the answer.
+        body: Makes a new body for each request; None if the route has no body.
+        url: URL of the request if it differs from the path of the route.
     """
 
     route: tuple[str, str]
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
 
 def question(part: str, *, start: str = "") -> bytes:
-    """A judgment without a calibration, of a question as long as may be, as JSON writes it."""
+    """A request without an alpha and with the longest possible question, which repeats `part`."""
     body = json.dumps({**ITEM, "question": "@", "alpha": None}).encode()
     written = part.encode()
     return body.replace(b"@", start.encode() + written * ((LARGEST - len(start)) // len(written)))
@@ -62,7 +62,7 @@ def turns(count: int, *, size: int = 1) -> list[dict[str, str]]:
 
 
 def conversation(number: int) -> dict[str, Any]:
-    """A comparison of 20 turns, different for each number."""
+    """A comparison with 20 turns; each number gives a different one."""
     answers = [f"quality={number % 40 / 10}"] * 10
     return {"question": turns(20), "response_a": answers, "response_b": ["x"] * 10, "id": number}
 
@@ -102,7 +102,7 @@ ONE, BATCH = ("POST", "/judge"), ("POST", "/judge/batch")
 ADD, ROLLBACK = ("POST", "/calibrate"), ("POST", "/calibrations/{name}/rollback")
 SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/versions")
 REMOVE = ("DELETE", "/calibrations/{name}")
-# The cases that leave the store as it was come first; the last one removes the large set.
+# Cases that do not change the store come first; the last case deletes the large set.
 CASES: dict[str, Case] = {
     "text": Case(ONE, 200, lambda: question("a word, ")),
     "escapes": Case(ONE, 200, lambda: question("\\u0416")),
@@ -166,7 +166,7 @@ CASES: dict[str, Case] = {
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    """A client of a ticking service."""
+    """A client of `ticking_service`."""
     port = free_port()
     command = [sys.executable, "-m", "tests.integration.processes.ticking_service", str(port)]
     with (
@@ -187,11 +187,11 @@ def client() -> Iterator[httpx.Client]:
 
 
 def stalls(client: httpx.Client, case: Case) -> Iterator[float]:
-    """The longest stall of each repeat, in seconds on a machine as fast as the limit is for."""
+    """The longest stall of each repeat in seconds, scaled to the speed of the reference machine."""
     method, path = case.route
     for _ in range(REPEATS):
         body = case.body() if case.body else None
-        # How late the clock is, and how slow the machine, while nothing is asked.
+        # Reset the clock, and measure the machine's speed without a request.
         client.get("/stall")
         slowness = statistics.median(client.get("/yardstick").json() for _ in range(3))
         time.sleep(0.02)
@@ -200,7 +200,7 @@ def stalls(client: httpx.Client, case: Case) -> Iterator[float]:
             answer = client.request(method, case.url or path, content=body, headers=JSON)
             assert answer.status_code == case.status, answer.text[:500]
         except httpx.WriteError:
-            # The service has refused the body and closed the connection before all was sent.
+            # The service refused the body and closed the connection before everything was sent.
             assert case.status == 413
         time.sleep(0.02)
         yield client.get("/stall").json() / max(1.0, slowness / YARDSTICK_S)
@@ -210,7 +210,7 @@ def stalls(client: httpx.Client, case: Case) -> Iterator[float]:
 def test_no_route_stops_the_event_loop_for_50_ms(client: httpx.Client, name: str) -> None:
     case = CASES[name]
     if case.route == REMOVE:
-        # It can be removed once.
+        # The set can be deleted only once.
         case = case._replace(status=204)
         found: Sequence[float] = [next(stalls(client, case))]
     else:

@@ -1,4 +1,4 @@
-"""Keys as users meet them: a real `scope-judge serve`, and the commands that talk to it."""
+"""Tests of keys with a real `scope-judge serve` and the commands that send requests to it."""
 
 import json
 import socket
@@ -18,13 +18,13 @@ from tests.unit.api.problems import comparison, problem
 
 runner = CliRunner()
 SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://", "SCOPE_LOG_LEVEL": "debug"}
-# What may pass until a running service has seen a change, by the issue.
+# Longest time until a running service uses a changed key file, as the issue demands.
 WITHIN_S = 1.0
 _PAUSE_S = 0.005
 
 
 def keys(path: Path, *arguments: str) -> str:
-    """What `scope-judge keys` prints."""
+    """Runs `scope-judge keys`, and returns its output."""
     done = runner.invoke(app, ["keys", *arguments, "--file", str(path)])
     assert done.exit_code == 0, done.stderr
     return done.stdout.strip()
@@ -35,7 +35,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def seconds_until(server: Server, key: str, status: int) -> float:
-    """Seconds until this key gets this status, less those that this process was held up."""
+    """Seconds until this key gets this status, without the time that this process was delayed."""
     begun, held_up_s = time.monotonic(), 0.0
     while server.client.get("/info", headers=bearer(key)).status_code != status:
         assert time.monotonic() - begun < PATIENCE_S
@@ -50,7 +50,7 @@ def connects(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_path: Path) -> None:
+def test_a_service_with_keys_requires_one_and_follows_the_key_file(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     judge = keys(path, "add", "judge", "--role", "judge")
     reader = keys(path, "add", "reader")
@@ -58,7 +58,7 @@ def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_p
     settings = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_HOST": "0.0.0.0"}
     answers = []
     with Server(tmp_path, settings) as server:
-        # With keys the service may be reached from elsewhere.
+        # With keys, other machines can reach the service.
         assert connects("127.0.0.2", server.port)
         body = comparison(alpha=None)
         for headers, code in (
@@ -90,14 +90,14 @@ def test_a_service_with_keys_lets_in_only_who_has_one_and_follows_the_file(tmp_p
         assert seconds_until(server, late, 200) < WITHIN_S
     log = server.log.read_text()
     assert "127.0.0.1 only" not in log
-    assert log.count("nobody is let in: No such file") == 1
+    assert log.count("every key is refused: No such file") == 1
     told = log + "".join(f"{each.headers} {each.text}" for each in answers)
     for key in (judge, reader, prometheus, late, "scope_wrong"):
         assert key not in told
         assert hash_of(key.encode()).hex()[:12] not in told
 
 
-def test_a_large_body_is_not_awaited_from_who_is_not_let_in(tmp_path: Path) -> None:
+def test_a_large_body_of_a_refused_caller_is_not_awaited(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     key = keys(path, "add", "judge", "--role", "judge")
     with Server(tmp_path, SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path)}) as server:
@@ -106,7 +106,7 @@ def test_a_large_body_is_not_awaited_from_who_is_not_let_in(tmp_path: Path) -> N
                 b"POST /judge HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n{"
             )
             assert connection.recv(12) == b"HTTP/1.1 401"
-        # A refusal with its body still under way leaves the connection usable, or closes it.
+        # A refusal before the whole body was sent keeps the connection usable, or closes it.
         huge = comparison(alpha=None, response_b="x" * 2_000_000)
         for _ in range(3):
             answer = server.client.post("/judge", json=huge)
@@ -115,10 +115,10 @@ def test_a_large_body_is_not_awaited_from_who_is_not_let_in(tmp_path: Path) -> N
             assert answer.status_code == 200
 
 
-def test_without_keys_the_service_is_for_this_machine_only_and_says_so(tmp_path: Path) -> None:
+def test_without_keys_only_this_machine_is_answered_and_the_log_says_so(tmp_path: Path) -> None:
     with Server(tmp_path, SCRIPTED | {"SCOPE_HOST": "0.0.0.0"}) as server:
         assert connects("127.0.0.1", server.port)
-        # On 0.0.0.0 it would answer here too.
+        # On 0.0.0.0 it would answer on this address, too.
         assert not connects("127.0.0.2", server.port)
         assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
     log = server.log.read_text()
@@ -127,7 +127,7 @@ def test_without_keys_the_service_is_for_this_machine_only_and_says_so(tmp_path:
     assert f"http://127.0.0.1:{server.port}" in log
 
 
-def test_on_this_machines_own_address_the_service_says_that_no_keys_are_set(
+def test_on_a_loopback_address_the_log_says_that_no_keys_are_set(
     tmp_path: Path,
 ) -> None:
     with Server(tmp_path, SCRIPTED) as server:
@@ -156,15 +156,15 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
     judge, reader = keys(path, "add", "a", "--role", "judge"), keys(path, "add", "b")
     out = tmp_path / "out.jsonl"
     out.write_text("earlier")
-    # A shell that has a key may start the service too: it is no setting of its own.
+    # SCOPE_API_KEY is not a setting, but must not prevent a start from the same shell.
     settings = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_API_KEY": judge}
     with Server(tmp_path, settings) as server:
         url = str(server.client.base_url)
         pair = ["judge", "--question", "q", "--a", "a", "--b", "b", "--no-alpha", "--url", url]
         for key, words in (
-            ("", "wants a key: put it into SCOPE_API_KEY"),
+            ("", "requires a key: put your key into SCOPE_API_KEY"),
             ("scope_wrong", "does not know the key in SCOPE_API_KEY"),
-            ("scope_ä", "characters that no key has"),
+            ("scope_ä", "characters that a key cannot have"),
         ):
             result = runner.invoke(app, [*pair, "--out", str(out)], env={"SCOPE_API_KEY": key})
             assert result.exit_code == 1
@@ -176,26 +176,26 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
         assert json.loads(result.stdout)["verdict"] in ("A", "B")
         result = runner.invoke(app, pair, env={"SCOPE_API_KEY": reader})
         assert result.exit_code == 1
-        assert "forbidden: the key 'b' has not the role 'judge'" in result.stderr
+        assert "forbidden: the key 'b' does not have the role 'judge'" in result.stderr
         labels = tmp_path / "labels.jsonl"
         labels.write_text(json.dumps(comparison(label="A")))
         result = runner.invoke(
             app, ["calibrate", str(labels), "--url", url], env={"SCOPE_API_KEY": judge}
         )
-        assert "forbidden: the key 'a' has not the role 'calibrate'" in result.stderr
+        assert "forbidden: the key 'a' does not have the role 'calibrate'" in result.stderr
     assert judge not in server.log.read_text()
 
 
-def test_a_server_of_ones_own_is_warned_that_no_keys_are_set(
+def test_uvicorns_own_command_warns_that_no_keys_are_set(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SCRIPTED.items():
         monkeypatch.setenv(name, value)
     create()
-    assert "no file of keys is set (SCOPE_API_KEYS_FILE)" in caplog.text
+    assert "SCOPE_API_KEYS_FILE is not set" in caplog.text
 
 
-def test_only_addresses_of_this_machine_itself_count_as_such() -> None:
+def test_only_loopback_addresses_count_as_this_machine() -> None:
     for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"):
         assert is_loopback(host), host
     for host in ("0.0.0.0", "::", "", "10.0.0.1", "169.254.0.1", "example.org", "127.0.0.1.org"):

@@ -1,4 +1,4 @@
-"""The service goes on whatever becomes of the program that reads its log."""
+"""Tests that the service continues if the program that reads its log stops reading."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from tests.unit.api.problems import comparison
 
 SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
 UVICORN = (sys.executable, "-m", "uvicorn", "--factory", "app.main:create", "--port", "{port}")
-# Each is a line of the access log of some 60 bytes.
+# Each request writes a line of about 60 bytes to the access log.
 _REQUESTS = 300
 _PIPE_BYTES = 4096
 
@@ -34,37 +34,36 @@ def judge_many(server: Server) -> None:
 
 
 @pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["serve", "uvicorn"])
-def test_a_log_that_nobody_reads_holds_up_no_request_and_no_end(
+def test_an_unread_log_delays_no_request_and_no_shutdown(
     command: tuple[str, ...], pipe: tuple[int, int], tmp_path: Path
 ) -> None:
     with Server(tmp_path, SCRIPTED, output=pipe[1], command=command) as server:
         judge_many(server)
         server.stop()
         os.set_blocking(pipe[0], False)
-        # It did fill: more was asked than there are lines in the pipe.
+        # The pipe was full: there were more requests than lines in the pipe.
         assert 10 < os.read(pipe[0], _PIPE_BYTES).count(b"POST") < _REQUESTS
 
 
-def test_a_pipe_that_is_full_already_does_not_stop_a_start(
-    pipe: tuple[int, int], tmp_path: Path
-) -> None:
+def test_a_full_pipe_does_not_prevent_a_start(pipe: tuple[int, int], tmp_path: Path) -> None:
     os.write(pipe[1], b"x" * _PIPE_BYTES)
     with Server(tmp_path, SCRIPTED, output=pipe[1]) as server:
         assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
         assert server.stop() == 0
 
 
-def test_closed_output_does_not_stop_a_start(tmp_path: Path) -> None:
+def test_closed_output_does_not_prevent_a_start(tmp_path: Path) -> None:
     closed = ("/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *SERVE)
     with Server(tmp_path, SCRIPTED, command=closed) as server:
         assert server.client.post("/judge", json=comparison(alpha=None)).status_code == 200
-        # Nothing else may get the numbers: libraries and child processes write to them.
+        # No other file may get these descriptors, because libraries and child processes write to
+        # them.
         for descriptor in (0, 1, 2):
             assert os.readlink(f"/proc/{server.pid}/fd/{descriptor}") == os.devnull
         assert server.stop() == 0
 
 
-def test_a_reader_that_goes_away_ends_nothing_and_lost_lines_are_counted(tmp_path: Path) -> None:
+def test_a_vanished_reader_stops_nothing_and_lost_lines_are_counted(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     with Server(tmp_path, SCRIPTED, output=writing) as server:
         os.close(writing)

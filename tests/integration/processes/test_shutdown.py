@@ -1,4 +1,4 @@
-"""How the service ends: what is under way is answered, and a proxy has time to notice."""
+"""Tests of shutdown: requests in progress are answered, and a proxy has time to notice."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ PLAIN = comparison(alpha=None)
 
 
 class HalfRequest:
-    """A judgment whose body has arrived but for its last byte."""
+    """A judgment request without the last byte of its body."""
 
     def __init__(self, port: int) -> None:
         body = json.dumps(PLAIN).encode()
@@ -35,7 +35,7 @@ class HalfRequest:
         self._socket.sendall(self._last)
 
     def answer(self) -> tuple[int, bytes]:
-        """Status and everything that was received until the server closed the connection."""
+        """Reads until the server closes the connection; returns the status and all bytes."""
         received = b""
         while part := self._socket.recv(65536):
             received += part
@@ -44,7 +44,7 @@ class HalfRequest:
 
 
 def until_refused(server: Server) -> None:
-    """Returns once the service takes no connection any more."""
+    """Waits until the service refuses connections."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
@@ -56,7 +56,7 @@ def until_refused(server: Server) -> None:
 
 
 def until_draining(server: Server) -> None:
-    """Returns once /readyz tells a proxy to send no more requests."""
+    """Waits until /readyz fails."""
     deadline = time.monotonic() + PATIENCE_S
     while (ready := server.client.get("/readyz")).status_code == 200:
         assert time.monotonic() < deadline
@@ -64,7 +64,7 @@ def until_draining(server: Server) -> None:
 
 
 def judge_on_a_new_connection(server: Server) -> int:
-    """The status of a judgment, asked as a proxy does that has not looked yet."""
+    """The status of a judgment, requested like by a proxy that has not noticed the shutdown."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     connection.request("POST", "/judge", json.dumps(PLAIN), {"Content-Type": "application/json"})
     status = connection.getresponse().status
@@ -72,7 +72,7 @@ def judge_on_a_new_connection(server: Server) -> int:
     return status
 
 
-def test_after_sigterm_it_is_not_ready_and_judges_on_until_a_proxy_has_looked(
+def test_after_sigterm_the_service_is_not_ready_and_judges_during_the_drain_lag(
     tmp_path: Path,
 ) -> None:
     lag_s = 5.0
@@ -81,7 +81,7 @@ def test_after_sigterm_it_is_not_ready_and_judges_on_until_a_proxy_has_looked(
         server.send_signal(signal.SIGTERM)
         until_draining(server)
         judged = 0
-        # To half of the lag: a request of a busy machine may take the other half.
+        # Send requests for half of the lag: on a busy machine one may take the other half.
         while time.monotonic() - begun < lag_s / 2:
             assert judge_on_a_new_connection(server) == 200
             judged += 1
@@ -90,7 +90,7 @@ def test_after_sigterm_it_is_not_ready_and_judges_on_until_a_proxy_has_looked(
         assert time.monotonic() - begun >= lag_s
 
 
-def test_what_is_under_way_is_answered_after_the_listener_has_closed(tmp_path: Path) -> None:
+def test_requests_in_progress_are_answered_after_the_listener_has_closed(tmp_path: Path) -> None:
     with Server(tmp_path, SCRIPTED) as server:
         request = HalfRequest(server.port)
         server.send_signal(signal.SIGTERM)
@@ -103,7 +103,7 @@ def test_what_is_under_way_is_answered_after_the_listener_has_closed(tmp_path: P
         server.wait()
 
 
-def test_what_is_not_done_when_draining_ends_is_told_so_and_is_no_500(tmp_path: Path) -> None:
+def test_unfinished_requests_get_503_and_no_500_when_draining_ends(tmp_path: Path) -> None:
     with Server(tmp_path, {**SCRIPTED, "SCOPE_DRAIN_S": "1"}) as server:
         request = HalfRequest(server.port)
         server.send_signal(signal.SIGTERM)
@@ -115,7 +115,7 @@ def test_what_is_not_done_when_draining_ends_is_told_so_and_is_no_500(tmp_path: 
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
-def test_ctrl_c_and_a_second_signal_do_not_wait_for_a_proxy(
+def test_ctrl_c_and_a_second_signal_skip_the_drain_lag(
     signals: list[signal.Signals], tmp_path: Path
 ) -> None:
     with Server(tmp_path, {**SCRIPTED, "SCOPE_DRAIN_LAG_S": "3600"}) as server:

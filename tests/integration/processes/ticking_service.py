@@ -1,9 +1,9 @@
-"""The service with the scripted judge, and a clock in its event loop that notes each stall.
+"""Runs the service with the scripted judge, and measures the stalls of its event loop.
 
     python -m tests.integration.processes.ticking_service PORT
 
-GET /stall answers with the longest stall since the last such request, and GET /yardstick with the
-time that a fixed piece of work takes; both in seconds.
+GET /stall answers with the longest stall since the previous such request, and GET /yardstick with
+the duration of a fixed piece of work; both in seconds.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _YARDSTICK = [f"Question {i}: which of the two is better?" for i in range(100_00
 
 
 class Silent:
-    """Drops the messages of a start."""
+    """Ignores the progress of a start."""
 
     def stage(self, text: str) -> None: ...
 
@@ -41,7 +41,7 @@ class Silent:
 
 
 class Clock:
-    """Sleeps in short ticks, and notes how late the latest of them was."""
+    """Sleeps in short ticks, and records the largest delay of a tick."""
 
     def __init__(self) -> None:
         self._longest_s = 0.0
@@ -60,43 +60,43 @@ class Clock:
         self._ticked = now
 
     def take(self) -> float:
-        """The longest stall since the last call, in seconds."""
+        """The longest stall since the previous call, in seconds."""
         self._note()
         longest_s, self._longest_s = self._longest_s, 0.0
         return longest_s
 
 
 def yardstick() -> float:
-    """The seconds that one call without a turn for other threads takes."""
+    """The duration in seconds of one call that does not release the interpreter lock."""
     begun = time.perf_counter()
     json.dumps(_YARDSTICK)
     return time.perf_counter() - begun
 
 
 def labelled(number: int) -> LabelledComparison:
-    """A labelled pair; every 30th label is wrong, so that thresholds lie among the scores."""
+    """A labelled pair; every 30th label is wrong, so that thresholds are among the scores."""
     gap = (number % 4000 + 1) / 1000
     comparison = Comparison.of(f"Question {number}?", f"quality={gap}", "quality=0")
     return LabelledComparison(comparison, "B" if number % 30 == 0 else "A")
 
 
 async def fill(services: Services) -> None:
-    """Makes a large set, many small ones, and one with many versions."""
+    """Makes a large set, many small sets, and one with many versions."""
     add = services.calibrator.add
     large = [labelled(i) for i in range(EXAMPLES)]
     await add("large", large)
-    # One more version, to go back from.
+    # One more version, for the rollback.
     await add("large", [labelled(EXAMPLES)])
     for i in range(SETS):
         await add(f"set-{i}", large[:100])
-    # One example whose label changes each time.
+    # One example, whose label changes with each version.
     for i in range(VERSIONS):
         label: Label = "A" if i % 2 else "B"
         await add("changed", [LabelledComparison(large[0].comparison, label)])
 
 
 def main(port: int) -> None:
-    """Serves until it is ended."""
+    """Serves until the process is ended."""
     settings = Settings(engine="scripted", store_url="memory://", port=port)
     clock = Clock()
 
@@ -104,7 +104,7 @@ def main(port: int) -> None:
     async def opened() -> AsyncIterator[Services]:
         async with serving(settings, Silent(), on_engine_lost=sys.exit) as services:
             await fill(services)
-            # As after a start that found all of this in its store.
+            # Make the state of a start that found all sets in its store.
             gc.collect()
             gc.freeze()
             ticking = asyncio.create_task(clock.run())

@@ -1,1 +1,1 @@
-"""One table of adapters drives every test of a port."""
+"""Contract tests of the calibration stores; each runs on every store."""

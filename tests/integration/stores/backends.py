@@ -1,16 +1,16 @@
-"""The calibration stores under test, by address; other processes use this too."""
+"""Makes the stores under test from addresses, and states to write; child processes use it, too."""
 
 from collections.abc import Collection
 from pathlib import Path
 
-from app.ports import CalibrationStore, Revision, StoredCalibration, Undo, Version
+from app.ports import CalibrationStore, StoredCalibration, StoredChange, Version
 from app.stores.memory import MemoryStore
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
 
 
 def store_at(address: str) -> CalibrationStore:
-    """A store, not yet open; mypy checks here that each meets the port."""
+    """Returns an unopened store. Here mypy checks that each store meets the port."""
     scheme, _, rest = address.partition("://")
     if scheme == "memory":
         return MemoryStore()
@@ -20,7 +20,7 @@ def store_at(address: str) -> CalibrationStore:
 
 
 def state(number: int, *, write_id: str = "one", examples: int = 3) -> StoredCalibration:
-    """A state in which every value says which version wrote it; d0, d1, ... are its examples."""
+    """Returns a state whose values are the number of its version; its examples are d0, d1, ..."""
     text = str(number)
     return StoredCalibration(
         version=Version(write_id, number),
@@ -31,14 +31,14 @@ def state(number: int, *, write_id: str = "one", examples: int = 3) -> StoredCal
 
 
 def written_by(stored: StoredCalibration) -> set[str]:
-    """The versions that wrote any part of a state; one of them if it is consistent."""
+    """Returns the versions that wrote parts of a state: exactly one if the state is consistent."""
     values = [*stored.meta.values(), *stored.examples.values(), *stored.thresholds.values()]
     return {str(stored.version.number), *values}
 
 
-def revision(number: int, *, by: str = "one") -> Revision:
-    """An entry of the trail in which every part says whose it is."""
-    return Revision(number, f"record {number} of {by}", f"undo {number} of {by}")
+def entry(number: int, *, by: str = "one") -> StoredChange:
+    """Returns an entry of the trail whose parts name their change and writer."""
+    return StoredChange(number, f"record {number} of {by}", f"undo {number} of {by}")
 
 
 async def write(
@@ -50,24 +50,24 @@ async def write(
     removed: Collection[str] = (),
 ) -> bool:
     """Writes a state with its entry in the trail."""
-    own = revision(state.version.number, by=state.version.write_id)
-    return await store.write(name, state, revision=own, expected=expected, removed=removed)
+    own = entry(state.version.number, by=state.version.write_id)
+    return await store.write(name, state, change=own, expected=expected, removed=removed)
 
 
 async def delete(store: CalibrationStore, *, name: str = "default") -> bool:
-    """Deletes a set under the next number."""
+    """Deletes a set with the next number."""
     number = await store.last_number(name) + 1
-    return await store.delete(name, revision=revision(number, by="deletion"))
+    return await store.delete(name, change=entry(number, by="deletion"))
 
 
-async def trail(store: CalibrationStore, name: str = "default") -> list[Undo]:
-    """The trail, newest first, after the check that records and undos go together."""
+async def trail(store: CalibrationStore, name: str = "default") -> dict[int, str]:
+    """Returns the undos, newest first, and checks that the records match them."""
     undos = await store.undos(name, before=None, limit=1000)
-    records = await store.revisions(name, before=None, limit=1000)
-    assert [undo.text.replace("undo", "record") for undo in undos] == records
+    records = await store.records(name, before=None, limit=1000)
+    assert [undo.replace("undo", "record") for undo in undos.values()] == records
     return undos
 
 
 async def numbers(store: CalibrationStore, name: str = "default") -> list[int]:
-    """The numbers of the trail, oldest first."""
-    return [undo.number for undo in reversed(await trail(store, name))]
+    """Returns the numbers of the trail, oldest first."""
+    return list(reversed(await trail(store, name)))

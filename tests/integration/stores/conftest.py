@@ -1,4 +1,4 @@
-"""Each test of the port runs on every store."""
+"""Fixtures that run each contract test on every store."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -23,7 +23,7 @@ def scheme(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def address(scheme: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """Of an empty store."""
+    """The address of an empty store."""
     if scheme == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         server.command("FLUSHALL")
@@ -33,7 +33,7 @@ def address(scheme: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def connect(scheme: str, address: str) -> AsyncIterator[Connect]:
-    """Opens one more client of the same store; the memory store has only one."""
+    """A function that opens another client of the same store; a memory store has only one."""
     async with AsyncExitStack() as clients:
         memory = store_at(address) if scheme == "memory" else None
 

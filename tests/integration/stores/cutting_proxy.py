@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Cut(NamedTuple):
-    """Where the first connection ends; None is never.
+    """The place where the proxy cuts the first connection.
 
     Args:
-        sent: After so many bytes to the server.
-        answered: After so many bytes from the server.
+        sent: Cut after so many bytes to the server; None for no cut.
+        answered: Cut after so many bytes from the server; None for no cut.
     """
 
     sent: int | None = None
@@ -19,7 +19,7 @@ class Cut(NamedTuple):
 
 
 class CuttingProxy:
-    """What went through the first connection."""
+    """The port of the proxy, and the bytes that passed through the first connection."""
 
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
@@ -34,7 +34,7 @@ async def _pipe(
     passed: bytearray,
     limit: int | None,
 ) -> None:
-    """Passes bytes on until the limit, at which it returns without passing more."""
+    """Forwards bytes up to the limit and then returns."""
     while limit is None or len(passed) < limit:
         data = await source.read(65536 if limit is None else limit - len(passed))
         if not data:
@@ -46,9 +46,9 @@ async def _pipe(
 
 @asynccontextmanager
 async def cutting_proxy(port: int, cut: Cut) -> AsyncIterator[CuttingProxy]:
-    """Stands before the server on `port`; only the first connection is cut.
+    """Starts a proxy of the server on `port`; only the first connection is cut.
 
-    Later ones pass, so that a client that tries again gets through and its answer can be judged.
+    Later connections are not cut, so that the test can check the answer of a client that retries.
     """
     proxy = CuttingProxy(cut)
 

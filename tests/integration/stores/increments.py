@@ -1,4 +1,4 @@
-"""A process that adds examples to a set by compare and set: ADDRESS NAME TAG COUNT."""
+"""A program that adds examples to a set by compare-and-set; arguments: ADDRESS NAME TAG COUNT."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from tests.integration.stores.backends import store_at, write
 
 
 async def add_one(store: CalibrationStore, name: str, digest: str) -> None:
-    """Writes the next version with one more example, as often as it takes."""
+    """Writes the next version with one more example; repeats after a conflict."""
     while True:
         before = await store.version(name)
         after = Version(before.write_id, before.number + 1) if before else Version("one", 1)
@@ -18,7 +18,7 @@ async def add_one(store: CalibrationStore, name: str, digest: str) -> None:
 
 
 async def add(address: str, name: str, tag: str, count: int) -> None:
-    """Adds `count` examples, and prints each digest once it is stored."""
+    """Adds `count` examples, and prints each digest after it is stored."""
     store = store_at(address)
     await store.open()
     for i in range(count):

@@ -1,7 +1,8 @@
-"""A process that dies at every step of a change in SQLite: FOLDER, with `old.db` in it, and ACTION.
+"""A program that crashes at every statement of a change in SQLite; arguments: FOLDER ACTION.
 
-For k = 1, 2, ... it copies old.db to k.db and lets a child change the copy; the child dies at its
-k-th SQL statement. The last child is the first that finishes; its number is printed.
+For k = 1, 2, ... the program copies FOLDER/old.db to k.db, and a child process changes the copy and
+dies at its k-th SQL statement. The program ends with the first child that finishes its change, and
+prints its number.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ def die_at_statement(step: int) -> None:
 
 
 async def change(path: Path, action: str) -> None:
-    """Opens the file, and writes version 2 over version 1, or deletes it, or does no more."""
+    """Opens the file; then writes version 2 over version 1, deletes the set, or does nothing."""
     store = SqliteStore(path)
     await store.open()
     if action == "write":
@@ -43,7 +44,7 @@ async def change(path: Path, action: str) -> None:
 
 
 def crash_everywhere(folder: Path, action: str) -> int:
-    """The number of the first child that finished; its copy and all before are in the folder."""
+    """Returns the number of the first child that finished; all copies stay in the folder."""
     for step in itertools.count(1):
         path = folder / f"{step}.db"
         shutil.copy(folder / "old.db", path)

@@ -1,4 +1,4 @@
-"""A SQLite file that is removed or replaced under the store: no write is acknowledged and lost."""
+"""A SQLite file that is removed or replaced while open never loses an acknowledged write."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ SUFFIXES = ("", "-wal", "-shm")
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes a file that was just put in place one that is opened."""
+    """Lets the store open a replaced file at once."""
     monkeypatch.setattr(sqlite_file, "SETTLED_S", 0.0)
 
 
@@ -58,7 +58,7 @@ def names(folder: Path) -> list[str]:
 
 
 def back_up(path: Path) -> Path:
-    """A copy of the file with its log, as of a service that nobody writes to meanwhile."""
+    """Copies the file with its log, while nobody writes."""
     backup = path.with_name("backup.db")
     for suffix in ("", "-wal"):
         shutil.copy(beside(path, suffix), beside(backup, suffix))
@@ -72,7 +72,7 @@ def remove(path: Path, *suffixes: str) -> None:
 
 
 def restore(backup: Path, path: Path) -> None:
-    """Puts a backup and its log in the place of what is there."""
+    """Replaces the file and its log by a backup."""
     remove(path)
     for suffix in ("-wal", ""):
         beside(backup, suffix).rename(beside(path, suffix))
@@ -100,7 +100,7 @@ async def test_a_removed_file_is_unavailable_and_not_made_again(
 
 
 @pytest.mark.parametrize("suffixes", [SUFFIXES, ("",)])
-async def test_a_file_that_is_put_back_goes_on(
+async def test_a_file_that_is_put_back_is_used_again(
     store: SqliteStore, path: Path, suffixes: tuple[str, ...]
 ) -> None:
     for suffix in suffixes:
@@ -112,7 +112,7 @@ async def test_a_file_that_is_put_back_goes_on(
     assert await write(store, state(2), expected=Version("one", 1))
 
 
-async def test_a_write_during_which_the_file_goes_is_not_acknowledged(
+async def test_a_write_is_not_acknowledged_if_the_file_is_removed_meanwhile(
     store: SqliteStore, path: Path
 ) -> None:
     def remove_at_commit(statement: str) -> None:
@@ -124,9 +124,7 @@ async def test_a_write_during_which_the_file_goes_is_not_acknowledged(
         await write(store, state(2), expected=Version("one", 1))
 
 
-async def test_a_backup_is_opened_with_its_log_and_nothing_of_it_is_lost(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_a_backup_is_opened_with_its_whole_log(store: SqliteStore, path: Path) -> None:
     for number in range(2, 9):
         assert await write(store, state(number), expected=Version("one", number - 1))
     backup = back_up(path)
@@ -134,7 +132,7 @@ async def test_a_backup_is_opened_with_its_log_and_nothing_of_it_is_lost(
     restore(backup, path)
     assert await store.read("default") == state(8)
     assert await numbers(store) == list(range(1, 9))
-    # Its log is still there, though the connection to the file before was closed.
+    # The log of the backup still exists, although the old connection was closed.
     assert await write(store, state(9, write_id="two"), expected=Version("one", 8))
     other = SqliteStore(path)
     await other.open()
@@ -177,7 +175,7 @@ async def test_a_backup_beside_the_log_of_the_file_before_is_not_opened(
     assert await store.read("default") in (state(1), None)
 
 
-async def test_a_file_that_may_still_be_being_copied_is_not_opened(
+async def test_a_file_that_is_perhaps_being_copied_is_not_opened(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backup = back_up(path)
@@ -185,7 +183,7 @@ async def test_a_file_that_may_still_be_being_copied_is_not_opened(
     monkeypatch.setattr(sqlite_file, "SETTLED_S", 3600.0)
     restore(backup, path)
     await assert_unavailable(store, "a moment ago")
-    # A clock that was put back does not keep it closed.
+    # A clock that was set back does not keep the file closed.
     monkeypatch.setattr("time.time", lambda: 0.0)
     assert await store.read("default") == state(1)
 
@@ -217,7 +215,9 @@ async def test_a_removed_log_does_not_ruin_a_backup_that_was_copied_over_the_fil
     assert content(path) == content(backup)
 
 
-async def test_another_file_of_ours_in_its_place_is_opened(store: SqliteStore, path: Path) -> None:
+async def test_another_file_of_this_service_in_its_place_is_opened(
+    store: SqliteStore, path: Path
+) -> None:
     remove(path)
     other = SqliteStore(path)
     await other.open()
@@ -251,7 +251,7 @@ async def test_only_its_owner_reads_a_new_file_its_log_and_its_index(tmp_path: P
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o664, False), (0o666, True)])
-async def test_a_file_that_is_there_keeps_its_mode_and_one_that_all_may_write_is_told_of(
+async def test_an_existing_file_keeps_its_mode_and_a_warning_names_one_that_all_can_write(
     path: Path, mode: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     os.close(os.open(path, os.O_CREAT))
@@ -265,7 +265,7 @@ async def test_a_file_that_is_there_keeps_its_mode_and_one_that_all_may_write_is
     await store.close()
 
 
-async def test_a_relative_path_is_that_of_the_start(
+async def test_a_relative_path_is_resolved_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -277,7 +277,7 @@ async def test_a_relative_path_is_that_of_the_start(
     await store.close()
 
 
-async def test_the_service_is_not_ready_without_the_file_and_takes_up_an_older_state_of_it(
+async def test_the_service_is_not_ready_without_the_file_and_uses_a_restored_backup(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "calibrations.db"

@@ -1,4 +1,4 @@
-"""A file of the first release gets its trail when it is opened, in one step."""
+"""Opening a file of the first release adds the table of the trail in one atomic step."""
 
 import asyncio
 import sqlite3
@@ -15,7 +15,7 @@ from tests.integration.stores.backends import delete, numbers, state, trail, wri
 
 pytestmark = pytest.mark.anyio
 
-# As release 0.1.0 made it.
+# The schema and data that release 0.1.0 made.
 FIRST_SCHEMA = f"""
 CREATE TABLE calibration (name TEXT PRIMARY KEY, write_id TEXT NOT NULL, version INTEGER NOT NULL)
     WITHOUT ROWID;
@@ -61,7 +61,7 @@ async def test_a_set_of_the_first_release_is_kept_and_its_numbers_go_on(tmp_path
 
 async def test_a_migration_that_breaks_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = first_release_file(tmp_path)
-    # A trigger in the way of the last statement but two makes the migration fail half way.
+    # An existing trigger with the same name makes the migration fail half way.
     with sqlite3.connect(path) as connection:
         connection.execute(
             "CREATE TRIGGER revision_delete AFTER DELETE ON meta BEGIN SELECT 1; END"
@@ -92,7 +92,7 @@ async def test_a_crash_at_any_statement_of_a_migration_leaves_the_file_whole(
         stdout=asyncio.subprocess.PIPE,
     )
     last = int((await program.communicate())[0])
-    # 4 questions, the table, 3 triggers, the version, BEGIN and COMMIT are the least.
+    # At least 4 queries, the table, 3 triggers, the version, BEGIN and COMMIT.
     assert last > 10
     for step in range(1, last + 1):
         store = SqliteStore(tmp_path / f"{step}.db")

@@ -1,4 +1,4 @@
-"""What every calibration store promises, on every store."""
+"""The contract of the calibration stores: sets."""
 
 import asyncio
 import sys
@@ -243,7 +243,7 @@ async def test_a_cancelled_write_is_whole_and_the_store_stays_usable(
         stored = await store.read("default")
         assert stored in (old, new)
         done.add(stored == old)
-        # A step that is still on its way may come between; after it, the next goes through.
+        # The cancelled write may still be running and conflict once; then the next write succeeds.
         while True:
             last = await store.last_number("default")
             again = state(last + 1, examples=300)

@@ -1,4 +1,4 @@
-"""A write that breaks anywhere leaves the old state or the new one; a store recovers by itself."""
+"""A write that breaks anywhere leaves the old state or the new one; stores reconnect."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from app.ports import CalibrationStore, StoredCalibration, Version
 from app.stores.redis import RedisStore, SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID
-from tests.integration.stores.backends import delete, numbers, revision, state, store_at, write
+from tests.integration.stores.backends import delete, entry, numbers, state, store_at, write
 from tests.integration.stores.cutting_proxy import Cut, cutting_proxy
 from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
@@ -30,7 +30,7 @@ OLD, NEW = state(1), state(2)
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A server that the test may stop, kill and fill."""
+    """A server of its own, which the test may stop, kill and fill."""
     server = RedisServer(tmp_path)
     server.start()
     yield server
@@ -48,7 +48,7 @@ async def opened(address: str) -> AsyncIterator[CalibrationStore]:
 
 
 async def write_again(store: CalibrationStore) -> StoredCalibration:
-    """Writes NEW on whatever version is in place, and returns the state without its version."""
+    """Writes NEW over the current version, and returns the stored state with the version of NEW."""
     while True:
         before = await store.version("default")
         assert before is not None
@@ -60,7 +60,7 @@ async def write_again(store: CalibrationStore) -> StoredCalibration:
 
 
 async def run_program(module: str, *arguments: str) -> str:
-    """What a Python program prints."""
+    """Returns the output of a Python program."""
     program = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, *arguments, stdout=asyncio.subprocess.PIPE
     )
@@ -74,8 +74,8 @@ async def test_a_crash_at_any_statement_leaves_sqlite_whole(tmp_path: Path, acti
     async with opened(f"sqlite://{tmp_path / 'old.db'}") as store:
         await write(store, OLD, expected=None)
     last = int(await run_program("tests.integration.stores.sqlite_crashes", str(tmp_path), action))
-    # A write is BEGIN, 2 reads, the trail's and the set's row, 2 deletions, 2 + 2 + 3 rows of
-    # fields and COMMIT at least; a deletion BEGIN, 2 reads, the trail's row, 4 and COMMIT.
+    # A write has at least BEGIN, 2 reads, the rows of trail and set, 2 deletions, 2 + 2 + 3 rows of
+    # fields and COMMIT. A deletion has BEGIN, 2 reads, the row of the trail, 4 deletions, COMMIT.
     assert last > (15 if action == "write" else 9)
     for step in range(1, last + 1):
         async with opened(f"sqlite://{tmp_path / f'{step}.db'}") as store:
@@ -127,7 +127,7 @@ async def test_a_killed_redis_comes_back_whole_and_loses_nothing_it_acknowledged
 
 
 async def _kill_after(address: str, name: str, reports: int) -> list[str]:
-    """The digests that a writer had reported when it was killed, soon after so many."""
+    """Kills a writer after so many reports, and returns all digests that it reported."""
     program = await asyncio.create_subprocess_exec(
         *(
             sys.executable,
@@ -143,13 +143,13 @@ async def _kill_after(address: str, name: str, reports: int) -> list[str]:
     assert program.stdout is not None
     reported = [(await program.stdout.readline()).decode().strip() for _ in range(reports)]
     program.send_signal(signal.SIGKILL)
-    # What it had printed before it died counts too, but for a line cut short.
+    # The output before the kill counts, too, except an incomplete last line.
     rest, _ = await program.communicate()
     return reported + [line.decode().strip() for line in rest.splitlines(True) if b"\n" in line]
 
 
 async def _assert_whole(store: CalibrationStore, name: str, reported: list[str]) -> None:
-    """Every reported example is there, and the version counts exactly those that are."""
+    """Checks that every reported example is stored, and that the version counts the examples."""
     stored = await store.read(name)
     assert stored is not None
     assert set(reported) <= set(stored.examples)
@@ -161,7 +161,7 @@ async def _assert_whole(store: CalibrationStore, name: str, reported: list[str])
 async def _change_through(
     server: RedisServer, cut: Cut, action: str
 ) -> tuple[bytes, bytes, bool | None]:
-    """Bytes sent and answered, and the change's outcome: None if the store was unavailable."""
+    """Returns bytes sent, bytes answered, and the outcome: None if the store was unavailable."""
     async with cutting_proxy(server.port, cut) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0")
         outcome: bool | None = None
@@ -169,7 +169,7 @@ async def _change_through(
             if action == "write":
                 outcome = await write(store, NEW, expected=OLD.version)
             else:
-                outcome = await store.delete("default", revision=revision(2))
+                outcome = await store.delete("default", change=entry(2))
         except StoreUnavailableError:
             pass
         finally:
@@ -189,7 +189,7 @@ async def test_a_cut_connection_leaves_redis_whole(redis_server: RedisServer, ac
         await reset()
         sent, answered, outcome = await _change_through(redis_server, Cut(), action)
         assert outcome is True
-        # Around every command's begin, and evenly within the script's text and arguments.
+        # Cut around the start of every command, and evenly within the script and its arguments.
         begins = [found.start() for found in re.finditer(rb"\*\d+\r\n\$", sent)]
         edges = {edge + by for edge in (*begins, len(sent)) for by in (-1, 0, 1)}
         sent_cuts = {cut for cut in edges | set(range(0, len(sent), 97)) if 0 <= cut <= len(sent)}
@@ -207,7 +207,7 @@ async def test_a_cut_connection_leaves_redis_whole(redis_server: RedisServer, ac
             found.add((outcome, stored == changed))
             if stored is not None:
                 assert await write_again(store) == NEW, cut
-        # The cuts reach both sides of the step: refused and not made, refused and made.
+        # Some cuts came before the change was made, and some after it.
         assert {(None, False), (None, True)} <= found
 
 
@@ -222,8 +222,8 @@ async def test_redis_comes_back_without_a_new_store(own_server: RedisServer) -> 
             store.read("default"),
             write(store, NEW, expected=OLD.version),
             store.last_number("default"),
-            store.delete("default", revision=revision(2)),
-            store.revisions("default", before=None, limit=1),
+            store.delete("default", change=entry(2)),
+            store.records("default", before=None, limit=1),
             store.undos("default", before=None, limit=1),
             store.open(),
         ):
@@ -237,7 +237,7 @@ async def test_redis_comes_back_without_a_new_store(own_server: RedisServer) -> 
 async def test_a_restart_between_two_calls_is_not_noticed(own_server: RedisServer) -> None:
     async with opened(own_server.url) as store:
         await write(store, OLD, expected=None)
-        # In a thread, as in life: the loop runs, and learns that its connection was closed.
+        # In a thread, so that the event loop learns that its connection was closed.
         await asyncio.to_thread(own_server.stop)
         await asyncio.to_thread(own_server.start)
         assert await write(store, NEW, expected=OLD.version)
@@ -276,7 +276,7 @@ async def test_a_full_redis_still_deletes(own_server: RedisServer) -> None:
 
 
 async def test_a_redis_that_hangs_is_unavailable(own_server: RedisServer) -> None:
-    # A loaded disk may take longer to log a write than this client waits.
+    # On a loaded disk, logging a write can take longer than the timeout of the second client.
     async with opened(own_server.url) as patient:
         await write(patient, OLD, expected=None)
     async with opened(f"{own_server.url}?socket_timeout=0.2") as store:
@@ -357,15 +357,15 @@ async def test_a_redis_trail_that_was_cut_is_not_written_over(redis_server: Redi
         await write(store, NEW, expected=OLD.version)
         redis_server.command("XDEL", f"{prefix}:trail", "2-0")
         redis_server.command("HDEL", f"{prefix}:undo", "1")
-        assert await store.undos("default", before=None, limit=9) == [(1, "")]
+        assert await store.undos("default", before=None, limit=9) == {1: ""}
         before = redis_server.command("HGETALL", f"{prefix}:undo")
         again = NEW._replace(version=Version("two", 2))
         with pytest.raises(StoreUnavailableError):
             await write(store, again, expected=NEW.version)
-        assert await store.delete("default", revision=revision(2)) is False
+        assert await store.delete("default", change=entry(2)) is False
         assert await store.read("default") == NEW
         assert redis_server.command("HGETALL", f"{prefix}:undo") == before
-        # The set's own number tells that 2 is taken.
+        # The version of the set shows that number 2 is taken.
         assert await store.last_number("default") == 2
         assert await write(store, state(3), expected=NEW.version)
 
@@ -450,8 +450,8 @@ async def test_a_sqlite_file_locked_by_another_is_unavailable_and_then_works(
 
 
 async def test_a_full_disk_changes_nothing_in_sqlite(tmp_path: Path) -> None:
-    # A limit on file sizes refuses writes as a full disk does. The process's own limit is put
-    # back at once; nothing else in this process writes meanwhile.
+    # A limit on file sizes makes writes fail like a full disk. The limit of this process is
+    # restored at once, and nothing else in this process writes meanwhile.
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     async with opened(f"sqlite://{tmp_path / 'calibrations.db'}") as store:

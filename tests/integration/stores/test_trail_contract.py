@@ -1,4 +1,4 @@
-"""What every store promises of the trail of a set, on every store."""
+"""The contract of the calibration stores: trails."""
 
 import asyncio
 import sys
@@ -8,8 +8,8 @@ import pytest
 from app.ports import CalibrationStore, Version
 from tests.integration.stores.backends import (
     delete,
+    entry,
     numbers,
-    revision,
     state,
     store_at,
     trail,
@@ -23,28 +23,26 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_set_that_never_was_has_no_trail(store: CalibrationStore) -> None:
-    assert await trail(store) == []
+    assert await trail(store) == {}
     assert await store.last_number("default") == 0
     assert await delete(store) is False
-    assert await trail(store) == []
+    assert await trail(store) == {}
 
 
-async def test_every_change_is_told_newest_first(store: CalibrationStore) -> None:
+async def test_the_trail_lists_every_change_newest_first(store: CalibrationStore) -> None:
     for number in range(1, 6):
         expected = await store.version("default")
         assert await store.last_number("default") == number - 1
         assert await write(store, state(number), expected=expected)
-    assert await store.revisions("default", before=None, limit=2) == [
+    assert await store.records("default", before=None, limit=2) == [
         "record 5 of one",
         "record 4 of one",
     ]
-    assert await store.undos("default", before=3, limit=9) == [
-        (2, "undo 2 of one"),
-        (1, "undo 1 of one"),
-    ]
-    assert await store.revisions("default", before=1, limit=9) == []
-    assert await store.undos("default", before=1, limit=9) == []
-    assert await store.revisions("default", before=99, limit=1) == ["record 5 of one"]
+    undos = await store.undos("default", before=3, limit=9)
+    assert list(undos.items()) == [(2, "undo 2 of one"), (1, "undo 1 of one")]
+    assert await store.records("default", before=1, limit=9) == []
+    assert await store.undos("default", before=1, limit=9) == {}
+    assert await store.records("default", before=99, limit=1) == ["record 5 of one"]
 
 
 async def test_a_trail_outlives_its_set_and_goes_on_with_the_next(store: CalibrationStore) -> None:
@@ -54,7 +52,7 @@ async def test_a_trail_outlives_its_set_and_goes_on_with_the_next(store: Calibra
     assert await numbers(store) == [1, 2]
     assert await store.last_number("default") == 2
     assert await write(store, state(3, write_id="two"), expected=None)
-    assert await store.revisions("default", before=None, limit=9) == [
+    assert await store.records("default", before=None, limit=9) == [
         "record 3 of two",
         "record 2 of deletion",
         "record 1 of one",
@@ -62,12 +60,12 @@ async def test_a_trail_outlives_its_set_and_goes_on_with_the_next(store: Calibra
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-async def test_a_number_never_comes_twice(store: CalibrationStore, number: int) -> None:
+async def test_a_number_is_never_used_twice(store: CalibrationStore, number: int) -> None:
     await write(store, state(1), expected=None)
     await write(store, state(3), expected=Version("one", 1))
     again = state(number, write_id="two")
     assert await write(store, again, expected=Version("one", 3)) is False
-    assert await store.delete("default", revision=revision(number)) is False
+    assert await store.delete("default", change=entry(number)) is False
     assert await store.read("default") == state(3)
     await delete(store)
     assert await write(store, state(4, write_id="two"), expected=None) is False
@@ -83,7 +81,7 @@ async def test_a_write_on_another_version_leaves_no_trail(store: CalibrationStor
     assert await numbers(store) == [1]
 
 
-async def test_trails_are_apart(store: CalibrationStore) -> None:
+async def test_trails_of_different_sets_are_separate(store: CalibrationStore) -> None:
     await write(store, state(1), expected=None, name="a")
     await write(store, state(7), expected=None, name="a.b")
     await delete(store, name="a")
@@ -92,11 +90,11 @@ async def test_trails_are_apart(store: CalibrationStore) -> None:
 
 
 async def test_text_of_any_size_survives_as_it_is(store: CalibrationStore) -> None:
-    odd = revision(2**40)._replace(record='{"by":"裁判 🏛 \\n\\"\0"}', undo="" + "é" * 3_000_000)
+    odd = entry(2**40)._replace(record='{"by":"裁判 🏛 \\n\\"\0"}', undo="" + "é" * 3_000_000)
     first = state(2**40)
-    assert await store.write("default", first, revision=odd, expected=None)
-    assert await store.revisions("default", before=None, limit=1) == [odd.record]
-    assert await store.undos("default", before=None, limit=1) == [(2**40, odd.undo)]
+    assert await store.write("default", first, change=odd, expected=None)
+    assert await store.records("default", before=None, limit=1) == [odd.record]
+    assert await store.undos("default", before=None, limit=1) == {2**40: odd.undo}
     assert await store.last_number("default") == 2**40
 
 
@@ -116,12 +114,12 @@ async def test_a_set_and_its_trail_are_one_step(connect: Connect) -> None:
 
     async def read_on() -> None:
         while not seen or seen[-1] < last:
-            # The trail is never behind the set that was read before it, nor ahead of the next.
+            # The trail is at least as new as the set read before it, and not newer than the next.
             stored = await reader.read("default")
             told = await reader.last_number("default")
             after = await reader.version("default")
             undos = await reader.undos("default", before=None, limit=1000)
-            trailed = [undo.number for undo in reversed(undos)]
+            trailed = list(reversed(undos))
             if stored is not None:
                 assert written_by(stored) == {str(stored.version.number)}
                 assert told >= stored.version.number
@@ -145,12 +143,12 @@ async def test_one_of_many_writers_and_deleters_gets_a_number(connect: Connect) 
             for i, client in enumerate(clients[:3])
         ),
         *(
-            client.delete("default", revision=revision(2, by=f"deleter-{i}"))
+            client.delete("default", change=entry(2, by=f"deleter-{i}"))
             for i, client in enumerate(clients[3:])
         ),
     )
     assert wins.count(True) == 1
-    (newest,) = await clients[0].revisions("default", before=None, limit=1)
+    (newest,) = await clients[0].records("default", before=None, limit=1)
     assert (
         newest
         == [
@@ -167,18 +165,18 @@ async def test_a_cancelled_deletion_is_whole(store: CalibrationStore) -> None:
         number = await store.last_number("default") + 1
         old = state(number, examples=300)
         await write(store, old, expected=await store.version("default"))
-        task = asyncio.create_task(store.delete("default", revision=revision(number + 1)))
+        task = asyncio.create_task(store.delete("default", change=entry(number + 1)))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        # A step that is still on its way may come between; after this one it has, or never will.
+        # The cancelled deletion may still be running; after the next deletion it has ended.
         while not await delete(store):
             if await store.version("default") is None:
                 break
         last = await store.last_number("default")
         assert last == number + 1
-        (newest,) = await store.revisions("default", before=None, limit=1)
+        (newest,) = await store.records("default", before=None, limit=1)
         assert await numbers(store) == list(range(1, last + 1))
         assert await store.read("default") is None
         done.add(newest)

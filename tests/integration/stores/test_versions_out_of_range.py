@@ -1,4 +1,4 @@
-"""A version that no store counts up to is corrupt, and its set can still be deleted."""
+"""A version out of range is corrupt, and its set can still be deleted."""
 
 import sqlite3
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from app.core.errors import StoreCorruptError
 from app.ports import LARGEST_NUMBER, CalibrationStore, Version
-from tests.integration.stores.backends import delete, numbers, revision, state, write
+from tests.integration.stores.backends import delete, entry, numbers, state, write
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ NEVER_WRITTEN = ("100000000000000000000", str(2**53), "-7", "0", "", "seven", "1
 
 
 def put_version(request: pytest.FixtureRequest, folder: Path, version: str) -> None:
-    """Writes a version into the store as somebody with another program does."""
+    """Writes a version into the store, as another program could do."""
     if request.getfixturevalue("scheme") == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         server.command("HSET", "scope:calibration:default:meta", "version", version)
@@ -40,7 +40,7 @@ async def test_a_version_that_was_never_written_is_corrupt_and_deletable(
         with pytest.raises(StoreCorruptError, match="delete the calibration"):
             await attempt
     assert await store.last_number("default") == 2
-    assert await store.delete("default", revision=revision(2)) is False
+    assert await store.delete("default", change=entry(2)) is False
     assert await delete(store) is True
     assert await store.version("default") is None
     assert await numbers(store) == [1, 2, 3]
@@ -69,7 +69,7 @@ async def test_the_largest_version_is_one(
 
 
 @on_both
-async def test_a_trail_with_a_number_that_was_never_given_is_corrupt(
+async def test_a_trail_with_a_number_out_of_range_is_corrupt(
     store: CalibrationStore, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     await write(store, state(1), expected=None)

@@ -1,1 +1,1 @@
-"""The service as its callers see it: HTTP and the command line."""
+"""Tests of the service through HTTP."""

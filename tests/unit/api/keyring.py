@@ -1,4 +1,4 @@
-"""Files of keys for tests: who is in them, and what each sends."""
+"""Key files for tests, and the header that a caller sends."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from app.api.auth.keys import hash_of
 
 
 def key_of(name: str) -> str:
-    """The key that belongs to a name; a real one is random."""
+    """The key of a name; a real key is random."""
     return f"scope_key-of-{name}"
 
 
@@ -29,20 +29,20 @@ def entry(
 
 
 def write_keys(path: Path, *entries: dict[str, Any]) -> Path:
-    """Puts a file with these entries into the place, at once."""
+    """Writes a key file with these entries in one atomic step."""
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps({"keys": entries}))
     os.replace(draft, path)
     return path
 
 
-def bearing(name: str) -> dict[str, str]:
-    """The header that a key's holder sends."""
+def header_of(name: str) -> dict[str, str]:
+    """The header with the key of a name."""
     return {"Authorization": f"Bearer {key_of(name)}"}
 
 
-async def asked(
+async def response_to(
     client: httpx.AsyncClient, method: str, path: str, name: str | None = None
 ) -> httpx.Response:
-    """The answer to a request without a body."""
-    return await client.request(method, path, headers=None if name is None else bearing(name))
+    """The answer to a request without a body, with the key of `name` if one is given."""
+    return await client.request(method, path, headers=None if name is None else header_of(name))

@@ -1,4 +1,4 @@
-"""What every error response has in common."""
+"""Checks of error responses, and the requests that many tests send."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ STATUS_OF_CODE = {error.code: status for error, status in STATUS.items()}
 
 
 def problem(response: httpx.Response, code: str) -> dict[str, Any]:
-    """The body of an error response, after the checks that hold for each of them."""
+    """The body of an error response, after the checks that every error response must pass."""
     assert response.headers["content-type"] == "application/problem+json", response.text
     body: dict[str, Any] = response.json()
     assert body["code"] == code, body
@@ -28,13 +28,13 @@ def problem(response: httpx.Response, code: str) -> dict[str, Any]:
 
 
 def comparison(**fields: Any) -> dict[str, Any]:
-    """The body of a sound POST /judge, with the given fields in it."""
-    sound = {"question": "Which?", "response_a": "quality=3.9", "response_b": "quality=0"}
-    return {**sound, **fields}
+    """The body of a valid POST /judge, changed by the given fields."""
+    valid = {"question": "Which?", "response_a": "quality=3.9", "response_b": "quality=0"}
+    return {**valid, **fields}
 
 
 def examples(n: int = 60, *, right: bool = True) -> list[dict[str, Any]]:
-    """Labelled examples with gaps in (0, 4], all of them labelled as the judge judges, or not."""
+    """n labelled examples with gaps in (0, 4]; the judge is right on all of them, or on none."""
     return [
         {
             "question": f"Question {i}?",

@@ -1,4 +1,4 @@
-"""Every route, as its callers see it: fields, types, defaults and order."""
+"""Tests of every route: fields, types, defaults and order of the answers."""
 
 import json
 import math
@@ -213,7 +213,7 @@ async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncC
 
 
 @pytest.mark.anyio
-async def test_an_item_takes_from_the_batch_what_it_leaves_out(client: httpx.AsyncClient) -> None:
+async def test_an_item_takes_missing_fields_from_the_batch(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     items = [
         comparison(),
@@ -234,12 +234,14 @@ async def test_an_item_takes_from_the_batch_what_it_leaves_out(client: httpx.Asy
 
 
 @pytest.mark.anyio
-async def test_a_batch_of_nothing_answers_nothing(client: httpx.AsyncClient) -> None:
+async def test_an_empty_batch_gets_an_empty_answer(client: httpx.AsyncClient) -> None:
     assert (await client.post("/judge/batch", json={"comparisons": []})).json() == {"results": []}
 
 
 @pytest.mark.anyio
-async def test_calibrating_answers_with_the_set_and_the_batch(client: httpx.AsyncClient) -> None:
+async def test_calibrate_answers_with_the_set_and_the_counts(
+    client: httpx.AsyncClient,
+) -> None:
     batch = examples(20)
     batch[3]["label"] = "tie"
     batch[5]["label"] = "C"
@@ -273,7 +275,7 @@ async def test_calibrating_answers_with_the_set_and_the_batch(client: httpx.Asyn
 
 
 @pytest.mark.anyio
-async def test_sets_are_listed_shown_and_removed(client: httpx.AsyncClient) -> None:
+async def test_sets_are_listed_shown_and_deleted(client: httpx.AsyncClient) -> None:
     assert (await client.get("/calibrations")).json() == {"calibrations": []}
     for name in ("default", "a.b-c_1"):
         await client.post("/calibrate", json={"calibration": name, "examples": examples(30)})
@@ -284,7 +286,7 @@ async def test_sets_are_listed_shown_and_removed(client: httpx.AsyncClient) -> N
     shown = (await client.get("/calibrations/default")).json()
     check(shown, {**CALIBRATION, **DIAGNOSTICS})
     assert (shown["position_flips"], shown["mean_label_mass"]) == (0.0, pytest.approx(0.99))
-    # 30 points without an error promise 1 / 30 and more; pac at delta 0.1 needs more of them.
+    # 30 examples without an error make alpha 1 / 30 feasible; pac at delta 0.1 needs more.
     assert all(each["guarantee"] == "pac" for each in shown["infeasible"])
     for each in shown["infeasible"]:
         check(each, INFEASIBLE)
@@ -303,7 +305,7 @@ async def test_sets_are_listed_shown_and_removed(client: httpx.AsyncClient) -> N
 
 
 @pytest.mark.anyio
-async def test_operations_answer(client: httpx.AsyncClient) -> None:
+async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     assert (await client.get("/readyz")).json() == {"status": "ready"}
     found = (await client.get("/info")).json()

@@ -1,4 +1,4 @@
-"""Every error code, reached through HTTP: its status, its form, and no text in it."""
+"""Tests of every error code through HTTP: status, form, and that it contains no text."""
 
 import asyncio
 import itertools
@@ -25,33 +25,33 @@ from app.core.errors import (
     StartupError,
 )
 from app.engines.scripted import Script, ScriptedEngine, by_quality
-from app.ports import LabelLogits, Prompt, Revision, StoredCalibration, Version
+from app.ports import LabelLogits, Prompt, StoredCalibration, StoredChange, Version
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from app.wire.problems import STATUS
 from tests.serving import ShortEngine, client_of, with_limits
-from tests.unit.api.keyring import bearing, entry, write_keys
+from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
 
 MARKER = "xyzzy-secret-text"
 
 
-def leaves(error: type[ScopeJudgeError]) -> Iterator[type[ScopeJudgeError]]:
+def concrete_errors(error: type[ScopeJudgeError]) -> Iterator[type[ScopeJudgeError]]:
     below = error.__subclasses__()
     if not below:
         yield error
     for each in below:
-        yield from leaves(each)
+        yield from concrete_errors(each)
 
 
-def test_the_table_has_exactly_the_leaves_of_the_tree() -> None:
-    assert set(STATUS) == set(leaves(ScopeJudgeError)) - {StartupError}
+def test_the_status_table_has_exactly_the_concrete_errors() -> None:
+    assert set(STATUS) == set(concrete_errors(ScopeJudgeError)) - {StartupError}
     codes = [error.code for error in STATUS]
     assert len(set(codes)) == len(codes)
 
 
 class Reach(NamedTuple):
-    """A request that ends in one error."""
+    """A request that causes one error."""
 
     script: Script = by_quality
     method: str = "POST"
@@ -76,8 +76,8 @@ PLAIN = comparison(alpha=None, question=MARKER)
 WITH_KEYS = {"metrics": "open"}
 REACHED: dict[str, Reach] = {
     "unauthenticated": Reach(body=PLAIN, settings=WITH_KEYS),
-    "forbidden": Reach(body=PLAIN, settings=WITH_KEYS, headers=bearing("reader")),
-    "keys_unavailable": Reach(body=PLAIN, settings=WITH_KEYS, headers=bearing("reader")),
+    "forbidden": Reach(body=PLAIN, settings=WITH_KEYS, headers=header_of("reader")),
+    "keys_unavailable": Reach(body=PLAIN, settings=WITH_KEYS, headers=header_of("reader")),
     "invalid_request": Reach(body={**PLAIN, "question": 3}),
     "invalid_comparison": Reach(body={**PLAIN, "question": " "}),
     "body_too_large": Reach(body={**PLAIN, "id": "x" * 2000}, settings={"max_body_bytes": 1024}),
@@ -102,21 +102,21 @@ REACHED: dict[str, Reach] = {
 
 
 async def stalling() -> AsyncIterator[bytes]:
-    """A body whose second half never comes."""
+    """A body whose second half never arrives."""
     yield b'{"question":'
     await asyncio.Event().wait()
 
 
 @asynccontextmanager
 async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a service in which the request of this code goes wrong."""
+    """A client of a service in which the request for this code fails."""
     reach = REACHED[code]
     store = SqliteStore(folder / "sets.db")
     engine = ScriptedEngine(reach.script, latency_s=3600.0 if code == "deadline_exceeded" else 0.0)
     keys = None
     if reach.settings is WITH_KEYS:
         file = write_keys(folder / "keys.json", entry("reader", []))
-        keys = Keys(file, clock=itertools.count().__next__)  # each look at it is a second later
+        keys = Keys(file, clock=itertools.count().__next__)  # every reading is a second later
         if code == "keys_unavailable":
             file.unlink()
     async with client_of(engine, store, keys=keys, **reach.settings) as client:
@@ -133,8 +133,8 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
                 assert (await other.post("/calibrate", json=body)).status_code == 200
         if code == "store_corrupt":
             garbage = StoredCalibration(Version("x", 1), {"judge": MARKER}, {}, {})
-            mark = Revision(1, "", "")
-            await store.write("corrupt", garbage, revision=mark, expected=None)
+            mark = StoredChange(1, "", "")
+            await store.write("corrupt", garbage, change=mark, expected=None)
         if code == "version_not_found":
             await client.post("/calibrate", json={"examples": examples(3)})
         if code == "store_unavailable":
@@ -145,7 +145,7 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("code", [error.code for error in STATUS])
-async def test_each_code_is_reached_in_its_form_and_counted(
+async def test_each_code_is_answered_as_a_problem_and_counted(
     code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -168,12 +168,12 @@ async def test_each_code_is_reached_in_its_form_and_counted(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("code", ["internal", "store_corrupt", "judgment_failed"])
-async def test_a_defect_leaves_its_place_in_the_log(
+async def test_the_log_has_the_traceback_of_an_unexpected_error(
     code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with reaching(code, tmp_path) as client:
         await client.post("/judge", json=REACHED[code].body)
-    assert "unforeseen" in caplog.text
+    assert "unexpected" in caplog.text
     assert ".py" in caplog.text
 
 
@@ -197,7 +197,7 @@ async def test_an_engine_that_is_down_fails_a_batch_as_a_whole_and_writes_nothin
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("marker_in", ["question", "response_a", "response_b", "id"])
-async def test_texts_are_in_no_log_metric_or_answer_of_a_good_request(
+async def test_no_log_metric_or_answer_contains_a_text(
     marker_in: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -210,7 +210,7 @@ async def test_texts_are_in_no_log_metric_or_answer_of_a_good_request(
 
 
 async def engine_raises(client: httpx.AsyncClient, store: SqliteStore) -> None:
-    """The engine of the service does it."""
+    """An error of the service's engine."""
 
 
 async def store_closes(client: httpx.AsyncClient, store: SqliteStore) -> None:
@@ -238,7 +238,7 @@ async def store_closes(client: httpx.AsyncClient, store: SqliteStore) -> None:
     ],
     ids=["engine down", "engine full", "engine hangs", "store closed", "nan", "no context"],
 )
-async def test_a_service_that_cannot_judge_is_alive_and_not_ready(
+async def test_a_service_that_cannot_judge_is_alive_but_not_ready(
     engine: ScriptedEngine,
     break_it: Callable[[httpx.AsyncClient, SqliteStore], Awaitable[None]],
     code: str,
@@ -255,7 +255,7 @@ async def test_a_service_that_cannot_judge_is_alive_and_not_ready(
 
 
 @pytest.mark.anyio
-async def test_a_request_that_is_refused_changes_nothing() -> None:
+async def test_a_refused_request_changes_nothing() -> None:
     store = MemoryStore()
     async with client_of(store=store) as client:
         await client.post("/calibrate", json={"examples": examples(3)})

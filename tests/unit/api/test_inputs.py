@@ -1,4 +1,4 @@
-"""Whatever comes in, a problem of few words goes out, and nothing is lost."""
+"""Tests of invalid requests: each gets a short problem and changes nothing."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ HALF = "\ud800"
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    """Of a calibrated service, whose calibration must be there unchanged after each test."""
+    """A client of a calibrated service; no test may change the calibration set."""
     async with client_of() as client:
         await calibrated(client)
         before = (await client.get("/calibrations")).json()
@@ -29,7 +29,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def send(client: httpx.AsyncClient, body: Any, path: str = "/judge") -> httpx.Response:
-    """Posts JSON as Python writes it, NaN and halves of surrogate pairs included."""
+    """Posts JSON as Python writes it, including NaN and halves of surrogate pairs."""
     return await client.post(path, content=json.dumps(body), headers=JSON)
 
 
@@ -55,14 +55,12 @@ BAD_FIELDS = [(field, value) for field, values in WRONG_VALUES.items() for value
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("field", "value"), BAD_FIELDS, ids=lambda value: ascii(value)[:24])
-async def test_a_field_that_is_wrong_is_named(
-    client: httpx.AsyncClient, field: str, value: Any
-) -> None:
+async def test_an_invalid_field_is_named(client: httpx.AsyncClient, field: str, value: Any) -> None:
     response = await send(client, comparison(**{"guarantee": "pac", field: value}))
     body = problem(response, "invalid_request")
     if field != HALF:
         assert {fault["field"].split(".")[0] for fault in body["errors"]} == {field}
-    # In a batch it is that item's error, and its neighbours are judged.
+    # In a batch it is the error of that item, and the others are judged.
     items = [comparison(id=1), comparison(**{"guarantee": "pac", field: value}), comparison(id=3)]
     answered = await send(client, {"comparisons": items}, "/judge/batch")
     assert answered.status_code == 200, answered.text
@@ -73,7 +71,7 @@ async def test_a_field_that_is_wrong_is_named(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "-Infinity"])
-async def test_a_number_that_is_none_is_refused(client: httpx.AsyncClient, number: str) -> None:
+async def test_nan_and_infinity_are_refused(client: httpx.AsyncClient, number: str) -> None:
     written = json.dumps(comparison())[:-1]
     body = f'{written}, "alpha": {number}}}'
     problem(await client.post("/judge", content=body, headers=JSON), "invalid_request")
@@ -84,9 +82,7 @@ async def test_a_number_that_is_none_is_refused(client: httpx.AsyncClient, numbe
 @pytest.mark.anyio
 @pytest.mark.parametrize("field", ["question", "response_a", "response_b"])
 @pytest.mark.parametrize("value", ["", " ", "\n\t", "\u2003", []])
-async def test_a_blank_text_is_no_comparison(
-    client: httpx.AsyncClient, field: str, value: Any
-) -> None:
+async def test_a_blank_text_is_refused(client: httpx.AsyncClient, field: str, value: Any) -> None:
     problem(await send(client, comparison(**{field: value})), "invalid_comparison")
 
 
@@ -125,7 +121,7 @@ BAD_BODIES: dict[str, bytes] = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
 @pytest.mark.parametrize("name", BAD_BODIES)
-async def test_a_body_that_is_no_request_is_refused(
+async def test_an_unreadable_body_is_refused(
     client: httpx.AsyncClient, path: str, name: str
 ) -> None:
     response = await client.post(path, content=BAD_BODIES[name], headers=JSON)
@@ -135,7 +131,7 @@ async def test_a_body_that_is_no_request_is_refused(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
-async def test_another_content_type_is_told_which_to_send(
+async def test_a_wrong_content_type_gets_advice(
     client: httpx.AsyncClient, content_type: str | None
 ) -> None:
     headers = {} if content_type is None else {"Content-Type": content_type}
@@ -145,7 +141,7 @@ async def test_another_content_type_is_told_which_to_send(
 
 
 @pytest.mark.anyio
-async def test_a_long_body_is_refused_announced_or_not(client: httpx.AsyncClient) -> None:
+async def test_a_long_body_is_refused_with_or_without_its_length(client: httpx.AsyncClient) -> None:
     ten_megabytes = json.dumps(comparison(question="x" * 10_000_000)).encode()
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -169,7 +165,7 @@ async def test_a_chunked_body_within_the_limit_is_read(client: httpx.AsyncClient
 
 
 @pytest.mark.anyio
-async def test_a_batch_is_held_to_its_limit_exactly(client: httpx.AsyncClient) -> None:
+async def test_the_batch_limit_is_exact(client: httpx.AsyncClient) -> None:
     full = {"alpha": None, "comparisons": [comparison()] * 1000}
     assert len((await send(client, full, "/judge/batch")).json()["results"]) == 1000
     over: dict[str, Any] = {"alpha": None, "comparisons": [{}] * 1001}
@@ -207,7 +203,7 @@ async def test_a_problem_lists_at_most_ten_faults(client: httpx.AsyncClient) -> 
 
 
 @pytest.mark.anyio
-async def test_an_id_is_echoed_as_it_came_or_refused(client: httpx.AsyncClient) -> None:
+async def test_an_id_is_echoed_unchanged_or_refused(client: httpx.AsyncClient) -> None:
     for identifier in ("x" * 256, "", 0, -5, 2**63, 10**400, "\U0001f600", "a\x00b"):
         response = await send(client, comparison(id=identifier))
         assert response.status_code == 200
@@ -227,7 +223,7 @@ async def test_a_name_with_bad_characters_is_refused(
 
 
 @pytest.mark.anyio
-async def test_paths_and_methods_that_are_not_there_are_problems(client: httpx.AsyncClient) -> None:
+async def test_unknown_paths_and_methods_get_problems(client: httpx.AsyncClient) -> None:
     for path in ("/", "/calibrations/a/b", "/judge/%00", "/%F0%9F"):
         response = await client.get(path)
         problem(response, "not_found")
@@ -260,7 +256,7 @@ json_values = st.recursive(
         max_size=5,
     ),
 )
-def test_no_json_is_an_internal_error(path: str, body: dict[str, Any]) -> None:
+def test_no_json_causes_an_internal_error(path: str, body: dict[str, Any]) -> None:
     async def answer() -> httpx.Response:
         async with client_of() as client:
             return await send(client, body, path)

@@ -1,4 +1,4 @@
-"""What /metrics says of what the service has done."""
+"""Tests of /metrics after requests of every kind."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ Metrics = dict[tuple[str, ...], float]
 
 
 async def metrics_of(client: httpx.AsyncClient) -> Metrics:
-    """Name and label values, in the order of the labels' names -> value."""
+    """All metrics: (name, label values in the order of the labels' names) -> value."""
     text = (await client.get("/metrics")).text
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
@@ -29,7 +29,7 @@ async def metrics_of(client: httpx.AsyncClient) -> Metrics:
 
 
 class SlowEngine(ScriptedEngine):
-    """Says where the time of its calls goes."""
+    """Reports fixed times for the stages of its calls."""
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
@@ -46,7 +46,7 @@ class SlowEngine(ScriptedEngine):
 
 
 @pytest.mark.anyio
-async def test_the_time_of_a_judgment_is_told_by_stage_and_none_of_it_twice() -> None:
+async def test_each_stage_of_a_judgment_is_timed_once() -> None:
     async with client_of(SlowEngine()) as client:
         assert (await client.post("/judge", json=comparison(alpha=None))).status_code == 200
         found = await metrics_of(client)
@@ -56,7 +56,7 @@ async def test_the_time_of_a_judgment_is_told_by_stage_and_none_of_it_twice() ->
     }
     counts = [found["scope_stage_duration_seconds_count", stage] for stage in sums]
     assert counts == [1.0] * 4
-    # The shortest wait of a prompt is the call's: then the model has begun on it.
+    # The queue time of a call is the shortest wait of its prompts: then the model has begun.
     assert 0.03 <= sums["queue"] < 60.0
     assert sums["render"] >= 0.02
     assert sums["engine"] >= 0.04
@@ -66,7 +66,7 @@ async def test_the_time_of_a_judgment_is_told_by_stage_and_none_of_it_twice() ->
 
 @pytest.mark.anyio
 async def test_uncertainty_position_gap_and_label_mass_are_distributions() -> None:
-    # Both prompts prefer what they show first: p_fwd = 1 - p_rev, so that p_bar is 0.5.
+    # Both prompts prefer the response shown first: p_fwd = 1 - p_rev, so p_bar is 0.5.
     biased = ScriptedEngine(lambda prompt: logits_of_gap(2.0, label_mass=0.75))
     async with client_of(biased) as client:
         await client.post("/judge", json=comparison(alpha=None))
@@ -76,12 +76,12 @@ async def test_uncertainty_position_gap_and_label_mass_are_distributions() -> No
     assert found["scope_label_mass_sum",] == pytest.approx(0.75)
     assert found["scope_uncertainty_nats_sum",] == pytest.approx(math.log(2))
     assert found["scope_order_disagreements_total",] == 1.0
-    # The last bucket but one ends above ln 2: nothing is out of range.
+    # The last bucket but one ends above ln 2, so no value is out of range.
     assert found["scope_uncertainty_nats_bucket", "0.6932"] == 1.0
 
 
 @pytest.mark.anyio
-async def test_requests_are_counted_by_the_route_that_was_declared() -> None:
+async def test_requests_are_counted_by_their_declared_route() -> None:
     async with client_of() as client:
         await client.get("/calibrations/one-of-many")
         await client.get("/calibrations/another")
@@ -97,7 +97,7 @@ async def test_requests_are_counted_by_the_route_that_was_declared() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_item_of_a_batch_that_is_none_is_counted_by_its_code() -> None:
+async def test_an_invalid_item_of_a_batch_is_counted_by_its_code() -> None:
     async with client_of() as client:
         batch = {"comparisons": [comparison(), {"question": 1}, {"question": 2}], "alpha": None}
         assert (await client.post("/judge/batch", json=batch)).status_code == 200
@@ -106,7 +106,7 @@ async def test_an_item_of_a_batch_that_is_none_is_counted_by_its_code() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_gone() -> None:
+async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_deleted() -> None:
     async with client_of() as client:
         await client.post("/calibrate", json={"calibration": "mine", "examples": examples(40)})
         shown = (await client.get("/calibrations/mine")).json()
@@ -159,7 +159,7 @@ def shown_sets(found: Metrics) -> set[str]:
 
 
 @pytest.mark.anyio
-async def test_however_many_sets_there_are_a_hundred_are_labels() -> None:
+async def test_at_most_a_hundred_sets_are_labels() -> None:
     async with client_of() as client:
         for number in range(101):
             await post_examples(client, f"set-{number:03}")
@@ -169,7 +169,7 @@ async def test_however_many_sets_there_are_a_hundred_are_labels() -> None:
 
 
 @pytest.mark.anyio
-async def test_sets_that_others_make_take_no_gauges_from_those_that_are_judged_by() -> None:
+async def test_sets_in_use_keep_their_gauges_when_others_are_made() -> None:
     async with client_of() as client:
         await post_examples(client, "default", 40)
         await post_examples(client, "used", 40)
@@ -177,10 +177,10 @@ async def test_sets_that_others_make_take_no_gauges_from_those_that_are_judged_b
         for number in range(150):
             await post_examples(client, f"a-set-{number:03}")
         found = await metrics_of(client)
-        # The default set has its gauges though nobody has judged by it.
+        # The default set has gauges although no judgment used it.
         assert {"default", "used"} <= shown_sets(found)
         assert found["scope_calibration_feasible", "0.10", "used", "marginal"] == 1.0
-        # Sets that are judged by later come before it.
+        # Sets that were used later have priority over it.
         for number in range(99):
             name = f"a-set-{number:03}"
             await client.post("/judge", json=comparison(calibration=name))
@@ -192,11 +192,11 @@ async def test_sets_that_others_make_take_no_gauges_from_those_that_are_judged_b
 
 
 @pytest.mark.anyio
-async def test_traffic_unlike_the_labelled_pairs_is_told_by_metrics_and_with_the_set(
+async def test_drift_is_shown_in_the_metrics_and_with_the_set(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with client_of() as client:
-        # The judge is wrong on the least certain, so that some of them are left out.
+        # The judge is wrong on the least certain examples, so the threshold does not accept all.
         labelled = [*examples(100, right=False)[:20], *examples(100)[20:]]
         await client.post("/calibrate", json={"examples": labelled})
         pairs = [{k: each[k] for k in each if k != "label"} for each in labelled]
@@ -233,7 +233,7 @@ async def test_traffic_unlike_the_labelled_pairs_is_told_by_metrics_and_with_the
             traffic["uncertainty"]
         )
         assert caplog.text.count("is unlike its labelled pairs") == 1
-        # A new version starts anew.
+        # A new version starts with empty statistics.
         await post_examples(client, "default", 101)
         assert (await client.get("/calibrations/default")).json()["traffic"] is None
         assert ("scope_traffic_drifted", "default") not in await metrics_of(client)

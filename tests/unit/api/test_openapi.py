@@ -1,4 +1,4 @@
-"""The interface is the committed one; `python -m tests.unit.api.test_openapi` writes it."""
+"""Tests the OpenAPI document; `python -m tests.unit.api.test_openapi` writes openapi.json."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The trail of a calibration set and the way back, as callers see them."""
+"""Tests of the trail of a calibration set and of rollback through HTTP."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from app.engines.scripted import ScriptedEngine
 from app.ports import LabelLogits, Prompt
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
-from tests.unit.api.keyring import bearing, entry, write_keys
+from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 
 pytestmark = pytest.mark.anyio
@@ -62,10 +62,10 @@ async def roll_back(client: httpx.AsyncClient, version: Any, **headers: str) -> 
     return await client.post(path, json={"version": version}, headers=headers)
 
 
-async def test_a_poisoned_batch_is_found_and_taken_back() -> None:
+async def test_a_poisoned_batch_is_found_and_rolled_back() -> None:
     async with client_of() as client:
         sound = await calibrated(client)
-        # Whoever says that the judge is right where it is sure makes it accept anything.
+        # With the poisoned labels the judge seems right whenever it is certain.
         poison = [{**each, "question": "Poison", "response_b": each["response_b"] + f" {i}"}
                   for i, each in enumerate(examples(60))]  # fmt: skip
         poison[0] = {"question": 3, "response_a": "x", "response_b": "y", "label": "A"}
@@ -127,7 +127,7 @@ async def test_a_client_computes_the_digest_of_its_batch() -> None:
     assert only["ties"] == 1
 
 
-async def test_what_failed_in_a_batch_is_counted_as_the_caller_was_told() -> None:
+async def test_the_trail_counts_failures_like_the_answer() -> None:
     def script(prompt: Prompt) -> LabelLogits:
         bad = "Question 2?" in prompt.user
         return LabelLogits(math.nan, math.nan) if bad else LabelLogits(-0.1, -3.0)
@@ -141,7 +141,7 @@ async def test_what_failed_in_a_batch_is_counted_as_the_caller_was_told() -> Non
     assert told["failed"] == 3
 
 
-async def test_a_deleted_set_has_versions_and_is_had_back() -> None:
+async def test_a_deleted_set_keeps_its_versions_and_can_be_restored() -> None:
     async with client_of() as client:
         problem(await client.get("/calibrations/default/versions"), "calibration_not_found")
         problem(await roll_back(client, 1), "calibration_not_found")
@@ -158,7 +158,7 @@ async def test_a_deleted_set_has_versions_and_is_had_back() -> None:
         assert judged.json()["calibration"] == {"name": "default", "version": 3, "n": 60}
 
 
-async def test_another_judges_version_is_refused() -> None:
+async def test_a_version_of_another_judge_is_refused() -> None:
     store = MemoryStore()
     async with (
         client_of(store=store) as client,
@@ -170,7 +170,7 @@ async def test_another_judges_version_is_refused() -> None:
         assert len(await versions(other)) == 2
 
 
-async def test_an_entry_of_a_later_release_is_shown_and_one_of_nobody_is_left_out() -> None:
+async def test_a_change_of_a_later_release_is_shown_and_an_unreadable_one_is_left_out() -> None:
     store = MemoryStore()
     async with client_of(store=store) as client:
         for i in range(3):
@@ -204,7 +204,7 @@ async def test_versions_come_in_pages() -> None:
     [{}, {"version": 0}, {"version": "1"}, {"version": 1.5}, {"version": True}, {"version": None},
      {"version": 2**53}, {"version": 1, "to": 1}, [], 1],
 )  # fmt: skip
-async def test_a_rollback_takes_one_number(body: Any) -> None:
+async def test_a_rollback_accepts_only_one_version_number(body: Any) -> None:
     async with client_of() as client:
         await calibrated(client, 3)
         answer = await client.post("/calibrations/default/rollback", json=body)
@@ -212,14 +212,14 @@ async def test_a_rollback_takes_one_number(body: Any) -> None:
         assert len(await versions(client)) == 1
 
 
-async def test_a_set_has_a_sound_name_here_too() -> None:
+async def test_an_invalid_name_of_a_set_is_refused_here_too() -> None:
     async with client_of() as client:
         problem(await client.get("/calibrations/.x/versions"), "invalid_request")
         answer = await client.post("/calibrations/.x/rollback", json={"version": 1})
         problem(answer, "invalid_request")
 
 
-async def test_the_trail_names_the_key_that_asked_and_keys_keep_to_their_sets(
+async def test_the_trail_names_the_key_and_keys_cannot_use_other_sets(
     tmp_path: Path,
 ) -> None:
     everything = ("judge", "calibrate", "admin")
@@ -229,7 +229,7 @@ async def test_the_trail_names_the_key_that_asked_and_keys_keep_to_their_sets(
         entry("elsewhere", everything, ["other"]),
     )
     async with client_of(keys=Keys(file)) as client:
-        owner, other = bearing("ci"), bearing("elsewhere")
+        owner, other = header_of("ci"), header_of("elsewhere")
         body = {"examples": examples(3)}
         assert (await client.post("/calibrate", json=body, headers=owner)).status_code == 200
         await client.delete("/calibrations/default", headers=owner)

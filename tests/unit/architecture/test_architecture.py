@@ -1,4 +1,4 @@
-"""The import table and the caps of the architecture, held against every file of app/."""
+"""Checks every file of app/ against the import table and the caps of the architecture."""
 
 import ast
 import subprocess
@@ -21,22 +21,22 @@ _ENTRY = {
     *("fastapi", "uvicorn", "typer", "rich", "httpx"),
 }
 
-# Row -> what its files may import, besides the standard library, `app` itself and the row's own
-# files. A row is a module or package below app/, and the longest row that fits a file is its row.
+# Row -> modules that its files may import besides the standard library, `app` itself and the files
+# of the row. A row is a module or package below app/; the longest matching row applies to a file.
 ALLOWED: dict[str, set[str]] = {
     "": set(),
     "core": {"numpy", "scipy"},
     "ports": {"core"},
     "telemetry": {"prometheus_client"},
-    # Not in the design's table: the process's own stdout and stderr.
+    # stdout and stderr of the process.
     "output": set(),
     "settings": {"pydantic", "pydantic_settings"},
-    # Not in the design's table: traces, beside telemetry.
+    # Traces, beside telemetry.
     "tracing": {"core", "ports", "opentelemetry"},
     "service": {"core", "ports", "telemetry", "tracing", "numpy"},
-    # JSON in and out, shared by HTTP, files and Ray; it knows no HTTP.
+    # JSON in and out, shared by HTTP, files and Ray. The package does not know HTTP.
     "wire": {"core", "service", "telemetry", "pydantic"},
-    # Not in the design's table: where unforeseen errors are logged.
+    # The log of unforeseen errors.
     "defects": set(),
     "engines": set(),
     "engines.scripted": _ENGINE,
@@ -61,23 +61,22 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {
         *("core", "ports", "service"),
         *("numpy", "scipy", "sklearn", "matplotlib", "jinja2"),
-        # Not in the design's table: the hub's data sets, and the pairs of the bundled judge.
+        # The data sets of the hub, and the pairs of the bundled judge.
         *("datasets", "demo.pairs"),
     },
     "api": {
         *("core", "service", "wire", "telemetry", "tracing", "defects"),
         *("fastapi", "starlette", "pydantic"),
     },
-    # Not in the design's table: the HTTP server, which bounds what uvicorn does not.
-    # httptools: what uvicorn parses HTTP with, and what these bounds stop.
+    # The HTTP server, with limits that uvicorn lacks; httptools is uvicorn's HTTP parser.
     "api.server": {"api", "core", "settings", "fastapi", "uvicorn", "httptools"},
     "wiring": {
         *("engines", "stores", "service", "settings", "telemetry", "tracing", "ports", "core"),
     },
     "main": _ENTRY,
-    # Not in the design's table: both entries serve the application that main builds.
+    # Both entry points serve the application that main builds.
     "cli": _ENTRY | {"main", "fleet"},
-    # The only importer of Ray, and of what its users' files are read with.
+    # The only importer of Ray, and of the libraries that read its users' files.
     "fleet": {
         *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects"),
         *("ray", "pyarrow", "pydantic"),
@@ -87,13 +86,13 @@ ALLOWED: dict[str, set[str]] = {
         *("api", "fleet", "wiring", "settings", "service", "core", "main"),
         *("fastapi", "pydantic"),
     },
-    # Not in the design's table: the bundled judge is trained by a script of its own.
+    # A script of its own trains the bundled judge.
     "demo": {
         *("core", "service", "engines.rendering", "ports"),
         *("numpy", "torch", "transformers", "tokenizers", "httpx"),
     },
 }
-# The only part of these packages that covers more than its __init__.py is a row of its own.
+# In these packages each module needs a row; the package's own row covers its __init__.py only.
 ROWS_PER_MODULE = {"", "engines", "stores"}
 
 FILE_CAP_LINES = 400
@@ -107,7 +106,7 @@ VENDORS_THAT_START_LATE = (
 
 
 class Fault(NamedTuple):
-    """One break of one rule; prints as `app/core/x.py:3: rule`."""
+    """One broken rule; prints as `app/core/x.py:3: rule`."""
 
     path: str
     line: int
@@ -128,7 +127,7 @@ def is_within(module: str, row: str) -> bool:
 
 
 def row_of(module: str) -> str | None:
-    """The longest row that covers a module, None where none does."""
+    """The longest row that covers a module; None if there is none."""
     fitting = [
         row
         for row in ALLOWED
@@ -138,7 +137,7 @@ def row_of(module: str) -> str | None:
 
 
 def imported_names(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
-    """Line and absolute dotted name of every import, wherever it stands in the file.
+    """Line and absolute dotted name of every import, at any place of the file.
 
     `from a import b` yields `a.b`: b may be a module. A literal import_module is an import too.
     """
@@ -182,7 +181,7 @@ def import_faults(path: str, source: str) -> list[Fault]:
 
 
 def cap_faults(path: str, source: str) -> list[Fault]:
-    """The file, and every function in it, that is longer than its cap."""
+    """The file and each of its functions that is longer than its cap."""
     faults = []
     lines = len(source.splitlines())
     cap = CAP_EXCEPTIONS.get(path, (FILE_CAP_LINES, ""))[0]
@@ -200,7 +199,7 @@ def cap_faults(path: str, source: str) -> list[Fault]:
 
 
 def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from the first statement to the end, the docstring excluded."""
+    """Number of lines from the first statement to the end, without the docstring."""
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     return (node.end_lineno or node.lineno) - body[0].lineno + 1 if body else 0
 

@@ -1,4 +1,4 @@
-"""Promises of a calibration set: what counts as an error, and what follows for its thresholds."""
+"""Errors, thresholds and figures of a calibration set."""
 
 import math
 import random
@@ -122,11 +122,11 @@ def test_pac_is_that_of_the_core_and_is_kept() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_label_noise_reaches_both_guarantees(guarantee: Guarantee) -> None:
-    # One error in five, everywhere alike: too many for alpha = 0.1 unless labels are noisy.
+    # One error in five at every score: too many for alpha = 0.1, unless the labels are noisy.
     scores = [score(1 + i / 100, 1, "B" if i % 5 == 0 else "A") for i in range(1000)]
     delta = STANDARD_DELTA if guarantee == "pac" else None
     plain, corrected = calibration(scores), calibration(scores, label_noise=0.2)
-    # Only a rare run without errors at the most confident end passes uncorrected.
+    # Without the correction only a rare run without errors at the most confident end passes.
     assert plain.row(0.1, guarantee, delta).coverage < 0.1
     assert corrected.threshold(0.1, guarantee, delta) == LN2
 
@@ -170,8 +170,8 @@ def test_swapping_every_example_changes_nothing(examples: list[LabelledScore]) -
 
 
 def test_examples_without_a_preference_are_errors_for_the_threshold_and_never_accepted() -> None:
-    # 18 right at a gap of 3, and two without a preference: (2 + 1) / 20 = 0.15 is feasible at 0.15,
-    # where everything with a preference is accepted, and that is all right.
+    # 18 right at a gap of 3, and two without a preference: (2 + 1) / 20 = 0.15 is feasible at
+    # 0.15. All 18 with a preference are accepted there, and all 18 are right.
     sure = {f"{i:02}": LabelledScore(3.0, 3.0, 1.0, "A") for i in range(18)}
     even = {f"x{i}": LabelledScore(0.0, 0.0, 1.0, "A") for i in range(2)}
     found = Calibration("default", "one", 1, "judge", "f" * 64, 0.0, sure | even)

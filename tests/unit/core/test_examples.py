@@ -1,4 +1,4 @@
-"""Examples in columns are a mapping like any other, and their checksum is that of the content."""
+"""Examples in columns behave like a dict, and their checksum depends only on their content."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +14,10 @@ tables = st.dictionaries(digests, scores, max_size=8)
 
 @settings(deadline=None, max_examples=100)
 @given(tables)
-def test_examples_are_the_mapping_that_they_were_made_of(table: dict[str, LabelledScore]) -> None:
+def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledScore]) -> None:
     examples = Examples.of(table)
     assert Examples.of(examples) is examples
-    # repr tells -0.0 from 0.0, and one order from another.
+    # repr distinguishes -0.0 from 0.0, and different orders.
     assert repr(examples) == repr(table)
     assert repr(dict(examples.pairs())) == repr(table)
     assert (list(examples), len(examples)) == (list(table), len(table))
@@ -47,7 +47,7 @@ def test_a_change_makes_the_same_mapping_with_the_same_checksum(
     assert set(back) == set(before) - set(expected)
 
 
-def test_what_is_not_there_cannot_be_taken_out() -> None:
+def test_an_unknown_digest_cannot_be_taken_out() -> None:
     with pytest.raises(KeyError):
         EMPTY.changed({}, ["absent"])
 
@@ -58,6 +58,6 @@ def test_the_checksum_tells_contents_apart(
     one: dict[str, LabelledScore], other: dict[str, LabelledScore]
 ) -> None:
     same = Examples.of(one).checksum == Examples.of(other).checksum
-    # Equal also where one has 0.0 and the other -0.0.
+    # 0.0 and -0.0 are equal in both comparisons.
     assert same == (one == other)
     assert Examples.of(dict(reversed(one.items()))).checksum == Examples.of(one).checksum

@@ -1,4 +1,4 @@
-"""A judgment off task is never accepted, and calibration knows of it: by hand and by simulation."""
+"""Off-task judgments are never accepted, and thresholds take that into account."""
 
 import math
 from typing import NamedTuple
@@ -25,27 +25,27 @@ def score(gap: float, label: Side, label_mass: float) -> LabelledScore:
     return LabelledScore(gap, gap, label_mass, label)
 
 
-def test_examples_off_task_are_left_out_of_the_thresholds_and_counted_by_hand() -> None:
+def test_thresholds_leave_out_off_task_examples() -> None:
     # On task: 19 right at gap 4, one wrong at gap 1. Off task: 20 wrong at gap 9, more certain than
-    # any, and one without a preference.
+    # all others, and one without a preference.
     on = [score(4, "A", 0.9)] * 19 + [score(1, "B", 0.5)]
     off = [score(9, "B", 0.499)] * 20 + [LabelledScore(1.0, -1.0, 0.1, "A")]
     found = calibration(on + off, 0.5)
     assert (found.n, found.curve.n, found.undecided) == (41, 20, 0)
-    # (0 + 1) / 19 and (1 + 1) / 20, as if the others were not there.
+    # (0 + 1) / 19 and (1 + 1) / 20: the off-task examples do not count.
     assert found.curve.risk_levels.tolist() == [1 / 19, 0.1]
     low, whole = found.row(0.06, "marginal", None), found.row(0.1, "marginal", None)
     assert (low.threshold, low.coverage, low.empirical_risk) == (found.uncertainty[0], 19 / 41, 0.0)
     assert (whole.threshold, whole.coverage, whole.empirical_risk) == (LN2, 20 / 41, 0.05)
     assert [point.coverage for point in found.risk_coverage] == [19 / 41, 20 / 41]
-    # What describes the judge is of all examples.
+    # Figures that describe the judge use all examples.
     assert found.accuracy == pytest.approx(19 / 41, abs=1e-15)
     assert found.position_flips == 1 / 41
-    # Counted by their uncertainty, the certain ones are errors below every threshold.
+    # Without the limit on label mass, the certain off-task errors are below every threshold.
     assert not calibration(on + off, 0.0).row(0.2, "marginal", None).feasible
 
 
-def test_where_every_example_is_off_task_nothing_is_feasible() -> None:
+def test_only_off_task_examples_make_every_alpha_infeasible() -> None:
     found = calibration([score(4, "A", 0.3)] * 50, 0.5)
     assert (found.n, found.accuracy, found.risk_coverage) == (50, 1.0, ())
     for row in found.standard_rows:
@@ -54,18 +54,18 @@ def test_where_every_example_is_off_task_nothing_is_feasible() -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["marginal", "pac"])
-def test_more_examples_count_those_that_will_be_off_task(guarantee: Guarantee) -> None:
+def test_more_examples_includes_future_off_task_examples(guarantee: Guarantee) -> None:
     delta = 0.1 if guarantee == "pac" else None
     on, off = [score(4, "A", 0.9)] * 8, [score(4, "A", 0.1)] * 4
     found = calibration(on + off, 0.5)
     row = found.row(0.1, guarantee, delta)
     more = found.feasibility(row).more_examples
     assert more is not None
-    # Two in three are on task: the set grows by half as many again as it would without the others.
+    # Two in three examples are on task, so the set needs 1.5 times as many new examples.
     alone = feasibility(found.curve, 0.1, guarantee, delta).more_examples
     assert alone is not None
     assert more == math.ceil((8 + alone) * 12 / 8) - 12
-    # And that many do make it feasible, one less does not.
+    # That many examples make alpha feasible; three fewer do not.
     for extra, feasible in ((more, True), (more - 3, False)):
         n = (12 + extra) * 8 // 12
         grown = calibration([score(4, "A", 0.9)] * n, 0.5)
@@ -93,7 +93,7 @@ def test_thresholds_are_those_of_the_examples_on_task(
 
 
 class World(NamedTuple):
-    """Judgments, shape (n,): how uncertain, whether wrong, how much on the labels."""
+    """Judgments: uncertainty in nats, error and label mass, each of shape (n,)."""
 
     uncertainty: FloatArray
     error: FloatArray
@@ -101,10 +101,10 @@ class World(NamedTuple):
 
 
 def draw(rng: np.random.Generator, n: int, *, off_task_error: float) -> World:
-    """A judge that is wrong 5% to 40% of the time on task, the more uncertain the oftener.
+    """Draws judgments whose error rate on task grows with uncertainty from 5% to 40%.
 
-    Three in ten are off task: certain of themselves, and wrong as often as is given. So label
-    mass, uncertainty and error all go together.
+    Three in ten judgments are off task, certain, and wrong with probability `off_task_error`. So
+    label mass, uncertainty and error are correlated.
     """
     off = rng.uniform(size=n) < 0.3
     u = rng.uniform(size=n)
@@ -115,7 +115,7 @@ def draw(rng: np.random.Generator, n: int, *, off_task_error: float) -> World:
 
 
 def simulate(*, off_task_error: float, left_out: bool) -> tuple[float, float, float]:
-    """Error among accepted (ratio of sums), its mean over calibrations, and coverage."""
+    """Returns error among accepted as a ratio of sums and as a mean, and coverage."""
     rng = np.random.default_rng(11)
     wrong = accepted = judged = 0.0
     shares = []
@@ -133,10 +133,11 @@ def simulate(*, off_task_error: float, left_out: bool) -> tuple[float, float, fl
 @pytest.mark.parametrize("off_task_error", [0.0, 0.15, 0.6])
 def test_the_error_among_accepted_stays_below_alpha(off_task_error: float) -> None:
     ratio, mean, coverage = simulate(off_task_error=off_task_error, left_out=True)
-    # 400 calibrations leave a standard error of about 0.0007.
+    # The standard error of 400 calibrations is about 0.0007.
     assert ratio <= 0.15 + 0.003
     assert mean <= 0.15 + 0.003
-    # On task an accepted share u has the error 0.05 + 0.175 u: 0.15 at u = 0.57 of the 0.7.
+    # An accepted share u of the on-task judgments has the error 0.05 + 0.175 u. It is 0.15 at
+    # u = 0.57, and 0.7 of all judgments are on task.
     assert coverage == pytest.approx(0.4, abs=0.02)
 
 
@@ -153,11 +154,11 @@ def test_pac_holds_for_the_verdicts_on_task() -> None:
     assert accepting > 100
 
 
-def test_counted_in_calibration_examples_off_task_break_the_promise_or_cost_coverage() -> None:
-    # Right and certain, but never accepted: they pay for errors that are. The share that is wrong
-    # among the accepted is then far above alpha.
+def test_counting_off_task_examples_breaks_the_guarantee_or_costs_coverage() -> None:
+    # Certain and right off-task examples are never accepted, but they hide errors of the accepted
+    # ones. The error among accepted is then far above alpha.
     overshoot, _, _ = simulate(off_task_error=0.0, left_out=False)
     assert overshoot > 0.15 + 0.03
-    # Wrong and certain: they use the allowance up, and little is accepted.
+    # Certain and wrong off-task examples use up the allowed errors, so coverage is small.
     _, _, coverage = simulate(off_task_error=0.6, left_out=False)
     assert coverage < 0.1

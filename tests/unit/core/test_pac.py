@@ -1,4 +1,4 @@
-"""Promises of the high-probability threshold: by hand, and against a naive loop."""
+"""The PAC threshold: examples by hand, properties, and comparison with a naive loop."""
 
 import math
 import random
@@ -48,7 +48,7 @@ def naive_start(alpha: int, delta: int, noise: int) -> int:
 
 
 def naive_ranks(n: int, alpha: int, delta: int, noise: int) -> list[int]:
-    """Every rank in turn, kept where one error more is allowable and the last one is 1% away."""
+    """Tests every rank; keeps those where one more error is allowable and the last is 1% away."""
     bound = 100 * noise * 10 + (100 - 2 * noise) * alpha * 10
     start, step = naive_start(alpha, delta, noise), max(1, round(0.01 * n))
     ranks: list[int] = []
@@ -63,7 +63,7 @@ def naive_ranks(n: int, alpha: int, delta: int, noise: int) -> list[int]:
 
 
 def naive(scores: list[float], wrong: list[bool], alpha: int, delta: int, noise: int) -> float:
-    """Walks the ranks up from the start and counts anew at each."""
+    """Tests the ranks upwards from the start, and counts errors again at each rank."""
     found = -math.inf
     for rank in naive_ranks(len(scores), alpha, delta, noise):
         score = sorted(scores)[rank - 1]
@@ -184,7 +184,7 @@ def test_label_noise_out_of_range_is_refused(n: int, label_noise: float) -> None
         pac_threshold([0.1] * n, [False] * n, alpha=0.1, delta=0.1, label_noise=label_noise)
 
 
-def test_scores_that_are_no_scores_are_refused() -> None:
+def test_malformed_scores_are_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         pac_threshold([math.nan], [False], alpha=0.1, delta=0.1)
     with pytest.raises(ValueError, match="shape"):

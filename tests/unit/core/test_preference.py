@@ -1,4 +1,4 @@
-"""Preferences: by hand, and as properties."""
+"""Preferences: examples by hand, and properties."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The threshold curve: by hand, as properties, and against the definition."""
+"""The threshold curve: examples by hand, properties, and comparison with the definition."""
 
 import math
 import random
@@ -25,7 +25,7 @@ def fit(data: list[tuple[float, bool]], label_noise: float = 0.0) -> ThresholdCu
 
 
 def by_definition(scores: list[float], wrong: list[bool], alpha: str, noise: str) -> float:
-    """Eq. scope_condition as printed, in rational numbers: sum S (E - alpha_obs) <= -1."""
+    """Solves eq. scope_condition in rational numbers: sum S (E - alpha_obs) <= -1."""
     eps = Fraction(noise)
     alpha_obs = eps + (1 - 2 * eps) * Fraction(alpha)
     feasible = []
@@ -121,7 +121,7 @@ def test_the_curve_agrees_with_the_definition(seed: int) -> None:
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("n", [40, 100, 200])
 def test_the_curve_agrees_with_the_definition_at_equality(n: int, noise: str) -> None:
-    # Every count of errors against every alpha of two digits: equality in the condition is common.
+    # All counts of errors with all two-digit alphas often reach equality in the condition.
     for errors in range(n):
         wrong = [i < errors for i in range(n)]
         curve = ThresholdCurve.fit([0.5] * n, wrong, float(noise))

@@ -21,7 +21,7 @@ class Line(NamedTuple):
     """One line of a Markdown file.
 
     Args:
-        number: From 1.
+        number: Number of the line, from 1.
         text: As it is in the file, without its line end.
         fenced: Whether the line belongs to a fenced code block, fences included.
     """
@@ -35,7 +35,7 @@ class Link(NamedTuple):
     """One link or image of a Markdown file.
 
     Args:
-        number: Line, from 1.
+        number: Number of the line, from 1.
         target: As written: a path, an anchor, both or a URL.
     """
 

@@ -17,7 +17,7 @@ _PATH = re.compile(
 _PAGE = re.compile(r"(docs/[a-z/-]+\.md)(?:#([a-z0-9-]+))?")
 # A page in a sentence, without its folder; a relative link in a generated page is fine.
 _BARE_PAGE = re.compile(r"(?<![\w/\".-])(?<!\]\()[a-z-]+\.md\b(?!\")")
-# Written when somebody runs the command beside it.
+# The command beside it writes this file.
 _MADE_BY_COMMANDS = {"docs/measured/example-report/judgments.jsonl"}
 
 FILES = [pytest.param(file, id=str(file.relative_to(ROOT))) for file in markdown.files()]

@@ -205,4 +205,4 @@ def test_an_unknown_judge_is_refused_with_the_list_of_judges(tmp_path: Path) -> 
 def test_a_wrong_setting_is_reported_as_in_other_commands(tmp_path: Path) -> None:
     result = run(pairs_file(tmp_path), "--out", tmp_path / "out", SCOPE_STORE_ULR="x")
     assert result.exit_code == 1
-    assert "SCOPE_STORE_ULR: there is no such setting" in told(result)
+    assert "SCOPE_STORE_ULR: unknown setting" in told(result)

@@ -20,6 +20,11 @@ BANNED: dict[str, re.Pattern[str]] = {
     # To stand for something is an ordinary verb.
     "stands": re.compile(r"\b(?:stands?|stood)\b(?!\s+for\b|-)"),
     "goes before": re.compile(r"\b(?:go|goes|going|gone|went)\s+before\b"),
+    # A docstring must name its argument: "Name of the set.", not only "as the store's".
+    "fragment": re.compile(
+        r"^(?:As|By|For|From|Over|That|To|Until|Where|Which|With|Without|How (?:many|much))\b"
+        r"(?:\s+[^\s,:]+){0,4}\.$"
+    ),
 }
 
 # The lines that may keep a banned shape, at most ten: (path, text that the sentence contains).
@@ -156,11 +161,23 @@ def _of_python(source: str, *, messages: bool) -> Iterator[Passage]:
                     yield Passage(first.lineno, first.value.value)
     yield from _comments(source)
     if messages:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                long_enough = len(node.value.split()) >= _LEAST_WORDS_OF_A_MESSAGE
-                if long_enough and id(node) not in docstrings:
-                    yield Passage(node.lineno, node.value, message=True)
+        yield from _messages(tree, docstrings)
+
+
+def _messages(tree: ast.AST, docstrings: set[int]) -> Iterator[Passage]:
+    """Yields strings that read as messages; the values of an f-string count as one word each."""
+    parts = set(docstrings)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts.update(map(id, node.values))
+            texts = (each.value if isinstance(each, ast.Constant) else "x" for each in node.values)
+            text = "".join(map(str, texts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            continue
+        if id(node) not in parts and len(text.split()) >= _LEAST_WORDS_OF_A_MESSAGE:
+            yield Passage(node.lineno, text, message=True)
 
 
 def _comments(source: str) -> Iterator[Passage]:

@@ -1,4 +1,4 @@
-"""How many comparisons may be under way, and what those are told that may not."""
+"""Tests of the number of admitted comparisons, and of the refusals above it."""
 
 from contextlib import ExitStack
 
@@ -24,18 +24,18 @@ def admission_of(max_pending: int, clock: Clock | None = None) -> tuple[Admissio
     ), telemetry
 
 
-def test_comparisons_are_counted_and_not_requests() -> None:
+def test_comparisons_are_counted_instead_of_requests() -> None:
     admission, telemetry = admission_of(100)
     with ExitStack() as held:
         held.enter_context(admission.admit(80))
-        with pytest.raises(OverloadedError, match="80 comparisons are under way"):
+        with pytest.raises(OverloadedError, match="80 comparisons are in progress"):
             held.enter_context(admission.admit(21))
         held.enter_context(admission.admit(1))
         assert b"scope_pending_comparisons 81.0" in telemetry.exposition()[0]
     assert b"scope_pending_comparisons 0.0" in telemetry.exposition()[0]
 
 
-def test_places_are_given_back_when_the_work_fails() -> None:
+def test_slots_are_released_when_the_work_fails() -> None:
     admission, _ = admission_of(8)
     for _ in range(20):
         with pytest.raises(ValueError, match="broken"), admission.admit(7):
@@ -44,7 +44,7 @@ def test_places_are_given_back_when_the_work_fails() -> None:
         pass
 
 
-def test_large_requests_leave_one_place_in_eight_to_small_ones() -> None:
+def test_one_slot_in_eight_is_reserved_for_small_requests() -> None:
     admission, _ = admission_of(80)
     assert admission.largest_request == 70
     with ExitStack() as held:
@@ -61,7 +61,7 @@ def test_large_requests_leave_one_place_in_eight_to_small_ones() -> None:
 
 
 @pytest.mark.parametrize("max_pending", [1, 2, 7, 8, 9, 4096])
-def test_the_largest_request_is_admitted_where_nothing_is_under_way(max_pending: int) -> None:
+def test_the_largest_request_is_admitted_if_nothing_is_in_progress(max_pending: int) -> None:
     admission, _ = admission_of(max_pending)
     with admission.admit(admission.largest_request):
         pass
@@ -73,7 +73,7 @@ def test_a_request_without_a_comparison_is_always_admitted() -> None:
         pass
 
 
-def test_retry_after_is_what_waits_over_what_was_lately_done() -> None:
+def test_retry_after_is_the_pending_comparisons_over_the_recent_rate() -> None:
     clock = Clock()
     admission, _ = admission_of(1000, clock)
 
@@ -84,12 +84,12 @@ def test_retry_after_is_what_waits_over_what_was_lately_done() -> None:
             admission.admit(1000),
         ):
             pass
-        # What was admitted for this is not work that was done.
+        # Comparisons that were only admitted do not count as finished.
         admission._finished_count -= admission._finished.pop()[1]
         return refused.value.retry_after_s
 
     assert retry_after_s(500) == 1
-    # 200 in the nine seconds since the first.
+    # 200 comparisons were finished in the 9 s since the first.
     for _ in range(10):
         clock.now += 1.0
         with admission.admit(20):

@@ -1,1 +1,1 @@
-"""One file a topic; each has its attacks in `ATTACKS`."""
+"""One file for each topic; its attacks are in its `ATTACKS`."""

@@ -1,4 +1,4 @@
-"""Bodies that fill the room for bodies: slow ones, and the many ones of one key."""
+"""Bodies that use up the memory budget for bodies: slow ones, and many from one key."""
 
 import time
 
@@ -17,7 +17,7 @@ def _head(scene: Scene, key: str, path: str, length: int) -> bytes:
 
 
 def slow_bodies(scene: Scene) -> str:
-    """Sends a byte of a body every now and then on many connections."""
+    """Sends a byte of a body every half second on many connections."""
     head = _head(scene, scene.calibrate_key, "/calibrate", 4 * _MIB)
     with connected(scene.port, 300) as sockets:
         flood(sockets, [head + b" " * 8_000] * len(sockets), seconds=5)
@@ -28,7 +28,7 @@ def slow_bodies(scene: Scene) -> str:
 
 def one_key_fills_the_room(scene: Scene) -> str:
     """Sends bodies that are almost complete with one key, and judges batches with another."""
-    # The smaller ones fill the room that is left beside the larger ones.
+    # The smaller bodies use up the budget that the larger ones leave.
     sizes = [_MIB] * 12 + [65536] * 140 + [2048] * 100
     bodies = [
         _head(scene, scene.calibrate_key, "/calibrate", size) + b" " * (size - 1) for size in sizes
@@ -38,7 +38,7 @@ def one_key_fills_the_room(scene: Scene) -> str:
     with connected(scene.port, len(sizes)) as sockets, scene.client(scene.judge_key) as client:
         for first, last in ((0, 12), (12, 152), (152, len(sizes))):
             flood(sockets[first:last], bodies[first:last], seconds=2)
-            time.sleep(0.5)  # what was refused gives its room back
+            time.sleep(0.5)  # refused bodies give their budget back
         deadline = time.monotonic() + 6
         while time.monotonic() < deadline:
             status = client.post("/judge/batch", json=batch).status_code

@@ -24,7 +24,7 @@ _CHUNKED = (
 
 @contextmanager
 def _newcomer(scene: Scene) -> Iterator[Counter[str]]:
-    """A key holder who connects anew for every judgment; the statuses, as they come."""
+    """A key holder who opens a connection for every judgment; yields the count of statuses."""
     statuses: Counter[str] = Counter()
     ended = threading.Event()
 
@@ -45,7 +45,7 @@ def _newcomer(scene: Scene) -> Iterator[Counter[str]]:
         thread.join()
 
 
-def _told(statuses: Counter[str]) -> str:
+def _judged(statuses: Counter[str]) -> str:
     bad = {status: count for status, count in statuses.items() if status != "200"}
     assert not bad, f"a key holder who connects anew got {bad}, and {statuses['200']} x 200"
     return f"new connections of a key holder: {statuses['200']} of {statuses['200']} judged"
@@ -57,7 +57,7 @@ def pipelined_requests(scene: Scene) -> str:
     with _newcomer(scene) as statuses, connected(scene.port, 20) as sockets:
         sent = flood(sockets, [content] * len(sockets), seconds=20)
         time.sleep(2)
-    return f"{sent / _MIB:.1f} MB taken; {_told(statuses)}"
+    return f"{sent / _MIB:.1f} MB taken; {_judged(statuses)}"
 
 
 def _endless(content: bytes, connections: int, *, seconds: float) -> Callable[[Scene], str]:
@@ -66,7 +66,7 @@ def _endless(content: bytes, connections: int, *, seconds: float) -> Callable[[S
             sent = flood(sockets, [content] * len(sockets), seconds=seconds)
             time.sleep(0.5)
             gone = closed(sockets)
-        return f"{sent / _MIB:.1f} MB taken, {gone} of {connections} closed; {_told(statuses)}"
+        return f"{sent / _MIB:.1f} MB taken, {gone} of {connections} closed; {_judged(statuses)}"
 
     return run
 
@@ -79,26 +79,26 @@ _SMALL_CHUNKS = _CHUNKED + b"1\r\n \r\n" * (6 * _MIB // 6)
 
 def idle_connections(scene: Scene) -> str:
     """Opens more connections than the service may have files, and sends nothing."""
-    # The limit of a usual login, for a service that has already read it at its start.
+    # The file limit of a usual login, set after the service has read the limit at its start.
     _, hard = resource.prlimit(scene.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(scene.pid, resource.RLIMIT_NOFILE, (1100, hard))
     with _newcomer(scene) as statuses, connected(scene.port, 1200) as sockets:
         time.sleep(15)
         gone = closed(sockets)
-    return f"{gone} of 1200 closed; {_told(statuses)}"
+    return f"{gone} of 1200 closed; {_judged(statuses)}"
 
 
 def slow_heads(scene: Scene) -> str:
-    """Sends a byte of a head every now and then on many connections."""
+    """Sends a byte of a head every half second on many connections."""
     with _newcomer(scene) as statuses, connected(scene.port, 900) as sockets:
         flood(sockets, [b"GET /info HTTP/1.1\r\nx: "] * len(sockets), seconds=5)
         trickle(sockets, b"y", every_s=0.5, seconds=13)
         gone = closed(sockets)
-    return f"{gone} of {len(sockets)} closed; {_told(statuses)}"
+    return f"{gone} of {len(sockets)} closed; {_judged(statuses)}"
 
 
 def large_partial_heads(scene: Scene) -> str:
-    """Sends almost as much of a head as is taken, on many connections, and waits."""
+    """Sends almost the largest accepted head on many connections, and waits."""
     head = b"GET /info HTTP/1.1\r\n" + b"".join(
         b"x-%d: %s\r\n" % (i, b"y" * 250) for i in range(100)
     )
@@ -106,22 +106,22 @@ def large_partial_heads(scene: Scene) -> str:
         flood(sockets, [head] * len(sockets), seconds=10)
         time.sleep(5)
         gone = closed(sockets)
-    return f"{gone} of {len(sockets)} closed; {_told(statuses)}"
+    return f"{gone} of {len(sockets)} closed; {_judged(statuses)}"
 
 
 def connection_flood(scene: Scene) -> str:
-    """Opens and abandons connections as fast as it can."""
+    """Opens and abandons connections as fast as possible."""
     deadline = time.monotonic() + 10
     opened = 0
     with _newcomer(scene) as statuses:
         while time.monotonic() < deadline:
             with connected(scene.port, 300) as sockets:
                 opened += len(sockets)
-    return f"{opened} connections; {_told(statuses)}"
+    return f"{opened} connections; {_judged(statuses)}"
 
 
 def unread_answers(scene: Scene) -> str:
-    """Asks on many connections without ever reading an answer."""
+    """Sends requests on many connections without reading any answer."""
     with _newcomer(scene) as statuses, connected(scene.port, 200, receive_bytes=2048) as sockets:
         deadline = time.monotonic() + 20
         for _ in itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count()):
@@ -131,7 +131,7 @@ def unread_answers(scene: Scene) -> str:
                 except OSError:
                     continue
         gone = sum(1 for each in sockets if _is_gone(each))
-    return f"{gone} of {len(sockets)} closed; {_told(statuses)}"
+    return f"{gone} of {len(sockets)} closed; {_judged(statuses)}"
 
 
 def _is_gone(each: object) -> bool:

@@ -1,4 +1,4 @@
-"""Traffic that is not like the labelled pairs: is it noticed?"""
+"""Traffic that is unlike the labelled pairs: does the service notice?"""
 
 import math
 import random
@@ -26,7 +26,7 @@ _HARD_ERROR = 0.32
 
 @dataclass(slots=True)
 class _Counts:
-    """Verdicts of some judgments, beside their labels."""
+    """Counts of judgments and of their errors."""
 
     judged: int = 0
     abstained: int = 0
@@ -62,7 +62,7 @@ def _judge(client: httpx.Client, pairs: Sequence[dict[str, str]], counts: _Count
 
 
 def judge_only_the_hard_part(scene: Scene) -> str:
-    """Calibrates on a mixture, judges that mixture, then two of its ten families only."""
+    """Calibrates on a mixture, judges that mixture, then judges two of its ten families only."""
     rng = random.Random(15)
     ordinary, hard = _Counts(), _Counts()
     with scene.client(scene.admin_key) as client:
@@ -72,7 +72,7 @@ def judge_only_the_hard_part(scene: Scene) -> str:
         while ordinary.judged < _ORDINARY:
             pairs = [_labelled(rng, i, family=rng.randrange(_FAMILIES)) for i in range(_BATCH)]
             _judge(client, pairs, ordinary)
-        assert not _tripped(client), f"drift was seen without any: {ordinary}"
+        assert not _tripped(client), f"drift was reported without any: {ordinary}"
         while hard.judged < _MOST_HARD and not _tripped(client):
             pairs = [_labelled(rng, i, family=_EASY + i % 2) for i in range(_BATCH)]
             _judge(client, pairs, hard)

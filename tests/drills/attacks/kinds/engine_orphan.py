@@ -1,4 +1,4 @@
-"""kill -9 of a service with vLLM, as the kernel does it when memory runs out."""
+"""kill -9 of a service with vLLM, as by the kernel when memory runs out."""
 
 import os
 import signal
@@ -38,13 +38,13 @@ _STAGES: dict[str, Callable[[Path, int], bool]] = {
 
 
 def orphan_the_engine(scene: Scene) -> str:
-    """Kills the service, and nothing else of its process group, at three stages of its life."""
-    told, left = [], 0.0
+    """Kills only the service's own process, at three stages of its life."""
+    stages, left = [], 0.0
     for stage, reached in _STAGES.items():
         seconds, mib = _killed_at(scene, stage, reached)
         left = max(left, mib)
-        told.append(f"{stage} {seconds:.1f} s" + (f" and {mib:.0f} MiB left" if mib else ""))
-    figure = f"seconds until the last process was gone: {', '.join(told)}"
+        stages.append(f"{stage} {seconds:.1f} s" + (f" and {mib:.0f} MiB left" if mib else ""))
+    figure = f"seconds until the last process was gone: {', '.join(stages)}"
     assert not left, figure
     return figure
 
@@ -52,7 +52,7 @@ def orphan_the_engine(scene: Scene) -> str:
 def _killed_at(
     scene: Scene, stage: str, reached: Callable[[Path, int], bool]
 ) -> tuple[float, float]:
-    """Seconds until the group was gone, and the MiB that were left after `_PATIENCE_S`."""
+    """Seconds until the process group was gone, and the MiB left after `_PATIENCE_S`."""
     log = scene.folder / f"{stage}.log"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("SCOPE_")},

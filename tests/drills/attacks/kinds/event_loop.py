@@ -1,4 +1,4 @@
-"""Requests that are allowed, and that cost so much that everybody else waits."""
+"""Allowed requests that are so expensive that they could delay all others."""
 
 import time
 from collections.abc import Callable
@@ -25,11 +25,11 @@ def empty_lists(scene: Scene, *, at_once: int) -> str:
         with scene.client(scene.judge_key) as client:
             try:
                 answer = client.post("/judge/batch", content=_EMPTY_LISTS, headers=_JSON)
-                told = str(answer.status_code)
+                outcome = str(answer.status_code)
             except httpx.TransportError:
-                # The service may close the connection on who goes on sending.
-                told = "closed"
-        return f"{told} after {time.perf_counter() - begun:.1f} s"
+                # The service may close the connection while the client still sends.
+                outcome = "closed"
+        return f"{outcome} after {time.perf_counter() - begun:.1f} s"
 
     with ThreadPoolExecutor(at_once) as senders:
         sent = [senders.submit(send) for _ in range(at_once)]
@@ -50,7 +50,7 @@ def escapes(scene: Scene) -> str:
 
 
 def fresh_alphas(scene: Scene) -> str:
-    """Asks for thresholds that nobody has asked for, and times what others ask for."""
+    """Asks for thresholds that are not in the cache, and times the requests of others."""
     large = [{**pair(i), "label": "A" if i % 30 else "B"} for i in range(_EXAMPLES)]
     with scene.client(scene.admin_key) as client:
         added = client.post("/calibrate", json={"calibration": "large", "examples": large})
@@ -70,7 +70,7 @@ def fresh_alphas(scene: Scene) -> str:
     with ThreadPoolExecutor(_BATCHES) as senders, scene.client(scene.admin_key) as client:
         sent = [senders.submit(batch, number) for number in range(_BATCHES)]
         others: dict[str, Callable[[int], httpx.Response]] = {
-            # More than are decided on the event loop.
+            # A batch of this size is not decided on the event loop.
             "another batch": lambda _: client.post(
                 "/judge/batch", json={"comparisons": [pair(i) for i in range(100)]}
             ),
@@ -89,10 +89,10 @@ def fresh_alphas(scene: Scene) -> str:
             turn += 1
     answers = [each.result() for each in sent]
     refused = sum(status == 429 for status, _ in answers)
-    told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.items())
+    slowest_each = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.items())
     return (
         f"the batches took {max(seconds for _, seconds in answers):.1f} s, {refused} of them were "
-        f"answered with 429; meanwhile at most: {told}"
+        f"answered with 429; meanwhile at most: {slowest_each}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A reader of the log that stops reading: a pipe that fills up, and is full from the start."""
+"""A log reader that stops reading: a pipe that fills up, and one that is full from the start."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.integration.processes.server import Server
 _REQUESTS = 5000
 _SECONDS = 12.0
 _FROZEN_S = 3.0
-# With a full log; with another one the start is no part of the attack.
+# Limit of a start with a full log. In the other attack the start is not measured.
 _READY_WITHIN_S = 20.0
 _STARTS_WITHIN_S = 60.0
 _ENDS_WITHIN_S = 5.0
@@ -44,7 +44,7 @@ def _server(scene: Scene, name: str, output: int, *, start_timeout_s: float) -> 
 
 
 def _answered(server: Server) -> int:
-    """Requests that are answered before one is not; as many as there is time for."""
+    """Requests answered before one is not, or before the time is over."""
     until = time.monotonic() + _SECONDS
     server.client.timeout = httpx.Timeout(_FROZEN_S)
     for number in range(_REQUESTS):
@@ -80,7 +80,7 @@ def fill_the_log(scene: Scene) -> str:
 
 
 def start_with_a_full_log(scene: Scene) -> str:
-    """Starts a service whose log is a pipe that is full already."""
+    """Starts a service whose log is a full pipe."""
     with _unread_pipe() as writing:
         os.set_blocking(writing, False)
         try:

@@ -1,4 +1,4 @@
-"""Keys that are limited: to one calibration set, or to making sets."""
+"""Limited keys: one that is limited to a calibration set, and one that makes many sets."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def read_other_sets(scene: Scene) -> str:
     with scene.client(key) as client:
         until = time.monotonic() + _KEY_SEEN_WITHIN_S
         while client.get("/info").status_code != 200:
-            assert time.monotonic() < until, "the new key was not let in"
+            assert time.monotonic() < until, "the service did not accept the new key in time"
             time.sleep(0.1)
         assert client.get("/calibrations").json() == {"calibrations": []}
         answer = client.get("/metrics")

@@ -1,4 +1,4 @@
-"""The store under the service: rows removed by hand, the file gone, and a set of 300,000."""
+"""Damage to the store: rows removed by hand, the file removed, and a set of 300,000."""
 
 import hashlib
 import json
@@ -20,12 +20,12 @@ _ALPHA = 0.05
 _JUDGMENTS = 20
 _LARGE = 300_000
 _SUFFIXES = ("", "-wal", "-shm")
-# Longer than a service may take to open a file that was put in the place of its own.
+# Longer than a service may take to open a file that has replaced its own.
 _BACK_S = 15.0
 
 
 def half_lost(scene: Scene) -> str:
-    """Removes examples by hand, restarts the service and has it judge by what is left."""
+    """Removes examples by hand, restarts the service and judges with the remaining ones."""
     scene.server.stop()
     with closing(sqlite3.connect(scene.store)) as file, file:
         gone = file.execute("DELETE FROM example WHERE value LIKE '%\"B\"%'").rowcount
@@ -37,14 +37,14 @@ def half_lost(scene: Scene) -> str:
             said = answer.json()
             outcome = said["code"] if answer.status_code != 200 else said["verdict"]
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    told = ", ".join(f"{count} x {outcome}" for outcome, count in sorted(outcomes.items()))
-    figure = f"{gone} of 300 examples removed, then {_JUDGMENTS} judgments: {told}"
+    counts = ", ".join(f"{count} x {outcome}" for outcome, count in sorted(outcomes.items()))
+    figure = f"{gone} of 300 examples removed, then {_JUDGMENTS} judgments: {counts}"
     assert set(outcomes) == {"store_corrupt"}, figure
     return figure
 
 
 def file_removed(scene: Scene) -> str:
-    """Removes the file, posts examples, restores a backup with its log, and posts some more."""
+    """Removes the file, posts examples, restores a backup with its log, and posts more."""
     with scene.client(scene.calibrate_key) as client:
         _posted(client, range(1000, 1020))
         for suffix in ("", "-wal"):
@@ -71,7 +71,7 @@ def file_removed(scene: Scene) -> str:
 
 
 def _posted(client: httpx.Client, numbers: range | list[int]) -> list[int]:
-    """The examples that were acknowledged."""
+    """The acknowledged examples."""
     return [
         number
         for number in numbers
@@ -84,7 +84,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def large_set(scene: Scene) -> str:
-    """Puts a set of 300,000 into the store, and reads, changes, deletes and restores it."""
+    """Puts a set of 300,000 into the store; reads, changes, deletes and restores it."""
     with scene.client(scene.admin_key) as client:
         _write_large(scene.store, client.get("/calibrations/default").json())
         example = {**pair(1), "label": "A"}
@@ -99,18 +99,18 @@ def large_set(scene: Scene) -> str:
             "DELETE": lambda: client.delete("/calibrations/large"),
             "rollback": lambda: client.post("/calibrations/large/rollback", json={"version": 2}),
         }
-        told = []
+        steps = []
         for name, call in calls.items():
             with _healthz(scene) as slowest:
                 begun = time.monotonic()
                 status = call().status_code
                 took_s = time.monotonic() - begun
-            told.append(f"{name} {status} in {took_s:.1f} s, /healthz at most {slowest[0]:.2f} s")
-    return "; ".join(told)
+            steps.append(f"{name} {status} in {took_s:.1f} s, /healthz at most {slowest[0]:.2f} s")
+    return "; ".join(steps)
 
 
 def _write_large(path: Path, like: dict[str, str]) -> None:
-    """Writes a set as a release without digests wrote it."""
+    """Writes a set in the format of a release without digests."""
     rng = random.Random(1)
 
     def rows() -> Iterator[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""Bodies to a path that does not exist, from a key that may only read."""
+"""Bodies to a path that does not exist, from a read-only key."""
 
 import socket
 import time
@@ -12,7 +12,7 @@ _ANNOUNCED = 8 * 2**20 - 1
 
 
 def bodies_to_nowhere(scene: Scene) -> str:
-    """Sends bodies that are almost complete, and asks for a judgment meanwhile."""
+    """Sends almost complete bodies, and asks for judgments meanwhile."""
     head = (
         f"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {scene.read_key}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {_ANNOUNCED}\r\n\r\n"
@@ -40,8 +40,8 @@ def bodies_to_nowhere(scene: Scene) -> str:
             time.sleep(0.1)
     for each in sockets:
         each.close()
-    told = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
-    return f"judgments meanwhile: {told}"
+    counts = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
+    return f"judgments meanwhile: {counts}"
 
 
 ATTACKS = (

@@ -1,9 +1,9 @@
-"""Bad inputs that are kept: each was found by fuzzing, or is known from other services.
+"""A corpus of bad inputs: each was found by fuzzing, or is known from other services.
 
-`table.json` has one entry for each: where it is sent, what it is (a file in this folder, or `made`:
-text before, text, how many times, text after), and the status and code that answer it. `http` is a
-whole request as bytes, which only a socket can send; "closed" and "no_http" end those that uvicorn
-does not hand on.
+`table.json` has one entry for each: its route, its content and the expected status and code. The
+content is a file in this folder, or `made`: text before, repeated text, number of repetitions,
+text after. `http` is a whole request as bytes, which only a socket can send; "closed" and "no_http"
+are the outcomes of those that uvicorn does not pass on.
 """
 
 import json
@@ -17,14 +17,14 @@ class Case(NamedTuple):
     """One bad input.
 
     Args:
-        name: What is wrong with it.
-        method: And
-        path: it is sent with.
-        content: The body, or the whole request where `whole` is set.
-        content_type: Of the body.
-        whole: Whether `content` is more than a body.
-        status: Of the answer; 0 where the connection is closed.
-        code: Of the problem; "ok", "closed" or "no_http" where there is none.
+        name: Its fault.
+        method: HTTP method of the request.
+        path: Path of the request.
+        content: The body, or the whole request if `whole` is set.
+        content_type: Content type of the body.
+        whole: Whether `content` is the whole request.
+        status: Expected status; 0 if the connection is closed.
+        code: Expected error code; "ok", "closed" or "no_http" if there is none.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """The whole table."""
+    """All cases of the table."""
     table = json.loads((FOLDER / "table.json").read_text(encoding="utf-8"))
     return [_case(entry) for entry in table]
 

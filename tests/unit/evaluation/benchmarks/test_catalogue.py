@@ -84,8 +84,8 @@ def test_mt_bench_judges_the_first_turn_or_both(tmp_path: Path) -> None:
     assert found.ties == 1
     assert found.left_out == {
         "different questions": 2,
-        "a label that is not known": 1,
-        "a turn that is not known": 1,
+        "an unknown label": 1,
+        "an unknown turn": 1,
         "a question without a reply": 1,
     }
 

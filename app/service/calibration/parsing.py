@@ -1,0 +1,68 @@
+"""Parsers of single values that a store returns; each raises an error for any other value."""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from app.core.calibration import LabelledScore
+
+T = TypeVar("T")
+
+# The errors that parsing raises for data that this version did not write.
+PARSE_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+def parse_text(value: Any) -> str:
+    """Returns a string that UTF-8 can encode.
+
+    Raises:
+        TypeError: The value is not a string.
+        ValueError: The string has a lone surrogate. JSON can hold one; answers and stores cannot.
+    """
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    value.encode()
+    return value
+
+
+def parse_count(value: Any) -> int:
+    """Returns an integer in [0, 2^63); raises ValueError for any other value."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError("not a count")
+    return value
+
+
+def parse_finite(value: Any) -> float:
+    """Returns a finite number; raises ValueError or OverflowError for any other value."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError("not a finite number")
+    return float(value)
+
+
+def parse_label_noise(value: Any) -> float:
+    """Returns a label noise in [0, 0.5), from a number or its text.
+
+    Raises:
+        ValueError, TypeError, OverflowError: The value is not a label noise.
+    """
+    found = float(value)
+    if not 0.0 <= found < 0.5:
+        raise ValueError("not a label noise")
+    return found
+
+
+def parse_score(fields: Any) -> LabelledScore:
+    """Returns a labelled score from `[gap_fwd, gap_rev, label_mass, label]`.
+
+    Raises:
+        ValueError, TypeError, OverflowError: The fields are not a labelled score.
+    """
+    gap_fwd, gap_rev, label_mass, label = fields
+    if label not in ("A", "B") or not all(map(math.isfinite, (gap_fwd, gap_rev, label_mass))):
+        raise ValueError("not a labelled score")
+    return LabelledScore(float(gap_fwd), float(gap_rev), float(label_mass), label)
+
+
+def optional(parse: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    """Returns a parser that also accepts None."""
+    return lambda value: None if value is None else parse(value)

@@ -1,0 +1,182 @@
+"""Entries of the trail of a calibration set: who changed the set, when, and with what effect.
+
+A set has versions. Each change makes a version. The trail is the list of changes. `undo` restores
+earlier versions.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from app.core.calibration import Calibration
+from app.core.errors import StoreCorruptError
+from app.service.calibration.codec import threshold_field
+from app.service.calibration.parsing import (
+    PARSE_ERRORS,
+    optional,
+    parse_count,
+    parse_finite,
+    parse_label_noise,
+    parse_text,
+)
+
+Action = Literal["calibrate", "delete", "rollback"]
+Thresholds = Mapping[str, float | None]
+
+
+class Edit(NamedTuple):
+    """A requested change of a set, before it has a version number.
+
+    Args:
+        action: The requested action.
+        by: Name of the key that requested the change, or "service".
+        at: Time of the change, in UTC.
+        added: Number of new examples.
+        updated: Number of examples that the set already had, including repetitions in the batch.
+        ties: Number of examples without a preferred side, which the set leaves out.
+        removed: Number of examples removed from the set; None if the set could not be read.
+        failed: Number of examples that could not be parsed or judged.
+        batch_digest: Digest from `core.fingerprint.batch_digest`; None without a batch.
+        rolled_back_to: The version that a rollback restores; None for other actions.
+    """
+
+    action: Action
+    by: str
+    at: datetime
+    added: int = 0
+    updated: int = 0
+    ties: int = 0
+    removed: int | None = 0
+    failed: int = 0
+    batch_digest: str | None = None
+    rolled_back_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a set: an entry of its trail, as it is stored and shown.
+
+    The fields from `action` to `rolled_back_to` that `Edit` also has mean the same here.
+
+    Args:
+        version: Number of the version that the change made; a deletion takes a number too.
+        write_id: Write id of that version; None for a deletion.
+        action: An `Action`, or the name of an action that a later release added.
+        at: Time of the change in UTC, in ISO 8601 to the second.
+        by: Name of the key that requested the change, or "service".
+        batch_digest: Digest of the labelled batch; None without a batch.
+        added: Number of new examples.
+        updated: Number of examples that the set already had.
+        ties: Number of examples without a preferred side.
+        removed: Number of examples removed from the set; None if the set could not be read.
+        failed: Number of examples that could not be parsed or judged.
+        n: Number of examples after the change.
+        label_noise: Label noise after the change; None for a deletion.
+        min_label_mass: Setting of the service that made the change. The thresholds before and after
+            were computed with it. None if a deleted set could not be read.
+        judge: Name of the judge of the set; None if a deleted set could not be read.
+        fingerprint: Fingerprint of that judge; None if a deleted set could not be read.
+        rolled_back_to: The version that a rollback restored; None for other actions.
+        thresholds_before: "guarantee:alpha" -> lambda_hat in nats, None if infeasible. The whole
+            mapping is None if there was no set or the set could not be read.
+        thresholds_after: The thresholds after the change, in the same form; None for a deletion.
+    """
+
+    version: int
+    write_id: str | None
+    action: str
+    at: str
+    by: str
+    batch_digest: str | None
+    added: int
+    updated: int
+    ties: int
+    removed: int | None
+    failed: int
+    n: int
+    label_noise: float | None
+    min_label_mass: float | None
+    judge: str | None
+    fingerprint: str | None
+    rolled_back_to: int | None
+    thresholds_before: Thresholds | None
+    thresholds_after: Thresholds | None
+
+    @classmethod
+    def of(
+        cls, number: int, before: Calibration | None, after: Calibration | None, edit: Edit
+    ) -> "Change":
+        """Makes the entry of an edit.
+
+        Args:
+            number: Number of the version that the change makes.
+            before: The set before the change; None if there was none or it could not be read.
+            after: The set after the change; None for a deletion.
+            edit: The requested change and its effect on the examples.
+        """
+        subject = after or before
+        return cls(
+            **{**edit._asdict(), "at": edit.at.strftime("%Y-%m-%dT%H:%M:%SZ")},
+            version=number,
+            write_id=after.write_id if after else None,
+            n=after.n if after else 0,
+            label_noise=after.label_noise if after else None,
+            min_label_mass=subject.min_label_mass if subject else None,
+            judge=subject.judge if subject else None,
+            fingerprint=subject.fingerprint if subject else None,
+            thresholds_before=_thresholds(before) if before else None,
+            thresholds_after=_thresholds(after) if after else None,
+        )
+
+    @classmethod
+    def parse(cls, name: str, record: str) -> "Change":
+        """Parses a stored entry; fields that a later release added are ignored.
+
+        Args:
+            name: Name of the calibration set, for the error.
+            record: The stored JSON.
+
+        Raises:
+            StoreCorruptError: The record is not an entry, or a field has an impossible value.
+        """
+        try:
+            # Records of older releases lack this field; those releases had no such setting.
+            found = {"min_label_mass": 0.0, **json.loads(record)}
+            return cls(**{field: parse(found[field]) for field, parse in _PARSERS.items()})
+        except PARSE_ERRORS as exc:
+            raise StoreCorruptError(
+                f"the trail of calibration {name!r} holds an entry that this version did not write"
+            ) from exc
+
+    @property
+    def record(self) -> str:
+        """The entry as the store keeps it: JSON without spaces."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+def _thresholds(calibration: Calibration) -> Thresholds:
+    return {
+        threshold_field(row.guarantee, row.alpha): row.threshold if row.feasible else None
+        for row in calibration.standard_rows
+    }
+
+
+def _parse_thresholds(value: Any) -> Thresholds:
+    if not isinstance(value, dict):
+        raise TypeError("not thresholds")
+    parse = optional(parse_finite)
+    return {parse_text(name): parse(threshold) for name, threshold in value.items()}
+
+
+# The parser of each field of a `Change`.
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("version", "added", "updated", "ties", "failed", "n"), parse_count),
+    **dict.fromkeys(("action", "at", "by"), parse_text),
+    **dict.fromkeys(("write_id", "batch_digest", "judge", "fingerprint"), optional(parse_text)),
+    **dict.fromkeys(("removed", "rolled_back_to"), optional(parse_count)),
+    "label_noise": optional(parse_label_noise),
+    "min_label_mass": optional(parse_finite),
+    **dict.fromkeys(("thresholds_before", "thresholds_after"), optional(_parse_thresholds)),
+}

@@ -1,0 +1,421 @@
+"""Tests of access: every route with every role, and every way to send no valid key."""
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.auth.callers import ROLES
+from app.api.auth.keys import Keys
+from app.api.auth.needs import NEEDS
+from tests.serving import application_of, client_of
+from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
+from tests.unit.api.problems import comparison, examples, problem
+
+HOLDERS = {
+    "-".join(roles) or "none": roles
+    for n in range(len(ROLES) + 1)
+    for roles in itertools.combinations(ROLES, n)
+}
+ROUTES = sorted(NEEDS)
+OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
+MATRIX = {
+    "/judge": "judge",
+    "/judge/batch": "judge",
+    "/calibrate": "calibrate",
+    "/calibrations/{name}/rollback": "admin",
+    ("DELETE", "/calibrations/{name}"): "admin",
+    "/metrics": "metrics",
+}
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    entries = [entry(name, roles) for name, roles in HOLDERS.items()]
+    one = entry("one", ROLES, ["one"])
+    return Keys(write_keys(tmp_path / "keys.json", *entries, one))
+
+
+@pytest.fixture
+async def client(keys: Keys) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(keys=keys) as client:
+        yield client
+
+
+def routes_of_the_application() -> Iterator[tuple[str, str]]:
+    route: Any
+    for route in application_of().routes:
+        for method in route.methods - {"HEAD"}:
+            yield method, route.path
+
+
+def test_every_route_is_in_the_table_and_none_is_open_by_accident() -> None:
+    assert set(NEEDS) == set(routes_of_the_application())
+    assert {route for route, need in NEEDS.items() if need == "nothing"} == OPEN
+    assert {route for route, need in NEEDS.items() if need == "switch"} == {("GET", "/metrics")}
+    # A route that changes or computes something needs a role.
+    writing = {route for route in NEEDS if route[0] != "GET"}
+    assert writing == {route for route, need in NEEDS.items() if need in ROLES}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_each_route_accepts_exactly_the_callers_with_its_permission(
+    method: str, path: str, client: httpx.AsyncClient
+) -> None:
+    needed = MATRIX.get(path, MATRIX.get((method, path)))
+    url = path.replace("{name}", "default")
+    response = await response_to(client, method, url)
+    if (method, path) in OPEN:
+        assert response.status_code == 200
+    else:
+        problem(response, "unauthenticated")
+    for name, roles in HOLDERS.items():
+        response = await response_to(client, method, url, name)
+        if needed is None or needed in roles:
+            assert response.status_code not in (401, 403), (name, response.text)
+        else:
+            assert needed in problem(response, "forbidden")["detail"]
+            assert "www-authenticate" not in response.headers
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/nothing", "not_found"),
+        ("GET", "/", "not_found"),
+        ("GET", "//healthz", "not_found"),
+        ("GET", "/healthz/", "not_found"),
+        ("GET", "/HEALTHZ", "not_found"),
+        ("PUT", "/judge", "method_not_allowed"),
+        ("OPTIONS", "/judge", "method_not_allowed"),
+        ("POST", "/healthz", "method_not_allowed"),
+        ("HEAD", "/healthz", None),
+        ("DELETE", "/calibrations/", "not_found"),
+        ("POST", "/judge/", "not_found"),
+        ("POST", "/%6audge/", "not_found"),
+    ],
+)
+async def test_unknown_paths_and_methods_look_the_same_without_a_key(
+    method: str, path: str, code: str | None, client: httpx.AsyncClient
+) -> None:
+    target = httpx.URL(scheme="http", host="judge", raw_path=path.encode())
+    response = await client.request(method, target)
+    assert response.status_code == 401
+    allowed = await client.request(method, target, headers=header_of("none"))
+    assert allowed.status_code in (404, 405)
+    if code is not None:
+        problem(response, "unauthenticated")
+        problem(allowed, code)
+
+
+@pytest.mark.anyio
+async def test_an_escaped_path_needs_the_role_of_its_route(
+    client: httpx.AsyncClient,
+) -> None:
+    target = httpx.URL(scheme="http", host="judge", raw_path=b"/%6audge")
+    answer = await client.post(target, json=comparison(alpha=None), headers=header_of("admin"))
+    problem(answer, "forbidden")
+    answer = await client.post(target, json=comparison(alpha=None), headers=header_of("judge"))
+    assert answer.status_code == 200
+
+
+KEY = key_of("judge").encode()
+UNUSABLE: dict[str, list[tuple[bytes, bytes]]] = {
+    "no header": [],
+    "empty": [(b"Authorization", b"")],
+    "no key": [(b"Authorization", b"Bearer")],
+    "spaces": [(b"Authorization", b"Bearer   ")],
+    "other scheme": [(b"Authorization", b"Basic " + KEY)],
+    "no scheme": [(b"Authorization", KEY)],
+    "two headers": [(b"Authorization", b"Bearer " + KEY)] * 2,
+    "two headers, one wrong": [
+        (b"Authorization", b"Bearer " + KEY),
+        (b"authorization", b"Bearer x"),
+    ],
+    "another header": [(b"X-API-Key", KEY)],
+}
+WRONG: dict[str, list[tuple[bytes, bytes]]] = {
+    "unknown": [(b"Authorization", b"Bearer scope_unknown")],
+    "not ASCII": [(b"Authorization", b"Bearer \xff\xfe\xe4")],
+    "huge": [(b"Authorization", b"Bearer " + b"x" * 60_000)],
+    "two in one": [(b"Authorization", b"Bearer " + KEY + b", Bearer " + KEY)],
+    "its hash": [(b"Authorization", b"Bearer " + entry("judge")["sha256"].encode())],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("case", [*UNUSABLE, *WRONG])
+async def test_a_request_without_a_valid_key_is_refused_with_a_challenge(
+    case: str, client: httpx.AsyncClient
+) -> None:
+    headers = UNUSABLE.get(case) or WRONG.get(case)
+    response = await client.post("/judge", json=comparison(alpha=None), headers=headers)
+    problem(response, "unauthenticated")
+    error = ', error="invalid_token"' if case in WRONG else ""
+    assert response.headers["www-authenticate"] == f'Bearer realm="scope-judge"{error}'
+    assert key_of("judge") not in response.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer "])
+async def test_the_scheme_may_be_written_in_any_case(
+    scheme: str, client: httpx.AsyncClient
+) -> None:
+    headers = {"Authorization": f"{scheme} {key_of('judge')}"}
+    response = await client.post("/judge", json=comparison(alpha=None), headers=headers)
+    assert response.status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_key_in_the_url_is_ignored(client: httpx.AsyncClient) -> None:
+    response = await client.get("/info", params={"access_token": key_of("judge")})
+    problem(response, "unauthenticated")
+
+
+@pytest.mark.anyio
+async def test_the_body_of_a_refused_caller_is_never_read(keys: Keys) -> None:
+    async def receive() -> Any:
+        raise AssertionError("the body was asked for")
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = application_of(keys=keys)
+    async with app.router.lifespan_context(app):
+        for headers in ([], [(b"authorization", f"Bearer {key_of('admin')}".encode())]):
+            scope = {
+                "type": "http",
+                "method": "POST",
+                "path": "/judge",
+                "headers": [*headers, (b"content-length", b"1000000000000")],
+            }
+            await app(scope, receive, send)
+    starts = [each["status"] for each in sent if each["type"] == "http.response.start"]
+    assert starts == [401, 403]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("with_keys", [True, False])
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/nothing", 404),
+        ("POST", "/judge/", 404),
+        ("PUT", "/judge", 405),
+        ("POST", "/info", 405),
+        ("POST", "/calibrations/x", 405),
+        ("POST", "/healthz", 405),
+    ],
+)
+async def test_the_body_for_an_unknown_route_is_never_read(
+    method: str, path: str, status: int, with_keys: bool, keys: Keys
+) -> None:
+    async def receive() -> Any:
+        raise AssertionError("the body was asked for")
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = application_of(keys=keys if with_keys else None)
+    async with app.router.lifespan_context(app):
+        bearer = (b"authorization", f"Bearer {key_of('judge')}".encode())
+        length = (b"content-length", b"1000000000000")
+        scope = {"type": "http", "method": method, "path": path, "headers": [bearer, length]}
+        await app(scope, receive, send)
+    assert sent[0]["status"] == status
+
+
+@pytest.mark.anyio
+async def test_a_path_with_two_routes_allows_the_methods_of_both(client: httpx.AsyncClient) -> None:
+    response = await response_to(client, "PUT", "/calibrations/x", "none")
+    problem(response, "method_not_allowed")
+    assert response.headers["allow"] == "DELETE, GET"
+
+
+@pytest.mark.anyio
+async def test_a_websocket_is_closed(keys: Keys) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = application_of(keys=keys)
+    await app({"type": "websocket", "path": "/judge", "headers": []}, receive, send)
+    assert [each["type"] for each in sent] == ["websocket.close"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("switch", "with_keys", "unknown", "known"),
+    [
+        ("key", True, 401, 200),
+        ("key", False, 200, 200),
+        ("open", True, 200, 200),
+        ("open", False, 200, 200),
+        ("off", True, 404, 404),
+        ("off", False, 404, 404),
+    ],
+)
+async def test_the_metrics_have_a_switch_of_their_own(
+    switch: str, with_keys: bool, unknown: int, known: int, keys: Keys
+) -> None:
+    async with client_of(keys=keys if with_keys else None, metrics=switch) as client:
+        without = await response_to(client, "GET", "/metrics")
+        assert without.status_code == unknown
+        response = await response_to(client, "GET", "/metrics", "metrics")
+        assert response.status_code == known
+        if switch == "off":
+            problem(without, "not_found")
+            problem(response, "not_found")
+            problem(await client.post("/metrics"), "not_found")
+
+
+@pytest.mark.anyio
+async def test_a_key_limited_to_sets_cannot_read_metrics(keys: Keys) -> None:
+    async with client_of(keys=keys) as client:
+        answer = problem(await response_to(client, "GET", "/metrics", "one"), "forbidden")
+        assert "limited to some calibration sets" in answer["detail"]
+    async with client_of(keys=keys, metrics="open") as client:
+        assert (await response_to(client, "GET", "/metrics", "one")).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_without_a_key_file_every_route_is_open_to_this_machine() -> None:
+    async with client_of() as client:
+        response = await client.post("/calibrate", json={"examples": examples(3)})
+        assert response.status_code == 200
+        assert (await client.delete("/calibrations/default")).status_code == 204
+
+
+@pytest.mark.anyio
+async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncClient) -> None:
+    async def status(method: str, path: str, **body: Any) -> int:
+        response = await client.request(method, path, json=body or None, headers=header_of("one"))
+        if response.status_code == 403:
+            assert "default" in problem(response, "forbidden")["detail"]
+        return response.status_code
+
+    everything = header_of("judge-calibrate-admin")
+    both = {"examples": examples(20)}
+    for name in ("one", "default"):
+        await client.post("/calibrate", json={**both, "calibration": name}, headers=everything)
+    assert await status("POST", "/calibrate", **both, calibration="one") == 200
+    assert await status("POST", "/calibrate", **both) == 403
+    assert await status("GET", "/calibrations/one") == 200
+    assert await status("GET", "/calibrations/default") == 403
+    assert await status("DELETE", "/calibrations/default") == 403
+    assert await status("DELETE", "/calibrations/one") == 204
+    left = (await client.get("/calibrations", headers=everything)).json()["calibrations"]
+    assert [each["name"] for each in left] == ["default"]
+    # The list leaves out the sets that the key may not use.
+    seen = (await client.get("/calibrations", headers=header_of("one"))).json()["calibrations"]
+    assert seen == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.1.2.3:80", "[::1]:8000", "[::1]"]
+)
+async def test_without_keys_requests_from_this_machine_are_answered(host: str) -> None:
+    async with client_of() as client:
+        body = comparison(alpha=None)
+        assert (await client.post("/judge", json=body, headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8000", "localhost.evil.example", "10.0.0.1", "x", "::1", ":"],
+)
+async def test_without_keys_dns_rebinding_is_refused(host: str) -> None:
+    async with client_of() as client:
+        for method, path in (("POST", "/judge"), ("DELETE", "/calibrations/x"), ("GET", "/info")):
+            problem(await client.request(method, path, headers={"Host": host}), "forbidden")
+        assert (await client.get("/healthz", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_without_keys_other_machines_are_refused_on_every_listening_address() -> None:
+    app = application_of()
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://10.1.2.3:8000"
+        ) as client,
+    ):
+        headers = {"Host": "localhost"}
+        problem(await client.post("/judge", json=comparison(), headers=headers), "forbidden")
+        problem(await client.get("/metrics", headers=headers), "forbidden")
+        assert (await client.get("/readyz", headers=headers)).status_code == 200
+
+
+# A proxy's request is accepted only if every address in its headers is this machine.
+PROXIED = {
+    "X-Forwarded-For": ["192.0.2.7", "127.0.0.1, 192.0.2.7", "unknown", "x" * 100],
+    "X-Real-IP": ["192.0.2.7"],
+    "X-Forwarded-Host": ["judge.example", "localhost"],
+    "X-Forwarded-Proto": ["http"],
+    "Forwarded": ["for=192.0.2.7", "for=127.0.0.1"],
+    "Via": ["1.1 proxy"],
+}
+OF_THIS_MACHINE = {
+    "X-Forwarded-For": ["127.0.0.1", "::1, 127.0.0.1:4711", "[::1]:80"],
+    "X-Real-IP": ["127.0.0.1"],
+    "X-Request-Id": ["192.0.2.7"],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", PROXIED)
+async def test_without_keys_requests_through_a_proxy_are_refused(name: str) -> None:
+    async with client_of() as client:
+        for value in PROXIED[name]:
+            headers = {name: value}
+            problem(await client.get("/info", headers=headers), "forbidden")
+            problem(await client.post("/judge", json={}, headers=headers), "forbidden")
+            assert (await client.get("/healthz", headers=headers)).status_code == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", OF_THIS_MACHINE)
+async def test_without_keys_a_proxy_may_forward_requests_from_this_machine(name: str) -> None:
+    async with client_of() as client:
+        for value in OF_THIS_MACHINE[name]:
+            assert (await client.get("/info", headers={name: value})).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_with_keys_headers_of_a_proxy_do_not_matter(client: httpx.AsyncClient) -> None:
+    proxied = {name: values[0] for name, values in PROXIED.items()}
+    answer = await client.get("/info", headers=header_of("none") | proxied)
+    assert answer.status_code == 200
+
+
+@pytest.mark.anyio
+async def test_with_keys_any_host_name_is_accepted(client: httpx.AsyncClient) -> None:
+    headers = {**header_of("judge"), "Host": "judge.example"}
+    answer = await client.post("/judge", json=comparison(alpha=None), headers=headers)
+    assert answer.status_code == 200
+
+
+@pytest.mark.anyio
+async def test_without_keys_a_foreign_client_address_from_uvicorn_is_refused() -> None:
+    app = application_of()
+    # Uvicorn makes this scope if a proxy on this machine sends X-Forwarded-For.
+    transport = httpx.ASGITransport(app, client=("192.0.2.7", 0))
+    other = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+    async with app.router.lifespan_context(app), other:
+        problem(await other.get("/info"), "forbidden")
+        assert (await other.get("/healthz")).status_code == 200

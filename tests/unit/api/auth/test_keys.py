@@ -1,0 +1,324 @@
+"""Tests of the key file: its valid content, and how a running service follows its changes."""
+
+import errno
+import hashlib
+import hmac
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.auth.callers import Caller
+from app.api.auth.keys import CHECK_EVERY_S, KEPT_S, Keys, hash_of, new_key, open_keys
+from app.core.errors import KeysUnavailableError, StartupError, UnauthenticatedError
+from tests.unit.api.keyring import entry, key_of, write_keys
+
+
+class Clock:
+    """A clock that moves only when a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_check(self) -> None:
+        self.now += CHECK_EVERY_S
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def caller_name(keys: Keys, name: str) -> str:
+    return keys.caller(key_of(name).encode()).name
+
+
+def test_a_key_identifies_its_caller_with_roles_and_sets(path: Path, clock: Clock) -> None:
+    write_keys(path, entry("a", ["judge", "admin"]), entry("b", [], ["one", "two"]))
+    keys = Keys(path, clock=clock)
+    a, b = (keys.caller(key_of(name).encode()) for name in "ab")
+    assert a == Caller("a", frozenset({"judge", "admin"}), None)
+    assert b == Caller("b", frozenset(), frozenset({"one", "two"}))
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"scope_",
+        key_of("a").encode()[:-1],
+        key_of("a").encode() + b" ",
+        key_of("a").upper().encode(),
+        hash_of(key_of("a").encode()).hex().encode(),
+        b"\xff\x00",
+        b"x" * 100_000,
+    ],
+)
+def test_an_unknown_key_is_refused(path: Path, clock: Clock, sent: bytes) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    with pytest.raises(UnauthenticatedError):
+        keys.caller(sent)
+
+
+def test_every_key_is_compared_even_after_a_match(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"k{i}" for i in range(9)]
+    keys = Keys(write_keys(path, *map(entry, names)), clock=clock)
+    compared: list[bytes] = []
+    compare = hmac.compare_digest
+
+    def counted(known: bytes, given: bytes) -> bool:
+        compared.append(known)
+        return compare(known, given)
+
+    monkeypatch.setattr(hmac, "compare_digest", counted)
+    for name in ("k0", "k4", "k8"):
+        assert caller_name(keys, name) == name
+    with pytest.raises(UnauthenticatedError):
+        caller_name(keys, "unknown")
+    assert len(compared) == 4 * len(names)
+
+
+def test_keys_are_long_random_and_have_one_word() -> None:
+    made = {new_key() for _ in range(200)}
+    assert len(made) == 200
+    # Base64 encodes 32 bytes in 43 characters.
+    assert all(len(key) == len("scope_") + 43 and "-" not in key for key in made)
+
+
+def test_the_hash_is_plain_sha256() -> None:
+    # Users can make an entry by hand with `printf %s KEY | sha256sum`.
+    assert hash_of(b"abc").hex() == hashlib.sha256(b"abc").hexdigest()
+
+
+def test_a_revoked_key_is_refused_within_half_a_second(path: Path, clock: Clock) -> None:
+    keys = Keys(write_keys(path, entry("a"), entry("b")), clock=clock)
+    write_keys(path, entry("b"))
+    clock.now += CHECK_EVERY_S / 2
+    assert caller_name(keys, "a") == "a"
+    clock.now += CHECK_EVERY_S / 2
+    with pytest.raises(UnauthenticatedError):
+        caller_name(keys, "a")
+    assert caller_name(keys, "b") == "b"
+
+
+def test_a_new_key_is_accepted_without_a_restart(
+    path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    write_keys(path, entry("a"), entry("b"))
+    clock.pass_check()
+    assert caller_name(keys, "b") == "b"
+    clock.pass_check()
+    assert caller_name(keys, "b") == "b"
+    assert caplog.text.count("number of keys: 2") == 1
+
+
+def test_an_edit_with_the_same_size_and_time_is_noticed(path: Path, clock: Clock) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    before = path.stat()
+    text = path.read_text().replace('"judge"', '"admin"')
+    with path.open("r+") as file:
+        file.write(text)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (
+        *(before.st_ino, before.st_size),
+        before.st_mtime_ns,
+    )
+    clock.pass_check()
+    assert keys.caller(key_of("a").encode()).roles == {"admin"}
+
+
+@pytest.mark.parametrize("damage", ["removed", "half written", "a folder", "a pipe"])
+def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
+    damage: str, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    content = path.read_text()
+    path.unlink()
+    if damage == "half written":
+        path.write_text(content[:-20])
+    elif damage == "a folder":
+        path.mkdir()
+    elif damage == "a pipe":
+        os.mkfifo(path)
+    for _ in range(3):
+        clock.pass_check()
+        with pytest.raises(KeysUnavailableError):
+            caller_name(keys, "a")
+    assert caplog.text.count("every key is refused") == 1
+    assert hash_of(key_of("a").encode()).hex()[:8] not in caplog.text
+
+    if damage == "a folder":
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+    path.write_text(content)  # the same bytes as before
+    clock.pass_check()
+    assert caller_name(keys, "a") == "a"
+    assert "number of keys: 1" in caplog.text
+
+
+def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int = errno.EMFILE) -> None:
+    """Makes opening a file fail, as in a process at its limit of open files."""
+
+    def refuse(*given: Any) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_without_descriptors_the_last_keys_stay_valid_for_a_minute(
+    number: int,
+    path: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    with monkeypatch.context() as patched:
+        without_descriptors(patched, number)
+        for _ in range(1 + int(KEPT_S / CHECK_EVERY_S)):
+            clock.pass_check()
+            assert caller_name(keys, "a") == "a"
+            with pytest.raises(UnauthenticatedError):
+                caller_name(keys, "b")
+        assert caplog.text.count(os.strerror(number)) == 1
+        clock.pass_check()
+        with pytest.raises(KeysUnavailableError):
+            caller_name(keys, "a")
+    clock.pass_check()
+    assert caller_name(keys, "a") == "a"
+
+
+def test_the_minute_without_descriptors_restarts_after_a_successful_reading(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            without_descriptors(patched)
+            # No request comes for a long time, so the minute begins with the first failure.
+            clock.now += 10 * KEPT_S
+            assert caller_name(keys, "a") == "a"
+        clock.pass_check()
+        assert caller_name(keys, "a") == "a"
+    assert caplog.text.count("can be opened again") == 3
+
+
+def test_an_unusable_file_stays_unusable_without_descriptors(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Keys(write_keys(path, entry("a")), clock=clock)
+    path.write_text("{")
+    clock.pass_check()
+    with pytest.raises(KeysUnavailableError):
+        caller_name(keys, "a")
+    without_descriptors(monkeypatch)
+    clock.pass_check()
+    with pytest.raises(KeysUnavailableError):
+        caller_name(keys, "a")
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
+def test_a_file_that_other_users_can_write_to_causes_a_warning(
+    mode: int, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    warnings: list[str] = []
+    write_keys(path, entry("a")).chmod(mode)
+    open_keys(path, warnings.append)
+    assert [f"chmod go-w {path}" in each for each in warnings] == [True]
+
+    path.chmod(0o644)
+    keys = Keys(path, clock=clock)
+    for _ in range(2):
+        path.chmod(0o600)
+        clock.pass_check()
+        assert caller_name(keys, "a") == "a"
+        path.chmod(mode)
+        for _ in range(3):
+            clock.pass_check()
+            assert caller_name(keys, "a") == "a"
+    assert caplog.text.count("chmod go-w") == 2
+
+
+HASH = "ab" * 32
+SOUND = entry("a")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "JSON"),
+        ("[]", "object"),
+        ('{"keys": 3}', "keys"),
+        ({"keys": [SOUND, SOUND]}, "more than one key is named a"),
+        ({"keys": [SOUND, {**SOUND, "name": "b"}]}, "the same key has two names"),
+        ({"keys": [{**SOUND, "name": "../a"}]}, "keys.0.name"),
+        ({"keys": [{**SOUND, "name": "a\n"}]}, "keys.0.name"),
+        ({"keys": [{**SOUND, "sha256": HASH.upper()}]}, "keys.0.sha256"),
+        ({"keys": [{**SOUND, "sha256": HASH[:-1]}]}, "keys.0.sha256"),
+        ({"keys": [{**SOUND, "roles": [HASH]}]}, "'judge', 'calibrate', 'admin' or 'metrics'"),
+        ({"keys": [{**SOUND, "roles": None}]}, "keys.0.roles"),
+        ({"keys": [{**SOUND, "calibrations": [f"/{HASH}"]}]}, "keys.0.calibrations.0"),
+        ({"keys": [{**SOUND, "created": HASH}]}, "keys.0.created"),
+        ({"keys": [{**SOUND, HASH: 1}]}, "keys.0"),
+        ({"keys": [], HASH: []}, "Extra inputs"),
+    ],
+)
+def test_a_broken_file_stops_the_start_without_revealing_a_hash(
+    content: Any, words: str, path: Path, clock: Clock
+) -> None:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(StartupError) as raised:
+        Keys(path, clock=clock)
+    assert words in raised.value.detail
+    for secret in (HASH, HASH.upper(), HASH[:-1], SOUND["sha256"]):
+        assert secret not in raised.value.detail
+
+
+def test_a_missing_file_stops_the_start_and_says_how_to_make_one(path: Path) -> None:
+    with pytest.raises(StartupError, match="scope-judge keys add NAME --role judge --file"):
+        open_keys(path, pytest.fail)
+
+
+def test_an_empty_key_file_causes_a_warning_at_the_start(path: Path) -> None:
+    warnings: list[str] = []
+    keys = open_keys(write_keys(path), warnings.append)
+    assert keys is not None
+    assert len(warnings) == 1
+    assert "refuses every key" in warnings[0]
+    with pytest.raises(UnauthenticatedError):
+        keys.caller(key_of("a").encode())
+
+
+def test_without_a_path_there_are_no_keys() -> None:
+    assert open_keys(None, pytest.fail) is None
+
+
+def test_a_reload_is_logged_without_names_or_hashes(
+    path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    keys = Keys(write_keys(path, entry("somebody")), clock=clock)
+    write_keys(path, entry("somebody"), entry("b"))
+    clock.pass_check()
+    keys.caller(key_of("b").encode())
+    for secret in ("somebody", key_of("b"), entry("b")["sha256"]):
+        assert secret not in caplog.text

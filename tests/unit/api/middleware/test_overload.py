@@ -1,0 +1,412 @@
+"""Tests of overload, deadlines, draining and a failing store: never a wrong verdict."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from app.api.application import drain
+from app.api.auth.keys import Keys
+from app.core.errors import StoreUnavailableError
+from app.engines.scripted import ScriptedEngine
+from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Version
+from app.stores.memory import MemoryStore
+from tests.serving import application_of, with_limits
+from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.api.middleware.test_client_leaving import WaitingEngine, scope_of
+from tests.unit.api.problems import calibrated, comparison, examples, problem
+
+PLAIN = comparison(alpha=None)
+# Path -> a function that makes a body with a given number of comparisons.
+COUNTED = {
+    "/judge/batch": lambda n: {"comparisons": [PLAIN] * n},
+    "/calibrate": lambda n: {"examples": examples(n)},
+}
+
+
+@asynccontextmanager
+async def opened(
+    engine: ScriptedEngine, store: MemoryStore | None = None, **settings: Any
+) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+    app = application_of(engine, store, **settings)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as client,
+    ):
+        yield app, client
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", COUNTED)
+async def test_requests_over_the_limit_are_refused_and_admitted_ones_are_answered(
+    path: str,
+) -> None:
+    engine = WaitingEngine()
+    async with opened(engine, max_pending=100) as (_, client):
+        waiting = asyncio.create_task(client.post(path, json=COUNTED[path](80)))
+        await engine.begun.wait()
+        for refused in COUNTED:
+            problem(await client.post(refused, json=COUNTED[refused](9)), "overloaded")
+        engine.go_on.set()
+        assert (await waiting).status_code == 200
+        assert (await client.post(path, json=COUNTED[path](9))).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_single_judgment_is_admitted_while_batches_are_refused() -> None:
+    engine = WaitingEngine()
+    async with opened(engine, max_pending=100) as (_, client):
+        body = {"comparisons": [PLAIN] * 44}
+        waiting = [asyncio.create_task(client.post("/judge/batch", json=body)) for _ in range(2)]
+        await engine.begun.wait()
+        problem(await client.post("/judge/batch", json=body), "overloaded")
+        single = asyncio.create_task(client.post("/judge", json=PLAIN))
+        for _ in range(100):
+            if b"scope_pending_comparisons 89.0" in (await client.get("/metrics")).content:
+                break
+        engine.go_on.set()
+        assert [(await answer).status_code for answer in (*waiting, single)] == [200] * 3
+
+
+@pytest.mark.anyio
+async def test_a_full_service_reads_no_body() -> None:
+    engine = WaitingEngine()
+    async with opened(engine, max_pending=1) as (app, client):
+        waiting = asyncio.create_task(client.post("/judge", json=PLAIN))
+        await engine.begun.wait()
+
+        async def unread() -> Any:
+            raise AssertionError("the body was read")
+
+        for path in ("/judge", "/judge/batch", "/calibrate"):
+            sent = list[Any]()
+
+            async def send(message: Any, sent: list[Any] = sent) -> None:
+                sent.append(message)
+
+            await app(scope_of(app, path), unread, send)
+            assert sent[0]["status"] == 429
+            assert (b"retry-after", b"1") in sent[0]["headers"]
+            assert json.loads(sent[1]["body"])["code"] == "overloaded"
+        # Routes without judgments still answer.
+        assert (await client.get("/info")).status_code == 200
+        assert (await client.get("/calibrations")).status_code == 200
+        engine.go_on.set()
+        assert (await waiting).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_batch_that_can_never_be_admitted_is_too_large_instead_of_overload() -> None:
+    async with opened(ScriptedEngine(), max_pending=16) as (_, client):
+        assert (await client.get("/info")).json()["limits"]["max_batch"] == 14
+        problem(
+            await client.post("/judge/batch", json={"comparisons": [PLAIN] * 15}), "batch_too_large"
+        )
+        batch = await client.post("/judge/batch", json={"comparisons": [PLAIN] * 14})
+        assert batch.status_code == 200
+
+
+@pytest.mark.anyio
+async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
+    engine = WaitingEngine()
+    body = json.dumps({**PLAIN, "id": "x" * 200, "question": "y" * 700})
+    headers = {"Content-Type": "application/json"}
+
+    async def in_chunks() -> AsyncIterator[bytes]:
+        yield body.encode()
+
+    async with opened(engine, max_body_bytes=1500, max_pending_bytes=1500) as (_, client):
+        waiting = asyncio.create_task(client.post("/judge", content=body, headers=headers))
+        await engine.begun.wait()
+        # With and without an announced length.
+        problem(await client.post("/judge", content=body, headers=headers), "overloaded")
+        problem(await client.post("/judge", content=in_chunks(), headers=headers), "overloaded")
+        engine.go_on.set()
+        assert (await waiting).status_code == 200
+        for content in (body, in_chunks(), body):
+            answer = await client.post("/judge", content=content, headers=headers)
+            assert answer.status_code == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("POST", "/judge")])
+async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
+    app = application_of(max_body_bytes=1500, max_pending_bytes=1500)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        scope = scope_of(app, path) | {"method": method}
+        scope["headers"] = [*scope["headers"], (b"content-length", b"1500")]
+
+        async def nothing() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            pass
+
+        silent = [asyncio.create_task(app(scope, nothing, send)) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert (await client.post("/judge", json=PLAIN)).status_code == 200
+        for each in silent:
+            each.cancel()
+        await asyncio.gather(*silent, return_exceptions=True)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
+async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
+    path: str,
+) -> None:
+    engine, store = WaitingEngine(), MemoryStore()
+    body = {
+        "/judge": PLAIN,
+        "/judge/batch": {"comparisons": [PLAIN]},
+        "/calibrate": {"examples": examples(3)},
+    }[path]
+    async with opened(engine, store, timeout_s=0.5) as (_, client):
+        problem(await client.post(path, json=body), "deadline_exceeded")
+        assert engine.cancelled
+        assert await store.names() == []
+        assert b"scope_pending_comparisons 0.0" in (await client.get("/metrics")).content
+        engine.go_on.set()
+        assert (await client.post(path, json=body)).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
+    app, sent = application_of(timeout_s=0.05), list[Any]()
+
+    async def receive() -> Any:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        await app(scope_of(app, "/judge"), receive, send)
+    assert sent[0]["status"] == 504
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("bytes_per_s", "status"), [(1, 200), (10**9, 408)])
+async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: int) -> None:
+    app, sent = application_of(), list[Any]()
+    with_limits(app, body_grace_s=0.01, body_bytes_per_s=bytes_per_s)
+    body = json.dumps(PLAIN).encode()
+    # The whole grace period passes between the two parts. After 50 bytes 50 s are left, or none.
+    parts = [(0.0, body[:50]), (0.1, body[50:])]
+
+    async def receive() -> Any:
+        if not parts:
+            return await asyncio.Event().wait()
+        wait_s, part = parts.pop(0)
+        await asyncio.sleep(wait_s)
+        return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        await app(scope_of(app, "/judge"), receive, send)
+    assert sent[0]["status"] == status
+
+
+@pytest.mark.anyio
+async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
+    app = application_of(keys=keys, max_body_bytes=1500, max_pending_bytes=4000)
+    whole = json.dumps(PLAIN).encode()
+    answers = dict[int, int]()
+
+    async def ask(number: int, name: str, first: bytes, rest: asyncio.Event | None) -> None:
+        parts = [(first, rest is not None)]
+
+        async def receive() -> Any:
+            if parts:
+                part, more = parts.pop(0)
+                return {"type": "http.request", "body": part, "more_body": more}
+            assert rest is not None
+            await rest.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            answers.setdefault(number, message.get("status", 0))
+
+        bearer = (b"authorization", f"Bearer {key_of(name)}".encode())
+        scope = scope_of(app, "/judge")
+        scope["headers"] = [*scope["headers"], bearer]
+        await app(scope, receive, send)
+
+    async with app.router.lifespan_context(app):
+        leave = asyncio.Event()
+        # Half of 4,000 bytes is enough for one such body, but not for two.
+        tasks = [asyncio.create_task(ask(i, "greedy", b" " * 1100, leave)) for i in range(5)]
+        other = asyncio.create_task(ask(9, "other", b" " * 1100, leave))
+        while len(answers) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert answers == dict.fromkeys(range(1, 5), 429)
+        leave.set()
+        await asyncio.gather(*tasks, other)
+        # Their bytes are released.
+        await ask(10, "greedy", whole, None)
+        assert answers[10] == 200
+
+
+@pytest.mark.anyio
+async def test_a_draining_service_is_not_ready_and_still_judges() -> None:
+    async with opened(ScriptedEngine()) as (app, client):
+        assert "connection" not in (await client.get("/readyz")).headers
+        drain(app)
+        refused = await client.get("/readyz")
+        problem(refused, "draining")
+        judged = await client.post("/judge", json=PLAIN)
+        assert judged.status_code == 200
+        # A proxy must not reuse these connections.
+        assert refused.headers["connection"] == judged.headers["connection"] == "close"
+        assert (await client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_request_still_in_progress_at_the_end_of_draining_gets_503() -> None:
+    engine, sent = WaitingEngine(), list[Any]()
+    app = application_of(engine)
+    messages = [{"type": "http.request", "body": json.dumps(PLAIN).encode(), "more_body": False}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with app.router.lifespan_context(app):
+        request = asyncio.create_task(app(scope_of(app, "/judge"), receive, send))
+        await engine.begun.wait()
+        drain(app)
+        request.cancel()
+        await request
+        assert engine.cancelled
+    assert sent[0]["status"] == 503
+    assert json.loads(sent[1]["body"])["code"] == "draining"
+
+
+class Clock:
+    """A clock that moves only when a test sets it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FailingStore(MemoryStore):
+    """A store that fails while a test wants it."""
+
+    gone = False
+
+    async def version(self, name: str) -> Version | None:
+        self._check()
+        return await super().version(name)
+
+    async def ping(self) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        if self.gone:
+            raise StoreUnavailableError("gone")
+
+
+@pytest.mark.anyio
+async def test_judging_without_the_store_sends_the_age_of_its_thresholds() -> None:
+    store, clock = FailingStore(), Clock()
+    async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
+        app.state.services.calibrations._clock = clock
+        await calibrated(client)
+        fresh = await client.post("/judge", json=comparison())
+        assert "scope-calibration-age" not in fresh.headers
+        assert (await client.get("/readyz")).json() == {"status": "ready"}
+        store.gone = True
+        clock.now += 41.5
+        stale = await client.post("/judge", json=comparison())
+        assert stale.headers["scope-calibration-age"] == "42"
+        assert stale.json() == fresh.json()
+        batch = await client.post("/judge/batch", json={"comparisons": [comparison()]})
+        assert batch.headers["scope-calibration-age"] == "42"
+        plain = await client.post("/judge", json=PLAIN)
+        assert "scope-calibration-age" not in plain.headers
+        ready = (await client.get("/readyz")).json()
+        assert ready["status"] == "degraded"
+        # /readyz needs no key, so its answer does not contain the store's address.
+        assert "gone" not in ready["detail"]
+        items = [comparison(), comparison(calibration="unknown"), PLAIN]
+        mixed = await client.post("/judge/batch", json={"comparisons": items})
+        known, unknown, plain = mixed.json()["results"]
+        assert known["verdict"] == plain["verdict"] == "A"
+        assert unknown["error"]["code"] == "store_unavailable"
+        metrics = (await client.get("/metrics")).text
+        assert "scope_stale_judgments_total 3.0" in metrics
+        problem(
+            await client.post("/calibrate", json={"examples": examples(3)}), "store_unavailable"
+        )
+        problem(await client.get("/calibrations/default"), "store_unavailable")
+
+
+@pytest.mark.anyio
+async def test_too_old_thresholds_are_not_used() -> None:
+    store, clock = FailingStore(), Clock()
+    async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
+        app.state.services.calibrations._clock = clock
+        await calibrated(client)
+        store.gone = True
+        clock.now += 60.1
+        problem(await client.post("/judge", json=comparison()), "store_unavailable")
+        problem(await client.get("/readyz"), "store_unavailable")
+        assert (await client.post("/judge", json=PLAIN)).status_code == 200
+        store.gone = False
+        clock.now += 0.5
+        await client.post("/judge", json=comparison())
+        await asyncio.sleep(0)
+        assert (await client.post("/judge", json=comparison())).status_code == 200
+        assert (await client.get("/readyz")).json() == {"status": "ready"}
+
+
+class CountingEngine(ScriptedEngine):
+    """Counts its calls; each call lets other tasks run."""
+
+    calls = 0
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        self.calls += 1
+        await asyncio.sleep(0.01)
+        return await super().label_logits(prompts, times)
+
+
+@pytest.mark.anyio
+async def test_concurrent_readiness_requests_share_one_probe() -> None:
+    engine = CountingEngine()
+    async with opened(engine) as (_, client):
+        answers = await asyncio.gather(*(client.get("/readyz") for _ in range(50)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert engine.calls == 1
+
+
+@pytest.mark.anyio
+async def test_the_number_of_pac_thresholds_in_a_batch_is_limited() -> None:
+    async with opened(ScriptedEngine()) as (_, client):
+        await calibrated(client)
+        items = [comparison(guarantee="pac", alpha=0.01 + i / 100) for i in range(33)]
+        problem(await client.post("/judge/batch", json={"comparisons": items}), "invalid_request")
+        fine = await client.post("/judge/batch", json={"comparisons": items[:32] * 2})
+        assert fine.status_code == 200

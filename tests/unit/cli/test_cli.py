@@ -1,0 +1,310 @@
+"""Tests of the commands against a service that listens on a port."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from typer.testing import CliRunner
+
+from app import __version__
+from app.cli import app
+from app.main import create
+from tests.patience import PATIENCE_S
+from tests.unit.api.problems import comparison, examples
+
+runner = CliRunner()
+ENVIRONMENT = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
+
+
+class _ListeningServer(uvicorn.Server):
+    """Sets an event when it listens, so that no test has to poll."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = threading.Event()
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @property
+    def port(self) -> int:
+        port: int = self.servers[0].sockets[0].getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        application = create()
+    config = uvicorn.Config(application, port=0, log_level="warning", ws="none")
+    server = _ListeningServer(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    assert server.listening.wait(PATIENCE_S)
+    yield f"http://127.0.0.1:{server.port}"
+    server.should_exit = True
+    thread.join(PATIENCE_S)
+
+
+@pytest.fixture
+def clean_url(url: str) -> str:
+    """URL of a service without a calibration set."""
+    for each in httpx.get(f"{url}/calibrations").json()["calibrations"]:
+        httpx.delete(f"{url}/calibrations/{each['name']}")
+    return url
+
+
+def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def output_words(text: str) -> str:
+    """The output of a command in one line, independent of the terminal's width."""
+    return " ".join(text.split())
+
+
+def test_the_version_is_printed() -> None:
+    result = runner.invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout.strip()) == (0, __version__)
+
+
+def test_examples_are_added_and_summarized(clean_url: str, tmp_path: Path) -> None:
+    rows = examples(30)
+    rows[0]["label"] = "tie"
+    file = jsonl(tmp_path / "labels.jsonl", rows)
+    arguments = ["calibrate", str(file), "--url", clean_url, "--batch-size", "7"]
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 0, result.stderr
+    assert "added 29, updated 0, ties 1, removed 0, failed 0" in output_words(result.stderr)
+    assert "calibration default, version 5, n = 29" in output_words(result.stderr)
+    assert result.stdout == ""
+    again = runner.invoke(app, arguments)
+    assert "added 0, updated 29, ties 1, removed 0, failed 0" in output_words(again.stderr)
+    assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 29
+
+
+def test_failed_examples_are_reported_and_the_others_are_added(
+    clean_url: str, tmp_path: Path
+) -> None:
+    rows = [*examples(3), {"question": "[/bold] [x", "label": "A"}]
+    file = jsonl(tmp_path / "labels.jsonl", rows)
+    result = runner.invoke(
+        app, ["calibrate", str(file), "--url", clean_url, "--name", "other", "--label-noise", "0.1"]
+    )
+    assert result.exit_code == 1
+    assert "not added:" in result.stderr
+    assert "added 3, updated 0, ties 0, removed 0, failed 1" in output_words(result.stderr)
+    assert httpx.get(f"{clean_url}/calibrations/other").json()["label_noise"] == 0.1
+
+
+def test_an_empty_file_can_change_the_label_noise(clean_url: str, tmp_path: Path) -> None:
+    file = jsonl(tmp_path / "none.jsonl", [])
+    result = runner.invoke(
+        app, ["calibrate", str(file), "--url", clean_url, "--label-noise", "0.2"]
+    )
+    assert result.exit_code == 0, result.stderr
+    assert httpx.get(f"{clean_url}/calibrations/default").json()["label_noise"] == 0.2
+
+
+@pytest.fixture
+def calibrated_url(clean_url: str) -> str:
+    httpx.post(f"{clean_url}/calibrate", json={"examples": examples(60)}).raise_for_status()
+    return clean_url
+
+
+def test_one_pair_is_judged(calibrated_url: str) -> None:
+    arguments = ["--question", "Q", "--a", "quality=0", "--b", "quality=3.9"]
+    result = runner.invoke(app, ["judge", *arguments, "--url", calibrated_url, "--alpha", "0.2"])
+    assert result.exit_code == 0, result.stderr
+    (found,) = lines_of(result.stdout)
+    assert (found["verdict"], found["alpha"]) == ("B", 0.2)
+
+
+def test_a_file_is_judged_in_order_and_keeps_its_other_fields(
+    calibrated_url: str, tmp_path: Path
+) -> None:
+    rows = [comparison(id=i, note=f"né {i} \ud800") for i in range(25)]
+    file, out = jsonl(tmp_path / "pairs.jsonl", rows), tmp_path / "verdicts.jsonl"
+    result = runner.invoke(
+        app,
+        [
+            *("judge", str(file), "--url", calibrated_url, "--batch-size", "10"),
+            *("--out", str(out), "--guarantee", "pac"),
+        ],
+    )
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    found = lines_of(out.read_text(encoding="utf-8"))
+    assert [row["id"] for row in found] == list(range(25))
+    assert [row["note"] for row in found] == [row["note"] for row in rows]
+    assert {row["guarantee"] for row in found} == {"pac"}
+    assert "né 3" in out.read_text(encoding="utf-8")
+
+
+def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: str) -> None:
+    rows = [
+        comparison(id=1),
+        comparison(id=2, question="\ud800"),
+        comparison(id=3, alpha=float("nan")),
+        comparison(id=4),
+    ]
+    text = "\n".join(json.dumps(row) for row in rows)
+    result = runner.invoke(app, ["judge", "-", "--url", calibrated_url], input=text)
+    assert result.exit_code == 1
+    assert "2 of 4 comparisons got no judgment" in output_words(result.stderr)
+    found = lines_of(result.stdout)
+    assert [row.get("verdict") for row in found] == ["A", None, None, "A"]
+    assert found[1]["error"]["code"] == found[2]["error"]["code"] == "invalid_request"
+
+
+def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
+    result = runner.invoke(
+        app,
+        [
+            *("judge", "--question", "q", "--a", "a", "--b", "b", "--url", clean_url),
+            *("--guarantee", "[/bold]"),
+        ],
+    )
+    assert result.exit_code == 1
+    assert "invalid_request: guarantee:" in output_words(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["judge"], "give either a JSONL file"),
+        (["judge", "x.jsonl", "--question", "q"], "give either a JSONL file"),
+        (["judge", "--question", "q", "--a", "a"], "--question needs --a and --b"),
+        (["judge", "[/absent].jsonl"], "[/absent].jsonl cannot be read"),
+        (["calibrate", "absent.jsonl"], "absent.jsonl cannot be read"),
+        (
+            ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://127.0.0.1:1"],
+            "start the service with `scope-judge serve`",
+        ),
+        (["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "x"], "--url"),
+        (
+            ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://x:port"],
+            "no address",
+        ),
+    ],
+)
+def test_an_impossible_call_prints_the_reason(arguments: list[str], words: str) -> None:
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 1, result.output
+    assert words in output_words(result.stderr)
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("line", ["[1]", "{", "3", "[" * 100_000])
+def test_a_line_that_is_not_an_object_is_reported_by_its_number(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text(json.dumps(comparison()) + f"\n{line}\n", encoding="utf-8")
+    result = runner.invoke(app, ["judge", str(file)])
+    assert result.exit_code == 1
+    assert "line 2: this is not a JSON object" in output_words(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SCOPE_DEFAULT_ALPHA", "7"),
+        ("SCOPE_ENGINE", "xyzzy-secret"),
+        ("SCOPE_STORE_URL", "ftp://xyzzy-secret"),
+        ("SCOPE_STORE_URL", "sqlite://"),
+        ("SCOPE_PROMPT_FILE", "/absent.toml"),
+    ],
+)
+def test_serve_names_the_invalid_setting(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, sound in {**ENVIRONMENT, "SCOPE_PORT": "0", variable: value}.items():
+        monkeypatch.setenv(name, sound)
+    result = runner.invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert variable in result.stderr
+    assert "xyzzy-secret" not in result.output
+    assert "Traceback" not in result.output
+
+
+def test_serve_prints_its_address_judges_and_stops_on_a_signal() -> None:
+    command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0"]
+    with subprocess.Popen(
+        command, env={**os.environ, **ENVIRONMENT}, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            told = ""
+            for line in process.stderr:
+                told += line
+                if "/judge -H" in line:
+                    break
+            address = re.search(r"curl (http://127\.0\.0\.1:\d+)/judge", told)
+            assert address, told
+            answer = httpx.post(f"{address[1]}/judge", json=comparison(alpha=None))
+            assert answer.json()["verdict"] == "A"
+            assert "ready after" in told
+        finally:
+            process.send_signal(signal.SIGTERM)
+            rest = process.stderr.read() if process.stderr else ""
+        assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM), rest
+    assert "Traceback" not in told + rest
+
+
+def test_an_output_error_is_reported(url: str) -> None:
+    arguments = ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", url]
+    result = runner.invoke(app, [*arguments, "--out", "/absent/x"])
+    assert result.exit_code == 1
+    assert "/absent/x cannot be written" in result.stderr
+
+
+def test_an_unreachable_service_keeps_earlier_results(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text("earlier")
+    arguments = ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://127.0.0.1:9"]
+    assert runner.invoke(app, [*arguments, "--out", str(out)]).exit_code == 1
+    assert out.read_text() == "earlier"
+
+
+def test_an_address_in_use_is_reported_before_the_judge_is_loaded(url: str) -> None:
+    port = url.rsplit(":", 1)[1]
+    result = runner.invoke(app, ["serve", "--port", port], env=ENVIRONMENT)
+    assert result.exit_code == 1
+    assert f"SCOPE_PORT={port}" in result.stderr
+    assert "Loading" not in result.stderr
+
+
+def test_a_judged_file_can_be_judged_again(url: str, tmp_path: Path) -> None:
+    line = comparison() | {"verdict": "mine", "error": "earlier", "kept": 1}
+    file = tmp_path / "in.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    result = runner.invoke(app, ["judge", str(file), "--no-alpha", "--url", url])
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["kept"] == 1
+    assert found["verdict"] in ("A", "B")
+    assert "error" not in found
+
+
+def test_a_url_without_a_scheme_is_reported(url: str) -> None:
+    pair = ["judge", "--question", "q", "--a", "a", "--b", "b"]
+    result = runner.invoke(app, [*pair, "--url", url.removeprefix("http://")])
+    assert result.exit_code == 1
+    assert "needs http://" in result.stderr

@@ -1,0 +1,244 @@
+"""Tests of `scope-judge keys`: its file, its messages, and concurrent runs."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.api.auth.callers import Caller
+from app.api.auth.keys import Keys, hash_of, parse_key_file
+from app.cli import app
+from app.cli import keys as command
+from tests.patience import PATIENCE_S
+from tests.unit.api.keyring import entry, write_keys
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def run(path: Path | None, *arguments: str) -> Result:
+    file = [] if path is None else ["--file", str(path)]
+    return runner.invoke(app, ["keys", *arguments, *file])
+
+
+def output_words(result: Result) -> str:
+    """The output of a command in one line, independent of the terminal's width."""
+    return " ".join(result.stderr.split())
+
+
+def names_in(path: Path) -> list[str]:
+    return [each.name for each in parse_key_file(path.read_bytes()).keys]
+
+
+def test_a_key_is_printed_once_and_only_its_hash_is_kept(path: Path) -> None:
+    result = run(path, "add", "ci", *("--role", "judge", "--role", "calibrate", "--role", "judge"))
+    assert result.exit_code == 0, result.stderr
+    key = result.stdout.removesuffix("\n")
+    assert key.startswith("scope_")
+    assert not key.isspace()
+    assert key not in path.read_text() + result.stderr
+    [kept] = json.loads(path.read_text())["keys"]
+    assert kept["sha256"] == hash_of(key.encode()).hex()
+    assert (kept["name"], kept["roles"], kept["calibrations"]) == (
+        *("ci", ["judge", "calibrate"]),
+        None,
+    )
+    assert "the only time the key is shown" in output_words(result)
+    assert f"SCOPE_API_KEYS_FILE={path}" in output_words(result)
+    caller = Keys(path).caller(key.encode())
+    assert caller == Caller("ci", frozenset({"judge", "calibrate"}))
+
+
+def test_only_the_owner_can_read_a_new_file_and_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "keys.json"
+    before = os.umask(0)
+    try:
+        assert run(path, "add", "a", "--role", "judge").exit_code == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(f"{path}.lock").stat().st_mode) == 0o600
+
+
+def test_a_file_keeps_its_mode_and_a_symlink_stays(tmp_path: Path, path: Path) -> None:
+    path.write_text('{"keys": []}')
+    path.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    assert run(link, "add", "a", "--role", "admin").exit_code == 0
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert names_in(path) == ["a"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
+def test_a_file_keeps_its_owner(path: Path) -> None:
+    write_keys(path)
+    os.chown(path, 12345, 54321)
+    assert run(path, "add", "a", "--role", "admin").exit_code == 0
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)
+
+
+def test_the_file_is_taken_from_the_environment(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCOPE_API_KEYS_FILE", str(path))
+    assert run(None, "add", "a", "--role", "judge").exit_code == 0
+    assert run(None, "list").stdout.startswith("a\t")
+    assert run(None, "revoke", "a").exit_code == 0
+    assert names_in(path) == []
+
+
+def test_a_key_can_be_limited_to_sets_and_a_key_without_a_role_can_read(path: Path) -> None:
+    some = ("--calibration", "default", "--calibration", "other.v2")
+    assert "default,other.v2" in output_words(run(path, "add", "some", "--role", "judge", *some))
+    assert "reader may: only read; calibration sets: *" in output_words(run(path, "add", "reader"))
+    lines = [line.split("\t") for line in run(path, "list").stdout.splitlines()]
+    assert [line[:3] for line in lines] == [
+        ["some", "judge", "default,other.v2"],
+        ["reader", "-", "*"],
+    ]
+    assert all(line[3].endswith("+00:00") for line in lines)
+
+
+def test_a_terminal_gets_a_table_without_hashes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_keys(path, entry("a", ["judge", "admin"]), entry("b", [], ["one"]))
+    monkeypatch.setattr(command, "_on_a_terminal", lambda: True)
+    shown = run(path, "list").stdout
+    for words in ("calibrations", "judge, admin", "only reads", "2026-11-21 12:00 UTC"):
+        assert words in shown
+    assert entry("a")["sha256"][:8] not in shown
+
+
+def test_a_revoked_key_is_gone_and_the_others_stay(path: Path) -> None:
+    write_keys(path, entry("a"), entry("b"))
+    result = run(path, "revoke", "a")
+    assert "a is revoked" in output_words(result)
+    assert "No key is left" not in output_words(result)
+    assert names_in(path) == ["b"]
+    assert "the service lets nobody in" in output_words(run(path, "revoke", "b"))
+    # The name can be used again.
+    assert run(path, "add", "a", "--role", "judge").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["add", "a", "--role", "judge"], "scope-judge keys revoke a"),
+        (["add", "b", "--role", "root"], "'judge', 'calibrate', 'admin' or 'metrics'"),
+        (["add", "b", "--role", "metrics", "--calibration", "one"], "/metrics shows every"),
+        (["add", "../b", "--role", "judge"], "name: String should match pattern"),
+        (["add", "b\n", "--role", "judge"], "name: String should match pattern"),
+        (["add", "b" * 65, "--role", "judge"], "name: String should match pattern"),
+        (["add", "b", "--calibration", "x/y"], "calibrations.0: String should match pattern"),
+        (["revoke", "b"], "has no key named b"),
+    ],
+)
+def test_an_impossible_command_prints_the_reason_and_changes_nothing(
+    arguments: list[str], words: str, path: Path
+) -> None:
+    before = write_keys(path, entry("a")).read_bytes()
+    result = run(path, *arguments)
+    assert result.exit_code == 1
+    assert words in output_words(result)
+    assert result.stdout == ""
+    assert "Traceback" not in result.output
+    assert path.read_bytes() == before
+    assert {each.name for each in path.parent.iterdir()} <= {path.name, f"{path.name}.lock"}
+
+
+@pytest.mark.parametrize("arguments", [["add", "b", "--role", "judge"], ["list"], ["revoke", "a"]])
+def test_a_broken_file_is_reported_and_not_changed(arguments: list[str], path: Path) -> None:
+    path.write_text('{"keys": [')
+    result = run(path, *arguments)
+    assert result.exit_code == 1
+    assert f"{path} cannot be used: Invalid JSON" in output_words(result)
+    assert path.read_text() == '{"keys": ['
+
+
+@pytest.mark.parametrize("arguments", [["add", "b"], ["list"], ["revoke", "a"]])
+def test_without_a_file_each_command_asks_for_one(arguments: list[str]) -> None:
+    result = run(None, *arguments)
+    assert result.exit_code == 1
+    assert "SCOPE_API_KEYS_FILE" in output_words(result)
+
+
+@pytest.mark.parametrize(
+    ("place", "arguments", "words"),
+    [
+        ("absent/keys.json", ["list"], "No such file"),
+        ("absent/keys.json", ["revoke", "a"], "there is no file of keys"),
+        ("file/keys.json", ["add", "a", "--role", "judge"], "cannot be changed"),
+    ],
+)
+def test_an_impossible_path_is_reported(
+    place: str, arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    result = run(tmp_path / place, *arguments)
+    assert result.exit_code == 1
+    assert words in output_words(result)
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_full_disk_keeps_the_file_and_leaves_no_temporary_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = write_keys(path, entry("a")).read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = run(path, "add", "b", "--role", "judge")
+    assert result.exit_code == 1
+    assert "No space left on device" in output_words(result)
+    assert result.stdout == ""
+    assert path.read_bytes() == before
+    assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
+
+
+def test_two_processes_that_add_keys_at_once_lose_nothing(path: Path) -> None:
+    # Each process prints a line when it has started, and adds ten keys after a line on stdin.
+    script = (
+        "import sys; from app.cli import keys; from pathlib import Path; print(flush=True); "
+        "sys.stdin.readline(); "
+        "[keys.add(f'{sys.argv[1]}{i}', ['judge'], None, Path(sys.argv[2])) for i in range(10)]"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, letter, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for letter in "ab"
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "\n"
+    made = []
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        made += process.communicate(timeout=PATIENCE_S)[0].split()
+        assert process.returncode == 0
+    assert sorted(names_in(path)) == sorted(f"{letter}{i}" for letter in "ab" for i in range(10))
+    keys = Keys(path)
+    assert len({keys.caller(key.encode()).name for key in made}) == 20

@@ -1,0 +1,26 @@
+"""docs/design/architecture.md names only files and packages that exist."""
+
+import re
+
+import pytest
+
+from tests.unit.docs.markdown import ROOT
+
+PAGE = ROOT / "docs" / "design" / "architecture.md"
+# Code that is a path: `app/core/pac.py`, `wire/answers.py`, `stores/`.
+_PATH = re.compile(r"`((?:[\w.-]+/)+(?:\w+\.py)?)`")
+
+
+def paths() -> list[str]:
+    return sorted(set(_PATH.findall(PAGE.read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize("path", paths())
+def test_a_named_file_exists(path: str) -> None:
+    # A path begins at the repository, at app/ or, in the row of `api`, at app/api/.
+    folders = (ROOT, ROOT / "app", ROOT / "app" / "api")
+    assert any((folder / path).exists() for folder in folders), path
+
+
+def test_both_ways_are_read() -> None:
+    assert {"service/judging/judge.py", "service/calibration/writer.py"} <= set(paths())

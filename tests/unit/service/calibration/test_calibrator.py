@@ -1,0 +1,401 @@
+"""Adding labelled batches: counts, versions, and failures of engine and store."""
+
+import asyncio
+import math
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.comparison import Comparison, LabelledComparison
+from app.core.errors import (
+    CalibrationNotFoundError,
+    EngineUnavailableError,
+    JudgeMismatchError,
+    JudgmentFailedError,
+    PromptTooLongError,
+    RequestError,
+    StoreUnavailableError,
+)
+from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.ports import LabelLogits, Prompt, Version
+from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
+from tests.serving import ShortEngine, calibrations_of, labelled, pair, services_of
+
+MARKER = "xyzzy-secret-text"
+
+
+def holds(folder: Path, text: str) -> bool:
+    """Whether any file of a folder has this text in it."""
+    return any(text.encode() in file.read_bytes() for file in folder.iterdir())
+
+
+@pytest.mark.anyio
+async def test_every_example_of_a_batch_is_counted_once() -> None:
+    def script(prompt: Prompt) -> LabelLogits | RequestError:
+        if "too long" in prompt.user:
+            return PromptTooLongError("9 tokens")
+        if "nan" in prompt.user:
+            return LabelLogits(math.nan, math.nan)
+        return by_quality(prompt)
+
+    async with services_of(ScriptedEngine(script)) as services:
+        first = await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        assert (first.added, first.updated, first.ties, first.failed) == (1, 0, 0, ())
+        report = await services.calibrator.add(
+            "default",
+            [
+                labelled(1.0, "B", number=1),
+                labelled(1.0, "tie", number=2),
+                LabelledComparison(Comparison.of("too long", "a", "b"), "A"),
+                labelled(1.0, "A", number=3),
+                LabelledComparison(Comparison.of("nan", "a", "b"), "A"),
+                labelled(1.0, "A", number=4),
+            ],
+        )
+        assert (report.added, report.updated, report.ties) == (2, 1, 1)
+        assert [(i, type(error)) for i, error in report.failed] == [
+            (2, PromptTooLongError),
+            (4, JudgmentFailedError),
+        ]
+        assert (report.calibration.version, report.calibration.n) == (2, 3)
+        assert report.calibration.accuracy == pytest.approx(2 / 3)
+
+
+@pytest.mark.anyio
+async def test_the_last_label_of_a_repeated_comparison_counts() -> None:
+    async with services_of() as services:
+        batch = [labelled(1.0, "B", number=1), labelled(1.0, "A", number=1)]
+        report = await services.calibrator.add("default", batch)
+        assert (report.added, report.updated, report.calibration.n) == (1, 1, 1)
+        assert report.calibration.accuracy == 1.0
+
+
+@pytest.mark.anyio
+async def test_a_swapped_duplicate_is_an_update() -> None:
+    async with services_of() as services:
+        example = labelled(1.0, "A", number=1)
+        await services.calibrator.add("default", [example])
+        swapped = LabelledComparison(example.comparison.swapped, "B")
+        report = await services.calibrator.add("default", [swapped])
+        assert (report.added, report.updated, report.calibration.n) == (0, 1, 1)
+        # The label B of the swapped pair agrees with the judge.
+        assert report.calibration.accuracy == 1.0
+
+
+@pytest.mark.anyio
+async def test_posting_a_batch_again_writes_nothing() -> None:
+    async with services_of() as services:
+        batch = [labelled(0.1 * i, "A" if i % 3 else "B", number=i) for i in range(1, 20)]
+        once = (await services.calibrator.add("default", batch)).calibration
+        again = await services.calibrator.add("default", batch)
+        assert (again.added, again.updated) == (0, 19)
+        assert again.calibration == once
+        assert await services.store.last_number("default") == 1
+        mixed = [*batch[1:], labelled(0.1, "B", number=1)]
+        changed = await services.calibrator.add("default", mixed)
+        assert (changed.added, changed.updated, changed.calibration.version) == (0, 19, 2)
+        assert changed.calibration.n == once.n
+
+
+@pytest.mark.anyio
+async def test_a_batch_that_changes_nothing_makes_no_set() -> None:
+    async with services_of() as services:
+        for batch in ([labelled(1.0, "tie", number=1)], []):
+            report = await services.calibrator.add("default", batch)
+            assert (report.calibration.version, report.calibration.n) == (0, 0)
+            assert (report.added, report.ties) == (0, len(batch))
+        assert report.calibration.accuracy is None
+        assert await services.store.names() == []
+
+
+@pytest.mark.anyio
+async def test_an_example_that_becomes_a_tie_is_removed() -> None:
+    async with services_of() as services:
+        add = services.calibrator.add
+        await add("default", [labelled(1.0, "A", number=1), labelled(2.0, "B", number=2)])
+        report = await add("default", [labelled(1.0, "tie", number=1)])
+        assert (report.ties, report.removed, report.updated) == (1, 1, 0)
+        assert (report.calibration.version, report.calibration.n) == (2, 1)
+        stored = await services.store.read("default")
+        assert stored is not None
+        assert len(stored.examples) == 1
+        again = await add("default", [labelled(1.0, "tie", number=1)])
+        assert (again.removed, again.calibration.version) == (0, 2)
+
+
+@pytest.mark.anyio
+async def test_the_last_label_in_a_batch_counts_for_ties_too() -> None:
+    async with services_of() as services:
+        add = services.calibrator.add
+        first = await add("default", [labelled(1.0, "A", number=1), labelled(1.0, "tie", number=1)])
+        assert (first.calibration.n, first.ties) == (0, 1)
+        second = await add(
+            "default", [labelled(1.0, "tie", number=1), labelled(1.0, "A", number=1)]
+        )
+        assert (second.calibration.n, second.added, second.ties) == (1, 1, 1)
+
+
+@pytest.mark.anyio
+async def test_label_noise_is_kept_until_it_is_given() -> None:
+    async with services_of() as services:
+        add = services.calibrator.add
+        assert (await add("default", [], label_noise=0.1)).calibration.version == 1
+        kept = (await add("default", [labelled(1.0, "A", number=1)])).calibration
+        assert (kept.label_noise, kept.version) == (0.1, 2)
+        changed = (await add("default", [], label_noise=0.05)).calibration
+        assert (changed.label_noise, changed.version, changed.n) == (0.05, 3, 1)
+        same = (await add("default", [], label_noise=0.05)).calibration
+        assert same.version == 3
+        stored = await services.store.read("default")
+        assert stored is not None
+        assert stored.meta["label_noise"] == "0.05"
+
+
+@pytest.mark.anyio
+async def test_another_judges_set_is_refused_before_anything_is_judged() -> None:
+    store = MemoryStore()
+    asked: list[Prompt] = []
+
+    def script(prompt: Prompt) -> LabelLogits:
+        asked.append(prompt)
+        return by_quality(prompt)
+
+    async with (
+        services_of(ScriptedEngine(judge="one"), store) as one,
+        services_of(ScriptedEngine(script, judge="two"), store) as two,
+    ):
+        await one.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        before = await store.read("default")
+        with pytest.raises(JudgeMismatchError, match="'one'"):
+            await two.calibrator.add("default", [labelled(1.0, "A", number=2)])
+        with pytest.raises(JudgeMismatchError):
+            await two.calibrations.usable("default", fingerprint=two.judge.fingerprint)
+        assert await store.read("default") == before
+    assert asked == []
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_fails_leaves_nothing_written() -> None:
+    def script(prompt: Prompt) -> LabelLogits:
+        raise EngineUnavailableError("down")
+
+    for engine in (ScriptedEngine(script), ShortEngine()):
+        async with services_of(engine) as services:
+            with pytest.raises((EngineUnavailableError, JudgmentFailedError)):
+                await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+            assert await services.store.names() == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_two_replicas_that_write_at_once_lose_nothing(tmp_path: Path, kind: str) -> None:
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "sets.db")
+    async with services_of(store=store) as one, services_of(store=store) as two:
+        # Each replica writes its own examples, and both write those with negative numbers.
+        await asyncio.gather(
+            *(
+                services.calibrator.add(
+                    "default",
+                    [
+                        labelled(1.0, "A", number=-1 - batch),
+                        labelled(1.0, "A", number=100 * replica + batch),
+                    ],
+                )
+                for replica, services in ((1, one), (2, two))
+                for batch in range(6)
+            )
+        )
+        found = await calibrations_of(store).get("default")
+        assert found.n == 6 + 12
+        assert found.version == 12
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_a_set_that_others_write_all_the_time_is_unavailable() -> None:
+    class Contended(MemoryStore):
+        """Every write conflicts with another writer."""
+
+        async def write(self, *args: object, **kwargs: object) -> bool:
+            return False
+
+    async with services_of(store=Contended()) as services:
+        # 50 pauses of 25 ms on average take 1.3 s.
+        with pytest.raises(StoreUnavailableError, match="nothing was changed"):
+            await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+
+
+@pytest.mark.anyio
+async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_posted_again() -> (
+    None
+):
+    class Lossy(MemoryStore):
+        """Writes every time, but loses the first answer."""
+
+        lost = False
+
+        async def write(self, *args: Any, **kwargs: Any) -> bool:
+            written = await super().write(*args, **kwargs)
+            if not self.lost:
+                self.lost = True
+                raise StoreUnavailableError("gone")
+            return written
+
+    async with services_of(store=Lossy()) as services:
+        batch = [labelled(1.0, "A", number=number) for number in range(3)]
+        with pytest.raises(StoreUnavailableError):
+            await services.calibrator.add("default", batch)
+        report = await services.calibrator.add("default", batch)
+        assert (report.added, report.updated, report.calibration.version) == (0, 3, 1)
+        assert await services.store.last_number("default") == 1
+
+
+class Failing(MemoryStore):
+    """The method named in `method` does not answer."""
+
+    method = ""
+
+    async def _asked(self, method: str) -> None:
+        if method == self.method:
+            raise StoreUnavailableError("gone")
+
+    async def last_number(self, *args: Any, **kwargs: Any) -> int:
+        await self._asked("last_number")
+        return await super().last_number(*args, **kwargs)
+
+    async def version(self, name: str) -> Version | None:
+        await self._asked("version")
+        return await super().version(name)
+
+    async def write(self, *args: Any, **kwargs: Any) -> bool:
+        await self._asked("write")
+        return await super().write(*args, **kwargs)
+
+    async def delete(self, *args: Any, **kwargs: Any) -> bool:
+        await self._asked("delete")
+        return await super().delete(*args, **kwargs)
+
+    async def records(self, *args: Any, **kwargs: Any) -> list[str]:
+        await self._asked("records")
+        return await super().records(*args, **kwargs)
+
+    async def undos(self, *args: Any, **kwargs: Any) -> dict[int, str]:
+        await self._asked("undos")
+        return await super().undos(*args, **kwargs)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "action"),
+    [
+        ("last_number", "add"),
+        ("last_number", "rollback"),
+        ("last_number", "delete"),
+        ("version", "add"),
+        ("version", "delete"),
+        ("write", "add"),
+        ("write", "rollback"),
+        ("delete", "delete"),
+        ("undos", "rollback"),
+        ("records", "versions"),
+    ],
+)
+async def test_a_store_that_does_not_answer_is_counted_once(method: str, action: str) -> None:
+    store = Failing()
+    async with services_of(store=store) as services:
+        calibrator = services.calibrator
+        await calibrator.add("default", [labelled(1.0, "A", number=1)])
+        await calibrator.add("default", [labelled(1.0, "A", number=2)])
+        actions: dict[str, Callable[[], Awaitable[object]]] = {
+            "add": lambda: calibrator.add("default", [labelled(1.0, "A", number=3)]),
+            "rollback": lambda: calibrator.rollback("default", 1),
+            "delete": lambda: calibrator.delete("default"),
+            "versions": lambda: calibrator.versions("default", before=None, limit=9),
+        }
+        store.method = method
+        with pytest.raises(StoreUnavailableError):
+            await actions[action]()
+        assert b"scope_store_errors_total 1.0" in services.telemetry.exposition()[0]
+
+
+@pytest.mark.anyio
+async def test_judging_continues_after_a_deletion_that_the_store_refused() -> None:
+    store = Failing()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        store.method = "delete"
+        with pytest.raises(StoreUnavailableError):
+            await services.calibrator.delete("default")
+        store.method = "version"
+        fingerprint = services.judge.fingerprint
+        usable = await services.calibrations.usable("default", fingerprint=fingerprint)
+        assert usable.calibration.version == 1
+        store.method = ""
+        await services.calibrator.delete("default")
+        with pytest.raises(CalibrationNotFoundError):
+            await services.calibrations.usable("default", fingerprint=fingerprint)
+
+
+@pytest.mark.anyio
+async def test_deleting_an_unknown_set_is_not_found() -> None:
+    async with services_of() as services:
+        with pytest.raises(CalibrationNotFoundError):
+            await services.calibrator.delete("default")
+
+
+@pytest.mark.anyio
+async def test_texts_are_never_stored(tmp_path: Path) -> None:
+    path = tmp_path / "sets.db"
+    store = SqliteStore(path)
+    async with services_of(ScriptedEngine(lambda prompt: logits_of_gap(1.0)), store) as services:
+        comparison = Comparison.of(f"{MARKER} q", f"{MARKER} a", f"{MARKER} b")
+        await services.calibrator.add("default", [LabelledComparison(comparison, "A")])
+        assert MARKER not in repr(await store.read("default"))
+    await store.close()
+    assert not holds(tmp_path, MARKER)
+    assert holds(tmp_path, services.judge.fingerprint)
+
+
+@pytest.mark.anyio
+async def test_progress_is_reported_to_the_end() -> None:
+    reported: list[int] = []
+    async with services_of() as services:
+        batch = [labelled(1.0, "A", number=i) for i in range(130)]
+        report = await services.calibrator.add("default", batch, on_progress=reported.append)
+        assert reported == [64, 128, 130]
+        assert report.added == 130
+        assert pair(1.0, 0.0, question="Question 0?") == batch[0].comparison
+
+
+@pytest.mark.anyio
+async def test_a_write_to_a_restored_store_uses_its_content_and_not_the_cache(
+    tmp_path: Path,
+) -> None:
+    path, backup = tmp_path / "sets.db", tmp_path / "backup.db"
+    store = SqliteStore(path)
+    async with services_of(store=store) as here, services_of(store=store) as elsewhere:
+        await here.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        await store.close()
+        shutil.copy(path, backup)
+        await store.open()
+        await here.calibrator.add("default", [labelled(1.0, "A", number=2)])
+
+        # The store returns to version 1, as after a restore or a failover. Another replica makes
+        # another version 2 before this replica reads the store again.
+        await store.close()
+        shutil.copy(backup, path)
+        await store.open()
+        others = [labelled(1.0, "A", number=3), labelled(1.0, "A", number=5)]
+        await elsewhere.calibrator.add("default", others)
+
+        report = await here.calibrator.add("default", [labelled(1.0, "A", number=4)])
+        stored = await store.read("default")
+        assert stored is not None
+        # Examples 1, 3, 5 and 4; the lost example 2 counts nowhere.
+        assert report.calibration.n == len(stored.examples) == 4
+        assert report.calibration.examples.keys() == stored.examples.keys()
+    await store.close()

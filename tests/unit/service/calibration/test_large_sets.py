@@ -1,0 +1,138 @@
+"""Changes of a large set do not stall the event loop.
+
+A stall is the time between two turns of the event loop, or the CPU time of the process in between
+if that is less, because on a busy machine the loop also waits for other processes. Stalls are
+compared with one call of `json.dumps` for the whole set: writing an undo in one call stalled the
+loop for as long.
+"""
+
+import asyncio
+import gc
+import hashlib
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from app.core.calibration import Calibration, LabelledScore
+from app.core.examples import Examples
+from app.ports import CalibrationStore
+from app.service.calibration.trail import Edit
+from app.service.calibration.writer import prepare
+from app.service.services import Services
+from app.stores.redis import RedisStore
+from app.stores.sqlite import SqliteStore
+from tests import serving
+from tests.redis_server import RedisServer
+from tests.serving import labelled, pair, services_of
+
+pytestmark = pytest.mark.anyio
+
+N = 30_000
+
+
+def scores() -> dict[str, LabelledScore]:
+    rng = random.Random(5)
+    return {
+        hashlib.sha256(str(i).encode()).hexdigest(): LabelledScore(
+            rng.gauss(0, 3), rng.gauss(0, 3), rng.random(), "A" if rng.random() < 0.8 else "B"
+        )
+        for i in range(N)
+    }
+
+
+def one_call_s(table: dict[str, LabelledScore]) -> float:
+    """Returns the CPU seconds of one call for the whole set, the shortest of three."""
+    begun = [time.process_time()]
+    for _ in range(3):
+        json.dumps(table)
+        begun.append(time.process_time())
+    return min(end - start for start, end in pairwise(begun))
+
+
+@contextmanager
+def nothing_else_collected() -> Iterator[None]:
+    """Excludes the objects of other tests from garbage collection."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+async def longest_turn_s(work: Awaitable[object]) -> float:
+    """Returns the longest stall during some work, in seconds."""
+    turns = [(time.process_time(), time.perf_counter())]
+
+    async def turn() -> None:
+        while True:
+            await asyncio.sleep(0.001)
+            turns.append((time.process_time(), time.perf_counter()))
+
+    turning = asyncio.create_task(turn())
+    await work
+    await asyncio.sleep(0.02)
+    turning.cancel()
+    return max(
+        min(cpu - cpu_before, wall - wall_before)
+        for (cpu_before, wall_before), (cpu, wall) in pairwise(turns)
+    )
+
+
+@asynccontextmanager
+async def large_set(
+    kind: str, folder: Path, fixtures: pytest.FixtureRequest, table: dict[str, LabelledScore]
+) -> AsyncIterator[Services]:
+    """A service with an empty cache, on a store with the set at version 1."""
+    store: CalibrationStore = SqliteStore(folder / "sets.db")
+    if kind == "redis":
+        server: RedisServer = fixtures.getfixturevalue("redis_server")
+        server.command("FLUSHALL")
+        store = RedisStore(server.url)
+    async with services_of(store=store) as services:
+        identity = services.identity.fingerprint
+        content = Examples.of(table)
+        first = Calibration("default", "one", 1, services.judge.name, identity, 0.0, content)
+        edit = Edit("calibrate", "service", datetime.now(UTC), added=N)
+        state, _, _, change = await asyncio.to_thread(prepare, None, first, edit)
+        assert await store.write("default", state, change=change, expected=None)
+        yield services
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_no_change_of_a_large_set_stalls_the_event_loop(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    table = scores()
+    whole_s = one_call_s(table)
+    async with large_set(kind, tmp_path, request, table) as services:
+        with nothing_else_collected():
+            found = await turns_of(services)
+    # Each step runs only once, and on a busy machine SQLite can use much CPU time beside the loop.
+    # So the longest stall has a larger limit.
+    *_, second, longest = sorted(found.values())
+    assert second < whole_s / 4, (found, whole_s)
+    assert longest < whole_s * 3 / 4, (found, whole_s)
+
+
+async def turns_of(services: Services) -> dict[str, float]:
+    calibrator = services.calibrator
+    comparison = serving.request(pair(2.0, 0.0))
+    return {
+        "first judgment": await longest_turn_s(services.judge.judge(comparison)),
+        "judgment": await longest_turn_s(services.judge.judge(comparison)),
+        "calibrate one": await longest_turn_s(
+            calibrator.add("default", [labelled(1.0, "A", number=1)])
+        ),
+        "delete": await longest_turn_s(calibrator.delete("default")),
+        "roll back a deletion": await longest_turn_s(calibrator.rollback("default", 2)),
+        "roll back": await longest_turn_s(calibrator.rollback("default", 1)),
+    }

@@ -1,0 +1,94 @@
+"""Every version of a set can be restored exactly, after any sequence of changes."""
+
+import asyncio
+from typing import Literal, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.calibration import Calibration
+from app.core.comparison import Label
+from app.core.errors import VersionNotFoundError
+from app.service.services import Services
+from app.stores.memory import MemoryStore
+from tests.serving import labelled, services_of
+
+
+class Step(NamedTuple):
+    """One change of the set by one replica."""
+
+    action: Literal["add", "delete", "rollback"]
+    labels: dict[int, Label] = {}  # noqa: RUF012
+    label_noise: float | None = None
+    to: int = 1
+    replica: int = 0
+
+
+LABELS: tuple[Label, ...] = ("A", "B", "tie")
+replicas = st.integers(0, 1)
+steps = st.one_of(
+    st.builds(
+        Step,
+        st.just("add"),
+        labels=st.dictionaries(st.integers(1, 6), st.sampled_from(LABELS), max_size=4),
+        label_noise=st.sampled_from([None, None, 0.0, 0.1, 0.25]),
+        replica=replicas,
+    ),
+    st.builds(Step, st.just("delete"), replica=replicas),
+    st.builds(Step, st.just("rollback"), to=st.integers(1, 20), replica=replicas),
+)
+
+
+def content(calibration: Calibration) -> tuple[float, object]:
+    return calibration.label_noise, dict(calibration.examples)
+
+
+async def take(services: Services, step: Step) -> Calibration | None:
+    """Makes the change; returns the set after it, or None after a deletion."""
+    calibrator = services.calibrator
+    if step.action == "add":
+        batch = [labelled(0.3 * i, label, number=i) for i, label in step.labels.items()]
+        return (await calibrator.add("set", batch, label_noise=step.label_noise)).calibration
+    if step.action == "delete":
+        await calibrator.delete("set")
+        return None
+    return await calibrator.rollback("set", step.to)
+
+
+async def go_through(done: list[Step]) -> None:
+    store = MemoryStore()
+    # Number of the version -> content of the set; None for a deletion.
+    remembered: dict[int, tuple[float, object] | None] = {}
+    last, current = 0, None
+    async with services_of(store=store) as one, services_of(store=store) as two:
+        for step in done:
+            if step.action == "delete" and current is None:
+                continue
+            if step.action == "rollback" and remembered.get(step.to) is None:
+                continue
+            after = await take((one, two)[step.replica], step)
+            if after is None or after.version > last:
+                last += 1
+                remembered[last] = content(after) if after else None
+            if after is not None and after.version > 0:
+                assert after.version == last
+                current = content(after)
+            else:
+                current = None
+        changes = await one.calibrator.versions("set", before=None, limit=1000) if last else []
+        assert [change.version for change in changes] == list(range(last, 0, -1))
+        assert await store.last_number("set") == last
+        for number, was in remembered.items():
+            try:
+                restored = await two.calibrator.rollback("set", number)
+            except VersionNotFoundError:
+                assert was is None, f"version {number} is lost"
+            else:
+                assert content(restored) == was
+                assert content(await one.calibrations.get("set")) == was
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(steps, max_size=14))
+def test_every_version_can_be_restored_after_any_changes(done: list[Step]) -> None:
+    asyncio.run(go_through(done))

@@ -1,0 +1,35 @@
+"""Batches, and views of sets and trails, for the tests of calibration sets."""
+
+from pathlib import Path
+from typing import Any
+
+from app.core.calibration import Calibration
+from app.core.comparison import LabelledComparison
+from app.ports import CalibrationStore, StoredCalibration
+from app.service.calibration.trail import Change
+from app.service.services import Services
+from tests.serving import labelled
+
+
+def batch(*numbers: int, gap: float = 1.0) -> list[LabelledComparison]:
+    return [labelled(gap, "A", number=number) for number in numbers]
+
+
+async def trail(services: Services, name: str = "default") -> list[Change]:
+    return await services.calibrator.versions(name, before=None, limit=1000)
+
+
+async def read(store: CalibrationStore, name: str = "default") -> StoredCalibration:
+    found = await store.read(name)
+    assert found is not None
+    return found
+
+
+def holds(folder: Path, text: str) -> bool:
+    """Whether any file of a folder has this text in it."""
+    return any(text.encode() in file.read_bytes() for file in folder.iterdir())
+
+
+def content(calibration: Calibration) -> tuple[Any, ...]:
+    examples = dict(calibration.examples)
+    return calibration.fingerprint, calibration.label_noise, examples, calibration.standard_rows
