@@ -58,7 +58,7 @@ class Item(NamedTuple):
     """One row and the comparison that it holds.
 
     Args:
-        row: As it was read.
+        row: The row of the file.
         shape: The shape of its file.
         fields: Fields of the comparison, or the reason why there is none.
         key: Digest of the fields, so that equal comparisons are judged once; the place of a row

@@ -35,13 +35,6 @@ def read_jsonl(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def json_line(row: dict[str, Any]) -> str:
-    """One line of JSONL, without the line break."""
-    # UTF-8 cannot encode half of a surrogate pair. It is written as the escape that was read.
-    text = json.dumps(row, ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def batches(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Yields the rows in lists of at most `size`, in order."""
     for start in range(0, len(rows), size):

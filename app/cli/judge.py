@@ -8,10 +8,10 @@ import typer
 from app.cli.bulk import judge_in_bulk
 from app.cli.console import failure
 from app.cli.file_run import FileOptions, connecting, judge_files
-from app.cli.jsonl import json_line
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.core.errors import RequestError
 from app.files.shapes import SHAPES, Shape, custom_shape
+from app.files.writing import json_line
 
 _COMPARISONS_PER_REQUEST = 100
 _STDOUT = ("-", "/dev/stdout")
@@ -132,6 +132,8 @@ def judge(
         return
     if question is None or a is None or b is None:
         raise failure("give a file (or -), or --question with --a and --b")
+    if out is not None:
+        raise failure("--out goes with files; the judgment of one pair is printed")
     pair = {"question": question, "response_a": a, "response_b": b}
     with connected(url, patience_s=patience) as service:
         (result,) = service.post("/judge/batch", {**criterion, "comparisons": [pair]})["results"]

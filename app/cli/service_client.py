@@ -66,7 +66,7 @@ class ServiceClient:
         """Judges comparisons in one request, and again those with a passing error.
 
         Args:
-            comparisons: As POST /judge/batch takes them.
+            comparisons: Bodies of the comparisons, as in POST /judge/batch.
             criterion: Fields of the whole batch.
             passing: Codes of errors after which the same comparison may get a judgment.
 
@@ -74,7 +74,7 @@ class ServiceClient:
             For each comparison, in order, a judgment or an error that does not pass.
 
         Raises:
-            typer.Exit: As `post`.
+            typer.Exit: The service does not answer for too long, or answers with an error.
         """
         found: dict[int, dict[str, Any]] = {}
 
@@ -154,8 +154,8 @@ def connected(url: str, *, patience_s: float = PATIENCE_S) -> Iterator[ServiceCl
         max_batch, fingerprint = sys.maxsize, ""
         # If /info has another form, the first POST fails and reports the reason.
         with suppress(ValueError, KeyError, TypeError):
-            info = response.json()
-            max_batch, fingerprint = int(info["limits"]["max_batch"]), str(info["fingerprint"])
+            fingerprint = str(response.json()["fingerprint"])
+            max_batch = int(response.json()["limits"]["max_batch"])
         yield ServiceClient(
             http, max_batch=max_batch, fingerprint=fingerprint, patience_s=patience_s
         )

@@ -38,7 +38,7 @@ class Shape:
     """One way to keep comparisons in columns.
 
     Args:
-        name: For the command line.
+        name: Name of the shape on the command line.
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.

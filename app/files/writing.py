@@ -42,7 +42,7 @@ def write_rows(path: Path, name: Path, rows: Sequence[Mapping[str, Any]]) -> Non
         rows: Columns may differ between rows; a missing value is null, or an empty cell.
 
     Raises:
-        InvalidRequestError: As `format_of`.
+        InvalidRequestError: The name asks for an unknown format.
         OSError: The file cannot be written.
     """
     kind = format_of(name)
@@ -64,12 +64,8 @@ def write_rows(path: Path, name: Path, rows: Sequence[Mapping[str, Any]]) -> Non
 def json_line(row: Mapping[str, Any]) -> str:
     """A row as JSON; values that JSON has no type for, such as dates, are written as text."""
     text = json.dumps(row, ensure_ascii=False, default=str)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # Half of a surrogate pair can only be escaped.
-        return json.dumps(row, default=str)
-    return text
+    # UTF-8 cannot encode half of a surrogate pair. It is written as the escape that was read.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a journal has acknowledged survives, and another run's results are never mixed in."""
+"""An acknowledged result survives, and results of another run are never mixed in."""
 
 import os
 import signal

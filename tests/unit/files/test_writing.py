@@ -1,4 +1,4 @@
-"""What is written in any format is read back."""
+"""Rows that are written in any format are read back."""
 
 from datetime import date
 from pathlib import Path
