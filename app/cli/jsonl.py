@@ -2,11 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from app.cli.console import failure
+
+T = TypeVar("T")
 
 
 def read_jsonl(file: Path) -> list[dict[str, Any]]:
@@ -33,14 +35,7 @@ def read_jsonl(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def json_line(row: dict[str, Any]) -> str:
-    """One line of JSONL, without the line break."""
-    # UTF-8 cannot encode half of a surrogate pair. It is written as the escape that was read.
-    text = json.dumps(row, ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def batches(rows: list[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+def batches(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Yields the rows in lists of at most `size`, in order."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

@@ -1,40 +1,28 @@
 """`scope-judge judge`: judges one pair or a file with a running service, or files in bulk."""
 
-import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from app.cli.bulk import judge_in_bulk
-from app.cli.console import failure, progress_bar
-from app.cli.jsonl import batches, json_line, read_jsonl
-from app.cli.result_file import result_file, would_overwrite
-from app.cli.service_client import DEFAULT_URL, Url, connected
-from app.wire.answers import ItemErrorOut, JudgmentOut
+from app.cli.console import failure
+from app.cli.file_run import FileOptions, connecting, judge_files
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.core.errors import RequestError
+from app.files.shapes import SHAPES, Shape, custom_shape
+from app.files.writing import json_line
 
-_JUDGE_FIELDS = (
-    "id",
-    "question",
-    "response_a",
-    "response_b",
-    "alpha",
-    "guarantee",
-    "delta",
-    "calibration",
-)
-# A file of results may be judged again: the fields of an earlier result are not copied.
-_NOT_COPIED = {*_JUDGE_FIELDS, *JudgmentOut.model_fields, *ItemErrorOut.model_fields}
 _COMPARISONS_PER_REQUEST = 100
+_STDOUT = ("-", "/dev/stdout")
 
 
 def judge(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="JSONL with question, response_a, response_b; - is stdin. With --ray: any number "
-            "of JSONL or Parquet files, or folders of them.",
+            help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns; - "
+            "is stdin. With --ray: JSONL or Parquet files, or folders of them.",
         ),
     ] = None,
     question: Annotated[str | None, typer.Option(help="Question of a single pair.")] = None,
@@ -56,8 +44,8 @@ def judge(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="JSONL file for the results, replaced once every pair is judged; default: stdout. "
-            "With --ray: a folder."
+            help="File for the results, in the format of its ending: .jsonl, .json, .csv, .tsv or "
+            ".parquet, also .gz or .zst; default: JSONL on stdout. With --ray: a folder."
         ),
     ] = None,
     batch_size: Annotated[
@@ -67,6 +55,30 @@ def judge(
             help="Comparisons in one request, default 100; with --ray in one part, 1000.",
         ),
     ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set whose columns the rows have, instead of recognising it: "
+            + ", ".join(SHAPES)
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--map", help="Names of columns: question=prompt,response_a=chosen,response_b=rejected."
+        ),
+    ] = None,
+    flat: Annotated[
+        bool, typer.Option(help="Write verdict, p_bar ... as columns, not as one `judgment`.")
+    ] = False,
+    keep_texts: Annotated[
+        bool, typer.Option(help="Keep the columns with the question and the responses.")
+    ] = True,
+    overwrite: Annotated[
+        bool,
+        typer.Option(help="Replace --out, and drop an unfinished run with other settings."),
+    ] = False,
+    patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
     ray: Annotated[
         bool,
@@ -83,15 +95,14 @@ def judge(
         typer.Option(min=1, help="With --ray: number of judges; default: all that fit."),
     ] = None,
 ) -> None:
-    """Judge one pair or a JSONL file with a running service, or with --ray files in bulk.
+    """Judge one pair or files with a running service, or with --ray files in bulk.
 
-    Each output line has the judgment, or an `error`, and the other fields of its input line. The
-    exit status is 1 if any line has an error. The fields id, alpha, guarantee, delta and
-    calibration of a line override the options. If a line is not a JSON object, the command stops
-    before it judges anything.
+    Each output row has the columns of its input row and the `judgment`, or its `error`. The exit
+    status is 1 if any row has an error. The fields alpha, guarantee, delta and calibration of a row
+    override the options.
 
-    With --ray no service is needed: SCOPE_* variables select the judge. Finished parts are kept: if
-    the command is stopped, run it again to judge the rest.
+    If the command is stopped, run it again: it goes on with the rest. Results so far are kept in
+    OUT.partial. With --ray no service is needed: SCOPE_* variables select the judge.
     """
     if no_alpha and alpha is not None:
         raise failure("give --alpha or --no-alpha, not both")
@@ -106,48 +117,37 @@ def judge(
         return
     if address is not None or replicas is not None:
         raise failure("--address and --replicas need --ray")
-    lines = _given_lines(files or [], out, question, a, b)
-    _judge_by_service(lines, criterion, out, batch_size or _COMPARISONS_PER_REQUEST, url=url)
-
-
-def _given_lines(
-    files: list[Path], out: Path | None, question: str | None, a: str | None, b: str | None
-) -> list[dict[str, Any]]:
-    if len(files) + (question is not None) != 1:
-        raise failure("give either a JSONL file (or -), or --question with --a and --b")
     if files:
-        if out is not None and would_overwrite(files[0], out):
-            raise failure(f"--out {out} would overwrite the file that is judged; name another one")
-        return read_jsonl(files[0])
-    if a is None or b is None:
-        raise failure("--question needs --a and --b")
-    return [{"question": question, "response_a": a, "response_b": b}]
+        if (question, a, b) != (None, None, None):
+            raise failure("give either files, or --question with --a and --b")
+        options = FileOptions(
+            shape=_shape(shape, columns),
+            out=None if out is None or str(out) in _STDOUT else out,
+            overwrite=overwrite,
+            flat=flat,
+            keep_texts=keep_texts,
+            batch_size=batch_size or _COMPARISONS_PER_REQUEST,
+        )
+        judge_files(files, criterion, options, connecting(url, patience_s=patience))
+        return
+    if question is None or a is None or b is None:
+        raise failure("give a file (or -), or --question with --a and --b")
+    if out is not None:
+        raise failure("--out goes with files; the judgment of one pair is printed")
+    pair = {"question": question, "response_a": a, "response_b": b}
+    with connected(url, patience_s=patience) as service:
+        (result,) = service.post("/judge/batch", {**criterion, "comparisons": [pair]})["results"]
+    print(json_line(result))
+    if "error" in result:
+        raise failure(result["error"]["detail"])
 
 
-def _judge_by_service(
-    lines: list[dict[str, Any]],
-    criterion: dict[str, Any],
-    out: Path | None,
-    batch_size: int,
-    *,
-    url: str,
-) -> None:
-    failed = 0
-    with (
-        connected(url) as service,
-        nullcontext(sys.stdout) if out is None else result_file(out) as output,
-        progress_bar() as progress,
-    ):
-        task = progress.add_task("judging", total=len(lines))
-        for some in batches(lines, min(batch_size, service.max_batch)):
-            items = [{k: line[k] for k in _JUDGE_FIELDS if k in line} for line in some]
-            answer = service.post("/judge/batch", {**criterion, "comparisons": items})
-            for line, result in zip(some, answer["results"], strict=True):
-                extras = {k: v for k, v in line.items() if k not in _NOT_COPIED}
-                failed += "error" in result
-                print(json_line({**extras, **result}), file=output)
-            # If the process is killed, the file still has every result received so far.
-            output.flush()
-            progress.advance(task, len(some))
-    if failed:
-        raise failure(f"{failed} of {len(lines)} comparisons got no judgment; see their `error`")
+def _shape(name: str | None, columns: str | None) -> Shape | None:
+    if name is not None and columns is not None:
+        raise failure("give --shape or --map, not both")
+    if name is not None and name not in SHAPES:
+        raise failure(f"--shape {name} is unknown; there are {', '.join(SHAPES)}")
+    try:
+        return custom_shape(columns) if columns is not None else SHAPES.get(name or "")
+    except RequestError as exc:
+        raise failure(exc.detail) from None

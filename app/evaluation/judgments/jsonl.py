@@ -63,7 +63,8 @@ def read_judgments(file: Path) -> Judged:
     label logit of response_a minus that of response_b with response_a shown first and second; or
     `p_fwd` and `p_rev`, the probabilities or vote shares of response_a; or `score_a` and `score_b`,
     the scores of a reward model; or `verdict_fwd` and `verdict_rev`. It may have the other fields
-    that `judgment_line` writes. Unknown fields are ignored.
+    that `judgment_line` writes. Unknown fields are ignored. The judge's answers may also be in an
+    object `judgment`, as `scope-judge judge` writes them.
 
     Raises:
         InvalidRequestError: The file cannot be read, or a line does not have this format. The
@@ -131,6 +132,9 @@ def _lines(texts: Iterable[str], file: Path) -> Iterator["_Line"]:
             fields = None
         if not isinstance(fields, dict):
             raise InvalidRequestError(f"{place}: not a JSON object")
+        if isinstance(fields.get("judgment"), dict):
+            # A line that `scope-judge judge` wrote.
+            fields = {**fields["judgment"], **fields}
         yield _Line(number, fields, place)
 
 

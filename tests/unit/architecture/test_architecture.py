@@ -17,7 +17,7 @@ SOURCES = sorted((ROOT / "app").rglob("*.py"))
 _ADAPTER = {"core", "ports", "numpy"}
 _ENGINE = _ADAPTER | {"engines.rendering", "engines.model_files"}
 _ENTRY = {
-    *("api", "wire", "wiring", "settings", "evaluation", "service", "core", "output"),
+    *("api", "wire", "wiring", "settings", "evaluation", "service", "core", "files", "output"),
     *("fastapi", "uvicorn", "typer", "rich", "httpx"),
 }
 
@@ -58,6 +58,8 @@ ALLOWED: dict[str, set[str]] = {
     "stores.sqlite": _ADAPTER | {"stores.sqlite_file"},
     "stores.sqlite_file": {"core"},
     "stores.memory": _ADAPTER,
+    # Comparisons in files of any format, for the command line.
+    "files": {"core", "pyarrow"},
     "evaluation": {
         *("core", "ports", "service"),
         *("numpy", "scipy", "sklearn", "matplotlib", "jinja2"),

@@ -155,7 +155,7 @@ def test_a_file_is_judged_in_order_and_keeps_its_other_fields(
     found = lines_of(out.read_text(encoding="utf-8"))
     assert [row["id"] for row in found] == list(range(25))
     assert [row["note"] for row in found] == [row["note"] for row in rows]
-    assert {row["guarantee"] for row in found} == {"pac"}
+    assert {row["judgment"]["guarantee"] for row in found} == {"pac"}
     assert "né 3" in out.read_text(encoding="utf-8")
 
 
@@ -169,10 +169,11 @@ def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: 
     text = "\n".join(json.dumps(row) for row in rows)
     result = runner.invoke(app, ["judge", "-", "--url", calibrated_url], input=text)
     assert result.exit_code == 1
-    assert "2 of 4 comparisons got no judgment" in output_words(result.stderr)
+    assert "2 of 4 rows got no judgment" in output_words(result.stderr)
     found = lines_of(result.stdout)
-    assert [row.get("verdict") for row in found] == ["A", None, None, "A"]
-    assert found[1]["error"]["code"] == found[2]["error"]["code"] == "invalid_request"
+    results = [row["judgment"] for row in found]
+    assert [result.get("verdict") for result in results] == ["A", None, None, "A"]
+    assert results[1]["error"]["code"] == results[2]["error"]["code"] == "invalid_request"
 
 
 def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
@@ -190,10 +191,10 @@ def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["judge"], "give either a JSONL file"),
-        (["judge", "x.jsonl", "--question", "q"], "give either a JSONL file"),
-        (["judge", "--question", "q", "--a", "a"], "--question needs --a and --b"),
-        (["judge", "[/absent].jsonl"], "[/absent].jsonl cannot be read"),
+        (["judge"], "give a file (or -), or --question"),
+        (["judge", "x.jsonl", "--question", "q"], "give either files, or --question"),
+        (["judge", "--question", "q", "--a", "a"], "or --question with --a and --b"),
+        (["judge", "[/absent].jsonl"], "no file matches [/absent].jsonl"),
         (["calibrate", "absent.jsonl"], "absent.jsonl cannot be read"),
         (
             ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://127.0.0.1:1"],
@@ -268,17 +269,17 @@ def test_serve_prints_its_address_judges_and_stops_on_a_signal() -> None:
     assert "Traceback" not in told + rest
 
 
-def test_an_output_error_is_reported(url: str) -> None:
+def test_one_pair_has_no_output_file(url: str) -> None:
     arguments = ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", url]
     result = runner.invoke(app, [*arguments, "--out", "/absent/x"])
     assert result.exit_code == 1
-    assert "/absent/x cannot be written" in result.stderr
+    assert "--out goes with files" in result.stderr
 
 
 def test_an_unreachable_service_keeps_earlier_results(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
+    out, file = tmp_path / "out.jsonl", jsonl(tmp_path / "pairs.jsonl", [comparison()])
     out.write_text("earlier")
-    arguments = ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://127.0.0.1:9"]
+    arguments = ["judge", str(file), "--url", "http://127.0.0.1:9", "--overwrite"]
     assert runner.invoke(app, [*arguments, "--out", str(out)]).exit_code == 1
     assert out.read_text() == "earlier"
 
@@ -299,8 +300,8 @@ def test_a_judged_file_can_be_judged_again(url: str, tmp_path: Path) -> None:
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     assert found["kept"] == 1
-    assert found["verdict"] in ("A", "B")
-    assert "error" not in found
+    assert (found["verdict"], found["error"]) == ("mine", "earlier")
+    assert found["judgment"]["verdict"] in ("A", "B")
 
 
 def test_a_url_without_a_scheme_is_reported(url: str) -> None:

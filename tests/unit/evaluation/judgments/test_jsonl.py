@@ -73,6 +73,18 @@ def read(folder: Path, *pairs: JudgedPair) -> JudgedPair:
     return found
 
 
+def test_a_file_of_scope_judge_judge_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "judged.jsonl"
+    rows = [
+        {"id": 1, "label": "A", "judgment": {"p_fwd": 0.9, "p_rev": 0.7, "label_mass": 0.5}},
+        {"id": 2, "label": "B", "judgment": {"error": {"code": "prompt_too_long"}}},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judged = read_judgments(file)
+    assert [(pair.label, pair.p) for pair in judged.pairs] == [("A", (0.9, 0.7))]
+    assert [skipped.line for skipped in judged.skipped] == [2]
+
+
 def test_lines_of_one_pair_are_merged(tmp_path: Path) -> None:
     found = read(
         tmp_path,

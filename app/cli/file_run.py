@@ -1,0 +1,304 @@
+"""Judges the rows of files with a running service; a run that was stopped goes on where it was."""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+from rich.markup import escape
+
+from app.cli.console import console, failure, progress_bar
+from app.cli.jsonl import batches
+from app.cli.service_client import ServiceClient, connected
+from app.cli.summary import print_summary
+from app.core.errors import RequestError, ScopeJudgeError, UnavailableError
+from app.files.journal import Journal
+from app.files.reading import Row, files_of, read_rows
+from app.files.shapes import Shape, shape_for
+from app.files.writing import format_of, json_line, write_rows
+from app.wire.problems import STATUS, problem_of
+
+_ROWS_PER_REQUEST = 100
+_RESULT = "judgment"
+# The same comparison may get a judgment later.
+_PASSING = frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
+# Every comparison of a run has these errors, so that the rest need not be asked.
+_OF_ALL = frozenset({"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt"})
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How a run reads and writes.
+
+    Args:
+        shape: How the rows hold their comparison; None to recognise it for each file.
+        out: File of the results; None for stdout.
+        overwrite: Replace a file of results, and drop an unfinished run with other settings.
+        flat: Write the fields of a judgment beside the columns of the row.
+        keep_texts: Keep the columns that the comparison was made of.
+        batch_size: Largest number of comparisons in one request.
+    """
+
+    shape: Shape | None = None
+    out: Path | None = None
+    overwrite: bool = False
+    flat: bool = False
+    keep_texts: bool = True
+    batch_size: int = _ROWS_PER_REQUEST
+
+
+class Item(NamedTuple):
+    """One row and the comparison that it holds.
+
+    Args:
+        row: The row of the file.
+        shape: The shape of its file.
+        fields: Fields of the comparison, or the reason why there is none.
+        key: Digest of the fields, so that equal comparisons are judged once; the place of a row
+            without a comparison.
+    """
+
+    row: Row
+    shape: Shape
+    fields: dict[str, Any] | ScopeJudgeError
+    key: str
+
+
+def judge_files(
+    inputs: Sequence[Path], criterion: Mapping[str, Any], options: FileOptions, client: "Connect"
+) -> None:
+    """Judges all rows of files, in order.
+
+    Args:
+        inputs: Files, folders and patterns.
+        criterion: Fields of the criterion that the command line sets.
+        options: How the run reads and writes.
+        client: Connects to the service.
+
+    Raises:
+        typer.Exit: The run was stopped, a file cannot be read or written, the service cannot be
+            used, or a row got no judgment.
+    """
+    begun = time.monotonic()
+    try:
+        items = _read(inputs, options)
+        _check_output(inputs, options)
+        with client() as service:
+            results, asked = _judged(items, criterion, options, service)
+    except ScopeJudgeError as exc:
+        raise failure(exc.detail) from None
+    except KeyboardInterrupt:
+        kept = "" if options.out is None else f" The same command goes on with {options.out}."
+        console.print(f"[yellow]stopped[/]{escape(kept)}", highlight=False)
+        raise typer.Exit(130) from None
+    found = [results[item.key] for item in items]
+    places = [item.row.place for item in items]
+    print_summary(found, places, asked=asked, seconds=time.monotonic() - begun)
+    failed = sum("error" in result for result in found)
+    if failed:
+        raise failure(f"{failed} of {len(found)} rows got no judgment; see their `error`")
+
+
+Connect = Callable[[], AbstractContextManager[ServiceClient]]
+
+
+def connecting(url: str, *, patience_s: float) -> Connect:
+    """Connects when the files have been read, so that a wrong file is reported first."""
+    return lambda: connected(url, patience_s=patience_s)
+
+
+def _read(inputs: Sequence[Path], options: FileOptions) -> list[Item]:
+    items: list[Item] = []
+    for path in files_of(inputs):
+        shape = options.shape
+        for row in read_rows(path):
+            if shape is None:
+                shape = _recognised(row)
+            items.append(_item(row, shape))
+    first = items[0]
+    if isinstance(first.fields, ScopeJudgeError):
+        # The other rows will hardly be better, and a wrong map would fail thousands of them.
+        raise failure(f"{first.row.place}: {first.fields.detail}")
+    return items
+
+
+def _recognised(row: Row) -> Shape:
+    try:
+        return shape_for(row.fields)
+    except RequestError as exc:
+        raise failure(f"{row.place}: {exc.detail}") from None
+
+
+def _item(row: Row, shape: Shape) -> Item:
+    try:
+        fields = shape.fields(row.fields)
+    except RequestError as exc:
+        return Item(row, shape, exc, row.place)
+    # A label is for calibrating.
+    fields.pop("label", None)
+    # With NaN: the service reports it.
+    text = json.dumps(fields, sort_keys=True, default=str)
+    key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return Item(row, shape, fields, key)
+
+
+def _check_output(inputs: Sequence[Path], options: FileOptions) -> None:
+    out = options.out
+    if out is None:
+        return
+    format_of(out)
+    if out.exists() and not out.is_file():
+        raise failure(f"--out {out} is no regular file; leave --out away and redirect stdout")
+    if not out.resolve().parent.is_dir():
+        raise failure(f"--out {out} cannot be written: there is no folder {out.resolve().parent}")
+    if not out.exists():
+        return
+    if any(path.exists() and out.samefile(path) for path in files_of(inputs)):
+        raise failure(f"--out {out} would overwrite the file that is judged; name another one")
+    if not options.overwrite:
+        raise failure(f"{out} is there already: name another --out, or replace it with --overwrite")
+    if not os.access(out, os.W_OK):
+        raise failure(f"{out} cannot be written: Permission denied")
+
+
+def _judged(
+    items: Sequence[Item],
+    criterion: Mapping[str, Any],
+    options: FileOptions,
+    service: ServiceClient,
+) -> tuple[dict[str, dict[str, Any]], int]:
+    """Judges what is not judged yet and writes all results.
+
+    Returns:
+        The results by key, and the number of comparisons that were asked for now.
+    """
+    columns = _Columns(items, options)
+    results = {item.key: _error(item) for item in items if isinstance(item.fields, ScopeJudgeError)}
+    if options.out is None:
+        printed = 0
+        for answered in _answers(items, criterion, options, service, results):
+            results |= answered
+            printed = _print_ready(items, results, columns, printed)
+        _print_ready(items, results, columns, printed)
+        return results, len(results)
+    out = options.out.resolve()
+    settings = {"judge": service.fingerprint, "criterion": dict(criterion)}
+    partial = out.with_name(f"{out.name}.partial")
+    with Journal(partial, settings, replace=options.overwrite) as journal:
+        results |= journal.results
+        known = len(results)
+        for answered in _answers(items, criterion, options, service, results):
+            journal.append(answered.items())
+            results |= answered
+        _write(out, [columns.row(item, results[item.key]) for item in items])
+        journal.remove()
+    return results, len(results) - known
+
+
+def _error(item: Item) -> dict[str, Any]:
+    assert isinstance(item.fields, ScopeJudgeError)
+    return {"error": problem_of(item.fields).model_dump(mode="json", exclude_none=True)}
+
+
+def _answers(
+    items: Sequence[Item],
+    criterion: Mapping[str, Any],
+    options: FileOptions,
+    service: ServiceClient,
+    known: Mapping[str, Any],
+) -> Iterator[dict[str, dict[str, Any]]]:
+    """Yields the results of the items that are not known, some at a time."""
+    asked = {item.key: item.fields for item in items if item.key not in known}
+    total = len({item.key for item in items})
+    size = min(options.batch_size, service.max_batch)
+    with progress_bar() as progress:
+        task = progress.add_task("judging", total=total, completed=total - len(asked))
+        for some in batches(list(asked), size):
+            fields = [asked[key] for key in some]
+            answered = dict(zip(some, service.judge(fields, criterion, _PASSING), strict=True))
+            _check_hope(list(answered.values()), is_first=len(known) == 0 or len(some) == total)
+            progress.advance(task, len(some))
+            yield answered
+
+
+def _check_hope(results: Sequence[Mapping[str, Any]], *, is_first: bool) -> None:
+    """Ends a run of which no comparison can be judged."""
+    codes = {result.get("error", {}).get("code") for result in results}
+    if is_first and len(codes) == 1 and codes <= _OF_ALL:
+        raise failure(results[0]["error"]["detail"])
+
+
+class _Columns:
+    """Where the results go among the columns of the rows.
+
+    Args:
+        items: All rows: no result takes the name of any of their columns.
+        options: How the results are written.
+    """
+
+    def __init__(self, items: Sequence[Item], options: FileOptions) -> None:
+        self._flat = options.flat
+        self._keep_texts = options.keep_texts
+        self._taken = {column for item in items for column in item.row.fields}
+        self._names: dict[str, str] = {}
+
+    def row(self, item: Item, result: Mapping[str, Any]) -> dict[str, Any]:
+        """A row of the output: the row of the input, and its result."""
+        kept = dict(item.row.fields)
+        if not self._keep_texts:
+            kept = {name: value for name, value in kept.items() if name not in item.shape.texts}
+        # The row itself has the id.
+        fields = {name: value for name, value in result.items() if name != "id"}
+        if not self._flat:
+            return {**kept, self._name(_RESULT): fields}
+        return {**kept, **{self._name(name): value for name, value in fields.items()}}
+
+    def _name(self, wanted: str) -> str:
+        """The name of a column that no row has, e.g. "judgment_alpha"."""
+        if wanted not in self._names:
+            name, number = wanted, 2
+            if name in self._taken and self._flat:
+                name = f"{_RESULT}_{wanted}"
+            base = name
+            while name in self._taken:
+                name, number = f"{base}_{number}", number + 1
+            self._names[wanted] = name
+        return self._names[wanted]
+
+
+def _print_ready(
+    items: Sequence[Item], results: Mapping[str, Any], columns: _Columns, printed: int
+) -> int:
+    """Prints the rows whose results are there, in order, and returns how many were printed."""
+    while printed < len(items) and items[printed].key in results:
+        item = items[printed]
+        print(json_line(columns.row(item, results[item.key])))
+        printed += 1
+    sys.stdout.flush()
+    return printed
+
+
+def _write(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replaces the file as a whole; a file that is there keeps its mode."""
+    new = out.with_name(f".{out.name}.new")
+    try:
+        write_rows(new, out, rows)
+        if out.exists():
+            new.chmod(out.stat().st_mode & 0o777)
+        with new.open("rb") as written:
+            os.fsync(written.fileno())
+        new.replace(out)
+    except OSError as exc:
+        # Do not leave a part of it on a full disk; the results are in the journal.
+        new.unlink(missing_ok=True)
+        raise failure(
+            f"{out} cannot be written: {exc.strerror}; no result is lost, and the same command "
+            "goes on"
+        ) from None

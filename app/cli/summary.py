@@ -1,0 +1,80 @@
+"""The last lines of `scope-judge judge FILE`: what became of the rows."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.markup import escape
+
+from app.cli.console import console
+
+_REASONS = {
+    "uncertain": "too uncertain for alpha",
+    "infeasible": "alpha is infeasible with this calibration",
+    "no_preference": "no preference either way",
+    "off_task": "the judge was not answering the question",
+}
+
+
+def print_summary(
+    results: Sequence[Mapping[str, Any]], places: Sequence[str], *, asked: int, seconds: float
+) -> None:
+    """Prints counts, errors with an example each, the rate, and the promise in a sentence.
+
+    Args:
+        results: Judgments and errors, one for each row.
+        places: File and line of each row.
+        asked: Comparisons that this run asked for.
+        seconds: Time that the run took.
+    """
+    judgments = [result for result in results if "error" not in result]
+    counts = Counter(judgment["verdict"] for judgment in judgments)
+    rate = f", {asked / seconds:.0f} pairs a second" if asked and seconds > 0 else ""
+    console.print(
+        f"{len(results)} rows: [bold]A {counts['A']}, B {counts['B']}, "
+        f"abstained {counts['abstain']}, errors {len(results) - len(judgments)}[/]{rate}",
+        highlight=False,
+    )
+    reasons = Counter(j["reason"] for j in judgments if j["verdict"] == "abstain")
+    for reason, count in reasons.most_common():
+        console.print(f"  abstained, {count}: {_REASONS.get(reason, reason)}", highlight=False)
+    errors = Counter(result["error"]["code"] for result in results if "error" in result)
+    for code, count in errors.most_common():
+        place, example = next(
+            (place, result["error"]["detail"])
+            for place, result in zip(places, results, strict=True)
+            if result.get("error", {}).get("code") == code
+        )
+        console.print(
+            f"  [yellow]error[/] {code}, {count}: e.g. {escape(place)}: {escape(example)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    for promise in _promises(judgments):
+        console.print(promise, highlight=False, soft_wrap=True)
+
+
+def _promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each criterion by which judgments were accepted."""
+    criteria = Counter(
+        (j["alpha"], j["guarantee"], j["delta"], j["calibration"]["name"], j["calibration"]["n"])
+        for j in judgments
+        if j["alpha"] is not None and j["calibration"] is not None
+    )
+    found = []
+    for alpha, guarantee, delta, name, n in criteria:
+        how = (
+            "on average over calibrations"
+            if guarantee == "marginal"
+            else f"except with probability {delta:g} of an unlucky calibration"
+        )
+        found.append(
+            f"At most {alpha:.0%} of these verdicts are wrong, {how}, if the pairs are like the "
+            f"{n} labelled pairs of {escape(name)!r}."
+            if alpha >= 0.01
+            else f"At most a share {alpha:g} of these verdicts is wrong, {how}, if the pairs are "
+            f"like the {n} labelled pairs of {escape(name)!r}."
+        )
+    if any(j["alpha"] is None for j in judgments):
+        found.append("Verdicts without an alpha promise nothing.")
+    return found

@@ -1,0 +1,252 @@
+"""Reads the rows of a file; its content, not its name, tells the format and the compression.
+
+Formats: JSONL, JSON (an array of objects, or one object), CSV and TSV with a header, and Parquet;
+each of them as it is, or compressed with gzip or zstd. Text is UTF-8 or has a byte order mark.
+"""
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from glob import glob, has_magic
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from app.core.errors import InvalidRequestError
+
+STDIN = Path("-")
+ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+_COMPRESSED = (".gz", ".zst")
+
+_GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# In the order in which they win where a header has as many of each.
+_DELIMITERS = ("\t", ",", ";")
+_ROWS_PER_BATCH = 1000
+# Cells of a CSV file; the service takes no larger comparison.
+_LARGEST_CELL = 2**27
+
+
+class Row(NamedTuple):
+    """One row of a file.
+
+    Args:
+        place: File and line or row number, for messages.
+        fields: Column name -> value. The values of CSV and TSV are texts; empty cells are missing.
+    """
+
+    place: str
+    fields: dict[str, Any]
+
+
+def files_of(inputs: Sequence[Path]) -> list[Path]:
+    """Expands folders and patterns; the files of a folder are sorted by path.
+
+    Args:
+        inputs: Files, folders, patterns such as `data/*.jsonl`, or `-` for standard input.
+
+    Raises:
+        InvalidRequestError: There is no such file, or a folder has none that ends like a known
+            format.
+    """
+    found: list[Path] = []
+    for given in inputs:
+        if given == STDIN or given.is_file():
+            found.append(given)
+        elif given.is_dir():
+            inside = sorted(path for path in given.rglob("*") if path.is_file() and _is_known(path))
+            if not inside:
+                raise InvalidRequestError(
+                    f"{given} has no file that ends in {', '.join(ENDINGS)}, or one of these with "
+                    ".gz or .zst"
+                )
+            found += inside
+        elif has_magic(str(given)):
+            matching = sorted(Path(name) for name in glob(str(given), recursive=True))
+            if not matching:
+                raise InvalidRequestError(f"no file matches {given}")
+            found += files_of(matching)
+        else:
+            # A named pipe and a device are read, too.
+            found.append(given)
+    return found
+
+
+def _is_known(path: Path) -> bool:
+    name = path.name.removesuffix(".gz").removesuffix(".zst")
+    return not path.name.startswith(".") and name.endswith(ENDINGS)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yields the rows of a file.
+
+    Args:
+        path: The file; `-` is standard input.
+
+    Raises:
+        InvalidRequestError: The file is empty, cannot be read, or is not what it seems to be. The
+            message names the file and the line.
+    """
+    name = "standard input" if path == STDIN else str(path)
+    try:
+        with ExitStack() as stack:
+            file = _decompressed(path, stack)
+            if file.peek(4)[:4] == _PARQUET:
+                yield from _parquet_rows(file, name)
+            else:
+                yield from _text_rows(file, name, stack)
+    except UnicodeDecodeError as exc:
+        raise InvalidRequestError(
+            f"{name} is not {exc.encoding.upper()}: byte {exc.start} of a block cannot be read; "
+            "save it as UTF-8"
+        ) from None
+    except (OSError, EOFError, zlib.error) as exc:
+        reason = getattr(exc, "strerror", None) or str(exc)
+        raise InvalidRequestError(f"{name} cannot be read: {reason}") from None
+
+
+def _decompressed(path: Path, stack: ExitStack) -> io.BufferedReader:
+    raw: Any = sys.stdin.buffer if path == STDIN else stack.enter_context(path.open("rb"))
+    file = io.BufferedReader(raw)
+    beginning = file.peek(4)
+    if not beginning:
+        shown = "standard input" if path == STDIN else path
+        raise InvalidRequestError(f"{shown} is empty")
+    if beginning.startswith(_GZIP):
+        unpacked: Any = stack.enter_context(gzip.GzipFile(fileobj=file))
+        return io.BufferedReader(unpacked)
+    if beginning.startswith(_ZSTD):
+        import pyarrow
+
+        stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd")
+        return io.BufferedReader(stack.enter_context(stream))
+    return file
+
+
+def _parquet_rows(file: IO[bytes], name: str) -> Iterator[Row]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        # Parquet begins at its end, so that a pipe or a compressed file is read as a whole.
+        source = file if _is_seekable_itself(file) else io.BytesIO(file.read())
+        batches = parquet.ParquetFile(source).iter_batches(batch_size=_ROWS_PER_BATCH)
+        number = 0
+        for batch in batches:
+            for fields in batch.to_pylist():
+                number += 1
+                present = {key: value for key, value in fields.items() if value is not None}
+                yield Row(f"{name}, row {number}", present)
+    except pyarrow.ArrowException as exc:
+        raise InvalidRequestError(f"{name} begins like Parquet and cannot be read: {exc}") from None
+
+
+def _is_seekable_itself(file: IO[bytes]) -> bool:
+    return isinstance(getattr(file, "raw", None), io.BufferedReader) and file.seekable()
+
+
+def _text_rows(file: io.BufferedReader, name: str, stack: ExitStack) -> Iterator[Row]:
+    beginning = file.peek(4)
+    encoding = next(
+        (found for mark, found in _BYTE_ORDER_MARKS if beginning.startswith(mark)), None
+    )
+    # Lines end with a line feed only: a text may hold every other line end.
+    text = stack.enter_context(io.TextIOWrapper(file, encoding=encoding or "utf-8", newline="\n"))
+    first, number = "", 0
+    for line in text:
+        number += 1
+        if line.strip():
+            first = line
+            break
+    else:
+        raise InvalidRequestError(f"{name} is empty")
+    if first.lstrip().startswith("["):
+        yield from _array_rows(first + text.read(), name)
+    elif not first.lstrip().startswith("{"):
+        yield from _table_rows(first, text, name, number)
+    elif _parsed(first) is not None:
+        yield from _line_rows(first, text, name, number)
+    else:
+        whole = _parsed(first + text.read())
+        if not isinstance(whole, dict):
+            raise InvalidRequestError(f"{name}, line {number}: this is not JSON")
+        yield Row(f"{name}, line {number}", whole)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _line_rows(first: str, rest: IO[str], name: str, number: int) -> Iterator[Row]:
+    place = f"{name}, line {number}"
+    yield Row(place, _object(_parsed(first), place))
+    for line in rest:
+        number += 1
+        if line.strip():
+            place = f"{name}, line {number}"
+            yield Row(place, _object(_parsed(line), place))
+
+
+def _array_rows(text: str, name: str) -> Iterator[Row]:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise InvalidRequestError(f"{name} begins like a JSON array and is none: {exc}") from None
+    if not values:
+        raise InvalidRequestError(f"{name} is an empty array")
+    for number, value in enumerate(values, start=1):
+        place = f"{name}, row {number}"
+        yield Row(place, _object(value, place))
+
+
+def _object(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidRequestError(f"{place}: this is not a JSON object")
+    return value
+
+
+def _table_rows(first: str, rest: IO[str], name: str, number: int) -> Iterator[Row]:
+    csv.field_size_limit(_LARGEST_CELL)
+    delimiter = max(_DELIMITERS, key=first.count)
+    lines = _lines_again(first, rest)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        header = [column.strip() for column in next(reader)]
+        if len(set(header)) < len(header):
+            twice = next(column for column in header if header.count(column) > 1)
+            raise InvalidRequestError(f"{name}: the column {twice!r} is there twice")
+        for cells in reader:
+            if not cells:
+                continue
+            place = f"{name}, line {number + reader.line_num - 1}"
+            if len(cells) != len(header):
+                raise InvalidRequestError(
+                    f"{place}: {len(cells)} cells, but the header has {len(header)}; put a text "
+                    "with a separator or a line end into quotes"
+                )
+            yield Row(
+                place, {column: cell for column, cell in zip(header, cells, strict=True) if cell}
+            )
+    except csv.Error as exc:
+        raise InvalidRequestError(
+            f"{name}, line {number + reader.line_num - 1}: this is not CSV ({exc})"
+        ) from None
+
+
+def _lines_again(first: str, rest: IO[str]) -> Iterator[str]:
+    yield first
+    yield from rest

@@ -1,0 +1,335 @@
+"""Turns a row of a data set into the fields of a comparison.
+
+A shape says which columns hold what. There are shapes for common data sets, and `custom_shape`
+makes one of a map such as `question=prompt,response_a=chosen,response_b=rejected`.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.errors import InvalidComparisonError, InvalidRequestError
+
+Fields = dict[str, Any]
+
+REQUIRED = ("question", "response_a", "response_b")
+# As POST /judge and POST /calibrate take them.
+OPTIONAL = ("label", "id", "alpha", "guarantee", "delta", "calibration")
+_NUMBERS = ("alpha", "delta")
+_ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "gpt": "assistant",
+}
+_LABELS = {
+    **dict.fromkeys(("a", "model_a", "response_a", "left", "[[a]]"), "A"),
+    **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
+    **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
+}
+_TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One way to keep comparisons in columns.
+
+    Args:
+        name: Name of the shape on the command line.
+        columns: Columns that a row must have.
+        convert: Row -> fields of the comparison; raises InvalidComparisonError.
+        texts: Columns that hold the question and the responses.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    convert: Callable[[Mapping[str, Any]], Fields]
+    texts: tuple[str, ...] = ()
+
+    def fields(self, row: Mapping[str, Any]) -> Fields:
+        """The fields of the comparison.
+
+        Raises:
+            InvalidComparisonError: The row has no comparison of this shape.
+        """
+        missing = [column for column in self.columns if column not in row]
+        if missing:
+            raise InvalidComparisonError(f"{_named(missing)} missing; there is {_listed(row)}")
+        fields = self.convert(row)
+        for name in _NUMBERS:
+            if isinstance(fields.get(name), str):
+                fields[name] = _number(fields[name], name)
+        return fields
+
+
+def shape_for(row: Mapping[str, Any]) -> Shape:
+    """The first shape whose columns the row has.
+
+    Raises:
+        InvalidRequestError: None fits. The message names the columns and a map that may fit.
+    """
+    for shape in SHAPES.values():
+        if all(column in row for column in shape.columns):
+            return shape
+    raise InvalidRequestError(
+        f"the columns are {_listed(row)}, and a comparison needs question, response_a and "
+        f"response_b: name the columns with --map {_suggested_map(row)}, or a known data set with "
+        f"--shape ({', '.join(SHAPES)})"
+    )
+
+
+def custom_shape(text: str) -> Shape:
+    """Makes a shape of a map: FIELD=COLUMN, separated by commas; other fields keep their names.
+
+    Raises:
+        InvalidRequestError: The text is no such map.
+    """
+    columns = {name: name for name in (*REQUIRED, *OPTIONAL)}
+    for part in text.split(","):
+        field, equals, column = (piece.strip() for piece in part.partition("="))
+        if not equals or not column or field not in columns:
+            raise InvalidRequestError(
+                f"--map: {part.strip()!r} is not FIELD=COLUMN with one of the fields "
+                f"{', '.join(columns)}"
+            )
+        columns[field] = column
+
+    def convert(row: Mapping[str, Any]) -> Fields:
+        return _pair({field: row[name] for field, name in columns.items() if name in row})
+
+    needed = tuple(columns[field] for field in REQUIRED)
+    return Shape("map", needed, convert, needed)
+
+
+def _pair(row: Mapping[str, Any]) -> Fields:
+    fields = {name: row[name] for name in OPTIONAL if name in row}
+    if "label" in fields:
+        fields["label"] = label_of(fields["label"])
+    return {
+        "question": question_of(row["question"]),
+        "response_a": response_of(row["response_a"], "response_a"),
+        "response_b": response_of(row["response_b"], "response_b"),
+        **fields,
+    }
+
+
+def _preference(row: Mapping[str, Any]) -> Fields:
+    """TRL's preference data, standard or conversational, and RewardBench."""
+    chosen, rejected = row["chosen"], row["rejected"]
+    if "prompt" in row:
+        question = question_of(row["prompt"])
+        a, b = response_of(chosen, "chosen"), response_of(rejected, "rejected")
+    elif isinstance(chosen, str) and isinstance(rejected, str):
+        question, a, b = _transcripts(chosen, rejected)
+    else:
+        question, a, b = _implicit_prompt(_messages(chosen), _messages(rejected))
+    return {"question": question, "response_a": a, "response_b": b, "label": "A"} | _id(row, "id")
+
+
+def _transcripts(chosen: str, rejected: str) -> tuple[list[Fields], str, str]:
+    """HH-RLHF: two transcripts that differ in their last answer."""
+    both = [_turns_of_transcript(text) for text in (chosen, rejected)]
+    return _implicit_prompt(*both)
+
+
+def _turns_of_transcript(text: str) -> list[Fields]:
+    _, *parts = _TRANSCRIPT_TURN.split(text)
+    if not parts:
+        raise InvalidComparisonError(
+            'there is no prompt, and the texts are no transcripts with "Human:" and "Assistant:"'
+        )
+    roles = {"Human": "user", "Assistant": "assistant"}
+    return [
+        {"role": roles[role], "content": content.strip()}
+        for role, content in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], str, str]:
+    """The common beginning is the question; each last message is a response."""
+    if not a or not b or a[:-1] != b[:-1] or not a[:-1]:
+        raise InvalidComparisonError(
+            "the two conversations must be equal but for their last message"
+        )
+    for messages in (a, b):
+        if messages[-1]["role"] != "assistant":
+            raise InvalidComparisonError("a conversation does not end with the assistant")
+    return a[:-1], a[-1]["content"], b[-1]["content"]
+
+
+def _battle(row: Mapping[str, Any]) -> Fields:
+    """Chatbot Arena and MT-Bench: two whole conversations with the same questions."""
+    a, b = _messages(row["conversation_a"]), _messages(row["conversation_b"])
+    if isinstance(row.get("turn"), int):
+        a, b = a[: 2 * row["turn"]], b[: 2 * row["turn"]]
+    asked = [message for message in a if message["role"] != "assistant"]
+    if asked != [message for message in b if message["role"] != "assistant"]:
+        raise InvalidComparisonError("the two conversations have different questions")
+    answers = [[m["content"] for m in side if m["role"] == "assistant"] for side in (a, b)]
+    users = sum(message["role"] == "user" for message in asked)
+    if users == 0 or any(len(side) != users for side in answers):
+        raise InvalidComparisonError("a conversation needs one answer to each question")
+    response_a, response_b = answers if users > 1 else (side[0] for side in answers)
+    fields = {"question": asked, "response_a": response_a, "response_b": response_b}
+    if row.get("winner") is not None:
+        fields["label"] = label_of(row["winner"])
+    return fields | _id(row, "question_id")
+
+
+def _openai_preference(row: Mapping[str, Any]) -> Fields:
+    """OpenAI's data for preference fine-tuning."""
+    given = row["input"]
+    if not isinstance(given, Mapping) or "messages" not in given:
+        raise InvalidComparisonError("input has no messages")
+    return {
+        "question": question_of(given["messages"]),
+        "response_a": response_of(row["preferred_output"], "preferred_output"),
+        "response_b": response_of(row["non_preferred_output"], "non_preferred_output"),
+        "label": "A",
+    } | _id(row, "id")
+
+
+# Name -> shape. The first that fits a row is taken where none is named.
+SHAPES: Mapping[str, Shape] = {
+    shape.name: shape
+    for shape in (
+        Shape("pairs", REQUIRED, _pair, REQUIRED),
+        Shape(
+            "arena",
+            ("conversation_a", "conversation_b"),
+            _battle,
+            ("conversation_a", "conversation_b"),
+        ),
+        Shape("preference", ("chosen", "rejected"), _preference, ("prompt", "chosen", "rejected")),
+        Shape(
+            "openai-preference",
+            ("input", "preferred_output", "non_preferred_output"),
+            _openai_preference,
+            ("input", "preferred_output", "non_preferred_output"),
+        ),
+    )
+}
+
+
+def label_of(value: Any) -> str:
+    """The label that a data set's word for the better side means: "A", "B" or "tie".
+
+    Raises:
+        InvalidComparisonError: The word is not known. Nothing else is ever taken for a tie.
+    """
+    found = _LABELS.get(value.strip().lower()) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidComparisonError(
+            f"the label {str(value)[:40]!r} is not A, B or tie (or model_a, model_b, both_bad)"
+        )
+    return found
+
+
+def question_of(value: Any) -> str | list[Fields]:
+    """A text, or the turns of a list of messages.
+
+    Raises:
+        InvalidComparisonError: The value is neither.
+    """
+    return value if isinstance(value, str) else _messages(value)
+
+
+def response_of(value: Any, column: str) -> str | list[str]:
+    """A text, several texts, or the text of an assistant's message.
+
+    Raises:
+        InvalidComparisonError: The value is none of these.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return value
+    messages = _messages([value] if isinstance(value, Mapping) else value)
+    if len(messages) != 1 or messages[0]["role"] != "assistant":
+        raise InvalidComparisonError(
+            f"{column} must be a text, or one message of the assistant; it has "
+            f"{len(messages)} messages"
+        )
+    content: str = messages[0]["content"]
+    return content
+
+
+def _messages(value: Any) -> list[Fields]:
+    """Messages in the form of OpenAI's chat completions, or of ShareGPT ("from", "value")."""
+    # Parquet has arrays of numpy where JSON has lists.
+    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping) or not value:
+        raise InvalidComparisonError("this is no text and no list of messages")
+    return [_message(each) for each in value]
+
+
+def _message(value: Any) -> Fields:
+    if not isinstance(value, Mapping):
+        raise InvalidComparisonError("a message must have a role and a content")
+    given = value.get("role", value.get("from"))
+    role = _ROLES.get(str(given).lower())
+    if value.get("tool_calls") or value.get("function_call") or given in ("tool", "function"):
+        raise InvalidComparisonError(
+            "a message calls a tool or is its answer, and a judge reads only text: leave such "
+            "rows out, or write the calls into the text"
+        )
+    if role is None:
+        raise InvalidComparisonError(f"a message has the unknown role {str(given)[:40]!r}")
+    return {"role": role, "content": _content(value.get("content", value.get("value")))}
+
+
+def _content(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Collection) and not isinstance(value, Mapping | bytes):
+        texts = []
+        for part in value:
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            if kind not in ("text", "input_text", "output_text"):
+                raise InvalidComparisonError(
+                    f"a message has a part of the type {str(kind)[:40]!r}, and a judge reads only "
+                    "text"
+                )
+            texts.append(str(part["text"]))
+        return "\n".join(texts)
+    raise InvalidComparisonError("a message has no content")
+
+
+def _id(row: Mapping[str, Any], column: str) -> Fields:
+    value = row.get(column, row.get("id"))
+    return {} if isinstance(value, bool) or not isinstance(value, str | int) else {"id": value}
+
+
+def _number(text: str, field: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidComparisonError(f"{field} is not a number: {text[:40]!r}") from None
+
+
+def _listed(row: Mapping[str, Any]) -> str:
+    names = [str(name) for name in row]
+    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "") if names else "no column"
+
+
+def _named(columns: list[str]) -> str:
+    return f"{', '.join(columns)} {'is' if len(columns) == 1 else 'are'}"
+
+
+# Words that other data sets use for the fields of a comparison.
+_USUAL: Mapping[str, tuple[str, ...]] = {
+    "question": ("prompt", "instruction", "input", "query", "user", "text"),
+    "response_a": ("chosen", "answer_a", "output_1", "response_1", "completion_a", "model_a", "a"),
+    "response_b": ("rejected", "answer_b", "output_2", "response_2", "completion_b", "b"),
+}
+
+
+def _suggested_map(row: Mapping[str, Any]) -> str:
+    lower = {str(name).lower(): str(name) for name in row}
+    parts = []
+    for field, words in _USUAL.items():
+        found = next((lower[word] for word in (field, *words) if word in lower), "COLUMN")
+        parts.append(f"{field}={found}")
+    return ",".join(parts)

@@ -1,0 +1,195 @@
+"""Every format, compression and encoding is read alike, and whatever is wrong is named."""
+
+import csv
+import gzip
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
+from app.core.errors import InvalidRequestError
+from app.files.reading import STDIN, Row, files_of, read_rows
+
+# A line end of Windows, one of Unicode, a quote, both delimiters and a text outside ASCII.
+ROWS: list[dict[str, Any]] = [
+    {"id": "1", "question": "Which?\r\nNow.", "response_a": 'a "quoted", a;b\tc', "x": "\u2028"},
+    {"id": "2", "question": "Wer \u00e4\u00df?", "response_a": "\U0001f600\nsecond line", "x": "2"},
+]
+
+
+def jsonl() -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
+
+
+def crlf_jsonl() -> bytes:
+    return "".join(json.dumps(row) + "\r\n\r\n" for row in ROWS).encode()
+
+
+def array() -> bytes:
+    return json.dumps(ROWS, indent=2).encode()
+
+
+def table(delimiter: str) -> Callable[[], bytes]:
+    def make() -> bytes:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, ROWS[0], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(ROWS)
+        return text.getvalue().encode()
+
+    return make
+
+
+def arrow_table() -> bytes:
+    sink = io.BytesIO()
+    arrow_csv.write_csv(pyarrow.Table.from_pylist(ROWS), sink)
+    return sink.getvalue()
+
+
+def parquet_file() -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), sink, row_group_size=1)
+    return sink.getvalue()
+
+
+FORMATS = {
+    "jsonl": jsonl,
+    "crlf jsonl": crlf_jsonl,
+    "array": array,
+    "csv": table(","),
+    "tsv": table("\t"),
+    "semicolons": table(";"),
+    "csv of arrow": arrow_table,
+    "parquet": parquet_file,
+}
+
+
+def zstd(content: bytes) -> bytes:
+    compressed: bytes = pyarrow.compress(content, "zstd", asbytes=True)
+    return compressed
+
+
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": lambda content: content,
+    "gzip": gzip.compress,
+    "zstd": zstd,
+}
+
+
+def fields_of(path: Path) -> list[dict[str, Any]]:
+    return [row.fields for row in read_rows(path)]
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_is_read_by_its_content(tmp_path: Path, format: str, compression: str) -> None:
+    # The name says nothing.
+    path = tmp_path / "data"
+    path.write_bytes(COMPRESSIONS[compression](FORMATS[format]()))
+    assert fields_of(path) == ROWS
+
+
+@pytest.mark.parametrize("format", ["jsonl", "array", "csv", "tsv"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_tells_the_encoding(tmp_path: Path, format: str, encoding: str) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes(FORMATS[format]().decode().encode(encoding))
+    assert fields_of(path) == ROWS
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_standard_input_is_read_like_a_file(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(FORMATS[format]())))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert fields_of(STDIN) == ROWS
+
+
+def test_values_keep_their_types_and_empty_ones_are_missing(tmp_path: Path) -> None:
+    rows = [{"n": 1, "list": [{"a": 1.5}], "text": "x"}, {"n": None, "list": [], "text": ""}]
+    path = tmp_path / "x"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    assert fields_of(path) == [rows[0], {"list": [], "text": ""}]
+    path.write_text("n,text\n1,\n,x\n")
+    assert fields_of(path) == [{"n": "1"}, {"text": "x"}]
+    path.write_text('{"n": null, "text": ""}\n')
+    assert fields_of(path) == [{"n": None, "text": ""}]
+
+
+def test_one_json_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(ROWS[0], indent=2))
+    assert fields_of(path) == [ROWS[0]]
+
+
+def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text('\n{"a": 1}\n\n{"a": 2}\n')
+    assert [row.place for row in read_rows(path)] == [f"{path}, line 2", f"{path}, line 4"]
+    path.write_text('a,b\n"two\nlines",1\n3,4\n')
+    assert list(read_rows(path)) == [
+        Row(f"{path}, line 3", {"a": "two\nlines", "b": "1"}),
+        Row(f"{path}, line 4", {"a": "3", "b": "4"}),
+    ]
+    path.write_text('[{"a": 1}, {"a": 2}]')
+    assert [row.place for row in read_rows(path)] == [f"{path}, row 1", f"{path}, row 2"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n \n", "is empty"),
+        (gzip.compress(b""), "is empty"),
+        (b"[]", "is an empty array"),
+        (b'{"a": 1}\n[1]\n', "line 2: this is not a JSON object"),
+        (b'{"a": 1}\nnot json\n', "line 2: this is not a JSON object"),
+        (b'{"a": 1\n', "line 1: this is not JSON"),
+        (b'[{"a": 1}, 3]', "row 2: this is not a JSON object"),
+        (b'[{"a": 1}', "begins like a JSON array and is none"),
+        (b"a,b\n1,2,3\n", "line 2: 3 cells, but the header has 2"),
+        (b'a,b\n"1,2\n', "this is not CSV"),
+        (b"a,b,a\n1,2,3\n", "the column 'a' is there twice"),
+        (b"question,b\n\xe4,2\n", "is not UTF-8"),
+        (gzip.compress(jsonl())[:-20], "cannot be read"),
+        (zstd(jsonl())[:-20], "cannot be read"),
+        (parquet_file()[:-20], "begins like Parquet and cannot be read"),
+        (b"[" * 100_000, "begins like a JSON array and is none"),
+    ],
+)
+def test_a_file_that_is_not_what_it_seems_is_named(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InvalidRequestError) as caught:
+        fields_of(path)
+    assert message in caught.value.detail
+    assert str(path) in caught.value.detail
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="nothing cannot be read: No such file"):
+        fields_of(tmp_path / "nothing")
+
+
+def test_folders_and_patterns_are_expanded_in_order(tmp_path: Path) -> None:
+    names = ["b/2.csv.gz", "a.jsonl", "b/1.parquet", "c.json.zst", ".hidden.json", "notes.md"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = [path.relative_to(tmp_path).as_posix() for path in files_of([tmp_path])]
+    assert found == ["a.jsonl", "b/1.parquet", "b/2.csv.gz", "c.json.zst"]
+    assert files_of([tmp_path / "b" / "*.csv*"]) == [tmp_path / "b" / "2.csv.gz"]
+    # A file that is named is read whatever its ending.
+    assert files_of([tmp_path / "notes.md", STDIN]) == [tmp_path / "notes.md", STDIN]
+    for given, message in ((tmp_path / "*.x", "no file matches"), (tmp_path / "e", "has no file")):
+        (tmp_path / "e").mkdir(exist_ok=True)
+        with pytest.raises(InvalidRequestError, match=message):
+            files_of([given])

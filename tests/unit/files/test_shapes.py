@@ -1,0 +1,202 @@
+"""The shapes in which people keep comparisons become the fields of one, or a clear error."""
+
+from typing import Any
+
+import pytest
+
+from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.files.shapes import custom_shape, label_of, shape_for
+
+USER = {"role": "user", "content": "Which?"}
+TALK = [USER, {"role": "assistant", "content": "a1"}, {"role": "user", "content": "And?"}]
+
+
+def says(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+AB = {"response_a": "good", "response_b": "bad"}
+CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "our own": (
+        {"question": "Which?", **AB, "label": "B", "id": 7, "alpha": 0.2, "other": 1},
+        "pairs",
+        {"question": "Which?", **AB, "label": "B", "id": 7, "alpha": 0.2},
+    ),
+    "our own in CSV": (
+        {"question": "Which?", **AB, "label": "model_b", "delta": "0.1"},
+        "pairs",
+        {"question": "Which?", **AB, "label": "B", "delta": 0.1},
+    ),
+    "OpenAI's messages": (
+        {
+            "question": [
+                {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},
+                *TALK,
+            ],
+            "response_a": says("good"),
+            "response_b": [{"role": "assistant", "content": [{"type": "text", "text": "bad"}]}],
+        },
+        "pairs",
+        {"question": [{"role": "system", "content": "Be kind."}, *TALK], **AB},
+    ),
+    "TRL, standard": (
+        {"prompt": "Which?", "chosen": "good", "rejected": "bad"},
+        "preference",
+        {"question": "Which?", **AB, "label": "A"},
+    ),
+    "TRL, conversational": (
+        {"prompt": [USER], "chosen": [says("good")], "rejected": [says("bad")]},
+        "preference",
+        {"question": [USER], **AB, "label": "A"},
+    ),
+    "TRL, implicit prompt": (
+        {"chosen": [*TALK, says("good")], "rejected": [*TALK, says("bad")]},
+        "preference",
+        {"question": TALK, **AB, "label": "A"},
+    ),
+    "RewardBench": (
+        {"prompt": "Which?", "chosen": "good", "rejected": "bad", "subset": "x", "id": 3},
+        "preference",
+        {"question": "Which?", **AB, "label": "A", "id": 3},
+    ),
+    "HH-RLHF": (
+        {
+            "chosen": "\n\nHuman: Which?\n\nAssistant: a1\n\nHuman: And?\n\nAssistant: good",
+            "rejected": "\n\nHuman: Which?\n\nAssistant: a1\n\nHuman: And?\n\nAssistant: bad",
+        },
+        "preference",
+        {"question": TALK, **AB, "label": "A"},
+    ),
+    "Chatbot Arena": (
+        {
+            "question_id": "q1",
+            "model_a": "x",
+            "model_b": "y",
+            "winner": "tie (bothbad)",
+            "conversation_a": [USER, says("good")],
+            "conversation_b": [USER, says("bad")],
+        },
+        "arena",
+        {"question": [USER], **AB, "label": "tie", "id": "q1"},
+    ),
+    "MT-Bench, second turn": (
+        {
+            "question_id": 81,
+            "winner": "model_a",
+            "turn": 2,
+            "conversation_a": [*TALK, says("good")],
+            "conversation_b": [USER, says("b1"), TALK[2], says("bad")],
+        },
+        "arena",
+        {
+            "question": [USER, TALK[2]],
+            "response_a": ["a1", "good"],
+            "response_b": ["b1", "bad"],
+            "label": "A",
+            "id": 81,
+        },
+    ),
+    "MT-Bench, first turn": (
+        {
+            "winner": "model_b",
+            "turn": 1,
+            "conversation_a": [USER, says("good"), TALK[2], says("x")],
+            "conversation_b": [USER, says("bad"), TALK[2], says("y")],
+        },
+        "arena",
+        {"question": [USER], **AB, "label": "B"},
+    ),
+    "OpenAI's preferences": (
+        {
+            "input": {"messages": [USER], "tools": []},
+            "preferred_output": [says("good")],
+            "non_preferred_output": [says("bad")],
+        },
+        "openai-preference",
+        {"question": [USER], **AB, "label": "A"},
+    ),
+    "ShareGPT's messages": (
+        {
+            "question": [{"from": "human", "value": "Which?"}],
+            "response_a": {"from": "gpt", "value": "good"},
+            "response_b": "bad",
+        },
+        "pairs",
+        {"question": [USER], **AB},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_known_shape_is_recognised_and_read(case: str) -> None:
+    row, name, fields = CASES[case]
+    shape = shape_for(row)
+    assert shape.name == name
+    assert shape.fields(row) == fields
+
+
+def test_a_map_names_columns() -> None:
+    shape = custom_shape("question=q, response_a=x,response_b=y,label=best")
+    row = {"q": "Which?", "x": "good", "y": "bad", "best": "[[A]]", "id": "9", "question": "no"}
+    assert shape.fields(row) == {"question": "Which?", **AB, "label": "A", "id": "9"}
+
+
+@pytest.mark.parametrize(
+    "text", ["question", "question=", "prompt=x", "", "question=a;response_a=b,"]
+)
+def test_a_wrong_map_says_what_a_map_is(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="FIELD=COLUMN"):
+        custom_shape(text)
+
+
+def test_unknown_columns_are_listed_with_a_map_that_may_fit() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        shape_for({"instruction": "x", "output_1": "y", "output_2": "z", "score": 1})
+    assert "the columns are instruction, output_1, output_2, score" in caught.value.detail
+    wanted = "--map question=instruction,response_a=output_1,response_b=output_2"
+    assert wanted in caught.value.detail
+
+
+TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "x", "response_a": "y"}, "response_b is missing"),
+        ({"question": 3, **AB}, "no text and no list of messages"),
+        ({"question": [], **AB}, "no text and no list of messages"),
+        ({"question": [USER, TOOL_CALL], **AB}, "calls a tool"),
+        ({"question": [{"role": "tool", "content": "1"}], **AB}, "calls a tool"),
+        ({"question": [{"role": "judge", "content": "1"}], **AB}, "unknown role 'judge'"),
+        ({"question": [{"role": "user"}], **AB}, "has no content"),
+        (
+            {"question": [{"role": "user", "content": [{"type": "image_url"}]}], **AB},
+            "type 'image_url'",
+        ),
+        ({"question": "x", "response_a": [says("y"), says("z")], "response_b": "w"}, "2 messages"),
+        ({"question": "x", "response_a": USER, "response_b": "w"}, "one message of the assistant"),
+        ({"question": "x", **AB, "label": "maybe"}, "the label 'maybe'"),
+        ({"question": "x", **AB, "label": None}, "the label 'None'"),
+        ({"question": "x", **AB, "alpha": "many"}, "alpha is not a number"),
+        ({"chosen": "good", "rejected": "bad"}, "no transcripts"),
+        ({"chosen": [USER, says("x")], "rejected": [says("y")]}, "equal but for their last"),
+        ({"chosen": [USER, USER], "rejected": [USER, USER]}, "end with the assistant"),
+        (
+            {"conversation_a": [USER, says("x")], "conversation_b": [TALK[2], says("y")]},
+            "different questions",
+        ),
+        ({"conversation_a": [USER], "conversation_b": [USER]}, "one answer to each question"),
+        ({"input": "x", "preferred_output": [], "non_preferred_output": []}, "no messages"),
+    ],
+)
+def test_a_row_without_a_comparison_says_why(row: dict[str, Any], message: str) -> None:
+    shape = custom_shape("question=question") if "question" in row else shape_for(row)
+    with pytest.raises(InvalidComparisonError, match=message):
+        shape.fields(row)
+
+
+@pytest.mark.parametrize("value", ["", "C", "abstain", "unknown", None, 1, True, 0.5])
+def test_no_unknown_word_becomes_a_label(value: Any) -> None:
+    with pytest.raises(InvalidComparisonError):
+        label_of(value)
