@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,9 +195,16 @@ def _judged(
     with Journal(partial, settings, replace=options.overwrite) as journal:
         results |= journal.results
         known = len(results)
-        for answered in _answers(items, criterion, options, service, results):
-            journal.append(answered.items())
-            results |= answered
+        # Results are written and synced while the service works on the next request.
+        with ThreadPoolExecutor(1) as writer:
+            written: Future[None] | None = None
+            for answered in _answers(items, criterion, options, service, results):
+                if written is not None:
+                    written.result()
+                written = writer.submit(journal.append, answered.items())
+                results |= answered
+            if written is not None:
+                written.result()
         _write(out, [columns.row(item, results[item.key]) for item in items])
         journal.remove()
     return results, len(results) - known
