@@ -310,8 +310,8 @@ def score_of_orders(
         return gap_rev
     assert isinstance(forward, LabelLogits)
     assert isinstance(reverse, LabelLogits)
-    # In the reverse order response_a is label B. `0.0 - x` instead of `-x`: a tie must be stored and
-    # printed as 0.0, not as -0.0.
+    # In the reverse order response_a is label B. `0.0 - x`, because `-x` makes -0.0 of a tie, and
+    # -0.0 would be written as another number than 0.0.
     return Score(gap_fwd, 0.0 - gap_rev, label_mass=min(forward.label_mass, reverse.label_mass))
 
 
