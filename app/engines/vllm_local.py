@@ -299,7 +299,7 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
             "enforce_eager": True,
             # Without a size, vLLM claims 92% of the machine's memory.
             "kv_cache_memory_bytes": options.cpu_kv_cache_bytes,
-            # Faster than the default of 128; vLLM refuses 16.
+            # vLLM's default on a CPU is 128; it refuses 16.
             "block_size": 32,
             # Chunked prefill of a prompt with a seed crashes vLLM 0.32 ("does not use offset").
             "enable_chunked_prefill": False,
