@@ -206,7 +206,7 @@ def test_an_engine_that_does_not_answer_leaves_the_part_undone(tmp_path: Path) -
     outcome = worker.judge(1, scene.parts[1])
     worker.close()
     assert outcome.kind == "failed"
-    assert "0 of 8 prompts" in outcome.detail
+    assert "0 answers to 8 prompts" in outcome.detail
     assert engine.calls == [8] * 3
     assert scene.output.receipt(1) is None
 
