@@ -25,7 +25,9 @@ PromptError = RequestError | JudgmentFailedError
 
 
 class LabelLogits(NamedTuple):
-    """The logits of the two label tokens at the first token of the answer.
+    """Log-probabilities of the two labels as first token of the answer.
+
+    Their difference is the difference of the logits.
 
     Args:
         a: Log-probability of label "A", normalised over the whole vocabulary.

@@ -74,8 +74,8 @@ class Settings(BaseSettings):
     )
     store_url: str = Field(
         "sqlite:///scope-judge.db",
-        description="URL of the calibration store: `sqlite:///path`, `redis://host:port/db` or "
-        "`memory://`.",
+        description="URL of the calibration store: `sqlite:///path`, `redis://host:port/db`, "
+        "`rediss://host:port/db` (TLS), `unix:///path/of/redis.sock` or `memory://`.",
     )
     default_alpha: float = Field(
         0.10,

@@ -7,17 +7,17 @@ import inspect
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-import typer
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from app.api.auth.needs import NEEDS
-from app.cli import app as commands
+from app.cli import COMMANDS
+from app.cli import command as loaded_command
 from app.core import errors
 from app.main import build
 from app.service.services import Services
@@ -254,14 +254,18 @@ def cli_page() -> str:
 `make setup` puts the command into `.venv/bin`. `scope-judge COMMAND --help` prints the same.
 Results go to standard output; progress and notes go to standard error.
 """
-    return page("Command line", introduction, *_commands(typer.main.get_command(commands), ""))
+    return page(
+        "Command line",
+        introduction,
+        *_commands({name: loaded_command(name) for name in COMMANDS}, ""),
+    )
 
 
-def _commands(group: Any, path: str) -> Iterator[str]:
-    for name, command in group.commands.items():
+def _commands(group: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name, command in group.items():
         full = f"{path} {name}".strip()
         if hasattr(command, "commands"):
-            yield from _commands(command, full)
+            yield from _commands(command.commands, full)
         else:
             yield _command(full, command)
 

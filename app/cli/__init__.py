@@ -1,27 +1,60 @@
 """scope-judge serve | judge | calibrate | curve | evaluate | keys: the only package that prints."""
 
-from typing import Annotated
+import importlib
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from app import __version__
-from app.cli import calibrate, curve, evaluate, judge, keys, serve
+
+# Command -> its line in the help. A module is named after its command.
+COMMANDS: Mapping[str, str] = {
+    "serve": "Run the service.",
+    "judge": "Judge one pair or files.",
+    "calibrate": "Add labelled pairs to a calibration set.",
+    "curve": "Show which alpha is feasible with judged and labelled pairs.",
+    "evaluate": "Measure a judge on labelled pairs, as the paper does.",
+    "keys": "Make, list and revoke the keys of the service.",
+}
+
+
+class _LazyCommands(TyperGroup):
+    """Imports the module of a command when the command is run: some take seconds to import."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command without options, for the list of commands."""
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name, with its options, and the other arguments."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, None if found is None else command(str(name)), rest
+
+
+def command(name: str) -> Any:
+    """The command with its options."""
+    module = importlib.import_module(f"app.cli.{name}")
+    if name == "keys":
+        return typer.main.get_command(module.app)
+    alone = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
+    alone.command(name)(getattr(module, name))
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     help="An LLM judge that answers A, B or abstain, with a bound on the error of what it accepts.",
+    cls=_LazyCommands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (
-    serve.serve,
-    judge.judge,
-    calibrate.calibrate,
-    curve.curve,
-    evaluate.evaluate,
-):
-    app.command()(_command)
-app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:

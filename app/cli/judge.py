@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.bulk import judge_in_bulk
 from app.cli.console import failure
 from app.cli.file_run import FileOptions, connecting, judge_files
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
@@ -113,6 +112,9 @@ def judge(
     if ray:
         if not files or (question, a, b) != (None, None, None) or url != DEFAULT_URL:
             raise failure("--ray takes files or folders, and no --question, --a, --b or --url")
+        # Imported late: the other ways to judge need neither settings nor fleet.
+        from app.cli.bulk import judge_in_bulk
+
         judge_in_bulk(files, criterion, out, batch_size, address=address, replicas=replicas)
         return
     if address is not None or replicas is not None:

@@ -108,9 +108,9 @@ class Calibration:
             older releases.
 
     Thresholds and curve use only the examples on task. No threshold accepts an off-task example, so
-    S = 0 in eq. scope_condition, and the example adds nothing to the sum. Counting it by its
-    uncertainty would represent judgments that no caller gets. Among on-task comparisons, examples
-    and judgments remain exchangeable. All examples count in `n`, `accuracy`, `auroc`,
+    S = 0 in SCOPE's eq. 5 (scope_condition), and the example adds nothing to the sum. Counting it
+    by its uncertainty would represent judgments that no caller gets. Among on-task comparisons,
+    examples and judgments remain exchangeable. All examples count in `n`, `accuracy`, `auroc`,
     `expected_calibration_error`, `position_flips`, `mean_label_mass` and the denominator of each
     coverage, because these figures describe the judge.
     """

@@ -17,7 +17,7 @@
     │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
     │   └── JudgeMismatchError        the calibration set belongs to another judge
     ├── UnavailableError              the caller can try again later
-    │   ├── OverloadedError           the queue is full
+    │   ├── OverloadedError           a limit on concurrent work is reached
     │   ├── DeadlineExceededError     the time limit passed; the work was stopped
     │   ├── DrainingError             the service is shutting down
     │   ├── KeysUnavailableError      the file of keys cannot be read
@@ -189,7 +189,7 @@ class JudgeMismatchError(RequestError):
 
 
 class OverloadedError(UnavailableError):
-    """The queue of waiting work is full."""
+    """A limit on concurrent work, bytes or connections is reached."""
 
     code = "overloaded"
     title = "The judge is overloaded"

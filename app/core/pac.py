@@ -14,13 +14,14 @@ from scipy.stats import binom
 from app.core.preference import LN2, FloatArray
 from app.core.thresholds import accepted_and_errors, exact_noise
 
-# The test starts at the rank where it would pass with this probability if the true error were this
-# share of alpha. It has no power at the most confident points, where Trust-or-Escalate starts.
+# At the start rank the test passes with probability _START_POWER if the true error is
+# _START_ERROR_SHARE * alpha. Trust-or-Escalate starts at the most confident points, where a test
+# has no power.
 _START_POWER = 0.5
 _START_ERROR_SHARE = 0.6
 _STEP_SHARE = 0.01
 _LARGEST_CHUNK = 1024
-# No number of labels distinguishes two error rates that are closer than this.
+# No realistic number of labels distinguishes two error rates that are closer than this.
 _SMALLEST_GAP = 1e-12
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 
@@ -37,11 +38,12 @@ def pac_threshold(
 
     docs/design/guarantees.md, section 3, explains the rule.
 
-    Tests H_k: FDR(s_(k)) > alpha by the exact binomial p-value P[Bin(k, alpha) <= e_k] at the
-    ranks of `rank_sequence`, upwards, and stops at the first that does not pass. A rank inside a
-    block of tied scores stands for the whole block.
+    Tests the ranks of `rank_sequence` in ascending order and stops at the first failure; returns
+    the score at the last rank that passed. s_(k) is the k-th smallest score, e_k the number of
+    errors up to it. H_k, "the error up to s_(k) exceeds alpha", is rejected if
+    P[Bin(k, alpha) <= e_k] <= delta. Ties are tested as one block.
 
-    The result need not be monotone in alpha: the start rank depends on it.
+    A larger alpha can give a smaller threshold, because the start rank changes with alpha.
 
     Args:
         uncertainty: Shape (n,). s(x) of each calibration point, in nats.
@@ -103,16 +105,15 @@ def pac_threshold_of_counts(
 
 @lru_cache(maxsize=4096)
 def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tuple[int, ...]:
-    """Returns the ranks to test; they do not depend on labels, so testing in order is valid.
+    """Returns the ranks to test, the start rank first and n last.
 
-    The first rank is the start rank. The following ranks are at least 1% of n apart, and each is a
-    rank at which one more error becomes allowable: between two such ranks a test of more points
-    tolerates no more errors. The last rank is n.
+    The ranks are fixed before any label is seen, which makes fixed-sequence testing valid. Each
+    further rank is the first, at least 1% of n later, at which one more error is allowed. Ranks in
+    between allow no more errors and would only add chances to fail.
 
-    Deviation: docs/design/guarantees.md, section 3, tests every 1% of n. Coverage at
-    alpha = delta = 0.1, n = 1000, for (accuracy, AUROC) = (0.807, 0.744), (0.766, 0.777),
-    (0.874, 0.809): 0.371, 0.361, 0.888 there and 0.398, 0.380, 0.890 here (8,000 calibrations,
-    seed 7).
+    Coverage at alpha = delta = 0.1, n = 1000, for (accuracy, AUROC) = (0.807, 0.744),
+    (0.766, 0.777), (0.874, 0.809): 0.398, 0.380, 0.890. Tests at every 1% of n from the same start
+    rank give 0.371, 0.361, 0.888 (8,000 calibrations, seed 7).
 
     Returns:
         Ascending ranks; empty if the start rank is above n.
@@ -123,12 +124,17 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
     bound = observed_error(alpha, label_noise)
     step = max(1, round(_STEP_SHARE * n))
     walk = _quick_walk(start, step, bound, delta, n)
-    ranks = list(walk.ranks) if walk.holds(bound, delta, n) else _walk(start, step, bound, delta, n)
+    ranks = (
+        list(walk.ranks) if walk.is_exact(bound, delta, n) else _walk(start, step, bound, delta, n)
+    )
     return (*ranks, n) if ranks[-1] < n else tuple(ranks)
 
 
 def _walk(start: int, step: int, bound: float, delta: float, n: int) -> list[int]:
-    """Returns the ranks below n at which one more error becomes allowable, a step or more apart."""
+    """Returns the start rank, and ranks below n at which one more error becomes allowable.
+
+    Each rank is the first such rank that is at least `step` after the rank before it.
+    """
     ranks = [start]
     window = math.ceil(4 / bound)  # one more error becomes allowable every 1 / bound ranks
     low = start + step
@@ -144,23 +150,26 @@ def _walk(start: int, step: int, bound: float, delta: float, n: int) -> list[int
 
 
 class _QuickWalk(NamedTuple):
-    """The ranks of `_walk` from a faster distribution function, and data to verify them.
+    """Ranks found with a faster distribution function, and what `is_exact` needs to verify them.
+
+    One search finds one rank. A last search may find none.
 
     Args:
-        ranks: Ranks from the start rank on.
-        before: For each search, the rank before the first rank that it may find.
-        allowable: For each search, the number of errors that is allowable at that rank.
+        ranks: The start rank, then the rank that each search found.
+        before: For each search, the rank just before the first rank that it considers.
+        allowable: For each search, the number of errors that is allowable at its `before`.
     """
 
     ranks: list[int]
     before: list[int]
     allowable: list[int]
 
-    def holds(self, bound: float, delta: float, n: int) -> bool:
-        """Whether `_walk` finds the same ranks; compares all ranks at once.
+    def is_exact(self, bound: float, delta: float, n: int) -> bool:
+        """Whether the exact distribution function of `_walk` gives the same ranks.
 
-        The number of allowable errors grows with the rank. So a search that begins after the rank
-        `before` finds the first rank at which one more error is allowable than at `before`.
+        Checks all searches at once. The number of allowable errors never falls as the rank grows,
+        so two checks are enough: `allowable` is right at `before`, and one more error is allowable
+        at the rank found but not at the rank just below it.
         """
         before, allowable = np.array(self.before), np.array(self.allowable)
         found, last = np.array(self.ranks[1:], dtype=np.int64), slice(len(self.ranks) - 1)
@@ -175,7 +184,7 @@ class _QuickWalk(NamedTuple):
 
 
 def _quick_walk(start: int, step: int, bound: float, delta: float, n: int) -> _QuickWalk:
-    """Does the same as `_walk` with `bdtr`, in a tenth of the time; rounding can differ."""
+    """Does the same as `_walk` with `bdtr`, in a tenth of the time; rounding can change a rank."""
     walk = _QuickWalk([start], [], [])
     window, z = math.ceil(4 / bound), float(ndtri(delta))
     while (low := walk.ranks[-1] + step) < n:
@@ -196,7 +205,7 @@ def _quick_walk(start: int, step: int, bound: float, delta: float, n: int) -> _Q
 
 
 def _first_passing(errors: int, ranks: range, bound: float, delta: float) -> int | None:
-    """Returns the first of these ranks at which so many errors are allowable; None if none is."""
+    """Returns the first rank at which this number of errors is allowable; None if there is none."""
     place = bisect_left(ranks, -delta, key=lambda rank: -bdtr(errors, rank, bound))
     return ranks[place] if place < len(ranks) else None
 
@@ -204,8 +213,8 @@ def _first_passing(errors: int, ranks: range, bound: float, delta: float) -> int
 def rounded_down(share: float) -> float:
     """Rounds an alpha or a delta down to four significant digits.
 
-    A smaller alpha or delta is a stronger guarantee, so the guarantee of the result covers the
-    original too. Callers choose these numbers, and fewer different numbers need fewer thresholds.
+    Rounding down is safe: the guarantee for the smaller alpha and delta implies the requested one.
+    It also limits how many different thresholds callers can ask for.
 
     Args:
         share: In (0, 1); the result is in (0, 1), too. 0.1 stays 0.1.
@@ -235,22 +244,22 @@ def start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) 
         The rank; None if it is above `at_most`.
     """
     bound = observed_error(alpha, label_noise)
-    hopeful = observed_error(_START_ERROR_SHARE * alpha, label_noise)
+    assumed_error = observed_error(_START_ERROR_SHARE * alpha, label_noise)
     # Below this rank not even a test without errors passes.
     passable = math.log(delta) / math.log1p(-bound)
-    # In the normal approximation the rank solves k (bound - hopeful) = z sqrt(k bound (1 - bound)).
-    # Rounding to whole errors, skewness, and the distance between median and mean are less than one
-    # error each, so 5 / (bound - hopeful) ranks are a safe distance.
+    # With gap = bound - assumed_error, the normal approximation of the rank solves
+    # k gap = z sqrt(k bound (1 - bound)). Rounding to whole errors, skewness, and the distance
+    # between median and mean are less than one error each, so 5 / gap ranks are a safe distance.
     z = max(0.0, -float(ndtri(delta)))
-    gap = bound - hopeful
+    gap = bound - assumed_error
     if gap < _SMALLEST_GAP:
         return None
     low = max(1, math.floor(max(passable, (z / gap) ** 2 * bound * (1 - bound) - 5 / gap)))
-    # The rank is about as far above that estimate as `low` is below it.
+    # The rank is at most as far above that estimate as `low` is below it.
     chunk = math.ceil(min(10 / gap, _LARGEST_CHUNK))
     while low <= at_most:
         high = min(low + chunk, at_most + 1)
-        found = _powerful_rank(bound, hopeful, delta, low, high)
+        found = _powerful_rank(bound, assumed_error, delta, low, high)
         if found is not None:
             return found
         low = high
@@ -258,10 +267,12 @@ def start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) 
 
 
 @lru_cache(maxsize=4096)
-def _powerful_rank(bound: float, hopeful: float, delta: float, low: int, high: int) -> int | None:
+def _powerful_rank(
+    bound: float, assumed_error: float, delta: float, low: int, high: int
+) -> int | None:
     """Returns the smallest rank in [low, high) at which the test has power one half."""
     ranks = np.arange(low, high)
     allowable = allowable_errors(ranks, bound, delta)
-    power = np.where(allowable >= 0, binom.cdf(allowable, ranks, hopeful), 0.0)
+    power = np.where(allowable >= 0, binom.cdf(allowable, ranks, assumed_error), 0.0)
     enough = np.flatnonzero(power >= _START_POWER)
     return int(ranks[enough[0]]) if len(enough) else None

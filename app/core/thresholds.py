@@ -1,4 +1,15 @@
-"""SCOPE's threshold for every alpha, and its inverse, the risk level of a judgment."""
+"""SCOPE's threshold for every alpha, and its inverse, the risk level of a judgment.
+
+Symbols of the SCOPE paper, for a comparison x and a threshold lambda:
+
+    s(x)          Its uncertainty: the bidirectional preference entropy (BPE), which is the entropy
+                  of the preference averaged over both orders; section 2.2. `core/preference.py`
+                  computes it in nats.
+    S(x, lambda)  1 if s(x) <= lambda, so that the judgment is accepted, else 0; section 2.1.
+    E(x)          1 if the judgment differs from the label, else 0; section 2.1.
+
+"Eq. scope_condition" is equation 5 of the paper, in section 2.3: sum S (E - alpha) <= -1.
+"""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -16,7 +27,7 @@ _NOISE_DENOMINATOR = 10**6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThresholdCurve:
-    """Every lambda_hat(alpha) of one calibration set (SCOPE, eq. scope_condition).
+    """Every lambda_hat(alpha) of one calibration set (SCOPE, section 2.3, eq. 5, scope_condition).
 
     Eq. scope_condition, sum S (E - alpha) <= -1, holds at the j-th distinct score exactly when
     (e_j + 1) / k_j <= alpha, where k_j is the number of points at or below that score and e_j is

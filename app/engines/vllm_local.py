@@ -46,7 +46,7 @@ class VllmOptions:
         model: A Hugging Face id or a folder.
         judge: The judge's name in answers.
         revision: Branch, tag or commit on the hub; None for the default branch.
-        dtype: "auto" is the checkpoint's own.
+        dtype: "auto" is the checkpoint's own, also if it is float32.
         max_model_len: Context in tokens; None for the model's own.
         tensor_parallel_size: Number of GPUs that share the model.
         gpu_memory_utilization: Share of a GPU's memory that vLLM takes.
@@ -88,8 +88,8 @@ class VllmEngine:
         options = self._options
         local = await LocalModel.open(options.model, prompt, revision=options.revision)
         stored_dtype = checkpoint_dtype(local.folder)
-        # No local variable may hold the engine: something keeps this frame alive, and an engine
-        # that is freed only when Python exits prints errors about modules that are gone by then.
+        # Assign directly to the attribute: this frame outlives `start`, and an engine freed at
+        # interpreter exit prints errors.
         self._engine = _load(_engine_arguments(options, str(local.folder), stored_dtype))
         config = self._running().model_config
         self._context_tokens = config.max_model_len
@@ -110,7 +110,7 @@ class VllmEngine:
             engine.shutdown()
 
     async def lost(self) -> str:
-        """Waits until vLLM's process has died: vLLM never starts it again."""
+        """Waits until vLLM's process has died, which is final: vLLM does not restart it."""
         # vLLM has no callback for this, so the flag is polled.
         while self._engine is not None and not self._engine.errored:  # noqa: ASYNC110
             await asyncio.sleep(_LOST_POLL_S)
@@ -120,7 +120,7 @@ class VllmEngine:
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
         """Submits all prompts together; vLLM batches them and computes common prefixes once."""
-        self._running()
+        self._running()  # Raises before `start`: the fields below are not set then.
         outputs = await self._run_all(prompts, [self._label_params] * len(prompts), times)
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
 
@@ -133,7 +133,7 @@ class VllmEngine:
         seeds: Sequence[int],
     ) -> list[Generated | PromptError]:
         """Submits all prompts together, as `label_logits` does."""
-        self._running()
+        self._running()  # Raises before `start`, without importing vLLM.
         params = [_text_params(max_tokens, temperature, seed) for seed in seeds]
         outputs = await self._run_all(prompts, params)
         return [o if isinstance(o, PromptError) else _text_of(o) for o in outputs]
@@ -161,20 +161,24 @@ class VllmEngine:
         try:
             with self._pace.call(len(prompts)) as turns:
                 async with asyncio.TaskGroup() as group:
+                    # `priority`: vLLM runs the smallest number first.
                     for turn, i in zip(turns, order, strict=True):
                         run = self._run(engine, rendered[i], params[i], times, priority=turn)
                         tasks[i] = group.create_task(run)
         except ExceptionGroup as failures:
+            # Callers catch our errors, not groups; the first failure is enough.
             raise failures.exceptions[0] from failures
         return [tasks[i].result() for i in range(len(prompts))]
 
     def _rendered_and_ordered(
         self, prompts: Sequence[Prompt]
     ) -> tuple[list[list[int] | RequestError], list[int]]:
-        """Token ids, and an order of the prompts in which equal prefixes are neighbours.
+        """Returns the token ids of each prompt, and the order in which to submit the prompts.
 
-        vLLM's prefix cache keeps the prefixes used last: a prefix that comes again later may have
-        been evicted (tests/benchmarks, figure prefix-order).
+        The prompts are sorted by their tokens, so that prompts with the same prefix follow each
+        other. vLLM's prefix cache evicts the prefixes that were not used for longest, so a prefix
+        that returns later may have to be computed again. The order gains nothing measurable while
+        the cache holds all prefixes; larger batches may gain (docs/design/decisions.md).
         """
         rendered = self._renderer.token_ids(prompts)
         keys = [ids if isinstance(ids, list) else [] for ids in rendered]
@@ -196,7 +200,7 @@ class VllmEngine:
 
         if isinstance(ids, RequestError):
             return ids
-        # vLLM would silently cut the answer.
+        # Otherwise vLLM would cut the answer silently.
         if len(ids) + params.max_tokens > self._context_tokens:
             return PromptTooLongError(
                 f"the prompt has {len(ids)} tokens, its answer may take {params.max_tokens}, and "
@@ -282,21 +286,22 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
     if options.tensor_parallel_size > 1:
         # Inside a Ray actor, vLLM would otherwise ask Ray for the GPUs that the actor already has.
         arguments["distributed_executor_backend"] = "mp"
-    # By default vLLM runs a float32 checkpoint in 16 bits, in which scores tie.
+    # Keep float32 checkpoints in float32: vLLM's default of 16 bits makes scores tie.
     keeps_float32 = options.dtype == "auto" and stored_dtype == "float32"
     arguments["dtype"] = "float32" if keeps_float32 else options.dtype
     if arguments["dtype"] != "float32":
         # A 16-bit head ties scores: 24 distinct gaps in 100 prompts (docs/design/engine.md).
         arguments["hf_overrides"] = {"head_dtype": "float32"}
     if is_cpu_build():
-        # docs/design/engine.md, "Settings for a CPU". Without a size for the KV cache, vLLM
-        # claims 92% of the machine's memory. Chunked prefill of a prompt with a seed crashes
-        # vLLM 0.32: it rewinds the random generator, and a CPU generator cannot be rewound
-        # ("does not use offset").
+        # docs/design/engine.md, "Settings for a CPU".
         arguments |= {
+            # Compilation does not pay off on a CPU.
             "enforce_eager": True,
+            # Without a size, vLLM claims 92% of the machine's memory.
             "kv_cache_memory_bytes": options.cpu_kv_cache_bytes,
+            # vLLM's default on a CPU is 128; it refuses 16.
             "block_size": 32,
+            # Chunked prefill of a prompt with a seed crashes vLLM 0.32 ("does not use offset").
             "enable_chunked_prefill": False,
         }
     else:
@@ -318,14 +323,16 @@ def _set_environment() -> None:
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
-        # Silences two warnings: the engine's process warns at every start that vLLM uses a
-        # deprecated torch function, and a killed engine leaves a semaphore, which Python reports
-        # after our last line.
+        # Silences two warnings that users cannot act on. At every start vLLM's process warns that
+        # vLLM uses a deprecated function of torch. When the engine was killed, Python warns at exit
+        # that the engine left a semaphore.
         "PYTHONWARNINGS": "ignore::FutureWarning:vllm.triton_utils.dispatcher,"
         "ignore::UserWarning:multiprocessing.resource_tracker",
     }
     if is_cpu_build():
         defaults |= {
+            # No separate worker process: the start is 6 s faster. AsyncLLM still runs its
+            # EngineCore in a process of its own (docs/design/engine.md).
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
             "TORCHDYNAMO_DISABLE": "1",
@@ -345,8 +352,8 @@ def _load(arguments: dict[str, Any]) -> "AsyncLLM":
             "or set SCOPE_ENGINE"
         ) from exc
     try:
-        # Children are killed when this thread ends: it runs the engine's event loop, so it
-        # outlives the engine.
+        # The kernel kills the children when the thread that made them ends. This thread runs the
+        # engine's event loop, so it does not end before the engine.
         with bound_children():
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except (ValueError, RuntimeError, OSError) as exc:

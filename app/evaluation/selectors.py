@@ -103,7 +103,7 @@ def naive(points: Points, target: RiskTarget) -> float:
 def scope(points: Points, target: RiskTarget, *, label_noise: float = 0.0) -> float:
     """lambda_hat: the largest score with (errors + 1) / accepted <= alpha.
 
-    SCOPE, eq. scope_condition.
+    SCOPE, section 2.3, eq. 5 (scope_condition).
 
     Args:
         points: Calibration points.

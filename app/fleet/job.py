@@ -13,6 +13,7 @@ from app.fleet.parts import Cut
 from app.settings import Settings
 from app.wire.problems import invalid_request
 from app.wire.requests import JudgeBatchIn
+from app.wiring.stores import is_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Job:
         Raises:
             StartupError: The store is local to one machine.
         """
-        shared = self.settings.store_url.startswith(("redis://", "rediss://"))
+        shared = is_shared(self.settings.store_url)
         if machines > 1 and not shared and self.criterion["alpha"] is not None:
             raise StartupError(
                 "several machines need a store that all of them can reach: set "

@@ -23,6 +23,7 @@ from app.main import build as build_application
 from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.services import open_services
+from app.wiring.stores import is_shared
 
 logger = logging.getLogger("app.fleet")
 
@@ -126,7 +127,7 @@ def fleet_settings() -> Settings:
         ValueError: A setting is wrong.
     """
     settings = read_settings()
-    if not settings.store_url.startswith(("redis://", "rediss://")):
+    if not is_shared(settings.store_url):
         raise StartupError(
             "replicas on Ray share one calibration store, and Serve may start them on any machine: "
             "set SCOPE_STORE_URL to redis://host:port/db or rediss://host:port/db"

@@ -17,7 +17,8 @@ from app.service.judging.judge import Judge, Score
 logger = logging.getLogger("app.readiness")
 
 _PROBE = Comparison.of("Which is larger, 2 or 1?", "2", "1")
-# Judging does not wait longer for the store either.
+# Timeout of the ping only. A judgment waits for the store for 0.25 s if its set is cached, and
+# otherwise until the store's own timeout (5 s for Redis).
 _STORE_TIMEOUT_S = 2.0
 
 

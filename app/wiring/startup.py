@@ -9,6 +9,7 @@ from app.service.judging.judge import Score
 from app.service.services import Services
 from app.settings import Settings
 from app.wiring.engines import DEMO, DEMO_FOLDER
+from app.wiring.stores import is_own_file
 
 # A judge with less label mass would most likely answer with something other than a label.
 _LEAST_LABEL_MASS = 0.5
@@ -59,8 +60,7 @@ async def prepare_default(
     examples = labelled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
     if known is not None:
         # Never replace a set in Redis: other replicas may judge with it.
-        own_store = settings.store_url.startswith("sqlite:")
-        if not own_store or not await is_outdated(known, examples, services):
+        if not is_own_file(settings.store_url) or not await is_outdated(known, examples, services):
             return
         observer.stage("Deleting the default calibration, made by an earlier release of this judge")
         await services.calibrator.delete(DEFAULT_CALIBRATION)

@@ -1,10 +1,25 @@
-"""Makes the calibration store that the settings name."""
+"""Makes the calibration store that the settings name, and says which machines can share it."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.core.errors import StartupError
 from app.ports import CalibrationStore
+
+# Stores that several machines can use. A unix:// socket of Redis serves one machine only.
+_SHARED = frozenset({"redis", "rediss"})
+_OF_REDIS = _SHARED | {"unix"}
+_SQLITE = "sqlite"
+
+
+def is_shared(url: str) -> bool:
+    """Whether several machines can use the store at this URL together."""
+    return url.partition("://")[0] in _SHARED
+
+
+def is_own_file(url: str) -> bool:
+    """Whether the store is a file of this service, which no other replica judges with."""
+    return url.partition(":")[0] == _SQLITE
 
 
 def make_store(url: str) -> CalibrationStore:
@@ -18,11 +33,11 @@ def make_store(url: str) -> CalibrationStore:
     except ValueError:
         # The reason repeats a part of the URL, which may contain a password.
         raise StartupError("SCOPE_STORE_URL is not a valid URL") from None
-    if scheme in ("redis", "rediss", "unix"):
+    if scheme in _OF_REDIS:
         from app.stores.redis import RedisStore
 
         return RedisStore(url)
-    if scheme == "sqlite":
+    if scheme == _SQLITE:
         from app.stores.sqlite import SqliteStore
 
         path = url.removeprefix("sqlite:///")
@@ -37,5 +52,5 @@ def make_store(url: str) -> CalibrationStore:
         return MemoryStore()
     raise StartupError(
         f"SCOPE_STORE_URL has the unknown scheme {scheme!r}: use sqlite:///path, "
-        "redis://host:port/db or memory://"
+        "redis://host:port/db, rediss://host:port/db, unix:///path/of/redis.sock or memory://"
     )

@@ -22,7 +22,7 @@ from app.core.errors import (
 )
 from app.defects import log_defect
 
-# These routes consume admission slots, at least one each.
+# Each request to these routes needs a free admission slot.
 _ADMITTED = frozenset({("POST", "/judge"), ("POST", "/judge/batch"), ("POST", "/calibrate")})
 
 
@@ -35,8 +35,8 @@ class GateLimits:
         max_pending_bytes: Most bytes of all requests in progress together.
         timeout_s: Time from the beginning of a request to its answer, in seconds.
         max_json_parts: Most structural characters in one body, as counted by `JsonMeter`.
-        body_bytes_per_s: Smallest average rate of a body. At the default of 16 KiB/s the largest
-            body would take longer than `timeout_s`.
+        body_bytes_per_s: Smallest average rate of a body. For a body of the largest size the
+            deadline applies first: 8 MiB at this rate takes 512 s.
         body_grace_s: Seconds during which the rate is not enforced, because a lost packet can stop
             a client for one to three seconds.
     """
@@ -94,8 +94,8 @@ class Gate:
     FastAPI does not cancel a handler when the client leaves or the deadline passes, so the engine
     would work in vain.
 
-    A body that is too large is refused before it is read if its length is announced in
-    Content-Length, and otherwise as soon as it exceeds the limit.
+    A body whose Content-Length exceeds the limit is refused unread; any other as soon as the
+    received bytes exceed it.
 
     Args:
         app: The next ASGI application.
@@ -122,7 +122,8 @@ class Gate:
         except ScopeJudgeError as exc:
             await request.refuse(exc)
         except asyncio.CancelledError:
-            # The server has waited for SCOPE_DRAIN_S and cancels the remaining requests.
+            # When draining, the server cancels requests after SCOPE_DRAIN_S: answer and end here.
+            # Any other cancellation is passed on.
             await request.refuse(DrainingError("the service stopped before this request was done"))
             if not scope["app"].state.draining:
                 raise
@@ -161,8 +162,8 @@ class Gate:
                         return bytes(request.body)
                     waiting.reschedule(self._next_part_by(request))
         except TimeoutError:
-            over = self._next_part_by(request) >= request.deadline
-            raise (self._too_late() if over else self._too_slow()) from None
+            is_deadline = self._next_part_by(request) >= request.deadline
+            raise (self._too_late() if is_deadline else self._too_slow()) from None
 
     def _next_part_by(self, request: _PendingRequest) -> float:
         limits = self._limits
@@ -170,7 +171,7 @@ class Gate:
         return min(request.deadline, request.begun + due_s)
 
     def _take(self, request: _PendingRequest, part: bytes) -> None:
-        """Adds received bytes to the body and counts them; announced bytes do not count yet."""
+        """Adds received bytes to the body and counts them; Content-Length reserves nothing."""
         size = len(part)
         self._check_length(len(request.body) + size)
         if self._bytes_held + size > self._limits.max_pending_bytes:
@@ -182,7 +183,8 @@ class Gate:
             if self._bytes_of_key[request.key] + size > self._limits.max_key_bytes:
                 raise OverloadedError(
                     f"the requests in progress of the key {request.key!r} have too many bytes "
-                    "together (half of SCOPE_MAX_PENDING_BYTES): try again later"
+                    f"together: a key may have {self._limits.max_key_bytes}, the larger of half of "
+                    "SCOPE_MAX_PENDING_BYTES and SCOPE_MAX_BODY_BYTES; try again later"
                 )
             self._bytes_of_key[request.key] += size
         self._bytes_held += size
@@ -197,29 +199,29 @@ class Gate:
                 del self._bytes_of_key[request.key]
 
     async def _run(self, request: _PendingRequest, body: bytes) -> None:
-        unread = [_request_message(body)]
+        body_message = [_request_message(body)]
 
         async def receive_body() -> Message:
-            # After the body a handler could only receive the disconnect, which `left` waits for.
-            return unread.pop() if unread else await asyncio.Future()
+            # The handler never sees the disconnect: `_run` waits for it and cancels the handler.
+            return body_message.pop() if body_message else await asyncio.Future()
 
         work = asyncio.ensure_future(self._app(request.scope, receive_body, request.send))
-        left = asyncio.ensure_future(_until_disconnect(request.receive))
-        both: set[asyncio.Future[Any]] = {work, left}
+        disconnect = asyncio.ensure_future(_until_disconnect(request.receive))
+        tasks: set[asyncio.Future[Any]] = {work, disconnect}
         try:
             done, _ = await asyncio.wait(
-                both, timeout=request.seconds_left(), return_when=asyncio.FIRST_COMPLETED
+                tasks, timeout=request.seconds_left(), return_when=asyncio.FIRST_COMPLETED
             )
             work.cancel()
             await asyncio.wait((work,))
         finally:
             work.cancel()
-            left.cancel()
+            disconnect.cancel()
         if not done:
             await request.refuse(self._too_late())
         failure = None if work.cancelled() else work.exception()
         if failure is not None:
-            # The error's message may contain a text, so neither log nor answer contains it.
+            # The exception's message may quote a judged text: keep it out of log and answer.
             log_defect(failure)
             await request.refuse(
                 InternalError("an unexpected error occurred; the service's log has its traceback")
@@ -229,7 +231,7 @@ class Gate:
         limits = self._limits
         return BodyTooSlowError(
             f"the body arrived too slowly: after {limits.body_grace_s:g} s it needs at least "
-            f"{limits.body_bytes_per_s} bytes per second: send smaller batches, or use a faster "
+            f"{limits.body_bytes_per_s} bytes per second; send smaller batches, or use a faster "
             "connection"
         )
 

@@ -19,9 +19,10 @@ from app.service.off_loop import off_loop
 
 T = TypeVar("T")
 
-# A conflict means that another writer succeeded, so two writers never block each other. This many
-# conflicts in a row mean that dozens of writers change the same set.
+# Each conflict means that another writer succeeded, so somebody always makes progress. Fifty in a
+# row mean dozens of writers on one set.
 _ATTEMPTS = 50
+# The pause after a conflict is random, so that writers do not collide again.
 _LONGEST_PAUSE_S = 0.05
 
 # The log is a second trail outside the store; it contains no texts.
@@ -33,7 +34,7 @@ class Writer:
 
     Args:
         store: The store that keeps the sets.
-        calibrations: The cache of the sets; it also counts calls that the store did not answer.
+        calibrations: The cache of the sets; also used to count failed store calls.
     """
 
     def __init__(self, store: CalibrationStore, calibrations: Calibrations) -> None:
@@ -41,7 +42,7 @@ class Writer:
         self._calibrations = calibrations
 
     async def counted(self, call: Awaitable[T]) -> T:
-        """Awaits a call of the store, and counts the call if the store does not answer."""
+        """Awaits a call of the store; counts a failure in the metrics."""
         try:
             return await call
         except StoreUnavailableError:
@@ -49,7 +50,7 @@ class Writer:
             raise
 
     async def last_number(self, name: str) -> int:
-        """Returns `CalibrationStore.last_number`, and counts a call that is not answered."""
+        """Like `CalibrationStore.last_number`; counts a failure in the metrics."""
         return await self.counted(self._store.last_number(name))
 
     async def until_written(self, name: str, attempt: Callable[[int], Awaitable[T | None]]) -> T:
@@ -64,8 +65,8 @@ class Writer:
             StoreUnavailableError: Every attempt conflicted with another change.
         """
         for _ in range(_ATTEMPTS):
-            # Read the number before the set: any change after this line takes the number, and
-            # then the attempt fails.
+            # Read the number before the set. A change made after this line uses the same number,
+            # so our attempt is refused.
             number = await self.last_number(name) + 1
             done = await attempt(number)
             if done is not None:
@@ -121,11 +122,9 @@ class Writer:
         change = await off_loop(Change.of, number, before, None, edit)
         stored = await off_loop(stored_change, before, None, change)
         deleting = self._store.delete(name, change=stored)
-        # If the connection to the store breaks here, it is unknown whether the set was removed. The
-        # cache keeps the set until the next answer of the store, as it does when another replica
-        # deletes a set. Its thresholds were valid when the store last confirmed them, and
-        # max_staleness bounds their use. Dropping the set would stop judging because of a deletion
-        # that the store may have refused.
+        # If the connection breaks here, the set may or may not be deleted. Keep it cached: the next
+        # answer of the store decides, and SCOPE_MAX_STALENESS_S bounds its use. Dropping it would
+        # stop judging for a deletion that may not have happened.
         deleted = await _logged(name, change, self.counted(deleting))
         if deleted:
             self._calibrations.forget(name)
@@ -135,7 +134,7 @@ class Writer:
 def stored_change(
     before: Calibration | None, after: Calibration | None, change: Change
 ) -> StoredChange:
-    """Writes a change and its undo as the store keeps them.
+    """Encodes a change and its undo for the store.
 
     Args:
         before: The set before the change; None if there was none or it could not be read.
@@ -154,9 +153,9 @@ def prepare(
         The state with its changed examples, the digests of removed examples, the change, and the
         change as the store keeps it.
     """
-    put, take = after.table.since(examples_of(before))
+    changed, removed = after.table.since(examples_of(before))
     change = Change.of(after.version, before, after, edit)
-    return encode(after, changed=put), take, change, stored_change(before, after, change)
+    return encode(after, changed=changed), removed, change, stored_change(before, after, change)
 
 
 async def _logged(name: str, change: Change, writing: Awaitable[bool]) -> bool:

@@ -30,11 +30,12 @@ from app.service.judging.prompts import PromptTemplate
 from app.service.off_loop import off_loop
 from app.telemetry import JudgmentFigures, Telemetry
 
-# Larger batches are decided in a thread. The hand-over costs as much as a few dozen decisions.
-_DECIDED_AT_ONCE = 64
-# Characters that are rendered on the event loop; they take a few milliseconds. Each text costs as
-# much as _PER_TEXT more characters.
-_RENDERED_AT_ONCE = 2**16
+# Largest batch that is decided on the event loop. Handing over to a thread costs as much as a few
+# dozen decisions.
+_MOST_DECIDED_ON_LOOP = 64
+# Most characters rendered on the event loop, which takes a few milliseconds. Each text adds a fixed
+# cost, counted as _PER_TEXT characters.
+_MOST_RENDERED_ON_LOOP = 2**16
 _PER_TEXT = 64
 
 
@@ -55,7 +56,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """A comparison and the criterion of its verdict."""
+    """A comparison, and the alpha, guarantee and calibration set to decide it by."""
 
     comparison: Comparison
     criterion: Criterion
@@ -70,7 +71,7 @@ class Judge:
         calibrations: Cache of the calibration sets that thresholds come from.
         telemetry: Counts outcomes.
         name: Name of the judge in answers.
-        fingerprint: Fingerprint of the judge; only calibration sets with the same one are valid.
+        fingerprint: Fingerprint of the judge; only sets made under this fingerprint are valid.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Judge:
         self.fingerprint = fingerprint
 
     def close(self) -> None:
-        """Cancels the "pac" thresholds that are waiting to be computed."""
+        """Cancels the `pac` thresholds that are waiting to be computed."""
         self._pac.close()
 
     async def judge(self, request: JudgeRequest) -> Judgment:
@@ -115,15 +116,18 @@ class Judge:
             For each request, in order, its judgment or its own error.
 
         Raises:
-            UnavailableError: The engine, or the store, is unavailable; nothing was judged.
+            UnavailableError: The engine is unavailable; too many `pac` thresholds are waiting; or
+                no request has a calibration because the store is unavailable. If only some
+                requests lack one, each of those gets its error.
             JudgmentFailedError: The engine returned a wrong number of answers; nothing was judged.
         """
-        # Calibrations first: the engine need not work if one is missing.
+        # Look the sets up first: comparisons without a set are not sent to the engine.
         calibrations = await self._calibrations_of(requests)
         lost = [each for each in calibrations if isinstance(each, StoreUnavailableError)]
         if lost and len(lost) == len(requests):
             raise lost[0]
-        # Thresholds before the engine, too: an overload here must not waste an engine call.
+        # Find the thresholds before the engine call: if too many are waiting, no engine work is
+        # wasted.
         thresholds = await self._pac_thresholds(requests, calibrations)
         to_score = [
             i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
@@ -132,7 +136,7 @@ class Judge:
         scores = dict(zip(to_score, answers, strict=True))
         begun = time.perf_counter()
         decide_all = partial(self._decide_all, requests, calibrations, scores, thresholds)
-        if len(requests) <= _DECIDED_AT_ONCE:
+        if len(requests) <= _MOST_DECIDED_ON_LOOP:
             outcomes = decide_all()
         else:
             outcomes = await off_loop(decide_all)
@@ -148,7 +152,10 @@ class Judge:
         requests: Sequence[JudgeRequest],
         calibrations: Sequence[Usable | ScopeJudgeError | None],
     ) -> Mapping[Criterion, float]:
-        """The thresholds of all "pac" criteria; "marginal" ones need no computation."""
+        """Returns the threshold of each `pac` criterion.
+
+        Those of `marginal` are looked up in `_decide_all`.
+        """
         asked = {
             request.criterion: usable.calibration
             for request, usable in zip(requests, calibrations, strict=True)
@@ -210,6 +217,7 @@ class Judge:
             raise
         finally:
             call_s = time.perf_counter() - begun
+            # The engine adds its tokenising to `render_s`; subtract only that part.
             model_s = call_s - (times.render_s - rendered_s) - times.queue_s
             self._telemetry.observe_stage("render", times.render_s)
             self._telemetry.observe_stage("queue", times.queue_s)
@@ -218,6 +226,7 @@ class Judge:
     async def _calibrations_of(
         self, requests: Sequence[JudgeRequest]
     ) -> list[Usable | ScopeJudgeError | None]:
+        """For each request, its calibration set, its error, or None without an alpha."""
         found: dict[str, Usable | ScopeJudgeError] = {}
         for request in requests:
             name = request.criterion.calibration
@@ -279,7 +288,7 @@ async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) 
         return [prompt for each in comparisons for prompt in template.both_orders(each)]
 
     texts = [text for each in comparisons for text in _texts(each)]
-    if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _RENDERED_AT_ONCE:
+    if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _MOST_RENDERED_ON_LOOP:
         return rendered()
     return await off_loop(rendered)
 
@@ -301,7 +310,8 @@ def score_of_orders(
         return gap_rev
     assert isinstance(forward, LabelLogits)
     assert isinstance(reverse, LabelLogits)
-    # In the reverse order response_a is label B. `0.0 -` instead of `-` avoids the gap -0.0.
+    # In the reverse order response_a is label B. `0.0 - x`, because `-x` makes -0.0 of a tie, and
+    # -0.0 would be written as another number than 0.0.
     return Score(gap_fwd, 0.0 - gap_rev, label_mass=min(forward.label_mass, reverse.label_mass))
 
 

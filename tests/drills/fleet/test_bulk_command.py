@@ -84,7 +84,6 @@ def test_a_folder_of_another_criterion_or_input_is_refused(folder: Path) -> None
         (["in.jsonl", "--ray", "--delta", "0.1"], 'only allowed with "guarantee": "pac"'),
         (["in.jsonl", "--ray", "--alpha", "2"], "alpha"),
         (["in.jsonl", "--replicas", "2"], "need --ray"),
-        (["in.jsonl", "in.jsonl"], "either a JSONL file"),
     ],
 )
 def test_invalid_options_are_refused(folder: Path, words: list[str], message: str) -> None:

@@ -10,13 +10,18 @@ from app.stores.sqlite import SqliteStore
 
 
 def store_at(address: str) -> CalibrationStore:
-    """Returns an unopened store. Here mypy checks that each store meets the port."""
+    """Returns an unopened store; raises ValueError for an unknown scheme.
+
+    Here mypy checks that each store meets the port.
+    """
     scheme, _, rest = address.partition("://")
     if scheme == "memory":
         return MemoryStore()
     if scheme == "sqlite":
         return SqliteStore(Path(rest))
-    return RedisStore(address)
+    if scheme in ("redis", "rediss", "unix"):
+        return RedisStore(address)
+    raise ValueError(f"no store has the scheme {scheme!r}")
 
 
 def state(number: int, *, write_id: str = "one", examples: int = 3) -> StoredCalibration:

@@ -28,7 +28,9 @@ def address(scheme: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
         server: RedisServer = request.getfixturevalue("redis_server")
         server.command("FLUSHALL")
         return server.url
-    return f"{scheme}://{tmp_path / 'new' / 'calibrations.db'}"
+    if scheme in ("memory", "sqlite"):
+        return f"{scheme}://{tmp_path / 'new' / 'calibrations.db'}"
+    raise ValueError(f"no server is known for the scheme {scheme!r}")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import uvicorn
 from typer.testing import CliRunner
 
 from app import __version__
-from app.cli import app
+from app.cli import COMMANDS, app, command
 from app.main import create
 from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison, examples
@@ -84,6 +84,40 @@ def output_words(text: str) -> str:
 def test_the_version_is_printed() -> None:
     result = runner.invoke(app, ["--version"])
     assert (result.exit_code, result.stdout.strip()) == (0, __version__)
+
+
+def test_the_help_imports_no_command() -> None:
+    program = (
+        "import sys\n"
+        "from app.cli import COMMANDS, main\n"
+        "sys.argv = ['scope-judge', '-h']\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'scipy', 'fastapi', 'pydantic', 'httpx', 'uvicorn'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert not {f'app.cli.{name}' for name in COMMANDS} & set(sys.modules)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    assert all(f" {name} " in told.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["judge", "calibrate"])
+def test_commands_that_ask_a_service_load_no_statistics(name: str) -> None:
+    program = (
+        f"import sys, app.cli.{name}\n"
+        "heavy = {'numpy', 'scipy', 'fastapi', 'uvicorn', 'pyarrow'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+
+
+def test_every_command_has_a_line_in_the_help() -> None:
+    for name, line in COMMANDS.items():
+        text = command(name).help
+        assert text, name
+        assert line, name
 
 
 def test_examples_are_added_and_summarized(clean_url: str, tmp_path: Path) -> None:

@@ -37,13 +37,13 @@ def cdf(errors: int, n: int, p: int, whole: int) -> float:
 def naive_start(alpha: int, delta: int, noise: int) -> int:
     """The smallest rank that passes with probability 1/2 if the true error is 0.6 alpha."""
     bound = 100 * noise * 10 + (100 - 2 * noise) * alpha * 10
-    hopeful = 100 * noise * 10 + (100 - 2 * noise) * alpha * 6
+    assumed_error = 100 * noise * 10 + (100 - 2 * noise) * alpha * 6
     rank, allowed = 0, -1
     while True:
         rank += 1
         while cdf(allowed + 1, rank, bound, 100_000) <= delta / 100:
             allowed += 1
-        if allowed >= 0 and cdf(allowed, rank, hopeful, 100_000) >= 0.5:
+        if allowed >= 0 and cdf(allowed, rank, assumed_error, 100_000) >= 0.5:
             return rank
 
 
@@ -235,15 +235,15 @@ def test_a_walk_with_one_wrong_rank_does_not_hold() -> None:
     start, bound, delta, n = 91, 0.1, 0.1, 1000
     walk = _quick_walk(start, 10, bound, delta, n)
     assert walk.ranks == _walk(start, 10, bound, delta, n)
-    assert walk.holds(bound, delta, n)
+    assert walk.is_exact(bound, delta, n)
     for place in range(1, len(walk.ranks)):
         for wrong in (-1, 1):
             ranks = [*walk.ranks]
             ranks[place] += wrong
-            assert not walk._replace(ranks=ranks).holds(bound, delta, n)
+            assert not walk._replace(ranks=ranks).is_exact(bound, delta, n)
     for place in range(len(walk.allowable)):
         for wrong in (-1, 1):
             allowable = [*walk.allowable]
             allowable[place] += wrong
-            assert not walk._replace(allowable=allowable).holds(bound, delta, n)
-    assert not walk._replace(ranks=walk.ranks[:-1]).holds(bound, delta, n)
+            assert not walk._replace(allowable=allowable).is_exact(bound, delta, n)
+    assert not walk._replace(ranks=walk.ranks[:-1]).is_exact(bound, delta, n)
