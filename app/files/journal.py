@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -56,6 +57,10 @@ class Journal:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        if not self.results:
+            # Nothing to go on with. The file may be gone: `remove` was called.
+            with suppress(FileNotFoundError):
+                self.remove()
         self._opened.close()
 
     def append(self, results: Iterable[tuple[str, dict[str, Any]]]) -> None:

@@ -229,10 +229,12 @@ def _table_rows(first: str, rest: IO[str], name: str, number: int) -> Iterator[R
         if len(set(header)) < len(header):
             twice = next(column for column in header if header.count(column) > 1)
             raise InvalidRequestError(f"{name}: the column {twice!r} is there twice")
+        line = number + reader.line_num
         for cells in reader:
+            # A row may have several lines: its first one is its place.
+            place, line = f"{name}, line {line}", number + reader.line_num
             if not cells:
                 continue
-            place = f"{name}, line {number + reader.line_num - 1}"
             if len(cells) != len(header):
                 raise InvalidRequestError(
                     f"{place}: {len(cells)} cells, but the header has {len(header)}; put a text "

@@ -34,7 +34,8 @@ def format_of(path: Path) -> str:
 def write_rows(path: Path, name: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes all rows to a file.
 
-    Lists and objects become JSON in CSV and TSV, and in Parquet where a column mixes types.
+    Lists and objects become JSON in CSV and TSV, and in Parquet if a column mixes types or has an
+    object without fields.
 
     Args:
         path: The file that is written.
@@ -113,9 +114,20 @@ def _write_parquet(file: IO[bytes], rows: Sequence[Mapping[str, Any]]) -> None:
     for name in _columns(rows):
         values = [row.get(name) for row in rows]
         try:
-            columns[name] = pyarrow.array(values)
+            column = pyarrow.array(values)
+            if _has_empty_object(column.type):
+                raise pyarrow.ArrowTypeError
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
-            columns[name] = pyarrow.array(
-                [None if value is None else json.dumps(value, default=str) for value in values]
-            )
+            texts = [None if value is None else json.dumps(value, default=str) for value in values]
+            column = pyarrow.array(texts)
+        columns[name] = column
     parquet.write_table(pyarrow.table(columns), file)
+
+
+def _has_empty_object(kind: Any) -> bool:
+    """Whether a type of Arrow has an object without fields, which Parquet cannot hold."""
+    from pyarrow import types
+
+    if types.is_struct(kind) and kind.num_fields == 0:
+        return True
+    return any(_has_empty_object(kind.field(i).type) for i in range(kind.num_fields))

@@ -50,12 +50,20 @@ def test_a_line_that_was_cut_off_is_dropped_and_the_others_kept(tmp_path: Path, 
 @pytest.mark.parametrize("size", [0, 1, 10, 25, 40])
 def test_a_first_line_that_was_cut_off_begins_anew(tmp_path: Path, size: int) -> None:
     file = tmp_path / "out.partial"
-    with Journal(file, SETTINGS):
-        pass
+    with Journal(file, SETTINGS) as journal:
+        journal.append([("a", {})])
     with file.open("r+b") as opened:
         opened.truncate(size)
+    with Journal(file, SETTINGS) as journal:
+        assert journal.results == {}
+        journal.append([("b", {})])
+    assert kept(file) == {"b": {}}
+
+
+def test_a_journal_without_results_leaves_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "out.partial"
     assert kept(file) == {}
-    assert kept(file) == {}
+    assert not file.exists()
 
 
 def test_other_settings_are_refused_and_named_unless_they_replace(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:
     assert [row.place for row in read_rows(path)] == [f"{path}, line 2", f"{path}, line 4"]
     path.write_text('a,b\n"two\nlines",1\n3,4\n')
     assert list(read_rows(path)) == [
-        Row(f"{path}, line 3", {"a": "two\nlines", "b": "1"}),
+        Row(f"{path}, line 2", {"a": "two\nlines", "b": "1"}),
         Row(f"{path}, line 4", {"a": "3", "b": "4"}),
     ]
     path.write_text('[{"a": 1}, {"a": 2}]')

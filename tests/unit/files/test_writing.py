@@ -34,6 +34,8 @@ def test_a_column_of_mixed_types_and_values_outside_json_are_written(tmp_path: P
     path = tmp_path / "out.parquet"
     write_rows(path, path, rows)
     assert [row.fields["x"] for row in read_rows(path)] == ["1", '{"a": [1]}']
+    write_rows(path, path, [{"x": [{"calls": [{}]}]}, {"x": []}])
+    assert [row.fields["x"] for row in read_rows(path)] == ['[{"calls": [{}]}]', "[]"]
     path = tmp_path / "out.jsonl"
     write_rows(path, path, [*rows, {"x": "\ud800"}])
     assert [row.fields["x"] for row in read_rows(path)] == [1, {"a": [1]}, "\ud800"]
