@@ -1,7 +1,5 @@
 """Judges the rows of files with a running service; a run that was stopped goes on where it was."""
 
-import hashlib
-import json
 import os
 import sys
 import time
@@ -10,19 +8,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 from rich.markup import escape
 
+from app.cli.comparisons import Item, read_items
 from app.cli.console import console, failure, progress_bar
-from app.cli.jsonl import batches
 from app.cli.service_client import ServiceClient, connected
 from app.cli.summary import print_summary
-from app.core.errors import RequestError, ScopeJudgeError, UnavailableError
+from app.core.errors import ScopeJudgeError, UnavailableError
 from app.files.journal import Journal
-from app.files.reading import Row, files_of, read_rows
-from app.files.shapes import Shape, shape_for
+from app.files.reading import files_of
+from app.files.shapes import Shape
 from app.files.writing import format_of, json_line, write_rows
 from app.wire.problems import STATUS, problem_of
 
@@ -55,23 +53,6 @@ class FileOptions:
     batch_size: int = _ROWS_PER_REQUEST
 
 
-class Item(NamedTuple):
-    """One row and the comparison that it holds.
-
-    Args:
-        row: The row of the file.
-        shape: The shape of its file.
-        fields: Fields of the comparison, or the reason why there is none.
-        key: Digest of the fields, so that equal comparisons are judged once; the place of a row
-            without a comparison.
-    """
-
-    row: Row
-    shape: Shape
-    fields: dict[str, Any] | ScopeJudgeError
-    key: str
-
-
 def judge_files(
     inputs: Sequence[Path], criterion: Mapping[str, Any], options: FileOptions, client: "Connect"
 ) -> None:
@@ -89,7 +70,7 @@ def judge_files(
     """
     begun = time.monotonic()
     try:
-        items = _read(inputs, options)
+        items = read_items(inputs, options.shape, labelled=False)
         _check_output(inputs, options)
         with client() as service:
             results, asked = _judged(items, criterion, options, service)
@@ -113,41 +94,6 @@ Connect = Callable[[], AbstractContextManager[ServiceClient]]
 def connecting(url: str, *, patience_s: float) -> Connect:
     """Connects when the files have been read, so that a wrong file is reported first."""
     return lambda: connected(url, patience_s=patience_s)
-
-
-def _read(inputs: Sequence[Path], options: FileOptions) -> list[Item]:
-    items: list[Item] = []
-    for path in files_of(inputs):
-        shape = options.shape
-        for row in read_rows(path):
-            if shape is None:
-                shape = _recognised(row)
-            items.append(_item(row, shape))
-    first = items[0]
-    if isinstance(first.fields, ScopeJudgeError):
-        # The other rows will hardly be better, and a wrong map would fail thousands of them.
-        raise failure(f"{first.row.place}: {first.fields.detail}")
-    return items
-
-
-def _recognised(row: Row) -> Shape:
-    try:
-        return shape_for(row.fields)
-    except RequestError as exc:
-        raise failure(f"{row.place}: {exc.detail}") from None
-
-
-def _item(row: Row, shape: Shape) -> Item:
-    try:
-        fields = shape.fields(row.fields)
-    except RequestError as exc:
-        return Item(row, shape, exc, row.place)
-    # A label is for calibrating.
-    fields.pop("label", None)
-    # With NaN: the service reports it.
-    text = json.dumps(fields, sort_keys=True, default=str)
-    key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return Item(row, shape, fields, key)
 
 
 def _check_output(inputs: Sequence[Path], options: FileOptions) -> None:
@@ -228,7 +174,9 @@ def _answers(
     size = min(options.batch_size, service.max_batch)
     with progress_bar() as progress:
         task = progress.add_task("judging", total=total, completed=total - len(asked))
-        for some in batches(list(asked), size):
+        keys = list(asked)
+        for start in range(0, len(keys), size):
+            some = keys[start : start + size]
             fields = [asked[key] for key in some]
             answered = dict(zip(some, service.judge(fields, criterion, _PASSING), strict=True))
             _check_hope(list(answered.values()), is_first=len(known) == 0 or len(some) == total)

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.comparisons import ColumnMap, ShapeName, given_shape
 from app.cli.console import failure
 from app.cli.file_run import FileOptions, connecting, judge_files
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
-from app.core.errors import RequestError
-from app.files.shapes import SHAPES, Shape, custom_shape
 from app.files.writing import json_line
 
 _COMPARISONS_PER_REQUEST = 100
@@ -54,19 +53,8 @@ def judge(
             help="Comparisons in one request, default 100; with --ray in one part, 1000.",
         ),
     ] = None,
-    shape: Annotated[
-        str | None,
-        typer.Option(
-            help="Data set whose columns the rows have, instead of recognising it: "
-            + ", ".join(SHAPES)
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--map", help="Names of columns: question=prompt,response_a=chosen,response_b=rejected."
-        ),
-    ] = None,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
     flat: Annotated[
         bool, typer.Option(help="Write verdict, p_bar ... as columns, not as one `judgment`.")
     ] = False,
@@ -123,7 +111,7 @@ def judge(
         if (question, a, b) != (None, None, None):
             raise failure("give either files, or --question with --a and --b")
         options = FileOptions(
-            shape=_shape(shape, columns),
+            shape=given_shape(shape, columns),
             out=None if out is None or str(out) in _STDOUT else out,
             overwrite=overwrite,
             flat=flat,
@@ -142,14 +130,3 @@ def judge(
     print(json_line(result))
     if "error" in result:
         raise failure(result["error"]["detail"])
-
-
-def _shape(name: str | None, columns: str | None) -> Shape | None:
-    if name is not None and columns is not None:
-        raise failure("give --shape or --map, not both")
-    if name is not None and name not in SHAPES:
-        raise failure(f"--shape {name} is unknown; there are {', '.join(SHAPES)}")
-    try:
-        return custom_shape(columns) if columns is not None else SHAPES.get(name or "")
-    except RequestError as exc:
-        raise failure(exc.detail) from None

@@ -14,8 +14,9 @@ from app.core.errors import InvalidComparisonError, InvalidRequestError
 Fields = dict[str, Any]
 
 REQUIRED = ("question", "response_a", "response_b")
-# As POST /judge and POST /calibrate take them.
-OPTIONAL = ("label", "id", "alpha", "guarantee", "delta", "calibration")
+# A row may override the criterion of the command line. Its id stays with the row.
+OPTIONAL = ("alpha", "guarantee", "delta", "calibration")
+LABEL = "label"
 _NUMBERS = ("alpha", "delta")
 _ROLES = {
     "system": "system",
@@ -49,12 +50,30 @@ class Shape:
     convert: Callable[[Mapping[str, Any]], Fields]
     texts: tuple[str, ...] = ()
 
+    def labelled(self, row: Mapping[str, Any]) -> Fields:
+        """The fields of the comparison, and its `label`.
+
+        Raises:
+            InvalidComparisonError: The row has no comparison of this shape, or no known label.
+        """
+        fields = self._fields(row)
+        if LABEL not in fields:
+            raise InvalidComparisonError(f"there is no label: {_listed(row)}")
+        # An example has no criterion.
+        kept = {name: fields[name] for name in REQUIRED}
+        return {**kept, LABEL: label_of(fields[LABEL])}
+
     def fields(self, row: Mapping[str, Any]) -> Fields:
-        """The fields of the comparison.
+        """The fields of the comparison; a label, known or not, is left out.
 
         Raises:
             InvalidComparisonError: The row has no comparison of this shape.
         """
+        fields = self._fields(row)
+        fields.pop(LABEL, None)
+        return fields
+
+    def _fields(self, row: Mapping[str, Any]) -> Fields:
         missing = [column for column in self.columns if column not in row]
         if missing:
             raise InvalidComparisonError(f"{_named(missing)} missing; there is {_listed(row)}")
@@ -87,7 +106,7 @@ def custom_shape(text: str) -> Shape:
     Raises:
         InvalidRequestError: The text is no such map.
     """
-    columns = {name: name for name in (*REQUIRED, *OPTIONAL)}
+    columns = {name: name for name in (*REQUIRED, LABEL, *OPTIONAL)}
     for part in text.split(","):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column or field not in columns:
@@ -105,9 +124,7 @@ def custom_shape(text: str) -> Shape:
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
-    fields = {name: row[name] for name in OPTIONAL if name in row}
-    if "label" in fields:
-        fields["label"] = label_of(fields["label"])
+    fields = {name: row[name] for name in (LABEL, *OPTIONAL) if name in row}
     return {
         "question": question_of(row["question"]),
         "response_a": response_of(row["response_a"], "response_a"),
@@ -126,7 +143,7 @@ def _preference(row: Mapping[str, Any]) -> Fields:
         question, a, b = _transcripts(chosen, rejected)
     else:
         question, a, b = _implicit_prompt(_messages(chosen), _messages(rejected))
-    return {"question": question, "response_a": a, "response_b": b, "label": "A"} | _id(row, "id")
+    return {"question": question, "response_a": a, "response_b": b, LABEL: "A"}
 
 
 def _transcripts(chosen: str, rejected: str) -> tuple[list[Fields], str, str]:
@@ -175,8 +192,8 @@ def _battle(row: Mapping[str, Any]) -> Fields:
     response_a, response_b = answers if users > 1 else (side[0] for side in answers)
     fields = {"question": asked, "response_a": response_a, "response_b": response_b}
     if row.get("winner") is not None:
-        fields["label"] = label_of(row["winner"])
-    return fields | _id(row, "question_id")
+        fields[LABEL] = row["winner"]
+    return fields
 
 
 def _openai_preference(row: Mapping[str, Any]) -> Fields:
@@ -188,8 +205,8 @@ def _openai_preference(row: Mapping[str, Any]) -> Fields:
         "question": question_of(given["messages"]),
         "response_a": response_of(row["preferred_output"], "preferred_output"),
         "response_b": response_of(row["non_preferred_output"], "non_preferred_output"),
-        "label": "A",
-    } | _id(row, "id")
+        LABEL: "A",
+    }
 
 
 # Name -> shape. The first that fits a row is taken where none is named.
@@ -295,11 +312,6 @@ def _content(value: Any) -> str:
             texts.append(str(part["text"]))
         return "\n".join(texts)
     raise InvalidComparisonError("a message has no content")
-
-
-def _id(row: Mapping[str, Any], column: str) -> Fields:
-    value = row.get(column, row.get("id"))
-    return {} if isinstance(value, bool) or not isinstance(value, str | int) else {"id": value}
 
 
 def _number(text: str, field: str) -> float:

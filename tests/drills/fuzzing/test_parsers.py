@@ -5,22 +5,22 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-import typer
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
-from app.cli.jsonl import read_jsonl
 from app.core.calibration import Calibration, LabelledScore
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     InvalidRequestError,
     JudgmentFailedError,
+    RequestError,
     StartupError,
     StoreCorruptError,
 )
@@ -31,6 +31,8 @@ from app.evaluation.curve.labelled_scores import read_labelled_scores
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.jsonl import read_judgments
 from app.evaluation.judgments.log import JudgmentLog
+from app.files.reading import read_rows
+from app.files.shapes import shape_for
 from app.ports import Generated, LabelLogits, StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
 from app.service.calibration.trail import Change
@@ -367,16 +369,20 @@ def test_a_log_of_judgments_is_continued_or_refused_and_kept(
 
 @fuzzed
 @given(files)
-def test_a_file_for_the_service_is_objects_or_ends_the_command(
+def test_a_file_for_the_service_is_rows_or_an_error_that_names_it(
     tmp_path: Path, content: bytes
 ) -> None:
-    file = tmp_path / "pairs.jsonl"
+    file = tmp_path / "pairs"
     file.write_bytes(content)
-    found = outcome(lambda: read_jsonl(file), typer.Exit)
-    if isinstance(found, typer.Exit):
-        assert found.exit_code == 1
+    found = outcome(lambda: list(read_rows(file)), InvalidRequestError)
+    if isinstance(found, InvalidRequestError):
+        assert str(file) in found.detail
         return
-    assert all(isinstance(row, dict) for row in found)
+    for row in found:
+        shape = outcome(partial(shape_for, row.fields), RequestError)
+        if not isinstance(shape, RequestError):
+            fields = outcome(partial(shape.labelled, row.fields), RequestError)
+            assert isinstance(fields, RequestError) or fields["label"] in ("A", "B", "tie")
 
 
 ANSWER_NAMES = (

@@ -149,13 +149,35 @@ def test_failed_examples_are_reported_and_the_others_are_added(
     assert httpx.get(f"{clean_url}/calibrations/other").json()["label_noise"] == 0.1
 
 
-def test_an_empty_file_can_change_the_label_noise(clean_url: str, tmp_path: Path) -> None:
+def test_an_empty_file_of_labels_is_an_error(clean_url: str, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "none.jsonl", [])
-    result = runner.invoke(
-        app, ["calibrate", str(file), "--url", clean_url, "--label-noise", "0.2"]
-    )
+    result = runner.invoke(app, ["calibrate", str(file), "--url", clean_url])
+    assert result.exit_code == 1
+    assert f"{file} is empty" in result.stderr
+
+
+def test_labels_of_several_formats_and_shapes_are_added(clean_url: str, tmp_path: Path) -> None:
+    jsonl(tmp_path / "1.jsonl", examples(3))
+    (tmp_path / "2.csv").write_text("prompt,chosen,rejected\nx,quality=3,quality=1\n")
+    (tmp_path / "3.tsv").write_text("q\ta\tb\tbest\ny\tquality=1\tquality=3\tmodel_b\n")
+    files = [str(tmp_path / name) for name in ("1.jsonl", "2.csv")]
+    result = runner.invoke(app, ["calibrate", *files, "--url", clean_url])
     assert result.exit_code == 0, result.stderr
-    assert httpx.get(f"{clean_url}/calibrations/default").json()["label_noise"] == 0.2
+    mapped = "question=q,response_a=a,response_b=b,label=best"
+    last = [str(tmp_path / "3.tsv"), "--map", mapped]
+    assert runner.invoke(app, ["calibrate", *last, "--url", clean_url]).exit_code == 0
+    assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 5
+
+
+def test_many_failures_are_shown_in_part(clean_url: str, tmp_path: Path) -> None:
+    rows = [*examples(2), *({"question": f"{i}", "label": "A"} for i in range(20))]
+    file = jsonl(tmp_path / "labels.jsonl", rows)
+    result = runner.invoke(app, ["calibrate", str(file), "--url", clean_url])
+    assert result.exit_code == 1
+    assert result.stderr.count("not added:") == 3
+    assert f"{file}, line 5: response_a, response_b are missing" in result.stderr
+    assert "and 17 more" in result.stderr
+    assert "added 2, updated 0, ties 0, removed 0, failed 20" in output_words(result.stderr)
 
 
 @pytest.fixture

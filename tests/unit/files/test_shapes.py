@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.shapes import custom_shape, label_of, shape_for
+from app.files.shapes import REQUIRED, custom_shape, label_of, shape_for
 
 USER = {"role": "user", "content": "Which?"}
 TALK = [USER, {"role": "assistant", "content": "a1"}, {"role": "user", "content": "And?"}]
@@ -20,7 +20,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "our own": (
         {"question": "Which?", **AB, "label": "B", "id": 7, "alpha": 0.2, "other": 1},
         "pairs",
-        {"question": "Which?", **AB, "label": "B", "id": 7, "alpha": 0.2},
+        {"question": "Which?", **AB, "label": "B", "alpha": 0.2},
     ),
     "our own in CSV": (
         {"question": "Which?", **AB, "label": "model_b", "delta": "0.1"},
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "RewardBench": (
         {"prompt": "Which?", "chosen": "good", "rejected": "bad", "subset": "x", "id": 3},
         "preference",
-        {"question": "Which?", **AB, "label": "A", "id": 3},
+        {"question": "Which?", **AB, "label": "A"},
     ),
     "HH-RLHF": (
         {
@@ -77,7 +77,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
             "conversation_b": [USER, says("bad")],
         },
         "arena",
-        {"question": [USER], **AB, "label": "tie", "id": "q1"},
+        {"question": [USER], **AB, "label": "tie"},
     ),
     "MT-Bench, second turn": (
         {
@@ -93,7 +93,6 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
             "response_a": ["a1", "good"],
             "response_b": ["b1", "bad"],
             "label": "A",
-            "id": 81,
         },
     ),
     "MT-Bench, first turn": (
@@ -132,13 +131,16 @@ def test_a_known_shape_is_recognised_and_read(case: str) -> None:
     row, name, fields = CASES[case]
     shape = shape_for(row)
     assert shape.name == name
-    assert shape.fields(row) == fields
+    labelled = {name: fields[name] for name in (*REQUIRED, "label") if name in fields}
+    if "label" in fields:
+        assert shape.labelled(row) == labelled
+    assert shape.fields(row) == {k: v for k, v in fields.items() if k != "label"}
 
 
 def test_a_map_names_columns() -> None:
     shape = custom_shape("question=q, response_a=x,response_b=y,label=best")
     row = {"q": "Which?", "x": "good", "y": "bad", "best": "[[A]]", "id": "9", "question": "no"}
-    assert shape.fields(row) == {"question": "Which?", **AB, "label": "A", "id": "9"}
+    assert shape.labelled(row) == {"question": "Which?", **AB, "label": "A"}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,21 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
 def test_a_row_without_a_comparison_says_why(row: dict[str, Any], message: str) -> None:
     shape = custom_shape("question=question") if "question" in row else shape_for(row)
     with pytest.raises(InvalidComparisonError, match=message):
-        shape.fields(row)
+        shape.labelled(row)
+
+
+@pytest.mark.parametrize("label", [1, None, "maybe", [1], 0.5])
+def test_a_row_is_judged_whatever_its_label_and_id_are(label: Any) -> None:
+    row = {"question": "x", **AB, "label": label, "id": 1.5}
+    assert shape_for(row).fields(row) == {"question": "x", **AB}
+    with pytest.raises(InvalidComparisonError, match="the label"):
+        shape_for(row).labelled(row)
+
+
+def test_an_example_needs_a_label() -> None:
+    row = {"question": "x", **AB, "winner": "A"}
+    with pytest.raises(InvalidComparisonError, match="there is no label: question, response_a"):
+        shape_for(row).labelled(row)
 
 
 @pytest.mark.parametrize("value", ["", "C", "abstain", "unknown", None, 1, True, 0.5])
