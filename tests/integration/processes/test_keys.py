@@ -156,6 +156,8 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
     judge, reader = keys(path, "add", "a", "--role", "judge"), keys(path, "add", "b")
     out = tmp_path / "out.jsonl"
     out.write_text("earlier")
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text(json.dumps(comparison()))
     # SCOPE_API_KEY is not a setting, but must not prevent a start from the same shell.
     settings = SCRIPTED | {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_API_KEY": judge}
     with Server(tmp_path, settings) as server:
@@ -166,7 +168,8 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
             ("scope_wrong", "does not know the key in SCOPE_API_KEY"),
             ("scope_ä", "characters that a key cannot have"),
         ):
-            result = runner.invoke(app, [*pair, "--out", str(out)], env={"SCOPE_API_KEY": key})
+            arguments = ["judge", str(pairs), "--url", url, "--out", str(out), "--overwrite"]
+            result = runner.invoke(app, arguments, env={"SCOPE_API_KEY": key})
             assert result.exit_code == 1
             assert words in " ".join(result.stderr.split())
             assert not key or key not in result.output
