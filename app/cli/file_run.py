@@ -3,9 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ from app.files.shapes import Shape
 from app.files.writing import format_of, json_line, write_rows
 from app.wire.problems import STATUS, problem_of
 
-_ROWS_PER_REQUEST = 100
+ROWS_PER_REQUEST = 100
 _RESULT = "judgment"
 # The same comparison may get a judgment later.
 _PASSING = frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
-# Every comparison of a run has these errors, so that the rest need not be asked.
-_OF_ALL = frozenset({"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt"})
+# Errors of the run and not of a row: the service, or its calibration, must be mended first.
+_OF_RUN = frozenset({"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,16 @@ class FileOptions:
     overwrite: bool = False
     flat: bool = False
     keep_texts: bool = True
-    batch_size: int = _ROWS_PER_REQUEST
+    batch_size: int = ROWS_PER_REQUEST
 
 
 def judge_files(
-    inputs: Sequence[Path], criterion: Mapping[str, Any], options: FileOptions, client: "Connect"
+    inputs: Sequence[Path],
+    criterion: Mapping[str, Any],
+    options: FileOptions,
+    *,
+    url: str,
+    patience_s: float,
 ) -> None:
     """Judges all rows of files, in order.
 
@@ -62,7 +66,8 @@ def judge_files(
         inputs: Files, folders and patterns.
         criterion: Fields of the criterion that the command line sets.
         options: How the run reads and writes.
-        client: Connects to the service.
+        url: Address of the service.
+        patience_s: How long a request is repeated while the service does not answer.
 
     Raises:
         typer.Exit: The run was stopped, a file cannot be read or written, the service cannot be
@@ -72,7 +77,8 @@ def judge_files(
     try:
         items = read_items(inputs, options.shape, labelled=False)
         _check_output(inputs, options)
-        with client() as service:
+        # Connected last, so that a wrong file is reported first.
+        with connected(url, patience_s=patience_s) as service:
             results, asked = _judged(items, criterion, options, service)
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
@@ -86,14 +92,6 @@ def judge_files(
     failed = sum("error" in result for result in found)
     if failed:
         raise failure(f"{failed} of {len(found)} rows got no judgment; see their `error`")
-
-
-Connect = Callable[[], AbstractContextManager[ServiceClient]]
-
-
-def connecting(url: str, *, patience_s: float) -> Connect:
-    """Connects when the files have been read, so that a wrong file is reported first."""
-    return lambda: connected(url, patience_s=patience_s)
 
 
 def _check_output(inputs: Sequence[Path], options: FileOptions) -> None:
@@ -179,16 +177,17 @@ def _answers(
             some = keys[start : start + size]
             fields = [asked[key] for key in some]
             answered = dict(zip(some, service.judge(fields, criterion, _PASSING), strict=True))
-            _check_hope(list(answered.values()), is_first=len(known) == 0 or len(some) == total)
+            _check_run(fields, answered.values())
             progress.advance(task, len(some))
             yield answered
 
 
-def _check_hope(results: Sequence[Mapping[str, Any]], *, is_first: bool) -> None:
-    """Ends a run of which no comparison can be judged."""
-    codes = {result.get("error", {}).get("code") for result in results}
-    if is_first and len(codes) == 1 and codes <= _OF_ALL:
-        raise failure(results[0]["error"]["detail"])
+def _check_run(fields: Sequence[Any], results: Iterable[Mapping[str, Any]]) -> None:
+    """Ends the run if an error is not of a row: as a result it would be kept for good."""
+    for asked, result in zip(fields, results, strict=True):
+        error = result.get("error", {})
+        if error.get("code") in _OF_RUN and "calibration" not in asked:
+            raise failure(error["detail"])
 
 
 class _Columns:

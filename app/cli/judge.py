@@ -1,5 +1,6 @@
 """`scope-judge judge`: judges one pair or a file with a running service, or files in bulk."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,11 +8,10 @@ import typer
 
 from app.cli.comparisons import ColumnMap, ShapeName, given_shape
 from app.cli.console import failure
-from app.cli.file_run import FileOptions, connecting, judge_files
+from app.cli.file_run import ROWS_PER_REQUEST, FileOptions, judge_files
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.files.writing import json_line
 
-_COMPARISONS_PER_REQUEST = 100
 _STDOUT = ("-", "/dev/stdout")
 
 
@@ -91,15 +91,13 @@ def judge(
     If the command is stopped, run it again: it goes on with the rest. Results so far are kept in
     OUT.partial. With --ray no service is needed: SCOPE_* variables select the judge.
     """
-    if no_alpha and alpha is not None:
-        raise failure("give --alpha or --no-alpha, not both")
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
-    criterion: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if no_alpha:
-        criterion["alpha"] = None
+    criterion = _criterion(given, no_alpha=no_alpha)
     if ray:
         if not files or (question, a, b) != (None, None, None) or url != DEFAULT_URL:
             raise failure("--ray takes files or folders, and no --question, --a, --b or --url")
+        if shape or columns or flat or overwrite or not keep_texts:
+            raise failure("--ray has no --shape, --map, --flat, --no-keep-texts or --overwrite yet")
         # Imported late: the other ways to judge need neither settings nor fleet.
         from app.cli.bulk import judge_in_bulk
 
@@ -116,9 +114,9 @@ def judge(
             overwrite=overwrite,
             flat=flat,
             keep_texts=keep_texts,
-            batch_size=batch_size or _COMPARISONS_PER_REQUEST,
+            batch_size=batch_size or ROWS_PER_REQUEST,
         )
-        judge_files(files, criterion, options, connecting(url, patience_s=patience))
+        judge_files(files, criterion, options, url=url, patience_s=patience)
         return
     if question is None or a is None or b is None:
         raise failure("give a file (or -), or --question with --a and --b")
@@ -130,3 +128,11 @@ def judge(
     print(json_line(result))
     if "error" in result:
         raise failure(result["error"]["detail"])
+
+
+def _criterion(given: Mapping[str, Any], *, no_alpha: bool) -> dict[str, Any]:
+    """The fields of the criterion that the command line sets."""
+    if no_alpha and given["alpha"] is not None:
+        raise failure("give --alpha or --no-alpha, not both")
+    criterion = {name: value for name, value in given.items() if value is not None}
+    return {**criterion, "alpha": None} if no_alpha else criterion

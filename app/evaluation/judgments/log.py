@@ -1,8 +1,5 @@
 """The file judgments.jsonl, which `evaluate` appends to and reads again in the next run."""
 
-import errno
-import fcntl
-import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +8,7 @@ from typing import Self
 from app.core.errors import InvalidRequestError
 from app.evaluation.judgments.jsonl import LINE_BEGINS, judgment_line, read_judgments
 from app.evaluation.judgments.record import JudgedPair
+from app.files.append_only import AppendOnlyFile
 
 
 class JudgmentLog:
@@ -30,17 +28,9 @@ class JudgmentLog:
 
     def __init__(self, file: Path, *, judge: str) -> None:
         self._name, self._judge = file, judge
-        try:
-            # Unbuffered: after a failed write, closing the file must not write the rest.
-            self._file = file.open("ab+", buffering=0)
-        except OSError as exc:
-            raise InvalidRequestError(f"{file} cannot be opened: {exc.strerror}") from None
-        # A forked child, such as an engine's process, would keep the lock if this process is
-        # killed.
-        os.register_at_fork(after_in_child=self._file.close)
+        self._file = AppendOnlyFile(file)
         with ExitStack() as on_failure:
             on_failure.callback(self._file.close)
-            self._lock()
             self._remove_cut_line()
             on_failure.pop_all()
 
@@ -72,31 +62,14 @@ class JudgmentLog:
         Raises:
             InvalidRequestError: The file cannot be written; its earlier content is unchanged.
         """
-        content = "".join(map(judgment_line, pairs)).encode("ascii")
-        end = self._file.seek(0, os.SEEK_END)
-        try:
-            written = self._file.write(content)
-            os.fsync(self._file.fileno())
-            if written != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as exc:
-            # Remove the partial line: the next append would continue it.
-            self._file.truncate(end)
-            raise InvalidRequestError(f"{self._name} cannot be written: {exc.strerror}") from None
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InvalidRequestError(f"{self._name} is being written by another process") from None
+        self._file.append("".join(map(judgment_line, pairs)).encode("ascii"))
 
     def _remove_cut_line(self) -> None:
         """Removes a last line without a line break, only if `evaluate` wrote the file.
 
         The last line of a user's file may be complete without a line break.
         """
-        self._file.seek(0)
-        content = self._file.read()
+        content = self._file.content()
         lines = content.split(b"\n")
         if not all(line.startswith(LINE_BEGINS[: len(line)]) for line in lines):
             raise InvalidRequestError(

@@ -61,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     # Comparisons in files of any format, for the command line.
     "files": {"core", "pyarrow"},
     "evaluation": {
-        *("core", "ports", "service"),
+        *("core", "ports", "service", "files"),
         *("numpy", "scipy", "sklearn", "matplotlib", "jinja2"),
         # The data sets of the hub, and the pairs of the bundled judge.
         *("datasets", "demo.pairs"),

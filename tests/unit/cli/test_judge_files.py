@@ -382,7 +382,7 @@ def test_two_runs_cannot_write_the_same_file(tmp_path: Path) -> None:
         fcntl.flock(other, fcntl.LOCK_EX)
         result = judged(service, pairs_in(tmp_path), out=out)
     assert result.exit_code == 1
-    assert f"another run is writing {partial_of(out)}" in result.stderr
+    assert f"{partial_of(out)} is being written by another process" in result.stderr
     assert service.batches == 0
 
 
@@ -529,3 +529,45 @@ def test_a_run_that_cannot_judge_anything_stops_at_once_and_says_why(tmp_path: P
     assert result.exit_code == 1
     assert result.stderr.count("there is no calibration 'x'") == 1
     assert service.batches == 1
+
+
+def test_an_error_of_the_run_is_no_result_of_a_row(tmp_path: Path) -> None:
+    # Somebody deletes the calibration while the run is in progress.
+    error = {"code": "calibration_not_found", "detail": "there is no calibration 'default'"}
+    results = iter([*([None] * 3), *([error] * 3)])
+
+    def result(item: dict[str, Any]) -> dict[str, Any]:
+        wrong = next(results)
+        return judgment(item) if wrong is None else {"id": None, "error": wrong}
+
+    file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
+    stopped = judged(Service(result=result), file, out=out)
+    assert stopped.exit_code == 1
+    assert "there is no calibration 'default'" in stopped.stderr
+    assert not out.exists()
+    service = Service()
+    assert judged(service, file, out=out).exit_code == 0
+    assert numbers(service) == [2, 3, 4, 5]
+    assert rows_of(out.read_text()) == expected(file)
+
+
+def test_a_row_that_names_its_own_calibration_has_its_own_error(tmp_path: Path) -> None:
+    error = {"code": "calibration_not_found", "detail": "there is no calibration 'mine'"}
+
+    def result(item: dict[str, Any]) -> dict[str, Any]:
+        return {"id": None, "error": error} if "calibration" in item else judgment(item)
+
+    file, out = pairs_in(tmp_path, count=2), tmp_path / "out.jsonl"
+    with file.open("a") as opened:
+        opened.write(json.dumps(comparison(calibration="mine")) + "\n")
+    assert judged(Service(result=result), file, out=out).exit_code == 1
+    *others, last = rows_of(out.read_text())
+    assert [row["judgment"]["verdict"] for row in others] == ["A", "A"]
+    assert last["judgment"]["error"] == error
+
+
+@pytest.mark.parametrize("option", ["--flat", "--overwrite", "--no-keep-texts", "--map=question=q"])
+def test_ray_refuses_options_that_it_does_not_have(option: str, tmp_path: Path) -> None:
+    result = runner.invoke(app, ["judge", str(pairs_in(tmp_path)), "--ray", option])
+    assert result.exit_code == 1
+    assert "--ray has no --shape, --map" in result.stderr

@@ -94,7 +94,7 @@ def test_two_runs_do_not_write_one_journal(tmp_path: Path) -> None:
     file = tmp_path / "out.partial"
     with (
         Journal(file, SETTINGS),
-        pytest.raises(InvalidRequestError, match="another run is writing"),
+        pytest.raises(InvalidRequestError, match="is being written by another process"),
     ):
         Journal(file, SETTINGS)
     kept(file)
@@ -103,6 +103,13 @@ def test_two_runs_do_not_write_one_journal(tmp_path: Path) -> None:
 def test_a_device_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="no regular file"):
         Journal(Path("/dev/full"), SETTINGS)
+
+
+def test_a_symlink_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "target").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(InvalidRequestError, match="cannot be opened"):
+        Journal(tmp_path / "link", SETTINGS)
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
