@@ -32,7 +32,8 @@ from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
+    """The text itself; raises ValueError if it is not valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -46,14 +47,17 @@ def _kind(value: Any) -> Literal["list", "text"]:
     return "list" if isinstance(value, list) else "text"
 
 
-def _id_kind(value: Any) -> Literal["number", "text"]:
+def number_or_text(value: Any) -> Literal["number", "text"]:
+    """The kind of a JSON value, for the errors of a field that may be a number or a text."""
     return "number" if isinstance(value, int) and not isinstance(value, bool) else "text"
 
 
 _MOST_FIELDS = 128
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Base class of requests: unknown fields and wrong types are errors."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
@@ -68,11 +72,11 @@ class _Strict(BaseModel):
         return value
 
 
-Text = Annotated[str, AfterValidator(_encodable)]
+Text = Annotated[str, AfterValidator(encodable)]
 # For the OpenAPI document only: `Comparison` refuses blank texts, with a better message.
 _NOT_BLANK = Field(json_schema_extra={"pattern": r"\S"})
 # Validation of a list stops at the first error: 8 MB of wrong turns took a minute and 7 GB.
-_NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
+NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
 # 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
 VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
 CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -86,12 +90,12 @@ Alpha = Annotated[
 ]
 Identifier = Annotated[
     Annotated[Text, Field(max_length=256), Tag("text")] | Annotated[int, Tag("number")],
-    Discriminator(_id_kind),
+    Discriminator(number_or_text),
 ]
 _IDENTIFIER = TypeAdapter[str | int | None](Identifier | None, config=ConfigDict(strict=True))
 
 
-class TurnIn(_Strict):
+class TurnIn(Strict):
     """One message of a conversation."""
 
     role: Role
@@ -99,17 +103,17 @@ class TurnIn(_Strict):
 
 
 Question = Annotated[
-    Annotated[Text, _NOT_BLANK, Tag("text")] | Annotated[list[TurnIn], _NOT_EMPTY, Tag("list")],
+    Annotated[Text, _NOT_BLANK, Tag("text")] | Annotated[list[TurnIn], NOT_EMPTY, Tag("list")],
     Discriminator(_kind),
 ]
 Response = Annotated[
     Annotated[Text, _NOT_BLANK, Tag("text")]
-    | Annotated[list[Annotated[Text, _NOT_BLANK]], _NOT_EMPTY, Tag("list")],
+    | Annotated[list[Annotated[Text, _NOT_BLANK]], NOT_EMPTY, Tag("list")],
     Discriminator(_kind),
 ]
 
 
-class _ComparisonIn(_Strict):
+class _ComparisonIn(Strict):
     question: Question
     response_a: Response
     response_b: Response
@@ -128,7 +132,7 @@ def _texts(response: str | list[str]) -> tuple[str, ...]:
     return (response,) if isinstance(response, str) else tuple(response)
 
 
-class _CriterionIn(_Strict):
+class CriterionIn(Strict):
     """The criterion of a verdict; a missing field is taken from the batch, then the settings."""
 
     alpha: Alpha = None
@@ -137,7 +141,7 @@ class _CriterionIn(_Strict):
     calibration: CalibrationName | None = None
 
     def criterion(
-        self, defaults: CriterionDefaults, batch: "_CriterionIn | None" = None
+        self, defaults: CriterionDefaults, batch: "CriterionIn | None" = None
     ) -> Criterion:
         """The complete criterion.
 
@@ -165,13 +169,13 @@ class _CriterionIn(_Strict):
         )
 
 
-class JudgeIn(_ComparisonIn, _CriterionIn):
+class JudgeIn(_ComparisonIn, CriterionIn):
     """One comparison to judge."""
 
     id: Identifier | None = None
 
     def request(
-        self, defaults: CriterionDefaults, batch: _CriterionIn | None = None
+        self, defaults: CriterionDefaults, batch: CriterionIn | None = None
     ) -> JudgeRequest:
         """The request to the judge; raises RequestError if the item cannot be judged as written."""
         return JudgeRequest(self.comparison(), self.criterion(defaults, batch))
@@ -204,7 +208,7 @@ def _sound_id(value: Any) -> str | int | None:
         return None
 
 
-class JudgeBatchIn(_CriterionIn):
+class JudgeBatchIn(CriterionIn):
     """Comparisons to judge in one engine call; the batch's criterion is the items' default."""
 
     # `items` validates them, after the route has checked how many there are.
@@ -234,7 +238,7 @@ class ExampleIn(_ComparisonIn):
         return LabelledComparison(self.comparison(), self.label)
 
 
-class CalibrateIn(_Strict):
+class CalibrateIn(Strict):
     """A labelled batch for one calibration set."""
 
     calibration: CalibrationName = "default"
@@ -251,7 +255,7 @@ class CalibrateIn(_Strict):
         return [_read(ExampleIn, value) for value in self.examples]
 
 
-class RollbackIn(_Strict):
+class RollbackIn(Strict):
     """The version to roll back to."""
 
     version: VersionNumber

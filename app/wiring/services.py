@@ -22,6 +22,7 @@ from app.service.judging.judge import Judge
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.service.judging.quoting import FENCE_VERSION
 from app.service.readiness import Readiness
+from app.service.rewards.rewarder import Rewarder
 from app.service.services import Limits, Services
 from app.settings import Settings
 from app.telemetry import Telemetry
@@ -202,14 +203,10 @@ def _assemble(
         name=started.name,
         fingerprint=started.identity.fingerprint,
     )
-    limits = Limits(
-        # Admission would refuse a larger batch even when nothing else is in progress.
-        max_batch=min(settings.max_batch, admission.largest_request),
-        max_body_bytes=settings.max_body_bytes,
-        max_prompt_tokens=started.max_prompt_tokens,
-    )
+    limits = _limits_of(settings, started, admission)
     return Services(
         judge=judge,
+        rewarder=Rewarder(judge, admission, most=limits.max_batch),
         calibrator=Calibrator(judge, store, calibrations),
         calibrations=calibrations,
         store=store,
@@ -222,6 +219,16 @@ def _assemble(
         defaults=CriterionDefaults(
             settings.default_alpha, settings.default_guarantee, settings.default_delta
         ),
+        end_markers=tuple(settings.reward_end_markers.split()),
+    )
+
+
+def _limits_of(settings: Settings, started: StartedJudge, admission: Admission) -> Limits:
+    return Limits(
+        # Admission would refuse a larger batch even when nothing else is in progress.
+        max_batch=min(settings.max_batch, admission.largest_request),
+        max_body_bytes=settings.max_body_bytes,
+        max_prompt_tokens=started.max_prompt_tokens,
     )
 
 

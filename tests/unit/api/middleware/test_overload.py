@@ -163,7 +163,7 @@ async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
+@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/rewards/group", "/calibrate"])
 async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
     path: str,
 ) -> None:
@@ -171,6 +171,7 @@ async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
     body = {
         "/judge": PLAIN,
         "/judge/batch": {"comparisons": [PLAIN]},
+        "/rewards/group": {"alpha": None, "question": "Which?", "responses": ["x", "y"]},
         "/calibrate": {"examples": examples(3)},
     }[path]
     async with opened(engine, store, timeout_s=0.5) as (_, client):
