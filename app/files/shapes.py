@@ -7,6 +7,7 @@ makes one of a map such as `question=prompt,response_a=chosen,response_b=rejecte
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
@@ -100,6 +101,16 @@ def shape_for(row: Mapping[str, Any]) -> Shape:
     )
 
 
+@lru_cache(maxsize=16)
+def shape_of(text: str) -> Shape:
+    """The shape of a name, or of a map.
+
+    Raises:
+        InvalidRequestError: The text is neither.
+    """
+    return SHAPES.get(text) or custom_shape(text)
+
+
 def custom_shape(text: str) -> Shape:
     """Makes a shape of a map: FIELD=COLUMN, separated by commas; other fields keep their names.
 
@@ -126,7 +137,7 @@ def custom_shape(text: str) -> Shape:
 def _pair(row: Mapping[str, Any]) -> Fields:
     fields = {name: row[name] for name in (LABEL, *OPTIONAL) if name in row}
     return {
-        "question": question_of(row["question"]),
+        "question": question_of(row["question"], "question"),
         "response_a": response_of(row["response_a"], "response_a"),
         "response_b": response_of(row["response_b"], "response_b"),
         **fields,
@@ -137,12 +148,14 @@ def _preference(row: Mapping[str, Any]) -> Fields:
     """TRL's preference data, standard or conversational, and RewardBench."""
     chosen, rejected = row["chosen"], row["rejected"]
     if "prompt" in row:
-        question = question_of(row["prompt"])
+        question = question_of(row["prompt"], "prompt")
         a, b = response_of(chosen, "chosen"), response_of(rejected, "rejected")
     elif isinstance(chosen, str) and isinstance(rejected, str):
         question, a, b = _transcripts(chosen, rejected)
     else:
-        question, a, b = _implicit_prompt(_messages(chosen), _messages(rejected))
+        question, a, b = _implicit_prompt(
+            _messages(chosen, "chosen"), _messages(rejected, "rejected")
+        )
     return {"question": question, "response_a": a, "response_b": b, LABEL: "A"}
 
 
@@ -179,7 +192,7 @@ def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], st
 
 def _battle(row: Mapping[str, Any]) -> Fields:
     """Chatbot Arena and MT-Bench: two whole conversations with the same questions."""
-    a, b = _messages(row["conversation_a"]), _messages(row["conversation_b"])
+    a, b = (_messages(row[name], name) for name in ("conversation_a", "conversation_b"))
     if isinstance(row.get("turn"), int):
         a, b = a[: 2 * row["turn"]], b[: 2 * row["turn"]]
     asked = [message for message in a if message["role"] != "assistant"]
@@ -202,7 +215,7 @@ def _openai_preference(row: Mapping[str, Any]) -> Fields:
     if not isinstance(given, Mapping) or "messages" not in given:
         raise InvalidComparisonError("input has no messages")
     return {
-        "question": question_of(given["messages"]),
+        "question": question_of(given["messages"], "input"),
         "response_a": response_of(row["preferred_output"], "preferred_output"),
         "response_b": response_of(row["non_preferred_output"], "non_preferred_output"),
         LABEL: "A",
@@ -245,13 +258,13 @@ def label_of(value: Any) -> str:
     return found
 
 
-def question_of(value: Any) -> str | list[Fields]:
+def question_of(value: Any, column: str) -> str | list[Fields]:
     """A text, or the turns of a list of messages.
 
     Raises:
         InvalidComparisonError: The value is neither.
     """
-    return value if isinstance(value, str) else _messages(value)
+    return value if isinstance(value, str) else _messages(value, column)
 
 
 def response_of(value: Any, column: str) -> str | list[str]:
@@ -264,7 +277,7 @@ def response_of(value: Any, column: str) -> str | list[str]:
         return value
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return value
-    messages = _messages([value] if isinstance(value, Mapping) else value)
+    messages = _messages([value] if isinstance(value, Mapping) else value, column)
     if len(messages) != 1 or messages[0]["role"] != "assistant":
         raise InvalidComparisonError(
             f"{column} must be a text, or one message of the assistant; it has "
@@ -274,11 +287,11 @@ def response_of(value: Any, column: str) -> str | list[str]:
     return content
 
 
-def _messages(value: Any) -> list[Fields]:
+def _messages(value: Any, column: str) -> list[Fields]:
     """Messages in the form of OpenAI's chat completions, or of ShareGPT ("from", "value")."""
     # Parquet has arrays of numpy where JSON has lists.
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping) or not value:
-        raise InvalidComparisonError("this is no text and no list of messages")
+        raise InvalidComparisonError(f"{column} is no text and no list of messages")
     return [_message(each) for each in value]
 
 

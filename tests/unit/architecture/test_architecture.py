@@ -78,9 +78,9 @@ ALLOWED: dict[str, set[str]] = {
     "main": _ENTRY,
     # Both entry points serve the application that main builds.
     "cli": _ENTRY | {"main", "fleet"},
-    # The only importer of Ray, and of the libraries that read its users' files.
+    # The only importer of Ray.
     "fleet": {
-        *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects"),
+        *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects", "files"),
         *("ray", "pyarrow", "pydantic"),
     },
     # A replica on Ray Serve is the whole service, with HTTP.
