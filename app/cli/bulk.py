@@ -1,5 +1,6 @@
 """`scope-judge judge --ray`: judges files in bulk on a Ray cluster; a stopped run can resume."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from app.fleet.job import Job
 from app.fleet.output import Output, Receipt
 from app.fleet.parts import Cut, Part, cut
 from app.fleet.passes import judged_parts
+from app.fleet.sources import sources_of
 from app.settings import read_settings
 
 _ROWS_PER_PART = 1000
+# Folder, below that of the run, of input that is written as JSONL for the time of the run.
+_CONVERTED = "input"
 
 
 def judge_in_bulk(
@@ -24,16 +28,18 @@ def judge_in_bulk(
     out: Path | None,
     rows_per_part: int | None,
     *,
+    shape: str | None,
     address: str | None,
     replicas: int | None,
 ) -> None:
     """Judges files on a Ray cluster; parts that an earlier run finished are not judged again.
 
     Args:
-        inputs: JSONL or Parquet files, or folders of them.
+        inputs: Files, folders and patterns.
         given: Fields of the criterion that the command line sets.
         out: Folder of the results; None for INPUT-judged in the working directory.
         rows_per_part: Comparisons in one part; None for 1,000.
+        shape: Name of a shape or map of columns; None to recognise it for each file.
         address: Address of the cluster; None joins this machine's, or starts one.
         replicas: Number of judges; None for as many as fit.
 
@@ -46,7 +52,8 @@ def judge_in_bulk(
         _check_apart(inputs, output.folder)
         job = Job.of(read_settings(), given, output.folder)
         console.print(f"[dim]Reading[/] {escape(', '.join(map(str, inputs)))}")
-        whole = cut(inputs, rows_per_part=rows_per_part)
+        sources = sources_of(inputs, output.folder / _CONVERTED, shape)
+        whole = cut(sources, rows_per_part=rows_per_part)
         output.begin(job.manifest(whole, rows_per_part=rows_per_part))
         undone = {i: part for i, part in enumerate(whole.parts) if output.receipt(i) is None}
         if undone:
@@ -134,6 +141,7 @@ def _finish(output: Output, whole: Cut) -> None:
             f"{missing} of {len(whole.parts)} parts are not done: run the same command again"
         )
     output.write_summary(total)
+    shutil.rmtree(output.folder / _CONVERTED, ignore_errors=True)
     if counts["error"]:
         raise failure(
             f"{counts['error']} comparisons got no judgment: the lines with `error` in "

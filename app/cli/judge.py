@@ -20,7 +20,7 @@ def judge(
         list[Path] | None,
         typer.Argument(
             help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns; - "
-            "is stdin. With --ray: JSONL or Parquet files, or folders of them.",
+            "is stdin, but not with --ray.",
         ),
     ] = None,
     question: Annotated[str | None, typer.Option(help="Question of a single pair.")] = None,
@@ -96,12 +96,18 @@ def judge(
     if ray:
         if not files or (question, a, b) != (None, None, None) or url != DEFAULT_URL:
             raise failure("--ray takes files or folders, and no --question, --a, --b or --url")
-        if shape or columns or flat or overwrite or not keep_texts:
-            raise failure("--ray has no --shape, --map, --flat, --no-keep-texts or --overwrite yet")
+        if flat or overwrite or not keep_texts:
+            raise failure("--ray has no --flat, --no-keep-texts or --overwrite")
+        given_shape(shape, columns)
         # Imported late: the other ways to judge need neither settings nor fleet.
         from app.cli.bulk import judge_in_bulk
 
-        judge_in_bulk(files, criterion, out, batch_size, address=address, replicas=replicas)
+        judge_in_bulk(
+            *(files, criterion, out, batch_size),
+            shape=shape or columns,
+            address=address,
+            replicas=replicas,
+        )
         return
     if address is not None or replicas is not None:
         raise failure("--address and --replicas need --ray")
@@ -123,6 +129,12 @@ def judge(
     if out is not None:
         raise failure("--out goes with files; the judgment of one pair is printed")
     pair = {"question": question, "response_a": a, "response_b": b}
+    _judge_pair(pair, criterion, url, patience)
+
+
+def _judge_pair(
+    pair: Mapping[str, str], criterion: Mapping[str, Any], url: str, patience: float
+) -> None:
     with connected(url, patience_s=patience) as service:
         (result,) = service.post("/judge/batch", {**criterion, "comparisons": [pair]})["results"]
     print(json_line(result))

@@ -17,13 +17,17 @@ _ROLES = {
 }
 
 
-def question_of(value: Any) -> str | list[Fields]:
+def question_of(value: Any, column: str = "question") -> str | list[Fields]:
     """A text, or the turns of a list of messages.
+
+    Args:
+        value: The text or the messages.
+        column: Name of the value, for the message of an error.
 
     Raises:
         InvalidComparisonError: The value is neither.
     """
-    return value if isinstance(value, str) else messages_of(value)
+    return value if isinstance(value, str) else messages_of(value, column)
 
 
 def response_of(value: Any, column: str) -> str | list[str]:
@@ -36,7 +40,7 @@ def response_of(value: Any, column: str) -> str | list[str]:
         return value
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return value
-    messages = messages_of([value] if isinstance(value, Mapping) else value)
+    messages = messages_of([value] if isinstance(value, Mapping) else value, column)
     if len(messages) != 1 or messages[0]["role"] != "assistant":
         raise InvalidComparisonError(
             f"{column} must be a text, or one message of the assistant; it has "
@@ -46,15 +50,19 @@ def response_of(value: Any, column: str) -> str | list[str]:
     return content
 
 
-def messages_of(value: Any) -> list[Fields]:
+def messages_of(value: Any, column: str = "this") -> list[Fields]:
     """The role and text of each message, in OpenAI's form or ShareGPT's ("from", "value").
+
+    Args:
+        value: The messages.
+        column: Name of the value, for the message of an error.
 
     Raises:
         InvalidComparisonError: The value is no list of messages, or a message is more than text.
     """
     # Parquet has arrays of numpy where JSON has lists.
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping) or not value:
-        raise InvalidComparisonError("this is no text and no list of messages")
+        raise InvalidComparisonError(f"{column} is no text and no list of messages")
     return [_message(each) for each in value]
 
 

@@ -116,6 +116,30 @@ def read_rows(path: Path) -> Iterator[Row]:
         raise InvalidRequestError(f"{name} cannot be read: {reason}") from None
 
 
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet, which can be read from any row group.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
+
+
+def is_plain_jsonl(path: Path) -> bool:
+    """Whether a file is JSONL in UTF-8 without compression, which can be read from any line.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip()), b"")
+    try:
+        return isinstance(_parsed(first.decode("utf-8-sig")), dict)
+    except UnicodeDecodeError:
+        return False
+
+
 def _decompressed(path: Path, stack: ExitStack) -> io.BufferedReader:
     raw: Any = sys.stdin.buffer if path == STDIN else stack.enter_context(path.open("rb"))
     file = io.BufferedReader(raw)

@@ -7,6 +7,7 @@ makes one of a map such as `question=prompt,response_a=chosen,response_b=rejecte
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
@@ -22,6 +23,8 @@ _LABELS = {
     **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
     **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
 }
+_MOST_TURNS = 10**6
+_CONVERSATIONS = ("conversation_a", "conversation_b")
 _TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
 
 
@@ -34,12 +37,14 @@ class Shape:
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
+        label: Column of the label; "" for preference data, in which the label is always A.
     """
 
     name: str
     columns: tuple[str, ...]
     convert: Callable[[Mapping[str, Any]], Fields]
     texts: tuple[str, ...] = ()
+    label: str = LABEL
 
     def labelled(self, row: Mapping[str, Any]) -> Fields:
         """The fields of the comparison, and its `label`.
@@ -49,7 +54,11 @@ class Shape:
         """
         fields = self._fields(row)
         if LABEL not in fields:
-            raise InvalidComparisonError(f"there is no label: {_listed(row)}")
+            where = "label, or --map label=COLUMN" if self.label == LABEL else self.label
+            raise InvalidComparisonError(
+                f"there is no label: the columns are {_listed(row)}; A, B or tie is expected in "
+                f"{where}"
+            )
         # An example has no criterion.
         kept = {name: fields[name] for name in REQUIRED}
         return {**kept, LABEL: label_of(fields[LABEL])}
@@ -91,6 +100,16 @@ def shape_for(row: Mapping[str, Any]) -> Shape:
     )
 
 
+@lru_cache(maxsize=16)
+def shape_of(text: str) -> Shape:
+    """The shape of a name, or of a map.
+
+    Raises:
+        InvalidRequestError: The text is neither.
+    """
+    return SHAPES.get(text) or custom_shape(text)
+
+
 def custom_shape(text: str) -> Shape:
     """Makes a shape of a map: FIELD=COLUMN, separated by commas; other fields keep their names.
 
@@ -111,13 +130,13 @@ def custom_shape(text: str) -> Shape:
         return _pair({field: row[name] for field, name in columns.items() if name in row})
 
     needed = tuple(columns[field] for field in REQUIRED)
-    return Shape("map", needed, convert, needed)
+    return Shape("map", needed, convert, needed, columns[LABEL])
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
     fields = {name: row[name] for name in (LABEL, *OPTIONAL) if name in row}
     return {
-        "question": question_of(row["question"]),
+        "question": question_of(row["question"], "question"),
         "response_a": response_of(row["response_a"], "response_a"),
         "response_b": response_of(row["response_b"], "response_b"),
         **fields,
@@ -128,12 +147,14 @@ def _preference(row: Mapping[str, Any]) -> Fields:
     """TRL's preference data, standard or conversational, and RewardBench."""
     chosen, rejected = row["chosen"], row["rejected"]
     if "prompt" in row:
-        question = question_of(row["prompt"])
+        question = question_of(row["prompt"], "prompt")
         a, b = response_of(chosen, "chosen"), response_of(rejected, "rejected")
     elif isinstance(chosen, str) and isinstance(rejected, str):
         question, a, b = _transcripts(chosen, rejected)
     else:
-        question, a, b = _implicit_prompt(messages_of(chosen), messages_of(rejected))
+        question, a, b = _implicit_prompt(
+            messages_of(chosen, "chosen"), messages_of(rejected, "rejected")
+        )
     return {"question": question, "response_a": a, "response_b": b, LABEL: "A"}
 
 
@@ -170,9 +191,9 @@ def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], st
 
 def _battle(row: Mapping[str, Any]) -> Fields:
     """Chatbot Arena and MT-Bench: two whole conversations with the same questions."""
-    a, b = messages_of(row["conversation_a"]), messages_of(row["conversation_b"])
-    if isinstance(row.get("turn"), int):
-        a, b = a[: 2 * row["turn"]], b[: 2 * row["turn"]]
+    a, b = (messages_of(row[name], name) for name in _CONVERSATIONS)
+    turns = _turns(row.get("turn"))
+    a, b = a[:turns], b[:turns]
     asked = [message for message in a if message["role"] != "assistant"]
     if asked != [message for message in b if message["role"] != "assistant"]:
         raise InvalidComparisonError("the two conversations have different questions")
@@ -187,13 +208,28 @@ def _battle(row: Mapping[str, Any]) -> Fields:
     return fields
 
 
+def _turns(turn: Any) -> int | None:
+    """The number of messages up to a turn of the conversation; None for all.
+
+    Raises:
+        InvalidComparisonError: The turn is no number from 1.
+    """
+    if turn is None:
+        return None
+    # A table has texts, and pandas makes floats of integers if one is missing.
+    number = _number(turn, "turn") if isinstance(turn, str) else turn
+    if not isinstance(number, int | float) or not 1 <= number < _MOST_TURNS or number % 1:
+        raise InvalidComparisonError(f"turn is no number from 1: {str(turn)[:40]!r}")
+    return 2 * int(number)
+
+
 def _openai_preference(row: Mapping[str, Any]) -> Fields:
     """OpenAI's data for preference fine-tuning."""
     given = row["input"]
     if not isinstance(given, Mapping) or "messages" not in given:
         raise InvalidComparisonError("input has no messages")
     return {
-        "question": question_of(given["messages"]),
+        "question": question_of(given["messages"], "input"),
         "response_a": response_of(row["preferred_output"], "preferred_output"),
         "response_b": response_of(row["non_preferred_output"], "non_preferred_output"),
         LABEL: "A",
@@ -207,19 +243,45 @@ SHAPES: Mapping[str, Shape] = {
         Shape("pairs", REQUIRED, _pair, REQUIRED),
         Shape(
             "arena",
-            ("conversation_a", "conversation_b"),
+            _CONVERSATIONS,
             _battle,
-            ("conversation_a", "conversation_b"),
+            _CONVERSATIONS,
+            "winner",
         ),
-        Shape("preference", ("chosen", "rejected"), _preference, ("prompt", "chosen", "rejected")),
+        Shape(
+            "preference",
+            ("chosen", "rejected"),
+            _preference,
+            ("prompt", "chosen", "rejected"),
+            "",
+        ),
         Shape(
             "openai-preference",
             ("input", "preferred_output", "non_preferred_output"),
             _openai_preference,
             ("input", "preferred_output", "non_preferred_output"),
+            "",
         ),
     )
 }
+
+
+def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> str | None:
+    """The label of a row, which need not have the texts any more; None without one.
+
+    Args:
+        row: The row.
+        shape: The shape of its file; None to look for the label of any shape.
+
+    Raises:
+        InvalidComparisonError: The label is not a known word.
+    """
+    for each in SHAPES.values() if shape is None else (shape,):
+        if each.label and row.get(each.label) is not None:
+            return label_of(row[each.label])
+        if not each.label and all(column in row for column in each.columns):
+            return "A"
+    return None
 
 
 def label_of(value: Any) -> str:
@@ -252,18 +314,28 @@ def _named(columns: list[str]) -> str:
     return f"{', '.join(columns)} {'is' if len(columns) == 1 else 'are'}"
 
 
-# Words that other data sets use for the fields of a comparison.
+# Words that other data sets use for the fields of a comparison, in lower case with underscores.
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "question": ("prompt", "instruction", "input", "query", "user", "text"),
-    "response_a": ("chosen", "answer_a", "output_1", "response_1", "completion_a", "model_a", "a"),
-    "response_b": ("rejected", "answer_b", "output_2", "response_2", "completion_b", "b"),
+    "response_a": (
+        *("chosen", "answer_a", "output_a", "completion_a", "a"),
+        *("response_1", "answer_1", "output_1", "completion_1"),
+    ),
+    "response_b": (
+        *("rejected", "answer_b", "output_b", "completion_b", "b"),
+        *("response_2", "answer_2", "output_2", "completion_2"),
+    ),
+    LABEL: ("winner", "preference", "preferred", "better", "choice"),
 }
 
 
 def _suggested_map(row: Mapping[str, Any]) -> str:
-    lower = {str(name).lower(): str(name) for name in row}
+    """A map that may fit the columns, as it is typed in a shell."""
+    known = {str(name).lower().replace(" ", "_"): str(name) for name in row}
     parts = []
     for field, words in _USUAL.items():
-        found = next((lower[word] for word in (field, *words) if word in lower), "COLUMN")
-        parts.append(f"{field}={found}")
-    return ",".join(parts)
+        found = next((known[word] for word in (field, *words) if word in known), None)
+        if field in REQUIRED or found not in (None, field):
+            parts.append(f"{field}={found or 'COLUMN'}")
+    text = ",".join(parts)
+    return f"'{text}'" if " " in text else text

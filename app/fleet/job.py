@@ -53,7 +53,13 @@ class Job:
         """
         return {
             "input": [
-                {"shard": shard.name, "rows": shard.rows, "sha256": shard.sha256}
+                {
+                    "shard": shard.source.name,
+                    "rows": shard.rows,
+                    "sha256": shard.sha256,
+                    # Folders of earlier releases have no shape.
+                    **({} if shard.source.shape == "pairs" else {"shape": shard.source.shape}),
+                }
                 for shard in whole.shards
             ],
             "rows_per_part": rows_per_part,

@@ -2,18 +2,23 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from app.core.errors import InvalidRequestError, StartupError, UnavailableError
+from app.core.errors import InvalidRequestError, RequestError, StartupError, UnavailableError
+from app.files.reading import is_parquet
+from app.files.shapes import shape_of
+from app.fleet.sources import Source
 from app.wire.requests import JudgeIn
 
 _FIELDS = frozenset(JudgeIn.model_fields)
 # A null in these columns of a table means that the field is missing; JSON can tell them apart.
 _NO_NULLS = _FIELDS - {"question", "response_a", "response_b"}
+# The shape whose columns are the fields themselves.
+_OWN_NAMES = "pairs"
 
 
 class Row(NamedTuple):
@@ -21,11 +26,13 @@ class Row(NamedTuple):
 
     Args:
         place: Row number in the shard, from 0; blank lines do not count.
-        value: Parsed JSON or row of a table; an InvalidRequestError if the line is not JSON.
+        value: Fields of the comparison, or any other JSON.
+        error: The reason why the row has no comparison; None if it may have one.
     """
 
     place: int
     value: Any
+    error: RequestError | None = None
 
 
 class Part(Protocol):
@@ -52,14 +59,12 @@ class Shard(NamedTuple):
     """One file of the input.
 
     Args:
-        name: Name in the results: the path below the given folder, or the file's name.
-        path: Absolute path, the same on every machine.
+        source: The file.
         sha256: SHA-256 of the file's bytes, in hexadecimal digits.
         rows: Number of rows.
     """
 
-    name: str
-    path: Path
+    source: Source
     sha256: str
     rows: int
 
@@ -76,8 +81,7 @@ class LinesPart:
     """Consecutive lines of a JSONL file.
 
     Args:
-        shard: Name of the shard.
-        path: Absolute path of the file.
+        source: The file.
         first: Number of the part's first row in the shard.
         rows: Number of lines that are not blank.
         offset: Start of the part in the file, in bytes.
@@ -85,35 +89,48 @@ class LinesPart:
         sha256: SHA-256 of the part's bytes, in hexadecimal digits.
     """
 
-    shard: str
-    path: Path
+    source: Source
     first: int
     rows: int
     offset: int
     size: int
     sha256: str
 
+    @property
+    def shard(self) -> str:
+        """Name of the shard."""
+        return self.source.name
+
     def read(self) -> list[Row]:
         """Reads the lines and checks their digest."""
+        path = self.source.path
         try:
-            with self.path.open("rb") as file:
+            with path.open("rb") as file:
                 file.seek(self.offset)
                 text = file.read(self.size)
         except OSError as exc:
-            raise UnavailableError(_unreadable(self.path, exc)) from exc
+            raise UnavailableError(_unreadable(path, exc)) from exc
         if hashlib.sha256(text).hexdigest() != self.sha256:
-            raise StartupError(f"{self.path} has changed, or is another file on this machine")
+            raise StartupError(f"{path} has changed, or is another file on this machine")
         lines = (line for line in text.split(b"\n") if line.strip())
-        return [Row(self.first + i, _parsed(line)) for i, line in enumerate(lines)]
+        return [_line(self.first + i, line, self.source.shape) for i, line in enumerate(lines)]
 
 
-def _parsed(line: bytes) -> Any | InvalidRequestError:
+def _line(place: int, line: bytes, shape: str) -> Row:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return InvalidRequestError("this line is not JSON")
-    # Other columns are the user's own and are ignored, as `judge` does with a running service.
-    return {k: v for k, v in value.items() if k in _FIELDS} if isinstance(value, dict) else value
+        return Row(place, None, InvalidRequestError("this line is not JSON"))
+    return _row(place, value, shape) if isinstance(value, dict) else Row(place, value)
+
+
+def _row(place: int, value: dict[str, Any], shape: str) -> Row:
+    """Takes the comparison out of the row's columns; other columns are the user's own."""
+    given = {"id": value["id"]} if "id" in value else {}
+    try:
+        return Row(place, {**shape_of(shape).fields(value), **given})
+    except RequestError as exc:
+        return Row(place, given, exc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +138,7 @@ class TablePart:
     """Consecutive rows of one row group of a Parquet file.
 
     Args:
-        shard: Name of the shard.
-        path: Absolute path of the file.
+        source: The file.
         first: Number of the part's first row in the shard.
         rows: Number of rows.
         group: Index of the row group.
@@ -130,82 +146,73 @@ class TablePart:
         file_bytes: Size of the whole file, in bytes.
     """
 
-    shard: str
-    path: Path
+    source: Source
     first: int
     rows: int
     group: int
     skipped: int
     file_bytes: int
 
+    @property
+    def shard(self) -> str:
+        """Name of the shard."""
+        return self.source.name
+
     def read(self) -> list[Row]:
         """Reads the rows and checks the size of the file."""
+        path, shape = self.source.path, self.source.shape
         try:
-            if self.path.stat().st_size != self.file_bytes:
-                raise StartupError(f"{self.path} has changed, or is another file on this machine")
-            group = _row_group(self.path, self.group)
+            if path.stat().st_size != self.file_bytes:
+                raise StartupError(f"{path} has changed, or is another file on this machine")
+            group = _row_group(path, shape, self.group)
         except OSError as exc:
-            raise UnavailableError(_unreadable(self.path, exc)) from exc
+            raise UnavailableError(_unreadable(path, exc)) from exc
         values = group.slice(self.skipped, self.rows).to_pylist()
-        return [Row(self.first + i, _without_nulls(value)) for i, value in enumerate(values)]
+        return [
+            _row(self.first + i, _without_nulls(value), shape) for i, value in enumerate(values)
+        ]
 
 
 # Parts are read in order, so the next part is usually in the same row group.
 @lru_cache(maxsize=1)
-def _row_group(path: Path, group: int) -> Any:
+def _row_group(path: Path, shape: str, group: int) -> Any:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        columns = [name for name in file.schema_arrow.names if name in _FIELDS]
-        return file.read_row_group(group, columns=columns)
+        names = file.schema_arrow.names
+        # A shape may look at any column.
+        wanted = [name for name in names if name in _FIELDS] if shape == _OWN_NAMES else names
+        return file.read_row_group(group, columns=wanted)
 
 
 def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in row.items() if not (v is None and k in _NO_NULLS)}
 
 
-def cut(inputs: Sequence[Path], *, rows_per_part: int) -> Cut:
-    """Cuts files, and all files of folders, into parts; reads every byte once.
+def cut(sources: Sequence[Source], *, rows_per_part: int) -> Cut:
+    """Cuts files into parts; reads every byte once.
 
     Args:
-        inputs: JSONL or Parquet files, or folders of them.
+        sources: The files.
         rows_per_part: Largest number of rows in one part.
 
     Raises:
-        StartupError: A folder has no such file, a file cannot be read, or two have one name.
+        StartupError: A file cannot be read.
     """
     shards: list[Shard] = []
     parts: list[Part] = []
-    for name, path in _files(inputs):
+    for source in sources:
         try:
-            cutter = _cut_table if path.suffix == ".parquet" else _cut_lines
-            shard, its_parts = cutter(name, path, rows_per_part)
+            cutter = _cut_table if is_parquet(source.path) else _cut_lines
+            shard, its_parts = cutter(source, rows_per_part)
         except OSError as exc:
-            raise StartupError(_unreadable(path, exc)) from exc
+            raise StartupError(_unreadable(source.path, exc)) from exc
         shards.append(shard)
         parts += its_parts
-    if len({shard.name for shard in shards}) < len(shards):
-        raise StartupError(
-            "two input files have the same name, so the results could not tell them apart: rename "
-            "one"
-        )
     return Cut(shards, parts)
 
 
-def _files(inputs: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yields names and absolute paths; the files of a folder are sorted by path."""
-    for given in inputs:
-        path = given.absolute()
-        if not path.is_dir():
-            yield path.name, path
-            continue
-        found = [each for each in path.rglob("*") if each.suffix in (".jsonl", ".parquet")]
-        if not found:
-            raise StartupError(f"{given} has no file that ends in .jsonl or .parquet")
-        yield from ((each.relative_to(path).as_posix(), each) for each in sorted(found))
-
-
-def _cut_lines(name: str, path: Path, rows_per_part: int) -> tuple[Shard, list[Part]]:
+def _cut_lines(source: Source, rows_per_part: int) -> tuple[Shard, list[Part]]:
     whole, parts, first = hashlib.sha256(), list[Part](), 0
     rows = offset = size = 0
     part = hashlib.sha256()
@@ -213,10 +220,10 @@ def _cut_lines(name: str, path: Path, rows_per_part: int) -> tuple[Shard, list[P
     def close() -> None:
         nonlocal first, rows, offset, size, part
         if rows:
-            parts.append(LinesPart(name, path, first, rows, offset, size, part.hexdigest()))
+            parts.append(LinesPart(source, first, rows, offset, size, part.hexdigest()))
         first, rows, offset, size, part = first + rows, 0, offset + size, 0, hashlib.sha256()
 
-    with path.open("rb") as lines:
+    with source.path.open("rb") as lines:
         for line in lines:
             whole.update(line)
             part.update(line)
@@ -225,15 +232,14 @@ def _cut_lines(name: str, path: Path, rows_per_part: int) -> tuple[Shard, list[P
             if rows == rows_per_part:
                 close()
     close()
-    return Shard(name, path, whole.hexdigest(), first), parts
+    return Shard(source, whole.hexdigest(), first), parts
 
 
-def _cut_table(name: str, path: Path, rows_per_part: int) -> tuple[Shard, list[Part]]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as exc:
-        raise StartupError("Parquet needs pyarrow: install scope-judge[ray]") from exc
+def _cut_table(source: Source, rows_per_part: int) -> tuple[Shard, list[Part]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    path = source.path
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     try:
@@ -245,9 +251,9 @@ def _cut_table(name: str, path: Path, rows_per_part: int) -> tuple[Shard, list[P
         in_group = groups.row_group(group).num_rows
         for skipped in range(0, in_group, rows_per_part):
             rows = min(rows_per_part, in_group - skipped)
-            parts.append(TablePart(name, path, first, rows, group, skipped, size))
+            parts.append(TablePart(source, first, rows, group, skipped, size))
             first += rows
-    return Shard(name, path, sha256, first), parts
+    return Shard(source, sha256, first), parts
 
 
 def _unreadable(path: Path, exc: OSError) -> str:

@@ -13,7 +13,6 @@ from app.core.comparison import Judgment
 from app.core.errors import (
     CalibrationNotFoundError,
     EngineUnavailableError,
-    InvalidRequestError,
     JudgeMismatchError,
     JudgmentFailedError,
     ScopeJudgeError,
@@ -215,10 +214,10 @@ async def judge_rows(
         StoreCorruptError: A calibration cannot be read.
         StartupError: The criterion's calibration is missing or belongs to another judge.
     """
-    values = [None if isinstance(r.value, InvalidRequestError) else r.value for r in rows]
+    values = [row.value for row in rows]
     batch = JudgeBatchIn.model_validate({**criterion, "comparisons": values})
     items = [
-        item._replace(asked=row.value) if isinstance(row.value, InvalidRequestError) else item
+        item if row.error is None else item._replace(asked=row.error)
         for row, item in zip(rows, batch.items(services.defaults), strict=True)
     ]
     outcomes = await judge_items(services.judge, items)

@@ -134,8 +134,11 @@ def test_variables_of_other_programs_are_ignored(monkeypatch: pytest.MonkeyPatch
     assert read_settings().port == 8000
 
 
-def test_the_callers_key_is_not_a_setting_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCOPE_API_KEY", SECRET)
+@pytest.mark.parametrize("name", ["SCOPE_API_KEY", "SCOPE_URL"])
+def test_a_variable_of_the_client_is_not_a_setting_and_not_an_error(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, SECRET)
     assert SECRET not in repr(read_settings())
 
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 from app.cli import app
 from app.fleet.job import Job
 from app.fleet.parts import cut
+from app.fleet.sources import sources_of
 from app.fleet.worker import PartWorker
 from app.settings import read_settings
 
@@ -36,9 +37,32 @@ def command(*words: str) -> Result:
 def judge_all(out: Path, **given: Any) -> None:
     """Judges every part, as the machines of a cluster would."""
     worker = PartWorker(Job.of(read_settings(), given, out))
-    for number, part in enumerate(cut([Path("in.jsonl")], rows_per_part=2).parts):
+    for number, part in enumerate(cut(sources_of([Path("in.jsonl")], out), rows_per_part=2).parts):
         assert worker.judge(number, part).kind == "done"
     worker.close()
+
+
+def test_input_of_another_format_is_written_as_jsonl_until_the_run_ends(folder: Path) -> None:
+    table = "prompt,chosen,rejected\nq,quality=3,quality=0\nq, ,quality=3\n"
+    (folder / "in.csv").write_text(table)
+    out = folder / "in-judged"
+    command("in.csv", "--ray", "--no-alpha", "--address", "127.0.0.1:1")
+    (written,) = (out / "input").iterdir()
+    assert [json.loads(line)["chosen"] for line in written.read_text().splitlines()] == [
+        "quality=3",
+        " ",
+    ]
+    worker = PartWorker(Job.of(read_settings(), {"alpha": None}, out))
+    sources = sources_of([Path("in.csv")], out / "input")
+    for number, part in enumerate(cut(sources, rows_per_part=1000).parts):
+        assert worker.judge(number, part).kind == "done"
+    worker.close()
+    done = command("in.csv", "--ray", "--no-alpha", "--address", "127.0.0.1:1")
+    assert "A 1, B 0, abstained 0, errors 1" in done.output
+    assert not (out / "input").exists()
+    mapped = "question=prompt,response_a=rejected,response_b=chosen"
+    other = command("in.csv", "--ray", "--no-alpha", "--map", mapped)
+    assert "another input" in other.output, "with another map the rows mean something else"
 
 
 def begin(*words: str) -> Result:
@@ -81,6 +105,10 @@ def test_a_folder_of_another_criterion_or_input_is_refused(folder: Path) -> None
         (["in.jsonl", "--ray", "--b", "x"], "--ray takes files"),
         (["in.jsonl", "--ray", "--url", "http://a"], "--ray takes files"),
         (["missing.jsonl", "--ray"], "missing.jsonl cannot be read"),
+        (["in.jsonl", "--ray", "--shape", "x"], "--shape x is unknown"),
+        (["in.jsonl", "--ray", "--map", "question=prompt"], "line 1: prompt is missing"),
+        (["in.jsonl", "--ray", "--shape", "preference"], "line 1: chosen, rejected are missing"),
+        (["in.jsonl", "--ray", "--flat"], "--ray has no --flat"),
         (["in.jsonl", "--ray", "--delta", "0.1"], 'only allowed with "guarantee": "pac"'),
         (["in.jsonl", "--ray", "--alpha", "2"], "alpha"),
         (["in.jsonl", "--replicas", "2"], "need --ray"),

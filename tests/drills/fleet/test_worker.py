@@ -20,6 +20,7 @@ from app.fleet.job import Job, judges_on
 from app.fleet.output import Output
 from app.fleet.parts import LinesPart, Part, Row, cut
 from app.fleet.passes import judged_parts
+from app.fleet.sources import Source, sources_of
 from app.fleet.worker import Outcome, PartWorker, judge_rows
 from app.ports import CallTimes, EngineIdentity, LabelLogits, Prompt, PromptError, Version
 from app.settings import Settings
@@ -55,7 +56,7 @@ async def test_rows_are_judged_as_a_batch_is() -> None:
 
 @pytest.mark.anyio
 async def test_a_line_that_is_not_json_is_an_error_row() -> None:
-    rows = [Row(0, InvalidRequestError("this line is no JSON")), Row(1, items()[0])]
+    rows = [Row(0, {"id": 1}, InvalidRequestError("this line is no JSON")), Row(1, items()[0])]
     async with services_of() as services:
         broken, judged = await judge_rows(services, rows, CRITERION)
     assert broken["error"]["code"] == "invalid_request"
@@ -137,7 +138,7 @@ class Scene:
     def __init__(self, folder: Path, *, alpha: float | None = None, **settings: Any) -> None:
         file = folder / "a.jsonl"
         file.write_text("".join(json.dumps(item) + "\n" for item in items()[:1] * 8))
-        self.parts = cut([file], rows_per_part=4).parts
+        self.parts = cut(sources_of([file], folder / "input"), rows_per_part=4).parts
         given = {"engine": "scripted", "store_url": "memory://", **settings}
         self.job = Job.of(Settings(**given), {"alpha": alpha}, folder / "out")
         self.output = Output(self.job.out)
@@ -284,14 +285,14 @@ def test_the_report_of_an_unforeseen_error_contains_no_text(
             raise KeyError(text)
 
     worker = PartWorker(scene.job)
-    outcome = worker.judge(0, Broken("a", tmp_path, 0, 1, 0, 1, ""))
+    outcome = worker.judge(0, Broken(Source("a", tmp_path, "pairs"), 0, 1, 0, 1, ""))
     worker.close()
     assert outcome == Outcome(0, "failed", detail="unforeseen KeyError")
     assert text not in caplog.text
 
 
 def parts(count: int) -> dict[int, Part]:
-    return {i: LinesPart("a", Path("a"), 0, 1, 0, 1, "") for i in range(count)}
+    return {i: LinesPart(Source("a", Path("a"), "pairs"), 0, 1, 0, 1, "") for i in range(count)}
 
 
 def test_lost_and_failed_parts_are_repeated_while_a_pass_finishes_any() -> None:

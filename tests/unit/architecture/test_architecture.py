@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = sorted((ROOT / "app").rglob("*.py"))
+CLIENT = ROOT / "clients" / "python" / "scope_judge"
 
 _ADAPTER = {"core", "ports", "numpy"}
 _ENGINE = _ADAPTER | {"engines.rendering", "engines.model_files"}
@@ -76,11 +77,11 @@ ALLOWED: dict[str, set[str]] = {
         *("engines", "stores", "service", "settings", "telemetry", "tracing", "ports", "core"),
     },
     "main": _ENTRY,
-    # Both entry points serve the application that main builds.
-    "cli": _ENTRY | {"main", "fleet"},
-    # The only importer of Ray, and of the libraries that read its users' files.
+    # Both entry points serve the application that main builds; commands ask services as clients.
+    "cli": _ENTRY | {"main", "fleet", "scope_judge"},
+    # The only importer of Ray.
     "fleet": {
-        *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects"),
+        *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects", "files"),
         *("ray", "pyarrow", "pydantic"),
     },
     # A replica on Ray Serve is the whole service, with HTTP.
@@ -96,6 +97,16 @@ ALLOWED: dict[str, set[str]] = {
 }
 # In these packages each module needs a row; the package's own row covers its __init__.py only.
 ROWS_PER_MODULE = {"", "engines", "stores"}
+
+# File of the client -> packages that it may import besides the standard library and the client
+# itself, which is installed into the environments of trainers.
+CLIENT_MAY_IMPORT: dict[str, set[str]] = {
+    "transport.py": {"httpx"},
+    "progress.py": {"tqdm"},
+    # Only type checkers import it.
+    "client.py": {"typing_extensions"},
+    "async_client.py": {"typing_extensions"},
+}
 
 FILE_CAP_LINES = 400
 BODY_CAP_LINES = 40
@@ -182,6 +193,16 @@ def import_faults(path: str, source: str) -> list[Fault]:
     return faults
 
 
+def client_import_faults(file: str, source: str) -> list[Fault]:
+    """Every import of a file of the client that its row does not allow."""
+    allowed = {"scope_judge", *sys.stdlib_module_names, *CLIENT_MAY_IMPORT.get(file, ())}
+    return [
+        Fault(file, line, f"{file} of the client may not import {name}")
+        for line, name in imported_names(ast.parse(source), "scope_judge")
+        if name.partition(".")[0] not in allowed
+    ]
+
+
 def cap_faults(path: str, source: str) -> list[Fault]:
     """The file and each of its functions that is longer than its cap."""
     faults = []
@@ -210,8 +231,8 @@ def report(faults: list[Fault]) -> str:
     return "\n" + "\n".join(map(str, faults))
 
 
-def sources() -> Iterator[tuple[str, str]]:
-    for file in SOURCES:
+def sources(files: Iterable[Path] = SOURCES) -> Iterator[tuple[str, str]]:
+    for file in files:
         yield file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")
 
 
@@ -224,8 +245,30 @@ def test_every_file_imports_only_what_its_row_allows() -> None:
     assert not faults, report(faults)
 
 
+def test_the_client_imports_nothing_of_the_service() -> None:
+    files = [(file.relative_to(CLIENT), file.read_text()) for file in CLIENT.rglob("*.py")]
+    faults = [each for path, text in files for each in client_import_faults(path.as_posix(), text)]
+    assert not faults, report(faults)
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "faulty"),
+    [
+        ("service.py", "import app.core\nfrom app import wire", ["app.core", "app.wire"]),
+        ("service.py", "import httpx", ["httpx"]),
+        ("transport.py", "import httpx, json\nfrom scope_judge.exchange import Call", []),
+    ],
+)
+def test_the_checker_knows_what_the_client_may_import(
+    file: str, source: str, faulty: list[str]
+) -> None:
+    rules = [fault.rule for fault in client_import_faults(file, source)]
+    assert rules == [f"{file} of the client may not import {name}" for name in faulty]
+
+
 def test_every_file_and_function_is_within_its_cap() -> None:
-    faults = [fault for path, source in sources() for fault in cap_faults(path, source)]
+    both = sources([*SOURCES, *CLIENT.rglob("*.py")])
+    faults = [fault for path, source in both for fault in cap_faults(path, source)]
     assert not faults, report(faults)
 
 

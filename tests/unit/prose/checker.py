@@ -92,7 +92,7 @@ def faults(path: str, text: str) -> Iterator[Fault]:
         yield from _long_lines(path, text)
         passages = _of_markdown(text)
     else:
-        passages = _of_python(text, messages=path.startswith("app/"))
+        passages = _of_python(text, messages=path.startswith(("app/", "clients/")))
     for passage in passages:
         for line, sentence in _sentences(passage):
             for shape, pattern in BANNED.items():

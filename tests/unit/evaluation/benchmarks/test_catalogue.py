@@ -14,6 +14,7 @@ from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
 from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair, draw
+from app.files.shapes import custom_shape
 
 Row = dict[str, Any]
 
@@ -355,38 +356,68 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
     assert [turn.role for turn in found.pairs[1].comparison.question] == ["system", "user"]
     assert found.ties == 1
     assert sum(found.left_out.values()) == 5
-    for reason in (
-        "no response_b",
-        "question is blank, or has a blank turn",
-        "response_a is blank",
-    ):
-        assert found.left_out[reason] == 1
-    assert found.left_out["half of a surrogate pair"] == 1
+    assert found.left_out == {
+        "response_b is no text and no list of messages": 1,
+        "question is blank, or has a blank turn": 1,
+        "a message must have a role and a content": 1,
+        "response_a has 3 texts and response_b 1: both need the same number": 1,
+        "half of a surrogate pair": 1,
+    }
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "line 2: not a JSON object"),
-        ("[" * 100_000, "line 2: not a JSON object"),
-        ("3", "line 2: not a JSON object"),
-        ({"question": "Q?", "response_a": "a", "label": "A"}, "line 2: response_b is missing"),
-        (LINE | {"label": "C"}, 'line 2: label must be "A", "B" or "tie"'),
-        (LINE | {"label": []}, 'line 2: label must be "A", "B" or "tie"'),
-        (LINE | {"question": 3}, "line 2: question must be a text or a list of turns"),
-        (LINE | {"question": [{"role": "user"}]}, "line 2: question must be"),
-        (LINE | {"question": [{"role": "judge", "content": "x"}]}, "line 2: question must be"),
-        (LINE | {"question": ["x"]}, "line 2: question must be"),
-        (LINE | {"response_a": {"text": "x"}}, "line 2: question must be"),
-        (LINE | {"response_a": [1]}, "line 2: question must be"),
-        (LINE | {"id": "line-1"}, "has the id 'line-1' twice"),
+        ("{", "this is not JSON"),
+        ("[" * 100_000, "begins like a JSON array and is none"),
+        ("3", "line 2: the columns are 3, and a comparison needs"),
+        ({"question": "Q?", "response_a": "a", "label": "A"}, "line 1: the columns are question"),
+        ({"prompt": "Q?", "chosen": "a"}, "--map question=prompt,response_a=chosen"),
+        (LINE | {"label": "C"}, "line 1: the label 'C' is not A, B or tie"),
+        (LINE | {"label": []}, r"line 1: the label '\[\]' is not A, B or tie"),
+        ({k: v for k, v in LINE.items() if k != "label"}, "line 1: there is no label: question"),
+        (LINE | {"question": 3}, "line 1: question is no text and no list of messages"),
+        (LINE | {"question": [{"role": "user"}]}, "line 1: a message has no content"),
+        (LINE | {"question": [{"role": "judge", "content": "x"}]}, "the unknown role 'judge'"),
+        (LINE | {"response_a": [1]}, "line 1: a message must have a role and a content"),
     ],
 )
-def test_a_bad_line_is_refused_with_file_and_line(
+def test_a_bad_first_row_is_refused_with_file_and_line(
     line: Row | str, reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidRequestError, match=reason):
-        load_benchmark(jsonl(tmp_path, LINE, line))
+        load_benchmark(jsonl(tmp_path, line, LINE))
+
+
+def test_a_bad_later_row_is_left_out_and_counted(tmp_path: Path) -> None:
+    found = load_benchmark(jsonl(tmp_path, LINE, LINE | {"label": "C"}, LINE | {"question": 3}))
+    assert [pair.id for pair in found.pairs] == ["line-1"]
+    assert found.left_out == {
+        "the label 'C' is not A, B or tie (or model_a, model_b, both_bad)": 1,
+        "question is no text and no list of messages": 1,
+    }
+
+
+def test_an_id_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="has the id 'line-1' twice"):
+        load_benchmark(jsonl(tmp_path, LINE, LINE | {"id": "line-1"}))
+
+
+def test_a_file_of_any_format_and_shape_is_a_benchmark(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    preferences = [{"prompt": f"Q{i}?", "chosen": "good", "rejected": "bad"} for i in range(3)]
+    Dataset.from_list(preferences).to_parquet(tmp_path / "trl.parquet")
+    Dataset.from_list([LINE]).to_csv(tmp_path / "mine.csv", index=False)
+    found = load_benchmark(str(tmp_path / "trl.parquet"))
+    assert found.name == "trl"
+    assert [(pair.id, pair.label) for pair in found.pairs] == [(f"row-{i}", "A") for i in (1, 2, 3)]
+    (pair,) = load_benchmark(str(tmp_path / "mine.csv")).pairs
+    assert (pair.id, pair.comparison) == ("line-2", Comparison.of("Q?", "a", "b"))
+    shape = custom_shape("question=prompt,response_a=rejected,response_b=chosen,label=best")
+    file = jsonl(tmp_path, {"prompt": "Q?", "rejected": "a", "chosen": "b", "best": "model_b"})
+    (pair,) = load_benchmark(file, shape=shape).pairs
+    assert (pair.comparison, pair.label) == (Comparison.of("Q?", "a", "b"), "B")
 
 
 def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""The address of a service and the key for it, from arguments or the environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+URL_VARIABLE = "SCOPE_URL"
+KEY_VARIABLE = "SCOPE_API_KEY"
+
+
+class Key:
+    """A key that no repr, log or traceback shows."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "Key(...)"
+
+    def headers(self) -> dict[str, str]:
+        """The header that carries the key."""
+        return {"Authorization": f"Bearer {self._text}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of the service and its key.
+
+    Args:
+        url: URL of the service, without a user and a password.
+        key: The key; None to send none.
+    """
+
+    url: str
+    key: Key | None
+
+    @classmethod
+    def of(
+        cls, url: str | None, api_key: str | None, environment: Mapping[str, str] = os.environ
+    ) -> "Address":
+        """The address from the arguments, or else from SCOPE_URL and SCOPE_API_KEY.
+
+        A password in the URL (`http://x:KEY@host`) is the key, unless another one is given.
+
+        Raises:
+            ValueError: The URL is not one of HTTP, or the key has impossible characters.
+        """
+        given = url or environment.get(URL_VARIABLE, "").strip() or DEFAULT_URL
+        parts = urlsplit(given)
+        host = parts.netloc.rpartition("@")[2]
+        if parts.scheme not in ("http", "https") or not host:
+            shown = host + parts.path if parts.netloc else given.rpartition("@")[2]
+            raise ValueError(
+                f"{shown!r} is not the address of a service: write it with http:// or https://, "
+                f"such as {DEFAULT_URL}"
+            )
+        if api_key is None:
+            api_key = unquote(parts.password or "") or environment.get(KEY_VARIABLE, "")
+        return cls(urlunsplit((parts.scheme, host, parts.path, "", "")), _key(api_key.strip()))
+
+
+def _key(text: str) -> Key | None:
+    if not text.isascii() or not text.isprintable():
+        # Not `from` anything, and without the text: it may be most of a real key.
+        raise ValueError(
+            "the key contains characters that a key cannot have: copy the key again into "
+            f"{KEY_VARIABLE} or api_key"
+        )
+    return Key(text) if text else None

@@ -1,0 +1,275 @@
+"""The answers of the service as frozen dataclasses.
+
+Fields that a later service adds are ignored.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scope_judge.errors import ScopeError, class_of
+
+Verdict = Literal["A", "B", "abstain"]
+Side = Literal["A", "B"]
+Guarantee = Literal["marginal", "pac"]
+Identifier = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReference:
+    """The version of the calibration set that a judgment was made with."""
+
+    name: str
+    version: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """A verdict or an abstention; all probabilities are of response A being preferred.
+
+    An abstention is no verdict: `preferred` is then only a hint, without any guarantee.
+
+    Args:
+        id: The id of the pair.
+        verdict: "A", "B" or "abstain".
+        preferred: The judge's side, also where it abstains; None without a preference.
+        reason: The reason of an abstention, such as "uncertain" or "infeasible".
+        p_fwd: Probability with response A shown first.
+        p_rev: Probability with response B shown first.
+        p_bar: Mean of both.
+        uncertainty: Entropy of `p_bar`, in nats.
+        confidence: Probability of the preferred side.
+        threshold: Largest uncertainty that is accepted; None if alpha is infeasible or null.
+        alpha: Largest share of wrong verdicts among the accepted ones; None for no guarantee.
+        guarantee: "marginal" or "pac"; None without an alpha.
+        delta: Probability that a "pac" guarantee fails.
+        risk_level: Smallest alpha at which this judgment would be accepted; None if there is none.
+        label_mass: Probability that the judge gives to the two labels together.
+        calibration: The calibration set that was used.
+        judge: Name of the judge.
+    """
+
+    id: Identifier | None
+    verdict: Verdict
+    preferred: Side | None
+    reason: str | None
+    p_fwd: float
+    p_rev: float
+    p_bar: float
+    uncertainty: float
+    confidence: float
+    threshold: float | None
+    alpha: float | None
+    guarantee: str | None
+    delta: float | None
+    risk_level: float | None
+    label_mass: float
+    calibration: CalibrationReference | None
+    judge: str
+
+    @property
+    def accepted(self) -> bool:
+        """Whether there is a verdict, and no abstention."""
+        return self.verdict != "abstain"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One invalid field of a request."""
+
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error of the service: `code` is for programs, `detail` for people."""
+
+    code: str
+    detail: str
+    status: int
+    errors: tuple[Fault, ...] | None = None
+
+    def exception(self) -> ScopeError:
+        """The error as the exception that a request with a single item would raise."""
+        return class_of(self.status)(self.detail, code=self.code, status=self.status)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemError:
+    """The error of one item of a batch, in place of its judgment; it is never a verdict."""
+
+    id: Identifier | None
+    error: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The threshold of one alpha and guarantee, with coverage and risk on the set's examples."""
+
+    alpha: float
+    guarantee: str
+    delta: float | None
+    threshold: float | None
+    coverage: float
+    empirical_risk: float | None
+    feasible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """One version of a calibration set."""
+
+    name: str
+    version: int
+    n: int
+    judge: str
+    fingerprint: str
+    accuracy: float | None
+    label_noise: float
+    thresholds: tuple[Threshold, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleError:
+    """The error of an example that was not added, with its index among the examples and its id."""
+
+    index: int
+    id: Identifier | None
+    error: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReport(Calibration):
+    """The calibration set after examples were added, with their counts and errors."""
+
+    added: int
+    updated: int
+    ties: int
+    removed: int
+    failed: int
+    errors: tuple[ExampleError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One point of the risk-coverage curve."""
+
+    uncertainty: float
+    coverage: float
+    empirical_risk: float
+    risk_level: float
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """An alpha at which nothing is accepted, and what would make it feasible."""
+
+    alpha: float
+    guarantee: str
+    delta: float | None
+    smallest_feasible_alpha: float | None
+    more_examples: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Recent judgments of the process that answers, compared with the labelled pairs."""
+
+    judgments: int
+    abstentions: float | None
+    expected_abstentions: float | None
+    uncertainty: float
+    expected_uncertainty: float
+    drifted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationDetail(Calibration):
+    """A calibration set with its quality and its risk-coverage curve."""
+
+    auroc: float | None
+    expected_calibration_error: float | None
+    position_flips: float | None
+    mean_label_mass: float | None
+    off_task: int
+    infeasible: tuple[Infeasible, ...]
+    curve: tuple[CurvePoint, ...]
+    traffic: Traffic | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one request."""
+
+    max_batch: int
+    max_body_bytes: int
+    max_prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """The judge, the defaults and the limits of the service."""
+
+    version: str
+    judge: str
+    fingerprint: str
+    model: str
+    dtype: str
+    prefill: str
+    default_alpha: float
+    default_guarantee: str
+    default_delta: float
+    min_label_mass: float
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One judged comparison of a group, by the indices of its responses.
+
+    Args:
+        a: Index of the first response.
+        b: Index of the second response; None for the reference.
+        judgment: The judgment.
+    """
+
+    a: int
+    b: int | None
+    judgment: Judgment
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonError:
+    """One comparison of a group that could not be judged; `b` is None for the reference."""
+
+    a: int
+    b: int | None
+    error: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRewards:
+    """The rewards of the responses to one question, in their order.
+
+    The guarantee is about each comparison, not about a reward.
+
+    Args:
+        rewards: Mean of the points of a response's accepted comparisons; None if there are none.
+        reasons: Why there is no reward, such as "abstained" or "failed"; None if there is one.
+        accepted: Number of comparisons that count in the reward.
+        compared: Number of comparisons.
+        walkovers: Number of comparisons with an empty response, which are not judged.
+        ties: Number of other responses with an equal text, which are not compared.
+        errors: The comparisons that could not be judged.
+        comparisons: The judged comparisons, if they were asked for.
+    """
+
+    rewards: tuple[float | None, ...]
+    reasons: tuple[str | None, ...]
+    accepted: tuple[int, ...]
+    compared: tuple[int, ...]
+    walkovers: tuple[int, ...]
+    ties: tuple[int, ...]
+    errors: tuple[ComparisonError, ...]
+    comparisons: tuple[Comparison, ...] | None

@@ -1,0 +1,257 @@
+"""The asynchronous client."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scope_judge.address import Address
+from scope_judge.answers import (
+    CalibrationDetail,
+    CalibrationReport,
+    GroupRewards,
+    Identifier,
+    Info,
+    ItemError,
+    Judgment,
+)
+from scope_judge.comparisons import (
+    Completion,
+    Criterion,
+    Example,
+    Group,
+    GroupRule,
+    Item,
+    Pair,
+    Question,
+    ReferenceRule,
+    Response,
+    calibrate_fields,
+    checked,
+    comparison,
+    group_item,
+    pair_item,
+)
+from scope_judge.exchange import Session, Steps, Timing
+from scope_judge.progress import Bar
+from scope_judge.service import Service, Work
+from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, AsyncTransport, OnWait, log_wait
+
+if TYPE_CHECKING:
+    # Part of `typing` from Python 3.11 on.
+    from typing_extensions import Unpack
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class AsyncScopeClient:
+    """A client of a scope-judge service for asyncio; its methods are those of `ScopeClient`.
+
+    Args:
+        url: As in `ScopeClient`, like every argument.
+        api_key: The key, if the service needs one.
+        timeout_s: Longest time without an answer to one try.
+        patience_s: How long a request is repeated.
+        on_wait: Receives each pause before a repetition.
+        sleep: Waits some seconds, for tests.
+        timing: Clocks and chance, for tests.
+
+    Raises:
+        ValueError: The address or the key cannot be one.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        patience_s: float | None = None,
+        on_wait: OnWait = log_wait,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        address = Address.of(url, api_key)
+        self.url = address.url
+        self._service = Service(Session(address, timing or Timing(), patience_s))
+        self._transport = AsyncTransport(address, timeout_s, on_wait, sleep)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    async def __aenter__(self) -> "AsyncScopeClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._transport.http.aclose()
+
+    async def get(self, path: str) -> Any:
+        """Sends GET to a path and returns the JSON of the answer, as `ScopeClient.get`."""
+        return await self._transport.run(self._service.get(path))
+
+    async def post(self, path: str, body: Any, *, idempotent: bool) -> Any:
+        """Sends JSON to a path and returns the JSON of the answer, as `ScopeClient.post`."""
+        return await self._transport.run(self._service.post(path, body, idempotent=idempotent))
+
+    async def info(self) -> Info:
+        """The judge, the defaults and the limits of the service; raises ScopeError."""
+        return await self._transport.run(self._service.info())
+
+    async def judge(
+        self,
+        question: Question,
+        a: Response,
+        b: Response,
+        *,
+        id: Identifier | None = None,
+        **criterion: "Unpack[Criterion]",
+    ) -> Judgment:
+        """Judges which of two responses is better, as `ScopeClient.judge`."""
+        fields = {**checked(criterion, Criterion), **comparison(question, a, b, id)}
+        return await self._transport.run(self._service.judge(fields))
+
+    def judge_many(
+        self,
+        pairs: Iterable[Pair] | AsyncIterable[Pair],
+        *,
+        in_flight: int = IN_FLIGHT,
+        progress: bool | None = None,
+        **criterion: "Unpack[Criterion]",
+    ) -> AsyncIterator[Judgment | ItemError]:
+        """Judges any number of pairs, and yields one result for each, in order.
+
+        It is an asynchronous generator: `[result async for result in client.judge_many(pairs)]`.
+        Everything else is as in `ScopeClient.judge_many`; the pairs may be asynchronous, too.
+        """
+        preparation = self._service.judging(checked(criterion, Criterion), in_flight)
+        return self._many(preparation, pairs, pair_item, progress)
+
+    async def _many(
+        self,
+        preparation: Steps[Work[R]],
+        inputs: Iterable[T] | AsyncIterable[T],
+        item: Callable[[T, int], Item],
+        progress: bool | None,
+    ) -> AsyncIterator[R]:
+        """Yields the results of the inputs, and works on later ones meanwhile."""
+        running: set[asyncio.Task[None]] = set()
+        bar = Bar(progress, inputs)
+        try:
+            work = await self._transport.run(preparation)
+            batches = _cut(work, _items(inputs, item))
+            while True:
+                while work.has_room() and (batch := await anext(batches, None)):
+                    running.add(asyncio.create_task(self._transport.run(work.steps(batch))))
+                if results := work.results.take():
+                    bar.advance(len(results))
+                    for result in results:
+                        yield result
+                elif not running:
+                    return
+                else:
+                    finished, running = await asyncio.wait(
+                        running, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    for each in finished:
+                        each.result()
+        finally:
+            bar.close()
+            for task in running:
+                task.cancel()
+            # The service ends its work on a request whose client leaves.
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def rewards(
+        self,
+        question: Question,
+        responses: Sequence[Completion],
+        **rule: "Unpack[GroupRule]",
+    ) -> list[float | None]:
+        """The rewards of the responses to one question, in order, as `ScopeClient.rewards`."""
+        found = await self.group_rewards(question, responses, **rule)
+        return list(found.rewards)
+
+    async def group_rewards(
+        self,
+        question: Question,
+        responses: Sequence[Completion],
+        **rule: "Unpack[GroupRule]",
+    ) -> GroupRewards:
+        """Compares the responses to one question with each other, as `ScopeClient` does."""
+        fields = {**checked(rule, GroupRule), "question": question, "responses": responses}
+        return await self._transport.run(self._service.rewards("/rewards/group", fields))
+
+    def rewards_many(
+        self,
+        groups: Iterable[Group] | AsyncIterable[Group],
+        *,
+        in_flight: int = IN_FLIGHT,
+        progress: bool | None = None,
+        **rule: "Unpack[GroupRule]",
+    ) -> AsyncIterator[GroupRewards]:
+        """Rewards any number of groups, and yields one result for each, in order.
+
+        It is an asynchronous generator. Everything else is as in `ScopeClient.rewards_many`.
+        """
+        preparation = self._service.rewarding(checked(rule, GroupRule), in_flight)
+        item = partial(group_item, opponents=rule.get("opponents", "all"))
+        return self._many(preparation, groups, item, progress)
+
+    async def reference_rewards(
+        self,
+        question: Question,
+        responses: Sequence[Completion],
+        reference: Completion,
+        **rule: "Unpack[ReferenceRule]",
+    ) -> GroupRewards:
+        """Compares each of the responses with a reference, as `ScopeClient` does."""
+        fields = checked(rule, ReferenceRule)
+        fields |= {"question": question, "responses": responses, "reference": reference}
+        return await self._transport.run(self._service.rewards("/rewards/reference", fields))
+
+    async def calibrate(
+        self,
+        name: str,
+        examples: Iterable[Example],
+        *,
+        label_noise: float | None = None,
+    ) -> CalibrationReport:
+        """Adds labelled pairs to a calibration set, as `ScopeClient.calibrate`."""
+        fields = calibrate_fields(name, label_noise)
+        return await self._transport.run(self._service.calibrate(fields, iter(examples)))
+
+    async def calibration(self, name: str = "default") -> CalibrationDetail:
+        """A calibration set with its thresholds and its risk-coverage curve; raises ScopeError."""
+        return await self._transport.run(self._service.calibration(name))
+
+
+async def _items(
+    given: Iterable[T] | AsyncIterable[T], item: Callable[[T, int], Item]
+) -> AsyncIterator[Item]:
+    """Yields the items of what is given, and reads no more than is asked for."""
+    number = 0
+    if isinstance(given, AsyncIterable):
+        async for each in given:
+            yield item(each, number)
+            number += 1
+    else:
+        for each in given:
+            yield item(each, number)
+            number += 1
+
+
+async def _cut(work: Work[R], items: AsyncIterator[Item]) -> AsyncIterator[Sequence[Item]]:
+    """Yields batches, and reads no more items than they need."""
+    async for item in items:
+        if batch := work.cutter.add(item):
+            yield batch
+    if batch := work.cutter.rest():
+        yield batch

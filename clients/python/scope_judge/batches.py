@@ -1,0 +1,177 @@
+"""Cuts items into batches by the speed that is seen, and puts the answers back in order."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from scope_judge.comparisons import Item
+from scope_judge.errors import ScopeError, TooSlowError
+from scope_judge.exchange import Steps
+
+R = TypeVar("R")
+
+# Long enough that the time of a request does not count, far below any timeout of a service, and
+# short enough that little work is lost with a connection.
+TARGET_S = 3.0
+FIRST_SIZE = 8
+# A batch is at most so many times larger than one whose time was measured.
+_GROWTH = 4
+# Part of the limit of a body that the items may take; the rest is for the criterion.
+_SHARE_OF_BODY = 0.9
+
+
+class BatchSize:
+    """The number of comparisons for the next batch.
+
+    It follows the measured speed, so that a batch takes about TARGET_S.
+
+    Args:
+        most: Largest number of comparisons.
+        first: Number before the first measurement.
+    """
+
+    def __init__(self, most: int, first: int = FIRST_SIZE) -> None:
+        self._most = max(1, most)
+        self.comparisons = min(first, self._most)
+        self.is_measured = False
+
+    def answered(self, comparisons: int, seconds: float) -> None:
+        """Notes how long a batch took."""
+        self.is_measured = True
+        fitting = max(1, int(comparisons * TARGET_S / max(seconds, 1e-3)))
+        if seconds > TARGET_S:
+            self.comparisons = min(self.comparisons, fitting)
+        else:
+            # The last batch may be small: its speed is no reason for smaller ones.
+            larger = min(fitting, _GROWTH * comparisons, self._most)
+            self.comparisons = max(self.comparisons, larger)
+
+    def refused(self, comparisons: int) -> None:
+        """Notes that a batch was too large or too slow."""
+        self.comparisons = max(1, min(self.comparisons, comparisons // 2))
+
+
+class Cutter:
+    """Collects items into batches.
+
+    Args:
+        size: The number of comparisons of a batch.
+        max_body_bytes: Largest body that the service accepts.
+    """
+
+    def __init__(self, size: BatchSize, max_body_bytes: int) -> None:
+        self._size = size
+        self._most_bytes = int(_SHARE_OF_BODY * max_body_bytes)
+        self._items: list[Item] = []
+        self._comparisons = self._bytes = 0
+
+    def add(self, item: Item) -> list[Item] | None:
+        """Adds an item; returns the items before it if they are a full batch."""
+        full = None
+        if self._items and (
+            self._comparisons + item.cost > self._size.comparisons
+            or self._bytes + len(item.content) > self._most_bytes
+        ):
+            full = self.rest()
+        self._items.append(item)
+        self._comparisons += item.cost
+        self._bytes += len(item.content) + 1
+        return full
+
+    def rest(self) -> list[Item]:
+        """The items that are not in a batch yet."""
+        items, self._items = self._items, []
+        self._comparisons = self._bytes = 0
+        return items
+
+
+class InOrder(Generic[R]):
+    """Answers of batches, in the order in which the batches began.
+
+    Args:
+        in_flight: Most batches without an answer.
+    """
+
+    def __init__(self, in_flight: int) -> None:
+        self._in_flight = in_flight
+        # A place for each batch that was not taken: its results or error, or None before both.
+        self._places: deque[list[Sequence[R] | ScopeError | None]] = deque()
+        self._has_failed = False
+
+    def has_room(self, size: BatchSize) -> bool:
+        """Whether another batch may begin.
+
+        One at a time until the speed is known. Twice the batches in flight may wait for earlier
+        ones, so that a caller who takes no results stops the work. None begins after a failure.
+        """
+        unanswered = sum(1 for (results,) in self._places if results is None)
+        if self._has_failed:
+            return False
+        if not size.is_measured:
+            return unanswered == 0
+        return unanswered < self._in_flight and len(self._places) < 2 * self._in_flight
+
+    def begin(self) -> Callable[[Sequence[R] | ScopeError], None]:
+        """Makes a place for a batch; the returned function puts its results or error there."""
+        place: list[Sequence[R] | ScopeError | None] = [None]
+        self._places.append(place)
+
+        def put(results: Sequence[R] | ScopeError) -> None:
+            self._has_failed = self._has_failed or isinstance(results, ScopeError)
+            place[0] = results
+
+        return put
+
+    def take(self) -> Sequence[R]:
+        """The results of the first batch; empty if it has none yet.
+
+        Raises:
+            ScopeError: The first batch has failed; all results before it were taken.
+        """
+        results = self._places[0][0] if self._places else None
+        if results is None:
+            return ()
+        self._places.popleft()
+        if isinstance(results, ScopeError):
+            raise results
+        return results
+
+
+def in_parts(
+    items: Sequence[Item],
+    ask: Callable[[Sequence[Item]], Steps[list[R]]],
+    failed: Callable[[Item, ScopeError], R],
+    size: BatchSize,
+    clock: Callable[[], float],
+) -> Steps[list[R]]:
+    """Sends items in one request, or in halves where that is too large or too slow.
+
+    Args:
+        items: At least one item.
+        ask: Sends items in one request.
+        failed: Makes the result of a single item that is too large or too slow.
+        size: Receives the measured times.
+        clock: Monotonic clock in seconds.
+    """
+    begun = clock()
+    try:
+        results = yield from ask(items)
+    except ScopeError as exc:
+        if not _is_too_much(exc):
+            raise
+        error = exc
+    else:
+        size.answered(sum(item.cost for item in items), clock() - begun)
+        return results
+    size.refused(sum(item.cost for item in items))
+    if len(items) == 1:
+        return [failed(items[0], error)]
+    half = len(items) // 2
+    found = yield from in_parts(items[:half], ask, failed, size, clock)
+    found += yield from in_parts(items[half:], ask, failed, size, clock)
+    return found
+
+
+def _is_too_much(error: ScopeError) -> bool:
+    # 408: the body arrives too slowly.
+    return isinstance(error, TooSlowError) or error.status in (408, 413)

@@ -1,0 +1,333 @@
+"""The synchronous client."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scope_judge.address import Address
+from scope_judge.answers import (
+    CalibrationDetail,
+    CalibrationReport,
+    GroupRewards,
+    Identifier,
+    Info,
+    ItemError,
+    Judgment,
+)
+from scope_judge.comparisons import (
+    Completion,
+    Criterion,
+    Example,
+    Group,
+    GroupRule,
+    Item,
+    Pair,
+    Question,
+    ReferenceRule,
+    Response,
+    calibrate_fields,
+    checked,
+    comparison,
+    group_item,
+    pair_item,
+)
+from scope_judge.exchange import Session, Steps, Timing
+from scope_judge.progress import Bar
+from scope_judge.service import Service, Work
+from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, OnWait, SyncTransport, log_wait
+
+if TYPE_CHECKING:
+    # Part of `typing` from Python 3.11 on.
+    from typing_extensions import Unpack
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class ScopeClient:
+    """A client of a scope-judge service. Several threads can share it.
+
+    A request is repeated after a 429, a 503 or a broken connection, and never after another error.
+    Judging and rewards change nothing in the service, so a repetition counts nothing twice.
+
+    Args:
+        url: Address of the service. By default SCOPE_URL of the environment, or else
+            http://127.0.0.1:8000.
+        api_key: The key, if the service needs one. By default SCOPE_API_KEY of the environment.
+        timeout_s: Longest time without an answer to one try; longer than the service's own timeout
+            (SCOPE_TIMEOUT_S), which ends in a clearer error.
+        patience_s: How long a request is repeated. By default 600 s, but not at all while no
+            service has ever answered this client: the address is then probably wrong.
+        on_wait: Receives each pause before a repetition; by default it is logged as a warning.
+        sleep: Waits some seconds, for tests.
+        timing: Clocks and chance, for tests.
+
+    Raises:
+        ValueError: The address or the key cannot be one.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        patience_s: float | None = None,
+        on_wait: OnWait = log_wait,
+        sleep: Callable[[float], None] | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        address = Address.of(url, api_key)
+        self.url = address.url
+        self._service = Service(Session(address, timing or Timing(), patience_s))
+        self._transport = SyncTransport(address, timeout_s, on_wait, sleep)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __enter__(self) -> "ScopeClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.http.close()
+
+    def get(self, path: str) -> Any:
+        """Sends GET to a path and returns the JSON of the answer; raises ScopeError."""
+        return self._transport.run(self._service.get(path))
+
+    def post(self, path: str, body: Any, *, idempotent: bool) -> Any:
+        """Sends JSON to a path and returns the JSON of the answer.
+
+        Args:
+            path: Path below the address of the service.
+            body: Value that JSON can express.
+            idempotent: Whether the request may be sent again if the connection breaks before the
+                answer, when it is unknown whether the service has worked on it.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer.
+        """
+        return self._transport.run(self._service.post(path, body, idempotent=idempotent))
+
+    def info(self) -> Info:
+        """The judge, the defaults and the limits of the service; raises ScopeError."""
+        return self._transport.run(self._service.info())
+
+    def judge(
+        self,
+        question: Question,
+        a: Response,
+        b: Response,
+        *,
+        id: Identifier | None = None,
+        **criterion: "Unpack[Criterion]",
+    ) -> Judgment:
+        """Judges which of two responses is better: "A", "B" or "abstain".
+
+        Args:
+            question: A text, or messages with `role` and `content`.
+            a: Response A: a text, or one text for each turn of a conversation.
+            b: Response B, in the form of response A.
+            id: Comes back in the judgment.
+            **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
+                accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
+                `delta`, the probability that a "pac" guarantee fails; `calibration`, the name of
+                the calibration set. By default each is the service's.
+
+        Raises:
+            ScopeError: There is no judgment, also because of an error of the pair itself. An error
+                is never an abstention, and an abstention is never an error.
+        """
+        fields = {**checked(criterion, Criterion), **comparison(question, a, b, id)}
+        return self._transport.run(self._service.judge(fields))
+
+    def judge_many(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        in_flight: int = IN_FLIGHT,
+        progress: bool | None = None,
+        **criterion: "Unpack[Criterion]",
+    ) -> Iterator[Judgment | ItemError]:
+        """Judges any number of pairs, and yields one result for each, in order.
+
+        Pairs are read when there is room for them, and nothing is sent before the first result is
+        asked for. Batches have a size that takes the service a few seconds. One that is too slow
+        or too large for it is split.
+
+        Args:
+            pairs: Each is (question, a, b), or a mapping with the fields of POST /judge, whose
+                criterion overrides the arguments.
+            in_flight: Most requests at a time.
+            progress: Whether to show a progress bar; by default, if tqdm is installed and stderr is
+                a terminal.
+            **criterion: The criterion of every pair, as in `judge`.
+
+        Yields:
+            A judgment, or the error of this pair, which is no verdict.
+
+        Raises:
+            ScopeError: The service refuses the whole work, or does not answer for too long.
+            TypeError: A pair is no pair.
+        """
+        preparation = self._service.judging(checked(criterion, Criterion), in_flight)
+        return self._many(preparation, pairs, pair_item, progress)
+
+    def _many(
+        self,
+        preparation: Steps[Work[R]],
+        inputs: Iterable[T],
+        item: Callable[[T, int], Item],
+        progress: bool | None,
+    ) -> Iterator[R]:
+        """Yields the results of the inputs, and works on later ones meanwhile."""
+        stopped = threading.Event()
+        running: set[Future[None]] = set()
+        bar = Bar(progress, inputs)
+        threads: ThreadPoolExecutor | None = None
+        try:
+            work = self._transport.run(preparation)
+            threads = ThreadPoolExecutor(work.in_flight, thread_name_prefix="scope-judge")
+            batches = _cut(work, (item(each, number) for number, each in enumerate(inputs)))
+            while True:
+                while work.has_room() and (batch := next(batches, None)):
+                    running.add(threads.submit(self._transport.run, work.steps(batch), stopped))
+                if results := work.results.take():
+                    bar.advance(len(results))
+                    yield from results
+                elif not running:
+                    return
+                else:
+                    finished, running = wait(running, return_when=FIRST_COMPLETED)
+                    for each in finished:
+                        each.result()
+        finally:
+            bar.close()
+            stopped.set()
+            if threads is not None:
+                # A caller who leaves early does not wait for the answers that are on their way.
+                threads.shutdown(wait=False, cancel_futures=True)
+
+    def rewards(
+        self,
+        question: Question,
+        responses: Sequence[Completion],
+        **rule: "Unpack[GroupRule]",
+    ) -> list[float | None]:
+        """The rewards of the responses to one question, in order, as in `group_rewards`.
+
+        None is no reward: no comparison of the response was accepted. It is not 0, which says that
+        a response won as often as it lost. The guarantee is about comparisons, not about rewards.
+        """
+        found = self.group_rewards(question, responses, **rule)
+        return list(found.rewards)
+
+    def group_rewards(
+        self,
+        question: Question,
+        responses: Sequence[Completion],
+        **rule: "Unpack[GroupRule]",
+    ) -> GroupRewards:
+        """Compares the responses to one question with each other and rewards each.
+
+        Args:
+            question: A text, or messages with `role` and `content`.
+            responses: At least two; each is a text, or a message of the assistant, or a list with
+                one.
+            **rule: `opponents`, the number of other responses that each response meets, or "all";
+                `reward`, the points of an accepted comparison, "hard" for +1 or -1 or "soft" for
+                2 p_bar - 1; `empty`, "loses" if an empty response loses against every text, or
+                "null" if it gets no reward; `comparisons`, whether the result has every judgment;
+                and the criterion as in `judge`.
+
+        Raises:
+            ScopeError: There are no rewards.
+        """
+        fields = {**checked(rule, GroupRule), "question": question, "responses": responses}
+        return self._transport.run(self._service.rewards("/rewards/group", fields))
+
+    def rewards_many(
+        self,
+        groups: Iterable[Group],
+        *,
+        in_flight: int = IN_FLIGHT,
+        progress: bool | None = None,
+        **rule: "Unpack[GroupRule]",
+    ) -> Iterator[GroupRewards]:
+        """Rewards any number of groups (question, responses), and yields one result for each.
+
+        The arguments are those of `group_rewards`; batches are made as by `judge_many`.
+
+        Raises:
+            ScopeError: A group gets no rewards; those of the groups before it were yielded.
+            TypeError: A group is no group.
+        """
+        preparation = self._service.rewarding(checked(rule, GroupRule), in_flight)
+        item = partial(group_item, opponents=rule.get("opponents", "all"))
+        return self._many(preparation, groups, item, progress)
+
+    def reference_rewards(
+        self,
+        question: Question,
+        responses: Sequence[Completion],
+        reference: Completion,
+        **rule: "Unpack[ReferenceRule]",
+    ) -> GroupRewards:
+        """Compares each of the responses to one question with a reference and rewards it.
+
+        The arguments are those of `group_rewards`.
+
+        Raises:
+            ScopeError: There are no rewards.
+        """
+        fields = checked(rule, ReferenceRule)
+        fields |= {"question": question, "responses": responses, "reference": reference}
+        return self._transport.run(self._service.rewards("/rewards/reference", fields))
+
+    def calibrate(
+        self,
+        name: str,
+        examples: Iterable[Example],
+        *,
+        label_noise: float | None = None,
+    ) -> CalibrationReport:
+        """Adds labelled pairs to a calibration set.
+
+        The service recognises a pair by its digest: posting it again updates its label and adds
+        nothing. So a repeated request counts no example twice; its examples are then `updated`.
+
+        Args:
+            name: Name of the set; it is made if there is none.
+            examples: Each is (question, a, b, label), or a mapping with question, response_a,
+                response_b and label. A label is "A", "B" or "tie".
+            label_noise: Probability that a label is wrong, for the whole set; by default it stays.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer for too long. Examples
+                of earlier requests stay in the set; the same call adds the rest.
+            TypeError: An example is none.
+        """
+        fields = calibrate_fields(name, label_noise)
+        return self._transport.run(self._service.calibrate(fields, iter(examples)))
+
+    def calibration(self, name: str = "default") -> CalibrationDetail:
+        """A calibration set with its thresholds and its risk-coverage curve; raises ScopeError."""
+        return self._transport.run(self._service.calibration(name))
+
+
+def _cut(work: Work[R], items: Iterator[Item]) -> Iterator[Sequence[Item]]:
+    """Yields batches, and reads no more items than they need."""
+    for item in items:
+        if batch := work.cutter.add(item):
+            yield batch
+    if batch := work.cutter.rest():
+        yield batch

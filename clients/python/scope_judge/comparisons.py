@@ -1,0 +1,155 @@
+"""The bodies of requests: pairs, labelled examples, and the criterion of a verdict."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypedDict, get_type_hints
+
+from scope_judge.answers import Guarantee, Identifier
+
+Message = Mapping[str, Any]
+Question = str | Sequence[Message]
+Response = str | Sequence[str]
+Pair = tuple[Question, Response, Response] | Mapping[str, Any]
+Label = Literal["A", "B", "tie"]
+Example = tuple[Question, Response, Response, Label] | Mapping[str, Any]
+# As trainers hand a response over: a text, or one message of the assistant.
+Completion = str | Message | Sequence[Message]
+Group = tuple[Question, Sequence[Completion]]
+
+
+class Criterion(TypedDict, total=False):
+    """The criterion of a verdict; a field that is left out is the service's default."""
+
+    alpha: float | None
+    guarantee: Guarantee | None
+    delta: float | None
+    calibration: str | None
+
+
+class ReferenceRule(Criterion, total=False):
+    """How comparisons with a reference become rewards."""
+
+    reward: Literal["hard", "soft"]
+    empty: Literal["loses", "null"]
+    comparisons: bool
+
+
+class GroupRule(ReferenceRule, total=False):
+    """How comparisons of a group become rewards."""
+
+    opponents: int | Literal["all"]
+
+
+class Item(NamedTuple):
+    """One item of a batch.
+
+    Args:
+        content: The item as JSON.
+        id: The id of the item; None if it has none.
+        cost: Number of comparisons.
+    """
+
+    content: bytes
+    id: Identifier | None = None
+    cost: int = 1
+
+
+def to_json(value: Any) -> bytes:
+    """JSON as ASCII; NaN is allowed, because the service reports invalid values better."""
+    return json.dumps(value, separators=(",", ":"), default=_list_of).encode()
+
+
+def _list_of(value: Any) -> Any:
+    """A list for a sequence that is none, such as a column of a data set."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is neither a text nor a list of texts or messages")
+
+
+def checked(options: Mapping[str, Any], known: type[Criterion]) -> dict[str, Any]:
+    """The options; raises TypeError for a name that is none, as Python does for an argument."""
+    names = get_type_hints(known)
+    for name in options:
+        if name not in names:
+            raise TypeError(f"{name!r} is not one of the options {', '.join(sorted(names))}")
+    return dict(options)
+
+
+def comparison(
+    question: Question, a: Response, b: Response, identifier: Identifier | None = None
+) -> dict[str, Any]:
+    """The fields of a comparison."""
+    fields: dict[str, Any] = {"question": question, "response_a": a, "response_b": b}
+    return fields if identifier is None else {**fields, "id": identifier}
+
+
+def pair_item(pair: Pair, number: int) -> Item:
+    """A pair as an item.
+
+    Args:
+        pair: (question, a, b), or the fields of a comparison in the service's words.
+        number: Number of the pair, for the message of an error.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    return _item(pair, number, size=3, what="a pair: (question, a, b)")
+
+
+def example_item(example: Example, number: int) -> Item:
+    """A labelled pair as an item; the fourth value is its label."""
+    return _item(example, number, size=4, what="an example: (question, a, b, label)")
+
+
+def _item(given: Any, number: int, *, size: int, what: str) -> Item:
+    if isinstance(given, Mapping):
+        fields = given
+    elif isinstance(given, Sequence) and not isinstance(given, str) and len(given) == size:
+        fields = comparison(*given[:3])
+        if size == 4:
+            fields["label"] = given[3]
+    else:
+        raise TypeError(
+            f"number {number} is not {what}, or a mapping with question, response_a, response_b"
+        )
+    try:
+        return Item(to_json(fields), _identifier(fields.get("id")))
+    except TypeError as exc:
+        raise TypeError(f"number {number} is not {what}: {exc}") from None
+
+
+def _identifier(value: Any) -> Identifier | None:
+    return value if isinstance(value, str | int) else None
+
+
+def body_of(fields: Mapping[str, Any], name: str, items: Iterable[Item]) -> bytes:
+    """A body with a list of items under a name, which are already JSON."""
+    head = to_json(dict(fields))[:-1]
+    listed = b",".join(item.content for item in items)
+    return b'%b%b"%b":[%b]}' % (head, b"," if fields else b"", name.encode(), listed)
+
+
+def calibrate_fields(name: str, label_noise: float | None) -> dict[str, Any]:
+    """The fields of a request to calibrate, without the examples."""
+    fields: dict[str, Any] = {"calibration": name}
+    return fields if label_noise is None else {**fields, "label_noise": label_noise}
+
+
+def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> Item:
+    """A group of responses as an item that costs its largest number of comparisons.
+
+    Raises:
+        TypeError: It is no (question, responses).
+    """
+    try:
+        question, responses = group
+        count = len(responses)
+        content = to_json({"question": question, "responses": responses})
+    except (TypeError, ValueError) as exc:
+        raise TypeError(
+            f"number {number} is not a group: (question, [response, ...]): {exc}"
+        ) from None
+    met = count - 1 if opponents == "all" else min(opponents, count - 1)
+    return Item(content, cost=max(1, (count * met + 1) // 2))

@@ -1,0 +1,116 @@
+"""The exceptions of the client.
+
+ScopeError
+├── RequestError             the request is at fault (4xx); the same request fails again
+│   ├── AuthenticationError  the key is missing or unknown (401)
+│   ├── ForbiddenError       the key lacks the permission (403)
+│   ├── NotFoundError        there is no such calibration set, version or route (404)
+│   ├── ConflictError        the calibration set belongs to another judge (409)
+│   └── TooLargeError        the body, the batch or a prompt is too long (413)
+├── UnavailableError         trying again later may help (429, 503, no connection)
+│   └── TooSlowError         there was no answer in time (504, or the client's own timeout)
+├── ServerError              a fault of the service (other 5xx)
+└── AnswerError              the answer is not one of a scope-judge service
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ScopeError(Exception):
+    """Root of all exceptions of the client.
+
+    The message says what is wrong and what to do. It contains neither a key nor a judged text.
+
+    Args:
+        detail: The message.
+        code: Stable code of the service's error, such as "judge_mismatch", or one of the client:
+            "no_connection", "timeout", "unexpected_answer".
+        status: HTTP status; None without an answer.
+        retry_after_s: Seconds after which the service asks to be tried again; None without a wish.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions cross process boundaries in trainers; by default only `args` would.
+        return _rebuilt, (type(self), self.detail, self.code, self.status, self.retry_after_s)
+
+
+def _rebuilt(
+    kind: type[ScopeError], detail: str, code: str, status: int | None, retry_after_s: float | None
+) -> ScopeError:
+    return kind(detail, code=code, status=status, retry_after_s=retry_after_s)
+
+
+class RequestError(ScopeError):
+    """The request is at fault; the same request fails again."""
+
+
+class AuthenticationError(RequestError):
+    """The key is missing, or the service does not know it."""
+
+
+class ForbiddenError(RequestError):
+    """The key's roles, or its calibration sets, do not cover the request."""
+
+
+class NotFoundError(RequestError):
+    """There is no such calibration set, version or route."""
+
+
+class ConflictError(RequestError):
+    """The calibration set belongs to another judge."""
+
+
+class TooLargeError(RequestError):
+    """The body, the batch or a prompt is longer than its limit."""
+
+
+class UnavailableError(ScopeError):
+    """Nothing is wrong with the request, and trying again later may help."""
+
+
+class TooSlowError(UnavailableError):
+    """There was no answer in time; a smaller request may get one."""
+
+
+class ServerError(ScopeError):
+    """A fault of the service or of its data."""
+
+
+class AnswerError(ScopeError):
+    """The answer is not one of a scope-judge service, or of one that this client does not know."""
+
+
+# Other statuses of 400 to 499 are a RequestError, and of 500 to 599 a ServerError.
+_OF_STATUS: Mapping[int, type[ScopeError]] = {
+    401: AuthenticationError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    413: TooLargeError,
+    429: UnavailableError,
+    503: UnavailableError,
+    504: TooSlowError,
+}
+
+
+def class_of(status: int) -> type[ScopeError]:
+    """The class of exception for an HTTP status of 400 or more."""
+    return _OF_STATUS.get(status, RequestError if status < 500 else ServerError)

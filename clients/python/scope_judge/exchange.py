@@ -1,0 +1,236 @@
+"""Requests, answers and repetitions without I/O.
+
+An exchange is a generator. It yields a `Call`, which a client answers with a `Reply` or `NoReply`,
+or a `Pause`, which a client waits for; it returns the result or raises a ScopeError. So the
+synchronous and the asynchronous client share everything but the waiting.
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from scope_judge.address import KEY_VARIABLE, URL_VARIABLE, Address
+from scope_judge.errors import AnswerError, ScopeError, TooSlowError, UnavailableError, class_of
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """A request.
+
+    Args:
+        method: HTTP method.
+        path: Path below the address of the service.
+        content: JSON; None for no body.
+        idempotent: Whether a request that may have arrived can be sent again.
+    """
+
+    method: str
+    path: str
+    content: bytes | None = None
+    idempotent: bool = True
+
+
+class Reply(NamedTuple):
+    """An HTTP answer; the names of headers are compared without case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class NoReply(NamedTuple):
+    """The reason why a request has no answer.
+
+    Args:
+        kind: "unconnected" if nothing was sent; "lost" if the connection broke; "late" if the
+            client's own timeout passed.
+        text: Class and message of the exception.
+    """
+
+    kind: Literal["unconnected", "lost", "late"]
+    text: str
+
+
+class Pause(NamedTuple):
+    """A pause before the next try, with the reason."""
+
+    seconds: float
+    reason: str
+
+
+Step = Call | Pause
+Answer = Reply | NoReply | None
+Steps = Generator[Step, Answer, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Clocks and chance, which tests replace.
+
+    Args:
+        monotonic: Monotonic clock in seconds.
+        now: Seconds since 1970.
+        random: A number in [0, 1).
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+
+
+# A service that has answered once is waited for as long; see `Session.patience_s`.
+DEFAULT_PATIENCE_S = 600.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_REPEATED = (429, 503)
+
+
+@dataclass(slots=True)
+class Session:
+    """State that the requests of a client share.
+
+    Args:
+        address: The address of the service and its key.
+        timing: Clocks and chance.
+        patience_s: How long a request is repeated. None for DEFAULT_PATIENCE_S, but for 0 s while
+            no service has answered at the address, which is then probably wrong.
+        reached: Whether a service has answered.
+    """
+
+    address: Address
+    timing: Timing = field(default_factory=Timing)
+    patience_s: float | None = None
+    reached: bool = False
+
+    def exchange(self, call: Call, waits: "Waits | None" = None) -> Steps[Any]:
+        """Sends a request until it is answered, and returns the JSON of the answer.
+
+        Only a 429, a 503 or a broken connection is tried again; a connection that broke after a
+        request was sent only if the request is idempotent.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer in time.
+        """
+        waits = waits or Waits(self)
+        while True:
+            answer = yield call
+            found = self._read(answer)
+            if not isinstance(found, ScopeError):
+                return found
+            again = found.status in _REPEATED or (
+                isinstance(answer, NoReply)
+                and (answer.kind == "unconnected" or (answer.kind == "lost" and call.idempotent))
+            )
+            pause = waits.pause_after(found) if again else None
+            if pause is None:
+                raise found
+            yield pause
+
+    def _read(self, answer: Answer) -> Any:
+        """The JSON of an answer, or the error that it means."""
+        if isinstance(answer, Reply):
+            content = _json_of(answer)
+            # A proxy's own 503 does not show that there is a service behind it.
+            self.reached = self.reached or content is not _NOTHING
+            return self._content_or_error(answer, content)
+        assert isinstance(answer, NoReply)
+        if answer.kind == "late":
+            return TooSlowError(
+                f"{self.address.url} did not answer in time ({answer.text}): send smaller batches, "
+                "or give the client a longer timeout_s",
+                code="timeout",
+            )
+        return UnavailableError(
+            f"no answer from {self.address.url} ({answer.text}): start the service with "
+            f"`scope-judge serve`, or give its address as url or in {URL_VARIABLE}",
+            code="no_connection",
+        )
+
+    def _content_or_error(self, reply: Reply, content: Any) -> Any:
+        if 200 <= reply.status < 300:
+            return self._unexpected(reply) if content is _NOTHING else content
+        if reply.status < 400:
+            return self._unexpected(reply)
+        problem = content if isinstance(content, dict) else {}
+        code, detail = problem.get("code"), problem.get("detail")
+        if not isinstance(code, str) or not isinstance(detail, str):
+            # 404, 405 and the like come from any web server; the others also from proxies.
+            if reply.status in (400, 404, 405):
+                return self._unexpected(reply)
+            code, detail = f"status_{reply.status}", f"{self.address.url} gave no reason"
+        if reply.status == 401:
+            detail = self._key_refused()
+        return class_of(reply.status)(
+            detail,
+            code=code,
+            status=reply.status,
+            retry_after_s=_retry_after_s(reply.headers, self.timing.now),
+        )
+
+    def _unexpected(self, reply: Reply) -> AnswerError:
+        what = f"with status {reply.status} and without JSON of scope-judge"
+        target = reply.headers.get("location")
+        if 300 <= reply.status < 400 and target:
+            what = f"with a redirect to {target.partition('?')[0]}"
+        return AnswerError(
+            f"{self.address.url} answered {what}: check that url (or {URL_VARIABLE}) is the "
+            "address of a scope-judge service",
+            code="unexpected_answer",
+            status=reply.status,
+        )
+
+    def _key_refused(self) -> str:
+        if self.address.key is None:
+            return (
+                f"{self.address.url} requires a key: give it as api_key or in {KEY_VARIABLE}. The "
+                "operator of the service makes keys with `scope-judge keys add`"
+            )
+        return f"{self.address.url} does not know the key: check api_key or {KEY_VARIABLE}"
+
+
+class Waits:
+    """The pauses of one request: exponential, with full jitter, until the patience is over."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._begun = session.timing.monotonic()
+        self._longest_s = _FIRST_PAUSE_S
+
+    def pause_after(self, error: ScopeError) -> Pause | None:
+        """The pause before the next try; None if the patience would be over."""
+        seconds = (error.retry_after_s or 0.0) + self._longest_s * self._session.timing.random()
+        self._longest_s = min(2 * self._longest_s, _LONGEST_PAUSE_S)
+        spent_s = self._session.timing.monotonic() - self._begun
+        if spent_s + seconds > self._patience_s():
+            return None
+        return Pause(seconds, str(error))
+
+    def _patience_s(self) -> float:
+        if self._session.patience_s is not None:
+            return self._session.patience_s
+        return DEFAULT_PATIENCE_S if self._session.reached else 0.0
+
+
+_NOTHING = object()
+
+
+def _json_of(reply: Reply) -> Any:
+    try:
+        return json.loads(reply.content)
+    except ValueError:
+        return _NOTHING
+
+
+def _retry_after_s(headers: Mapping[str, str], now: Callable[[], float]) -> float | None:
+    """Seconds of Retry-After, which is a number or a date."""
+    text = headers.get("retry-after", "").strip()
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now())
+    except ValueError:
+        return None

@@ -1,0 +1,267 @@
+"""The calls of the service as exchanges, which both clients run."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from urllib.parse import quote
+
+from scope_judge.answers import (
+    CalibrationDetail,
+    CalibrationReport,
+    ExampleError,
+    GroupRewards,
+    Info,
+    ItemError,
+    Judgment,
+    Problem,
+)
+from scope_judge.batches import FIRST_SIZE, BatchSize, Cutter, InOrder, in_parts
+from scope_judge.comparisons import Example, Item, body_of, example_item, to_json
+from scope_judge.errors import AnswerError, ScopeError
+from scope_judge.exchange import Call, Session, Steps, Waits
+from scope_judge.parsing import parse
+
+R = TypeVar("R")
+Asked = Callable[[Sequence[Item]], Steps[list[R]]]
+
+# After an error with one of these, the same comparison may get a judgment.
+_PASSING = (429, 503)
+# Each request of examples makes a version of the set, so there are few.
+_FIRST_EXAMPLES = 100
+
+
+class Work(Generic[R]):
+    """A stream of items that is sent in batches, several at a time.
+
+    Args:
+        ask: Sends items in one request.
+        failed: Makes the result of a single item that is too large or too slow.
+        info: The service, with its limits.
+        in_flight: Most batches at a time.
+        first_size: Number of comparisons before the speed is known.
+        clock: Monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        ask: Asked[R],
+        failed: Callable[[Item, ScopeError], R],
+        info: Info,
+        *,
+        in_flight: int,
+        first_size: int = FIRST_SIZE,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ask = ask
+        self._failed = failed
+        self._clock = clock
+        self.in_flight = max(1, min(in_flight, info.limits.max_batch))
+        # All batches together hold no more than one request may have: the service admits at least
+        # that much at a time, so this client alone never overloads it.
+        self._size = BatchSize(info.limits.max_batch // self.in_flight, first_size)
+        self.cutter = Cutter(self._size, info.limits.max_body_bytes)
+        self.results = InOrder[R](self.in_flight)
+
+    def has_room(self) -> bool:
+        """Whether another batch may begin."""
+        return self.results.has_room(self._size)
+
+    def steps(self, batch: Sequence[Item]) -> Steps[None]:
+        """Sends a batch, and puts its results into their place."""
+        put = self.results.begin()
+
+        def steps() -> Steps[None]:
+            try:
+                put((yield from in_parts(batch, self._ask, self._failed, self._size, self._clock)))
+            except ScopeError as exc:
+                # Raised when it is the turn of this batch.
+                put(exc)
+
+        return steps()
+
+
+class _Part(NamedTuple):
+    """The answer about some labelled examples.
+
+    Args:
+        examples: Number of the examples.
+        found: The report, or the error of a single example.
+    """
+
+    examples: int
+    found: CalibrationReport | ScopeError
+
+
+class Service:
+    """The calls of a service.
+
+    Args:
+        session: State that the calls share.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._info: Info | None = None
+
+    def get(self, path: str) -> Steps[Any]:
+        """Sends GET and returns the JSON of the answer."""
+        return self._session.exchange(Call("GET", path))
+
+    def post(self, path: str, body: Any, *, idempotent: bool) -> Steps[Any]:
+        """Sends POST with JSON and returns the JSON of the answer."""
+        return self._session.exchange(Call("POST", path, to_json(body), idempotent))
+
+    def info(self) -> Steps[Info]:
+        """Reads the judge, the defaults and the limits."""
+        self._info = parse(Info, (yield from self.get("/info")))
+        return self._info
+
+    def judge(self, fields: Mapping[str, Any]) -> Steps[Judgment]:
+        """Judges one comparison."""
+        return parse(Judgment, (yield from self.post("/judge", fields, idempotent=True)))
+
+    def judging(
+        self, criterion: Mapping[str, Any], in_flight: int
+    ) -> Steps[Work[Judgment | ItemError]]:
+        """Prepares the judging of many comparisons."""
+
+        def ask(items: Sequence[Item]) -> Steps[list[Judgment | ItemError]]:
+            return self._judge_batch(items, criterion)
+
+        return (yield from self._work(ask, _item_error, in_flight))
+
+    def _work(
+        self,
+        ask: Asked[R],
+        failed: Callable[[Item, ScopeError], R],
+        in_flight: int,
+        first_size: int = FIRST_SIZE,
+    ) -> Steps[Work[R]]:
+        info = self._info or (yield from self.info())
+        clock = self._session.timing.monotonic
+        return Work(ask, failed, info, in_flight=in_flight, first_size=first_size, clock=clock)
+
+    def _judge_batch(
+        self, items: Sequence[Item], criterion: Mapping[str, Any]
+    ) -> Steps[list[Judgment | ItemError]]:
+        """Judges items in one request, and again those with a passing error."""
+        waits = Waits(self._session)
+        found: dict[int, Judgment | ItemError] = {}
+        while True:
+            places = [
+                i for i in range(len(items)) if i not in found or _passing(found[i]) is not None
+            ]
+            body = body_of(criterion, "comparisons", (items[i] for i in places))
+            answer = yield from self._session.exchange(Call("POST", "/judge/batch", body), waits)
+            results = _results(answer, "results", len(places), _result)
+            found.update(zip(places, results, strict=True))
+            error = next(filter(None, map(_passing, found.values())), None)
+            pause = None if error is None else waits.pause_after(error)
+            if pause is None:
+                return [found[i] for i in range(len(items))]
+            yield pause
+
+    def rewards(self, path: str, fields: Mapping[str, Any]) -> Steps[GroupRewards]:
+        """Computes the rewards of one group of responses."""
+        return parse(GroupRewards, (yield from self.post(path, fields, idempotent=True)))
+
+    def rewarding(self, options: Mapping[str, Any], in_flight: int) -> Steps[Work[GroupRewards]]:
+        """Prepares the rewards of many groups."""
+
+        def ask(groups: Sequence[Item]) -> Steps[list[GroupRewards]]:
+            call = Call("POST", "/rewards/groups", body_of(options, "groups", groups))
+            answer = yield from self._session.exchange(call)
+            return _results(answer, "groups", len(groups), _group)
+
+        return (yield from self._work(ask, _raise, in_flight))
+
+    def calibration(self, name: str) -> Steps[CalibrationDetail]:
+        """Reads a calibration set."""
+        path = f"/calibrations/{quote(name, safe='')}"
+        return parse(CalibrationDetail, (yield from self.get(path)))
+
+    def calibrate(
+        self, fields: Mapping[str, Any], examples: Iterator[Example]
+    ) -> Steps[CalibrationReport]:
+        """Adds labelled examples, one request after the other."""
+        items = [example_item(example, number) for number, example in enumerate(examples)]
+
+        def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
+            call = Call("POST", "/calibrate", body_of(fields, "examples", some))
+            report = parse(CalibrationReport, (yield from self._session.exchange(call)))
+            return [_Part(len(some), report)]
+
+        work = yield from self._work(ask, lambda item, error: _Part(1, error), 1, _FIRST_EXAMPLES)
+        for item in items:
+            if batch := work.cutter.add(item):
+                yield from work.steps(batch)
+        yield from work.steps(work.cutter.rest())
+        parts: list[_Part] = []
+        while some := work.results.take():
+            parts += some
+        return _merged(items, parts)
+
+
+def _results(answer: Any, name: str, count: int, read: Callable[[Any], R]) -> list[R]:
+    """The results of a batch; raises AnswerError if it does not have one for each item."""
+    results = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(results, list) or len(results) != count:
+        raise AnswerError(
+            f"the answer does not have one of `{name}` for each item: check that the address is "
+            "that of a scope-judge service",
+            code="unexpected_answer",
+        )
+    return [read(each) for each in results]
+
+
+def _result(value: Any) -> Judgment | ItemError:
+    if isinstance(value, dict) and "error" in value:
+        return parse(ItemError, value)
+    return parse(Judgment, value)
+
+
+def _group(value: Any) -> GroupRewards:
+    return parse(GroupRewards, value)
+
+
+def _raise(item: Item, error: ScopeError) -> NoReturn:
+    raise error
+
+
+def _passing(result: Judgment | ItemError) -> ScopeError | None:
+    """The error after which the item may get a judgment; None for all other results."""
+    if isinstance(result, ItemError) and result.error.status in _PASSING:
+        return result.error.exception()
+    return None
+
+
+def _item_error(item: Item, error: ScopeError) -> ItemError:
+    return ItemError(item.id, _problem(error))
+
+
+def _problem(error: ScopeError) -> Problem:
+    return Problem(error.code, error.detail, error.status or 504)
+
+
+def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> CalibrationReport:
+    """The last version of the set, with the counts and errors of all parts."""
+    reports = [part.found for part in parts if isinstance(part.found, CalibrationReport)]
+    errors: list[ExampleError] = []
+    place = 0
+    for part in parts:
+        if isinstance(part.found, ScopeError):
+            errors.append(ExampleError(place, items[place].id, _problem(part.found)))
+            if not reports:
+                raise part.found
+        else:
+            errors += [replace(each, index=place + each.index) for each in part.found.errors]
+        place += part.examples
+    return replace(
+        reports[-1],
+        added=sum(report.added for report in reports),
+        updated=sum(report.updated for report in reports),
+        ties=sum(report.ties for report in reports),
+        removed=sum(report.removed for report in reports),
+        failed=len(errors),
+        errors=tuple(errors),
+    )

@@ -1,0 +1,160 @@
+"""The two transports: each runs an exchange with httpx, one waiting in a thread, one in a task."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import httpx
+
+from scope_judge.address import Address
+from scope_judge.exchange import Answer, Call, NoReply, Pause, Reply, Steps
+
+T = TypeVar("T")
+OnWait = Callable[[Pause], None]
+
+# Longer than the service's own timeout, which ends in a clearer error.
+TIMEOUT_S = 600.0
+# Requests at a time: the service works on one while others are on their way.
+IN_FLIGHT = 4
+_CONNECT_TIMEOUT_S = 10.0
+
+logger = logging.getLogger("scope_judge")
+
+
+def log_wait(pause: Pause) -> None:
+    """Logs a pause; without a configuration of logging, the line appears on stderr."""
+    logger.warning("waiting %.1f s for the service: %s", pause.seconds, pause.reason)
+
+
+class StoppedError(Exception):
+    """The caller does not wait for the work any more."""
+
+
+class SyncTransport:
+    """Runs exchanges in the calling thread; several threads may run some at once.
+
+    Args:
+        address: The address of the service and its key.
+        timeout_s: Longest time without an answer.
+        on_wait: Receives each pause when it begins.
+        sleep: Waits some seconds; None to wait until `stopped`.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        timeout_s: float,
+        on_wait: OnWait,
+        sleep: Callable[[float], None] | None,
+    ) -> None:
+        self.http = httpx.Client(**_options(address, timeout_s))
+        self._on_wait = on_wait
+        self._sleep = sleep
+
+    def run(self, steps: Steps[T], stopped: threading.Event | None = None) -> T:
+        """Runs an exchange and returns its result.
+
+        Raises:
+            ScopeError: The exchange raises it.
+            StoppedError: `stopped` was set between two steps.
+        """
+        stopped = stopped or threading.Event()
+        answer: Answer = None
+        while True:
+            if stopped.is_set():
+                raise StoppedError
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Pause):
+                self._on_wait(step)
+                (self._sleep or stopped.wait)(step.seconds)
+                answer = None
+            else:
+                answer = self._send(step)
+
+    def _send(self, call: Call) -> Answer:
+        try:
+            return _reply(self.http.request(**_request(call)))
+        except httpx.RequestError as exc:
+            return _no_reply(exc)
+
+
+class AsyncTransport:
+    """Runs exchanges on asyncio's event loop.
+
+    Args:
+        address: The address of the service and its key.
+        timeout_s: Longest time without an answer.
+        on_wait: Receives each pause when it begins.
+        sleep: Waits some seconds.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        timeout_s: float,
+        on_wait: OnWait,
+        sleep: Callable[[float], Awaitable[None]] | None,
+    ) -> None:
+        self.http = httpx.AsyncClient(**_options(address, timeout_s))
+        self._on_wait = on_wait
+        self._sleep = sleep or asyncio.sleep
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Runs an exchange and returns its result; raises what the exchange raises."""
+        answer: Answer = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Pause):
+                self._on_wait(step)
+                await self._sleep(step.seconds)
+                answer = None
+            else:
+                answer = await self._send(step)
+
+    async def _send(self, call: Call) -> Answer:
+        try:
+            return _reply(await self.http.request(**_request(call)))
+        except httpx.RequestError as exc:
+            return _no_reply(exc)
+
+
+def _options(address: Address, timeout_s: float) -> dict[str, Any]:
+    from scope_judge import __version__
+
+    headers = {"User-Agent": f"scope-judge-client/{__version__}"}
+    if address.key is not None:
+        headers |= address.key.headers()
+    return {
+        "base_url": address.url,
+        "headers": headers,
+        # Waiting for a free connection of the pool is the client's own matter.
+        "timeout": httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S, pool=None),
+    }
+
+
+def _request(call: Call) -> dict[str, Any]:
+    headers = {} if call.content is None else {"Content-Type": "application/json"}
+    return {"method": call.method, "url": call.path, "content": call.content, "headers": headers}
+
+
+def _reply(response: httpx.Response) -> Reply:
+    return Reply(response.status_code, response.headers, response.content)
+
+
+def _no_reply(exc: httpx.RequestError) -> NoReply:
+    text = f"{type(exc).__name__}: {exc}".rstrip(": ")
+    if isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
+        return NoReply("unconnected", text)
+    if isinstance(exc, httpx.ReadTimeout | httpx.WriteTimeout):
+        return NoReply("late", text)
+    return NoReply("lost", text)
