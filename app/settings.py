@@ -196,6 +196,15 @@ class Settings(BaseSettings):
         return None if value == "" else value
 
 
+# The client and its adapters read these; `serve` may run in the same shell.
+CLIENT_VARIABLES = {
+    "SCOPE_URL",
+    "SCOPE_API_KEY",
+    *(f"SCOPE_REWARD_{name}" for name in ("ALPHA", "GUARANTEE", "DELTA", "CALIBRATION")),
+    *(f"SCOPE_REWARD_{name}" for name in ("OPPONENTS", "KIND", "EMPTY", "FAILURES")),
+}
+
+
 def read_settings(**overrides: Any) -> Settings:
     """Reads the environment.
 
@@ -208,8 +217,7 @@ def read_settings(**overrides: Any) -> Settings:
             default store in use.
     """
     known = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
-    # The client and the commands that use it read these; `serve` may run in the same shell.
-    known |= {"SCOPE_URL", "SCOPE_API_KEY"}
+    known |= CLIENT_VARIABLES
     unknown = sorted(name for name in os.environ if name.startswith("SCOPE_") and name not in known)
     if unknown:
         raise ValueError(

@@ -104,6 +104,13 @@ OpponentsIn = Annotated[
 
 
 WithComparisons = Annotated[bool, Field(description="Whether to return each judgment.")]
+IsRendered = Annotated[
+    bool,
+    Field(
+        description="Whether the texts have the format of the policy's chat template: the question "
+        "is then taken apart into its turns, and markers are removed from the end of the responses."
+    ),
+]
 
 
 class RewardOptions(CriterionIn):
@@ -149,6 +156,7 @@ class GroupIn(Strict):
 class RewardGroupIn(GroupIn, GroupOptions):
     """One group of responses, which are compared with each other."""
 
+    rendered: IsRendered = False
     comparisons: WithComparisons = False
 
 
@@ -156,6 +164,7 @@ class RewardGroupsIn(GroupOptions):
     """Several groups, which are judged in one engine call."""
 
     groups: Annotated[list[GroupIn], Field(fail_fast=True)]
+    rendered: IsRendered = False
     comparisons: WithComparisons = False
 
     def all(self) -> list[Group]:
@@ -169,6 +178,7 @@ class RewardReferenceIn(RewardOptions):
     question: MessagesQuestion
     reference: Reference
     responses: Annotated[list[MessagesResponse], NOT_EMPTY]
+    rendered: IsRendered = False
     comparisons: WithComparisons = False
 
     def group(self) -> Group:

@@ -7,6 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from app.settings import Settings, read_settings
+from scope_judge.reward_settings import VARIABLES
 
 SECRET = "xyzzy-secret"
 
@@ -134,7 +135,7 @@ def test_variables_of_other_programs_are_ignored(monkeypatch: pytest.MonkeyPatch
     assert read_settings().port == 8000
 
 
-@pytest.mark.parametrize("name", ["SCOPE_API_KEY", "SCOPE_URL"])
+@pytest.mark.parametrize("name", ["SCOPE_API_KEY", "SCOPE_URL", *VARIABLES.values()])
 def test_a_variable_of_the_client_is_not_a_setting_and_not_an_error(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

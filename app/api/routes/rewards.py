@@ -15,6 +15,8 @@ from app.core.comparison import Judgment
 from app.core.errors import BatchTooLargeError, CalibrationNotFoundError, JudgeMismatchError
 from app.service.rewards.rewarder import Group, GroupRewards, RewardRule
 from app.service.services import Services
+from app.wire.frameworks.rendered import group_of_rendered
+from app.wire.frameworks.samples import read
 from app.wire.rewards import (
     RewardGroupIn,
     RewardGroupsIn,
@@ -48,7 +50,7 @@ async def reward_group(
     being refused with 429.
     """
     rule = body.rule(services.defaults)
-    found = await rewards_of([body.group()], rule, services, caller)
+    found = await rewards_of(_as_asked([body.group()], body, services), rule, services, caller)
     return await answer_with(partial(RewardsOut.of, found[0], comparisons=body.comparisons), found)
 
 
@@ -65,7 +67,8 @@ async def reward_groups(
     rewards.
     """
     rule = body.rule(services.defaults)
-    found = await rewards_of(await request.run(body.all), rule, services, caller)
+    groups = await request.run(lambda: _as_asked(body.all(), body, services))
+    found = await rewards_of(groups, rule, services, caller)
     return await answer_with(
         partial(RewardGroupsOut.of, found, comparisons=body.comparisons), found
     )
@@ -82,8 +85,22 @@ async def reward_reference(
     guarantee is about comparisons, not about rewards.
     """
     rule = body.rule(services.defaults)
-    found = await rewards_of([body.group()], rule, services, caller)
+    found = await rewards_of(_as_asked([body.group()], body, services), rule, services, caller)
     return await answer_with(partial(RewardsOut.of, found[0], comparisons=body.comparisons), found)
+
+
+def _as_asked(
+    groups: list[Group],
+    body: RewardGroupIn | RewardGroupsIn | RewardReferenceIn,
+    services: Services,
+) -> list[Group]:
+    """The groups, whose texts are taken apart if the request says that they are rendered."""
+    if not body.rendered:
+        return groups
+    return [
+        read("question", partial(group_of_rendered, end_markers=services.end_markers), each)
+        for each in groups
+    ]
 
 
 async def rewards_of(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from app.core.comparison import Role, Turn
+from app.service.rewards.rewarder import Group
 from app.wire.requests import encodable
 from app.wire.rewards import checked
 
@@ -45,6 +46,23 @@ def rendered(prompt: str) -> tuple[Turn, ...]:
         if any(turn.role == "user" for turn in turns):
             return checked(tuple(turns))
     return checked((Turn("user", text),))
+
+
+def group_of_rendered(group: Group, end_markers: Sequence[str]) -> Group:
+    """A group with rendered texts: its question taken apart, its responses without their markers.
+
+    A question that is a list of messages stays as it is.
+
+    Raises:
+        ValueError: The conversation of the question is none that can be judged.
+    """
+    first, *others = group.question
+    is_text = not others and first.role == "user"
+    return Group(
+        rendered(first.content) if is_text else group.question,
+        tuple(without_end(each, end_markers) for each in group.responses),
+        group.reference,
+    )
 
 
 def response_in_query(query: str, prompt: str) -> str | None:

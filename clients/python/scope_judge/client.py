@@ -246,8 +246,9 @@ class ScopeClient:
             **rule: `opponents`, the number of other responses that each response meets, or "all";
                 `reward`, the points of an accepted comparison, "hard" for +1 or -1 or "soft" for
                 2 p_bar - 1; `empty`, "loses" if an empty response loses against every text, or
-                "null" if it gets no reward; `comparisons`, whether the result has every judgment;
-                and the criterion as in `judge`.
+                "null" if it gets no reward; `rendered`, whether the texts have the format of the
+                policy's chat template; `comparisons`, whether the result has every judgment; and
+                the criterion as in `judge`.
 
         Raises:
             ScopeError: There are no rewards.

@@ -31,6 +31,7 @@ class ReferenceRule(Criterion, total=False):
 
     reward: Literal["hard", "soft"]
     empty: Literal["loses", "null"]
+    rendered: bool
     comparisons: bool
 
 

@@ -106,6 +106,11 @@ CLIENT_MAY_IMPORT: dict[str, set[str]] = {
     # Only type checkers import it.
     "client.py": {"typing_extensions"},
     "async_client.py": {"typing_extensions"},
+    # Each adapter imports its framework only.
+    "trl.py": {"typing_extensions", "accelerate"},
+    "verl.py": {"typing_extensions"},
+    "verifiers.py": {"typing_extensions", "verifiers"},
+    "inspect_ai.py": {"typing_extensions", "inspect_ai"},
 }
 
 FILE_CAP_LINES = 400

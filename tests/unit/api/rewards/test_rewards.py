@@ -306,3 +306,48 @@ async def test_a_large_group_gets_the_same_rewards_as_a_small_one(
 async def test_every_row_has_one_entry_for_each_response(client: httpx.AsyncClient) -> None:
     found = await rewarded(client, group([*qualities(1, 0), "", "ENDLESS", "quality=0"]))
     assert {len(found[name]) for name in ROWS} == {5}
+
+
+class NotingEngine(ScriptedEngine):
+    """Notes the prompts that it gets."""
+
+    def __init__(self) -> None:
+        super().__init__(script)
+        self.prompts = list[Prompt]()
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        self.prompts += prompts
+        return await super().label_logits(prompts, times)
+
+
+_RENDERED = "<|im_start|>user\nWhich?<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("question", [_RENDERED, [{"role": "user", "content": "Which?"}]])
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("/rewards/group", {}),
+        ("/rewards/groups", {"groups": []}),
+        ("/rewards/reference", {"reference": "quality=1"}),
+    ],
+)
+async def test_rendered_texts_are_judged_as_plain_ones(
+    path: str, given: dict[str, Any], question: Any
+) -> None:
+    def body(question: Any, end: str, **options: Any) -> dict[str, Any]:
+        texts = [f"quality={number}{end}" for number in (2, 0)]
+        fields = {"question": question, "responses": texts}
+        inner = {"groups": [fields]} if "groups" in given else {**given, **fields}
+        return {**inner, "alpha": None, **options}
+
+    engine = NotingEngine()
+    async with client_of(engine) as client:
+        plain = await rewarded(client, body("Which?", ""), path)
+        seen, engine.prompts = engine.prompts, []
+        found = await rewarded(client, body(question, "<|im_end|>", rendered=True), path)
+    assert found == plain
+    assert engine.prompts == seen

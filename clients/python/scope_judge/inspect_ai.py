@@ -1,0 +1,76 @@
+"""A scorer for inspect_ai that compares the model's answer with the sample's target."""
+
+from typing import TYPE_CHECKING, Any
+
+from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
+from inspect_ai.solver import TaskState
+
+from scope_judge.comparisons import Question
+from scope_judge.reward_settings import RewardSettings
+from scope_judge.reward_source import Reward, RewardSource
+
+if TYPE_CHECKING:
+    # Part of `typing` from Python 3.11 on.
+    from typing_extensions import Unpack
+
+    from scope_judge.reward_settings import RewardOptions
+
+__all__ = ["scope_judge"]
+
+_EXPLANATIONS = {
+    "abstained": "the judge abstained",
+    "failed": "the comparison could not be judged",
+    "tied": "the answer equals the target",
+    "empty": "the answer is empty",
+    "unanswered": "the service did not answer",
+}
+
+
+@scorer(metrics=[accuracy(), stderr()])  # type: ignore[untyped-decorator]
+def scope_judge(**options: "Unpack[RewardOptions]") -> Scorer:
+    """Scores an answer as correct if it is accepted as better than the target, a response.
+
+    A missing verdict is inspect's "unscored", which no metric counts: it is neither correct nor
+    incorrect. Its reason is `abstained`, `failed`, `tied`, `empty` or `unanswered`.
+
+    Args:
+        **options: Address, key, rule and failures; see `RewardOptions`. With `reward="soft"` the
+            value is p_bar, the probability that the answer is better, and the metric its mean.
+
+    Returns:
+        The scorer.
+
+    Raises:
+        TypeError: An option has an unknown name.
+        ValueError: An option has an impossible value.
+    """
+    settings = RewardSettings.of(options)
+    source = RewardSource(settings)
+    soft = settings.rule.get("reward") == "soft"
+
+    async def score(state: TaskState, target: Target) -> Score:
+        answer = state.output.completion
+        reward = await source.against_reference(_question(state), answer, target.text)
+        return _score(reward, answer, soft=soft)
+
+    return score
+
+
+def _score(reward: Reward, answer: str, *, soft: bool) -> Score:
+    if reward.value is None:
+        reason = str(reward.reason)
+        return Score.unscored(reason=reason, answer=answer, explanation=_EXPLANATIONS[reason])
+    value: str | float = CORRECT if reward.value > 0 else INCORRECT
+    if soft:
+        value = (reward.value + 1.0) / 2.0
+    return Score(value=value, answer=answer, metadata={"reward": reward.value})
+
+
+def _question(state: TaskState) -> Question:
+    """The sample's input: a text, or messages."""
+    if isinstance(state.input, str):
+        return state.input
+    messages: list[dict[str, Any]] = [
+        {"role": message.role, "content": message.text} for message in state.input
+    ]
+    return messages

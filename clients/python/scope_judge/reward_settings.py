@@ -1,0 +1,118 @@
+"""The settings of the adapters for trainers, from arguments or the environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, cast, get_type_hints
+
+from scope_judge.comparisons import GroupRule, ReferenceRule, checked
+
+Failures = Literal["raise", "none"]
+
+# Option -> variable that is read if the option is not given.
+VARIABLES: Mapping[str, str] = {
+    "alpha": "SCOPE_REWARD_ALPHA",
+    "guarantee": "SCOPE_REWARD_GUARANTEE",
+    "delta": "SCOPE_REWARD_DELTA",
+    "calibration": "SCOPE_REWARD_CALIBRATION",
+    "opponents": "SCOPE_REWARD_OPPONENTS",
+    "reward": "SCOPE_REWARD_KIND",
+    "empty": "SCOPE_REWARD_EMPTY",
+    "failures": "SCOPE_REWARD_FAILURES",
+}
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "guarantee": ("marginal", "pac"),
+    "reward": ("hard", "soft"),
+    "empty": ("loses", "null"),
+    "failures": ("raise", "none"),
+}
+
+
+class Connection(TypedDict, total=False):
+    """Arguments of the client."""
+
+    url: str | None
+    api_key: str | None
+    timeout_s: float
+    patience_s: float | None
+
+
+class RewardOptions(GroupRule, Connection, total=False):
+    """Options of every adapter.
+
+    An option that is left out comes from its variable in the environment, such as
+    SCOPE_REWARD_ALPHA, or else is the service's default. `failures` says what happens if the
+    service does not answer: "raise" raises the error, and "none" gives no reward.
+    """
+
+    failures: Failures
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSettings:
+    """The settings of one adapter.
+
+    Args:
+        connection: Arguments of the client.
+        rule: How comparisons become rewards.
+        failures: Whether an unanswered request is raised, or gives no rewards.
+    """
+
+    connection: Connection
+    rule: GroupRule
+    failures: Failures = "raise"
+
+    @classmethod
+    def of(
+        cls, options: RewardOptions | Mapping[str, Any], environment: Mapping[str, str] = os.environ
+    ) -> "RewardSettings":
+        """The settings from options, or else from the environment.
+
+        Raises:
+            TypeError: An option has an unknown name.
+            ValueError: An option has an impossible value.
+        """
+        given = checked(options, RewardOptions)
+        for name, variable in VARIABLES.items():
+            text = environment.get(variable, "").strip()
+            if name not in given and text:
+                given[name] = _parsed(name, text, variable)
+            elif name in _CHOICES and given.get(name) is not None:
+                _check_choice(name, given[name], name)
+        failures = given.pop("failures", "raise")
+        connection = {name: given.pop(name) for name in _CONNECTION if name in given}
+        return cls(cast(Connection, connection), cast(GroupRule, given), failures)
+
+    @property
+    def reference_rule(self) -> ReferenceRule:
+        """The rule without the number of opponents: there is one, the reference."""
+        return cast(ReferenceRule, {k: v for k, v in self.rule.items() if k != "opponents"})
+
+
+_CONNECTION = tuple(get_type_hints(Connection))
+
+
+def _parsed(name: str, text: str, variable: str) -> Any:
+    """The value of a variable."""
+    if name in _CHOICES:
+        _check_choice(name, text, variable)
+    if name == "alpha" and text == "null":
+        return None
+    if name in ("alpha", "delta"):
+        return _number(float, text, variable)
+    if name == "opponents" and text != "all":
+        return _number(int, text, variable)
+    return text
+
+
+def _number(kind: type[int] | type[float], text: str, variable: str) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{variable} must be a number, and is {text[:40]!r}") from None
+
+
+def _check_choice(name: str, value: Any, shown: str) -> None:
+    if value not in _CHOICES[name]:
+        choices = " or ".join(_CHOICES[name])
+        raise ValueError(f"{shown} must be {choices}, and is {str(value)[:40]!r}")
