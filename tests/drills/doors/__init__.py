@@ -1,0 +1,1 @@
+"""`make doors`: each adapter inside its real framework, with rewards from a running service."""

@@ -1,0 +1,70 @@
+"""TRL's own GRPOTrainer with rewards of a running service whose judge is scripted.
+
+`make doors` does the same with the demo judge on vLLM.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.drills.doors.training import Plan, Run, check_advantages, check_rewards, counts, train
+from tests.unit.clients.adapters.service import served
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("trl") is None,
+    reason="trl is not installed: `make setup-dev` installs it",
+)
+
+# Close qualities are uncertain in the set "hard", and ENDLESS is an error of its comparisons.
+ANSWERS = (*(f"quality=0.{i}" for i in range(9)), "quality=3", "ENDLESS")
+QUESTIONS = ("Which?", "Which one?", "And which?", "Which now?")
+PLAN = Plan(QUESTIONS, ANSWERS, alpha=0.2, calibration="hard", generations=4, batch=16)
+# Six completions in groups of two on processes of three: the middle group is on both.
+SPLIT = PLAN._replace(generations=2, batch=3, processes=2)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served() as url:
+        yield url
+
+
+def trained(url: str, plan: Plan, folder: Path) -> Run:
+    run = train(sys.executable, url, plan, folder)
+    assert len(run.logs["steps"]) == 2
+    assert run.logs["processes"] == plan.processes
+    return run
+
+
+def test_no_reward_reaches_the_trainer_as_none_and_leaves_the_baseline(
+    url: str, tmp_path: Path
+) -> None:
+    logs = trained(url, PLAN, tmp_path).logs
+    assert {"rewarded", "abstained"} <= set(counts(logs))
+    check_rewards(logs, url, PLAN)
+    check_advantages(logs)
+    for step, logged in zip(logs["steps"], logs["history"], strict=False):
+        known = [each for each in step["rewards"] if each is not None]
+        assert logged["rewards/scope_reward/mean"] == pytest.approx(sum(known) / len(known))
+        share = step["reasons"].count("abstained") / len(step["reasons"])
+        assert logged["scope_judge/abstained"] == pytest.approx(share)
+
+
+def test_a_group_that_is_split_over_processes_is_judged_as_a_whole(
+    url: str, tmp_path: Path
+) -> None:
+    logs = trained(url, SPLIT, tmp_path).logs
+    assert "unopposed" not in counts(logs)
+    check_rewards(logs, url, SPLIT)
+    check_advantages(logs)
+
+
+def test_the_asynchronous_function_says_that_it_judges_parts(url: str, tmp_path: Path) -> None:
+    run = trained(url, SPLIT._replace(asynchronous=True), tmp_path)
+    # The halves of the middle group of each step have nothing to be compared with.
+    assert counts(run.logs)["unopposed"] == 4
+    assert "split over processes" in run.output
+    check_advantages(run.logs)
