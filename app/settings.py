@@ -202,6 +202,7 @@ CLIENT_VARIABLES = {
     "SCOPE_API_KEY",
     *(f"SCOPE_REWARD_{name}" for name in ("ALPHA", "GUARANTEE", "DELTA", "CALIBRATION")),
     *(f"SCOPE_REWARD_{name}" for name in ("OPPONENTS", "KIND", "EMPTY", "FAILURES")),
+    *(f"SCOPE_REWARD_{name}" for name in ("TIMEOUT_S", "PATIENCE_S")),
 }
 
 

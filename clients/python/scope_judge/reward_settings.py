@@ -19,6 +19,8 @@ VARIABLES: Mapping[str, str] = {
     "reward": "SCOPE_REWARD_KIND",
     "empty": "SCOPE_REWARD_EMPTY",
     "failures": "SCOPE_REWARD_FAILURES",
+    "timeout_s": "SCOPE_REWARD_TIMEOUT_S",
+    "patience_s": "SCOPE_REWARD_PATIENCE_S",
 }
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "guarantee": ("marginal", "pac"),
@@ -98,7 +100,7 @@ def _parsed(name: str, text: str, variable: str) -> Any:
         _check_choice(name, text, variable)
     if name == "alpha" and text == "null":
         return None
-    if name in ("alpha", "delta"):
+    if name in ("alpha", "delta", "timeout_s", "patience_s"):
         return _number(float, text, variable)
     if name == "opponents" and text != "all":
         return _number(int, text, variable)

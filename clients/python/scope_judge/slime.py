@@ -11,7 +11,7 @@ __all__ = ["custom_rm", "normalized_rewards"]
 
 # Attributes of slime's arguments, which `--custom-config-path` sets from a YAML file.
 _PREFIX = "scope_"
-_OPTIONS = (*VARIABLES, "rendered", "url", "api_key", "timeout_s", "patience_s")
+_OPTIONS = (*VARIABLES, "rendered", "url", "api_key")
 _MISSING = object()
 _KEY = "reward"
 
