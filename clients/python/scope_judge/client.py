@@ -161,8 +161,8 @@ class ScopeClient:
         """Judges any number of pairs, and yields one result for each, in order.
 
         Pairs are read when there is room for them, and nothing is sent before the first result is
-        asked for. Batches have a size that takes the service a few seconds. One that is too slow
-        or too large for it is split.
+        asked for. Batches have a size that takes the service a few seconds, which the client learns
+        by its first calls. One that is too slow or too large is split.
 
         Args:
             pairs: Each is (question, a, b), or a mapping with the fields of POST /judge, whose
