@@ -110,7 +110,8 @@ def example_item(example: Example, number: int) -> Item:
 
 
 def _item(given: Any, number: int, *, size: int, what: str) -> Item:
-    if isinstance(given, Mapping):
+    # A dict is recognised at once: asking for a Mapping takes a third of the time of the JSON.
+    if type(given) is dict or isinstance(given, Mapping):
         fields = given
     elif isinstance(given, Sequence) and not isinstance(given, str) and len(given) == size:
         fields = comparison(*given[:3])
@@ -127,7 +128,7 @@ def _item(given: Any, number: int, *, size: int, what: str) -> Item:
 
 
 def _identifier(value: Any) -> Identifier | None:
-    return value if isinstance(value, str | int) else None
+    return value if isinstance(value, (str, int)) else None
 
 
 def body_of(fields: Mapping[str, Any], name: str, items: Iterable[Item]) -> bytes:

@@ -157,19 +157,20 @@ class Service:
     ) -> Steps[list[Judgment | ItemError]]:
         """Judges items in one request, and again those with a passing error."""
         waits = Waits(self._session)
-        found: dict[int, Judgment | ItemError] = {}
+        places: Sequence[int] = range(len(items))
+        found: list[Judgment | ItemError] = []
         while True:
-            places = [
-                i for i in range(len(items)) if i not in found or _passing(found[i]) is not None
-            ]
             body = body_of(criterion, "comparisons", (items[i] for i in places))
             answer = yield from self._session.exchange(Call("POST", "/judge/batch", body), waits)
             results = _results(answer, "results", len(places), _result)
-            found.update(zip(places, results, strict=True))
-            error = next(filter(None, map(_passing, found.values())), None)
-            pause = None if error is None else waits.pause_after(error)
+            found = found or results
+            for i, result in zip(places, results, strict=True):
+                found[i] = result
+            passing = {i: error for i in places if (error := _passing(found[i])) is not None}
+            pause = waits.pause_after(next(iter(passing.values()))) if passing else None
             if pause is None:
-                return [found[i] for i in range(len(items))]
+                return found
+            places = list(passing)
             yield pause
 
     def rewards(self, path: str, fields: Mapping[str, Any]) -> Steps[GroupRewards]:
