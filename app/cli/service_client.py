@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from app.cli.console import console, failure
+from app.wire.headers import AGE_HEADER
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 Url = Annotated[str, typer.Option(help="Address of the running service.")]
@@ -123,6 +124,9 @@ class ServiceClient:
         if response.status_code in _BUSY and "judgment_failed" not in response.text:
             pause = response.headers.get("Retry-After", "")
             return _Delay(_refusal_of(response), float(pause) if pause.isdecimal() else 0.0)
+        if AGE_HEADER in response.headers:
+            # A file is read later, when nobody looks at the age of its thresholds.
+            return _Delay("the calibration store does not confirm the thresholds")
         return _json_of(response, self._http.base_url)
 
 

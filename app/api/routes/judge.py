@@ -26,11 +26,11 @@ from app.service.judging.batches import BatchItem, judge_items, requests_of
 from app.service.judging.judge import JudgeRequest
 from app.service.services import Services
 from app.wire.answers import JudgeBatchOut, JudgmentOut
+from app.wire.headers import AGE_HEADER
 from app.wire.requests import JudgeBatchIn, JudgeIn
 
 router = APIRouter(tags=["judging"], route_class=OffloadingRoute)
 
-AGE_HEADER = "Scope-Calibration-Age"
 # Each one needs its own threshold, a computation of a few milliseconds that cannot be cancelled.
 _MOST_PAC_CRITERIA = 32
 _AGED: dict[int | str, dict[str, Any]] = {
