@@ -83,8 +83,8 @@ def judge_files(
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
     except KeyboardInterrupt:
-        kept = "" if options.out is None else f" The same command goes on with {options.out}."
-        console.print(f"[yellow]stopped[/]{escape(kept)}", highlight=False)
+        kept = "" if options.out is None else f"; the same command goes on with {options.out}"
+        console.print(f"[yellow]stopped[/]{escape(kept)}", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     found = [results[item.key] for item in items]
     places = [item.row.place for item in items]

@@ -55,7 +55,8 @@ def print_summary(
 
 
 def _promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each criterion by which judgments were accepted."""
+    """A sentence for each criterion by which verdicts were accepted."""
+    judgments = [judgment for judgment in judgments if judgment["verdict"] != "abstain"]
     criteria = Counter(
         (j["alpha"], j["guarantee"], j["delta"], j["calibration"]["name"], j["calibration"]["n"])
         for j in judgments
