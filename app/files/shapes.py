@@ -32,6 +32,7 @@ _LABELS = {
     **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
     **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
 }
+_MOST_TURNS = 10**6
 _TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
 
 
@@ -193,8 +194,8 @@ def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], st
 def _battle(row: Mapping[str, Any]) -> Fields:
     """Chatbot Arena and MT-Bench: two whole conversations with the same questions."""
     a, b = (_messages(row[name], name) for name in ("conversation_a", "conversation_b"))
-    if isinstance(row.get("turn"), int):
-        a, b = a[: 2 * row["turn"]], b[: 2 * row["turn"]]
+    turns = _turns(row.get("turn"))
+    a, b = a[:turns], b[:turns]
     asked = [message for message in a if message["role"] != "assistant"]
     if asked != [message for message in b if message["role"] != "assistant"]:
         raise InvalidComparisonError("the two conversations have different questions")
@@ -207,6 +208,21 @@ def _battle(row: Mapping[str, Any]) -> Fields:
     if row.get("winner") is not None:
         fields[LABEL] = row["winner"]
     return fields
+
+
+def _turns(turn: Any) -> int | None:
+    """The number of messages up to a turn of the conversation; None for all.
+
+    Raises:
+        InvalidComparisonError: The turn is no number from 1.
+    """
+    if turn is None:
+        return None
+    # A table has texts, and pandas makes floats of integers if one is missing.
+    number = _number(turn, "turn") if isinstance(turn, str) else turn
+    if not isinstance(number, int | float) or not 1 <= number < _MOST_TURNS or number % 1:
+        raise InvalidComparisonError(f"turn is no number from 1: {str(turn)[:40]!r}")
+    return 2 * int(number)
 
 
 def _openai_preference(row: Mapping[str, Any]) -> Fields:

@@ -159,6 +159,7 @@ def test_unknown_columns_are_listed_with_a_map_that_may_fit() -> None:
     assert wanted in caught.value.detail
 
 
+BATTLE = {"conversation_a": [USER, says("x")], "conversation_b": [USER, says("y")]}
 TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
 
 
@@ -189,6 +190,11 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
             "different questions",
         ),
         ({"conversation_a": [USER], "conversation_b": [USER]}, "one answer to each question"),
+        *(
+            ({**BATTLE, "turn": turn}, "turn is no")
+            for turn in (0, -1, 1.5, float("nan"), float("inf"), [1])
+        ),
+        ({**BATTLE, "turn": "first"}, "turn is not a number"),
         ({"input": "x", "preferred_output": [], "non_preferred_output": []}, "no messages"),
     ],
 )
