@@ -202,8 +202,8 @@ def read_settings(**overrides: Any) -> Settings:
             default store in use.
     """
     known = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
-    # The commands `judge` and `calibrate` read SCOPE_API_KEY; `serve` may run in the same shell.
-    known.add("SCOPE_API_KEY")
+    # Read by clients of the service; `serve` may run in the same shell.
+    known |= {"SCOPE_URL", "SCOPE_API_KEY"}
     unknown = sorted(name for name in os.environ if name.startswith("SCOPE_") and name not in known)
     if unknown:
         raise ValueError(

@@ -9,7 +9,7 @@ import typer
 from app.cli.comparisons import ColumnMap, ShapeName, given_shape
 from app.cli.console import failure
 from app.cli.file_run import ROWS_PER_REQUEST, FileOptions, judge_files
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
 from app.files.writing import json_line
 
 _STDOUT = ("-", "/dev/stdout")
@@ -94,7 +94,7 @@ def judge(
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
     criterion = _criterion(given, no_alpha=no_alpha)
     if ray:
-        if not files or (question, a, b) != (None, None, None) or url != DEFAULT_URL:
+        if not files or (question, a, b) != (None, None, None) or is_given(url):
             raise failure("--ray takes files or folders, and no --question, --a, --b or --url")
         if flat or overwrite or not keep_texts:
             raise failure("--ray has no --flat, --no-keep-texts or --overwrite")

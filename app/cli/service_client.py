@@ -16,7 +16,8 @@ from app.cli.console import console, failure
 from app.wire.headers import AGE_HEADER
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-Url = Annotated[str, typer.Option(help="Address of the running service.")]
+_URL_VARIABLE = "SCOPE_URL"
+Url = Annotated[str, typer.Option(envvar=_URL_VARIABLE, help="Address of the running service.")]
 PATIENCE_S = 600.0
 Patience = Annotated[
     float,
@@ -135,6 +136,11 @@ class _Delay(NamedTuple):
 
     reason: str
     pause_s: float = 0.0
+
+
+def is_given(url: str) -> bool:
+    """Whether an address was given on the command line."""
+    return url not in (DEFAULT_URL, os.environ.get(_URL_VARIABLE))
 
 
 @contextmanager

@@ -33,6 +33,7 @@ _LABELS = {
     **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
 }
 _MOST_TURNS = 10**6
+_CONVERSATIONS = ("conversation_a", "conversation_b")
 _TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
 
 
@@ -60,7 +61,11 @@ class Shape:
         """
         fields = self._fields(row)
         if LABEL not in fields:
-            raise InvalidComparisonError(f"there is no label: {_listed(row)}")
+            where = "winner" if self.columns == _CONVERSATIONS else "label, or --map label=COLUMN"
+            raise InvalidComparisonError(
+                f"there is no label: the columns are {_listed(row)}; A, B or tie is expected in "
+                f"{where}"
+            )
         # An example has no criterion.
         kept = {name: fields[name] for name in REQUIRED}
         return {**kept, LABEL: label_of(fields[LABEL])}
@@ -193,7 +198,7 @@ def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], st
 
 def _battle(row: Mapping[str, Any]) -> Fields:
     """Chatbot Arena and MT-Bench: two whole conversations with the same questions."""
-    a, b = (_messages(row[name], name) for name in ("conversation_a", "conversation_b"))
+    a, b = (_messages(row[name], name) for name in _CONVERSATIONS)
     turns = _turns(row.get("turn"))
     a, b = a[:turns], b[:turns]
     asked = [message for message in a if message["role"] != "assistant"]
@@ -243,12 +248,7 @@ SHAPES: Mapping[str, Shape] = {
     shape.name: shape
     for shape in (
         Shape("pairs", REQUIRED, _pair, REQUIRED),
-        Shape(
-            "arena",
-            ("conversation_a", "conversation_b"),
-            _battle,
-            ("conversation_a", "conversation_b"),
-        ),
+        Shape("arena", _CONVERSATIONS, _battle, _CONVERSATIONS),
         Shape("preference", ("chosen", "rejected"), _preference, ("prompt", "chosen", "rejected")),
         Shape(
             "openai-preference",
@@ -359,18 +359,28 @@ def _named(columns: list[str]) -> str:
     return f"{', '.join(columns)} {'is' if len(columns) == 1 else 'are'}"
 
 
-# Words that other data sets use for the fields of a comparison.
+# Words that other data sets use for the fields of a comparison, in lower case with underscores.
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "question": ("prompt", "instruction", "input", "query", "user", "text"),
-    "response_a": ("chosen", "answer_a", "output_1", "response_1", "completion_a", "model_a", "a"),
-    "response_b": ("rejected", "answer_b", "output_2", "response_2", "completion_b", "b"),
+    "response_a": (
+        *("chosen", "answer_a", "output_a", "completion_a", "a"),
+        *("response_1", "answer_1", "output_1", "completion_1"),
+    ),
+    "response_b": (
+        *("rejected", "answer_b", "output_b", "completion_b", "b"),
+        *("response_2", "answer_2", "output_2", "completion_2"),
+    ),
+    LABEL: ("winner", "preference", "preferred", "better", "choice"),
 }
 
 
 def _suggested_map(row: Mapping[str, Any]) -> str:
-    lower = {str(name).lower(): str(name) for name in row}
+    """A map that may fit the columns, as it is typed in a shell."""
+    known = {str(name).lower().replace(" ", "_"): str(name) for name in row}
     parts = []
     for field, words in _USUAL.items():
-        found = next((lower[word] for word in (field, *words) if word in lower), "COLUMN")
-        parts.append(f"{field}={found}")
-    return ",".join(parts)
+        found = next((known[word] for word in (field, *words) if word in known), None)
+        if field in REQUIRED or found not in (None, field):
+            parts.append(f"{field}={found or 'COLUMN'}")
+    text = ",".join(parts)
+    return f"'{text}'" if " " in text else text

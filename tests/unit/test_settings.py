@@ -133,8 +133,11 @@ def test_variables_of_other_programs_are_ignored(monkeypatch: pytest.MonkeyPatch
     assert read_settings().port == 8000
 
 
-def test_the_callers_key_is_not_a_setting_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variables_of_callers_are_no_settings_and_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SCOPE_API_KEY", SECRET)
+    monkeypatch.setenv("SCOPE_URL", "http://scope.example")
     assert SECRET not in repr(read_settings())
 
 

@@ -582,3 +582,16 @@ def test_ray_refuses_options_that_it_does_not_have(option: str, tmp_path: Path) 
     result = runner.invoke(app, ["judge", str(pairs_in(tmp_path)), "--ray", option])
     assert result.exit_code == 1
     assert "--ray has no --flat" in result.stderr
+
+
+def test_the_address_may_be_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = pairs_in(tmp_path)
+    with serving(Service()) as service:
+        monkeypatch.setenv("SCOPE_URL", service.url)
+        found = runner.invoke(app, ["judge", str(file)])
+        bulk = runner.invoke(app, ["judge", str(file), "--ray", "--alpha", "2"])
+    assert found.exit_code == 0, found.stderr
+    assert rows_of(found.stdout) == expected(file)
+    assert "alpha" in bulk.stderr, "an address that was not typed does not forbid --ray"
