@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.markup import escape
 
 from app.cli.console import ConsoleObserver, console, failure, progress_bar
+from app.cli.stopping import ending_at_ctrl_c
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
 from app.wiring.engines import judge_name
@@ -162,7 +164,10 @@ async def _ask(
 ) -> None:
     from app.evaluation.judgments.interview import Interviewer
 
-    async with open_judge(choice.settings, choice.template, ConsoleObserver()) as started:
+    async with AsyncExitStack() as stack:
+        with ending_at_ctrl_c():
+            opening = open_judge(choice.settings, choice.template, ConsoleObserver())
+            started = await stack.enter_async_context(opening)
         interviewer = Interviewer(started.engine, started.name, started.identity.fingerprint)
         interviewer.check(known.values(), [one.observation for one in missing if one.pairs])
         with progress_bar() as progress:

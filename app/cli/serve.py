@@ -15,6 +15,7 @@ from app.api.auth.keys import Keys
 from app.api.server.draining import DrainingServer, bound
 from app.cli.console import ConsoleObserver, console, failure, print_thresholds
 from app.cli.reach import keys_of, reachable
+from app.cli.stopping import end_now
 from app.core.errors import ScopeJudgeError, StartupError
 from app.main import build, log_as, serving
 from app.service.services import Services
@@ -60,7 +61,7 @@ class _Run:
         # The reason why the service did not start, if it did not.
         self.refused: ScopeJudgeError | None = None
         application = build(settings, self._opened, keys=keys)
-        self._server = DrainingServer(application, settings, self._on_listening)
+        self._server = DrainingServer(application, settings, self._on_listening, end_now)
 
     @property
     def lost(self) -> str | None:
