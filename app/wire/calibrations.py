@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import Field
+
 from app.core.calibration import Calibration, ThresholdRow
 from app.core.comparison import Guarantee
 from app.service.calibration.calibrator import CalibrationReport
 from app.service.calibration.trail import Change
 from app.telemetry import TrafficFigures
-from app.wire.answers import Out
+from app.wire.answers import RISK_LEVEL, Out
 from app.wire.problems import Problem
 
 
@@ -160,7 +162,7 @@ class CurvePointOut(Out):
     uncertainty: float
     coverage: float
     empirical_risk: float
-    risk_level: float
+    risk_level: float = Field(description=RISK_LEVEL)
 
 
 class InfeasibleOut(Out):
