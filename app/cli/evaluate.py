@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from app.cli.console import console, failure
 from app.cli.evaluation_results import write_results
-from app.cli.evaluation_run import LOG_NAME, EvaluationJob, choose_judge, judged_sources
+from app.cli.evaluation_run import EvaluationJob, choose_judge, judged_sources
 from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import ScopeJudgeError, UnavailableError
 from app.wiring.engines import judge_name
@@ -35,7 +35,7 @@ def evaluate(
         typer.Argument(
             help="Benchmarks (mt-bench, reward-bench, chatbot-arena, judge-bench, pku-safe-rlhf, "
             "demo), NAME=FOLDER for a local copy of one, or JSONL with question, response_a, "
-            "response_b, label.  [default: demo]"
+            "response_b, label."
         ),
     ] = None,
     judged: Annotated[
@@ -46,7 +46,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="One of the paper's judges (see docs/measured/reproduce.md), or a model as in "
-            "SCOPE_MODEL."
+            "SCOPE_MODEL, such as demo.  [default: SCOPE_MODEL, which must then be set]"
         ),
     ] = None,
     methods: Annotated[
@@ -59,7 +59,8 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write; pairs that have judgments there are not judged again.  "
+            help="Folder to write, which belongs to this data and judge; pairs that have "
+            "judgments there are not judged again.  "
             "[default: evaluation-JUDGE; with --from, the folder of judgments.jsonl]"
         ),
     ] = None,
@@ -84,19 +85,25 @@ def evaluate(
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise failure("--from needs no judge and no data: give --from, or data to judge")
-    from app.evaluation.benchmarks.catalogue import data_name
+    from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
+    from app.evaluation.judgments.ownership import LOG_NAME, check_foreign_log, check_report
 
+    if judged is None and not data:
+        known = ", ".join(benchmark_names())
+        raise failure(f"no data: name a file of labelled pairs, or benchmarks among {known}")
     observations = None if judged and not methods else _observations(methods or _DEFAULT_METHODS)
     try:
         if judged is not None:
             own = judged.name == LOG_NAME
             folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
             found = _read(judged, observations, limit, seed)
+            check_foreign_log(out or folder, judged)
+            check_report(out or folder, found[0], found[1])
         else:
             choice = choose_judge(judge)
             name = judge_name(choice.settings)
             folder = Path(f"evaluation-{name.rpartition('/')[2]}")
-            job = EvaluationJob(data or ["demo"], observations or (), limit, seed, retry)
+            job = EvaluationJob(data or (), observations or (), limit, seed, retry)
             found = name, judged_sources(job, choice, out or folder)
         write_results(_measured(*found, design), out or folder)
     except UnavailableError as exc:

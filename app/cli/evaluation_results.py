@@ -24,13 +24,14 @@ def write_results(results: "Results", folder: Path) -> None:
     Raises:
         typer.Exit: A file cannot be written.
     """
+    from app.evaluation.judgments.ownership import RESULTS_NAME
     from app.evaluation.report.page import write_report
     from app.evaluation.results import to_json
 
     report = folder / "report.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "results.json").write_text(to_json(results), encoding="utf-8")
+        (folder / RESULTS_NAME).write_text(to_json(results), encoding="utf-8")
         write_report(results, report)
     except OSError as exc:
         raise failure(f"{exc.filename} cannot be written: {exc.strerror}") from None

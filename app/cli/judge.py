@@ -28,7 +28,11 @@ def judge(
     b: Annotated[str | None, typer.Option(help="Response B, with --question.")] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
+        typer.Option(
+            help="Largest share of wrong verdicts among those given, instead of the service's "
+            "default. It promises nothing about a single verdict, and neither does the risk_level "
+            "of a result, the smallest alpha that accepts it."
+        ),
     ] = None,
     no_alpha: Annotated[
         bool,

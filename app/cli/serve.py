@@ -15,8 +15,12 @@ from app.api.auth.keys import Keys
 from app.api.server.draining import DrainingServer, bound
 from app.cli.console import ConsoleObserver, console, failure, print_thresholds
 from app.cli.reach import keys_of, reachable
+from app.cli.stopping import end_now
+from app.core.calibration import Calibration
 from app.core.errors import ScopeJudgeError, StartupError
 from app.main import build, log_as, serving
+from app.service.calibration.cache import DEFAULT_CALIBRATION
+from app.service.judging.judge import Judge
 from app.service.services import Services
 from app.settings import Settings, read_settings
 
@@ -60,7 +64,7 @@ class _Run:
         # The reason why the service did not start, if it did not.
         self.refused: ScopeJudgeError | None = None
         application = build(settings, self._opened, keys=keys)
-        self._server = DrainingServer(application, settings, self._on_listening)
+        self._server = DrainingServer(application, settings, self._on_listening, end_now)
 
     @property
     def lost(self) -> str | None:
@@ -134,16 +138,41 @@ def _print_started(
             continue
         rows = [{**row._asdict(), "feasible": row.feasible} for row in calibration.standard_rows]
         print_thresholds(calibration.name, calibration.version, calibration.n, rows)
-    question = "Sort these numbers from small to large: 7, 2, 9"
-    body = json.dumps({"question": question, "response_a": "2, 7, 9", "response_b": "7, 2, 9"})
-    if not known:
-        console.print(
-            "There is no calibration 'default': POST labelled pairs to /calibrate, name another "
-            'set, or judge with "alpha": null, which has no guarantee.'
+    if not _default_accepts(services):
+        reason = (
+            f"The calibration 'default' accepts nothing at alpha {services.defaults.alpha:g}"
+            if any(_is_default(each, judge) for each in known)
+            else "There is no calibration 'default' of this judge"
         )
-    key = ' -H "Authorization: Bearer $SCOPE_API_KEY"' if with_key else ""
-    print(
-        f"Try it:\n  curl {url}/judge -H 'Content-Type: application/json'{key} -d '{body}'",
-        file=sys.stderr,
-        flush=True,
+        console.print(
+            f"{reason}: POST labelled pairs to /calibrate, or name another set. "
+            '"alpha": null below asks for a judgment that promises nothing.',
+            highlight=False,
+        )
+    print(f"Try it:\n  {_example(services, url, with_key=with_key)}", file=sys.stderr, flush=True)
+
+
+def _is_default(calibration: Calibration, judge: Judge) -> bool:
+    return (calibration.name, calibration.fingerprint) == (DEFAULT_CALIBRATION, judge.fingerprint)
+
+
+def _default_accepts(services: Services) -> bool:
+    """Whether a request without alpha and calibration can get a verdict."""
+    alpha, guarantee, delta = services.defaults
+    return any(
+        calibration.row(alpha, guarantee, delta).feasible
+        for calibration in services.calibrations.known()
+        if _is_default(calibration, services.judge)
     )
+
+
+def _example(services: Services, url: str, *, with_key: bool) -> str:
+    """A command that asks for a judgment and gets one."""
+    body = {
+        "question": "Sort these numbers from small to large: 7, 2, 9",
+        "response_a": "2, 7, 9",
+        "response_b": "7, 2, 9",
+    }
+    asked = json.dumps(body if _default_accepts(services) else {**body, "alpha": None})
+    key = ' -H "Authorization: Bearer $SCOPE_API_KEY"' if with_key else ""
+    return f"curl {url}/judge -H 'Content-Type: application/json'{key} -d '{asked}'"

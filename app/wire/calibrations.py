@@ -4,13 +4,15 @@ from collections.abc import Iterable
 from heapq import nsmallest
 from typing import Any
 
+from pydantic import Field
+
 from app.core.calibration import Calibration, ThresholdRow
 from app.core.comparison import Guarantee, Label
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
 from app.service.calibration.trail import Change
 from app.telemetry import TrafficFigures
-from app.wire.answers import Out
+from app.wire.answers import RISK_LEVEL, Out
 from app.wire.problems import Problem
 
 
@@ -256,7 +258,7 @@ class CurvePointOut(Out):
     uncertainty: float
     coverage: float
     empirical_risk: float
-    risk_level: float
+    risk_level: float = Field(description=RISK_LEVEL)
 
 
 class InfeasibleOut(Out):
