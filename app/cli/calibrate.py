@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote
 
 import typer
 from rich.markup import escape
 
+from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
-from app.cli.console import console, failure, print_thresholds, progress_bar
+from app.cli.console import console, failure, progress_bar
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.core.errors import ScopeJudgeError
 
@@ -67,7 +69,9 @@ def calibrate(
                 for entry in answer["errors"]
             ]
             progress.advance(task, len(some))
-    print_thresholds(name, answer["version"], answer["n"], answer["thresholds"])
+        detail = service.get(f"/calibrations/{quote(name, safe='')}")
+    console.print(f"calibration {escape(name)}, version {answer['version']}", highlight=False)
+    print_assessment(assessment_of_answer(detail), stderr=True)
     console.print(", ".join(f"{count} {counts[count]}" for count in _COUNTS))
     if failures:
         _print_failures(failures)

@@ -5,20 +5,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
+from app.cli.assessment import print_assessment
 from app.cli.console import console, failure
 from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import InvalidRequestError
 from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
-from app.evaluation.curve.rows import CurveRow, curve_rows
+from app.evaluation.curve.rows import assessment_of
 
 _PLOT_ENDINGS = (".png", ".svg")
 _SHOWN_LINES = 5
-# Width of a row of the table: a pipe or a narrow terminal must not break rows.
-_LEAST_WIDTH = 90
 
 
 def curve(
@@ -50,7 +46,8 @@ def curve(
     except InvalidRequestError as exc:
         raise failure(exc.detail) from None
     _print_left_out(scores)
-    _print_rows(scores, curve_rows(scores, alphas, delta=delta, label_noise=label_noise))
+    found = assessment_of(scores, alphas, delta=delta, label_noise=label_noise)
+    print_assessment(found)
     if plot is not None:
         _write_figure(scores, plot, delta, label_noise)
 
@@ -77,43 +74,6 @@ def _print_left_out(scores: LabelledScores) -> None:
         lines = [str(skipped.line) for skipped in scores.skipped if skipped.reason == reason]
         shown = ", ".join(lines[:_SHOWN_LINES]) + (", ..." if len(lines) > _SHOWN_LINES else "")
         console.print(f"[yellow]left out:[/] {len(lines)} without {reason} (line {shown})")
-
-
-def _print_rows(scores: LabelledScores, rows: list[CurveRow]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    headings = ["guarantee", "alpha", "threshold", "coverage", "empirical\nrisk"]
-    if any(row.feasibility for row in rows):
-        headings += ["feasible\nfrom alpha", "more pairs\nneeded"]
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "guarantee" else "right")
-    for row in rows:
-        found = row.threshold
-        delta = f", delta {found.delta:g}" if found.delta is not None else ""
-        table.add_row(
-            found.guarantee + delta,
-            f"{found.alpha:g}",
-            f"{found.threshold:.6f}" if found.feasible else "infeasible",
-            f"{found.coverage:.3f}",
-            "" if found.empirical_risk is None else f"{found.empirical_risk:.3f}",
-            *_advice(row),
-        )
-    # The table is the result, so it goes to stdout.
-    printed = Console(highlight=False)
-    printed.width = max(printed.width, _LEAST_WIDTH)
-    area = "" if scores.auroc is None else f", AUROC {scores.auroc:.3f}"
-    printed.print(f"n = {scores.n}, accuracy {scores.accuracy:.3f}{area}")
-    printed.print(table)
-
-
-def _advice(row: CurveRow) -> tuple[str, ...]:
-    if row.feasibility is None:
-        return ()
-    smallest, more = row.feasibility
-    return (
-        "none" if smallest is None else f"{smallest:.3f}",
-        # None: the error rate is too high at every confidence, so more pairs do not help.
-        "never enough" if more is None else str(more),
-    )
 
 
 def _write_figure(scores: LabelledScores, plot: Path, delta: float, label_noise: float) -> None:

@@ -60,6 +60,14 @@ class ServiceClient:
         """
         return self._until_answered(lambda: self._answer(path, body))
 
+    def get(self, path: str) -> dict[str, Any]:
+        """Gets the JSON of a path; busy services are asked again, as in `post`.
+
+        Raises:
+            typer.Exit: The service does not answer for too long, or answers with an error.
+        """
+        return self._until_answered(lambda: self._answer(path))
+
     def judge(
         self, comparisons: list[Any], criterion: Mapping[str, Any], passing: Collection[str]
     ) -> list[dict[str, Any]]:
@@ -110,12 +118,13 @@ class ServiceClient:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return found
 
-    def _answer(self, path: str, body: dict[str, Any]) -> "dict[str, Any] | _Delay":
+    def _answer(self, path: str, body: dict[str, Any] | None = None) -> "dict[str, Any] | _Delay":
         try:
             # ASCII with NaN allowed: the service reports the invalid values of a line.
-            response = self._http.post(
+            response = self._http.request(
+                "GET" if body is None else "POST",
                 path,
-                content=json.dumps(body, default=str),
+                content=None if body is None else json.dumps(body, default=str),
                 headers={"Content-Type": "application/json"},
             )
         except httpx.TransportError as exc:

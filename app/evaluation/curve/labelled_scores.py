@@ -10,7 +10,7 @@ from app.core.diagnostics import auroc
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2, FloatArray
 from app.evaluation.judgments.jsonl import Skipped, read_judgments
-from app.evaluation.methods import METHODS
+from app.evaluation.methods import METHODS, preferences_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +22,15 @@ class LabelledScores:
         error: Shape (n,). True where the judge disagrees with the label or has no preference.
         ties: Number of lines with label "tie", which are left out.
         skipped: Lines without a label or a signal. A missing answer is never read as 0.5.
+        position_flips: Share of pairs in which the two orders prefer different responses; None for
+            a reward model, which has no order.
     """
 
     uncertainty: FloatArray
     error: NDArray[np.bool_]
     ties: int
     skipped: tuple[Skipped, ...]
+    position_flips: float | None = None
 
     @property
     def n(self) -> int:
@@ -70,4 +73,6 @@ def read_labelled_scores(file: Path) -> LabelledScores:
     unscored = set(range(len(judged.pairs))) - set(scores.pairs.tolist())
     unusable = [Skipped(judged.lines[i], "judgment of both orders") for i in sorted(unscored)]
     skipped = tuple(sorted([*judged.skipped, *unusable]))
-    return LabelledScores(scores.uncertainty, scores.error, judged.ties, skipped)
+    used = [judged.pairs[i] for i in scores.pairs]
+    flips = None if used[0].scores is not None else preferences_of(used).position_flips
+    return LabelledScores(scores.uncertainty, scores.error, judged.ties, skipped, flips)

@@ -128,7 +128,7 @@ def test_examples_are_added_and_summarized(clean_url: str, tmp_path: Path) -> No
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.stderr
     assert "added 29, updated 0, ties 1, removed 0, failed 0" in output_words(result.stderr)
-    assert "calibration default, version 5, n = 29" in output_words(result.stderr)
+    assert "calibration default, version 5 n = 29, accuracy" in output_words(result.stderr)
     assert result.stdout == ""
     again = runner.invoke(app, arguments)
     assert "added 0, updated 29, ties 1, removed 0, failed 0" in output_words(again.stderr)
