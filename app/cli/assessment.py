@@ -1,6 +1,6 @@
 """The screen that answers "is my judge good enough?", for `curve` and `calibrate`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -31,7 +31,7 @@ def print_assessment(found: Assessment, *, stderr: bool = False) -> None:
     printed.width = max(printed.width, _LEAST_WIDTH)
     printed.print(_figures(found), highlight=False)
     if found.n:
-        printed.print(_table(found), highlight=False)
+        printed.print(alphas_table(found.rows, found.n), highlight=False)
         sets = "; ".join(
             f"{name} {alphas_in_words(intervals)}" for name, intervals in found.feasible.items()
         )
@@ -41,6 +41,33 @@ def print_assessment(found: Assessment, *, stderr: bool = False) -> None:
     printed.print(f"[bold]{recommendation(found)}[/]", highlight=False, soft_wrap=True)
     if any(row.threshold is not None for row in found.rows):
         printed.print(LOOKING_NOTE, highlight=False, soft_wrap=True)
+
+
+def print_table(table: Table) -> None:
+    """Prints a table to stdout, wide enough that no row is broken."""
+    printed = Console()
+    printed.width = max(printed.width, _LEAST_WIDTH)
+    printed.print(table, highlight=False)
+
+
+def alphas_table(rows: Sequence[AlphaRow], n: int) -> Table:
+    """Both guarantees at every alpha, calibrated on all of the n labels."""
+    title = f"calibrated on all {n} labels"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    headings = ("guarantee", "alpha", "threshold", "coverage", "empirical risk", "more labels")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "guarantee" else "right")
+    for row in rows:
+        delta = "" if row.delta is None else f", delta {row.delta:g}"
+        table.add_row(
+            row.guarantee + delta,
+            f"{row.alpha:g}",
+            "infeasible" if row.threshold is None else f"{row.threshold:.6f}",
+            f"{row.coverage:.3f}",
+            "" if row.empirical_risk is None else f"{row.empirical_risk:.3f}",
+            _more(row),
+        )
+    return table
 
 
 def assessment_of_answer(answer: Mapping[str, Any]) -> Assessment:
@@ -84,25 +111,6 @@ def _figures(found: Assessment) -> str:
     if found.position_flips is not None:
         parts.append(f"position flips {found.position_flips:.1%}")
     return ", ".join(parts)
-
-
-def _table(found: Assessment) -> Table:
-    title = f"calibrated on all {found.n} labels"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    headings = ("guarantee", "alpha", "threshold", "coverage", "empirical risk", "more labels")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "guarantee" else "right")
-    for row in found.rows:
-        delta = "" if row.delta is None else f", delta {row.delta:g}"
-        table.add_row(
-            row.guarantee + delta,
-            f"{row.alpha:g}",
-            "infeasible" if row.threshold is None else f"{row.threshold:.6f}",
-            f"{row.coverage:.3f}",
-            "" if row.empirical_risk is None else f"{row.empirical_risk:.3f}",
-            _more(row),
-        )
-    return table
 
 
 def _more(row: AlphaRow) -> str:
