@@ -25,6 +25,8 @@ BODY_ROUTES: dict[str, bytes] = {
     "POST /judge": b"/judge",
     "POST /judge/batch": b"/judge/batch",
     "POST /calibrate": b"/calibrate",
+    "POST /calibrate/scores": b"/calibrate/scores",
+    "POST /calibrations/{name}/examples": b"/calibrations/fuzz/examples",
     "POST /calibrations/{name}/rollback": b"/calibrations/fuzz/rollback",
 }
 _JSON: Headers = ((b"Content-Type", JSON_TEXT.encode()),)

@@ -26,6 +26,8 @@ MATRIX = {
     "/judge": "judge",
     "/judge/batch": "judge",
     "/calibrate": "calibrate",
+    "/calibrate/scores": "calibrate",
+    ("POST", "/calibrations/{name}/examples"): "calibrate",
     "/calibrations/{name}/rollback": "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
     "/metrics": "metrics",
