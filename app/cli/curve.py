@@ -1,4 +1,4 @@
-"""`scope-judge curve`: shows the coverage of each alpha on labelled judgments in a file."""
+"""`scope-judge curve`: says whether a judge is good enough, from labelled pairs in files."""
 
 from functools import partial
 from importlib.util import find_spec
@@ -6,25 +6,25 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from app.cli.assessment import print_assessment, print_table
+from app.cli.comparisons import ColumnMap, Inputs, ShapeName, given_shape
 from app.cli.console import console, failure
+from app.cli.judged_first import Judging, judged_by_service, judged_here
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url
 from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import InvalidRequestError
-from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.curve.labelled_scores import LabelledScores, labelled_scores_of
 from app.evaluation.curve.rows import assessment_of
+from app.evaluation.judgments.jsonl import Judged, read_judgments
 
 _PLOT_ENDINGS = (".png", ".svg")
-_SHOWN_LINES = 5
+_SHOWN_PLACES = 3
 
 
 def curve(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="JSONL or JSONL.gz with label, and p_fwd and p_rev, or score_a and score_b."
-        ),
-    ],
+    files: Inputs,
     alpha: Annotated[
         list[float] | None,
         typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
@@ -41,16 +41,36 @@ def curve(
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            help="If the pairs are not judged yet: load this judge (see `evaluate`) instead of "
+            "asking the service."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="If the pairs are not judged yet: file for the judgments, with --judge a folder.  "
+            "[default: FILE-judged.jsonl; with --judge evaluation-JUDGE]"
+        ),
+    ] = None,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
 ) -> None:
-    """Show which alpha is feasible with labelled pairs that a judge has already judged.
+    """Is my judge good enough? Shows which alpha is feasible with labelled pairs.
 
-    The table has the threshold of each alpha and guarantee, the share of the pairs that it accepts,
-    and the share of errors among the accepted.
+    Each row has a label (A, B or tie, or a data set's own word) and the judgment of `scope-judge
+    judge` or `evaluate`, or p_fwd and p_rev, or score_a and score_b. Labelled pairs without
+    judgments are judged first, by a running service or with --judge.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     _check(alphas, delta, label_noise, plot, split=split)
+    judging = Judging(given_shape(shape, columns), judge, url, patience, out)
     try:
-        scores = read_labelled_scores(file)
+        scores = labelled_scores_of(_judged(files, judging), ", ".join(map(str, files)))
     except InvalidRequestError as exc:
         raise failure(exc.detail) from None
     _print_left_out(scores)
@@ -60,6 +80,15 @@ def curve(
         _print_splits(scores, alphas, delta, label_noise)
     if plot is not None:
         _write_figure(scores, plot, delta, label_noise)
+
+
+def _judged(files: list[Path], judging: Judging) -> Judged:
+    judged = read_judgments(files, judging.shape)
+    if judged.signal is not None:
+        return judged
+    if judging.judge is not None:
+        return judged_here(files, judging)
+    return read_judgments([judged_by_service(files, judging)], judging.shape)
 
 
 def _check(
@@ -85,9 +114,13 @@ def _print_left_out(scores: LabelledScores) -> None:
         console.print(f"left out: {scores.ties} ties")
     reasons = dict.fromkeys(skipped.reason for skipped in scores.skipped)
     for reason in reasons:
-        lines = [str(skipped.line) for skipped in scores.skipped if skipped.reason == reason]
-        shown = ", ".join(lines[:_SHOWN_LINES]) + (", ..." if len(lines) > _SHOWN_LINES else "")
-        console.print(f"[yellow]left out:[/] {len(lines)} without {reason} (line {shown})")
+        places = [skipped.place for skipped in scores.skipped if skipped.reason == reason]
+        shown = "; ".join(places[:_SHOWN_PLACES]) + ("; ..." if places[_SHOWN_PLACES:] else "")
+        console.print(
+            f"[yellow]left out:[/] {len(places)} without {reason} ({escape(shown)})",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _print_splits(

@@ -43,12 +43,14 @@ class Shape:
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
+        label: Column of the label; "" for preference data, in which the label is always A.
     """
 
     name: str
     columns: tuple[str, ...]
     convert: Callable[[Mapping[str, Any]], Fields]
     texts: tuple[str, ...] = ()
+    label: str = LABEL
 
     def labelled(self, row: Mapping[str, Any]) -> Fields:
         """The fields of the comparison, and its `label`.
@@ -120,7 +122,7 @@ def custom_shape(text: str) -> Shape:
         return _pair({field: row[name] for field, name in columns.items() if name in row})
 
     needed = tuple(columns[field] for field in REQUIRED)
-    return Shape("map", needed, convert, needed)
+    return Shape("map", needed, convert, needed, columns[LABEL])
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
@@ -219,16 +221,42 @@ SHAPES: Mapping[str, Shape] = {
             ("conversation_a", "conversation_b"),
             _battle,
             ("conversation_a", "conversation_b"),
+            "winner",
         ),
-        Shape("preference", ("chosen", "rejected"), _preference, ("prompt", "chosen", "rejected")),
+        Shape(
+            "preference",
+            ("chosen", "rejected"),
+            _preference,
+            ("prompt", "chosen", "rejected"),
+            "",
+        ),
         Shape(
             "openai-preference",
             ("input", "preferred_output", "non_preferred_output"),
             _openai_preference,
             ("input", "preferred_output", "non_preferred_output"),
+            "",
         ),
     )
 }
+
+
+def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> str | None:
+    """The label of a row, which need not have the texts any more; None without one.
+
+    Args:
+        row: The row.
+        shape: The shape of its file; None to look for the label of any shape.
+
+    Raises:
+        InvalidComparisonError: The label is not a known word.
+    """
+    for each in SHAPES.values() if shape is None else (shape,):
+        if each.label and row.get(each.label) is not None:
+            return label_of(row[each.label])
+        if not each.label and all(column in row for column in each.columns):
+            return "A"
+    return None
 
 
 def label_of(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Benchmarks by name: the paper's five, the demo pairs, and any JSONL file of labelled pairs."""
+"""Benchmarks by name: the paper's five, the demo pairs, and any file of labelled pairs."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,6 +11,8 @@ from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_pairs
 from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
 from app.evaluation.benchmarks.pair_file import file_pairs
 from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of
+from app.files.reading import ENDINGS
+from app.files.shapes import Shape
 
 _DEMO = "demo"
 
@@ -20,16 +22,18 @@ def benchmark_names() -> tuple[str, ...]:
     return (*HUB_BENCHMARKS, _DEMO)
 
 
-def load_benchmark(name_or_path: str, *, source: str | None = None) -> Benchmark:
-    """Loads a benchmark by its name, or labelled pairs from a JSONL file.
+def load_benchmark(
+    name_or_path: str, *, source: str | None = None, shape: Shape | None = None
+) -> Benchmark:
+    """Loads a benchmark by its name, or labelled pairs from a file.
 
     Args:
-        name_or_path: One of `benchmark_names`, or the path of a JSONL file, gzipped or not. Each
-            line is an object with question (a text, or turns with role and content), response_a and
-            response_b (texts or lists of texts), label (A, B or tie), and optionally id and group.
+        name_or_path: One of `benchmark_names`, or the path of a file of any format that
+            `app.files.reading` knows, with the columns of any shape of `app.files.shapes`, and
+            optionally id and group.
         source: For a benchmark of the paper, a folder with a local copy that
-            `datasets.load_dataset` can read. For any other name, a JSONL file to load under that
-            name.
+            `datasets.load_dataset` can read. For any other name, a file to load under that name.
+        shape: How the rows of a file hold their pairs; None to recognise it.
 
     Raises:
         InvalidRequestError: No such benchmark or file exists, it cannot be loaded, or it has no
@@ -45,12 +49,13 @@ def load_benchmark(name_or_path: str, *, source: str | None = None) -> Benchmark
             f"{path} is neither a file nor a benchmark; the benchmarks are "
             f"{', '.join(benchmark_names())}"
         )
-    return _checked_benchmark(name_or_path if source else data_name(path), file_pairs(path))
+    return _checked_benchmark(name_or_path if source else data_name(path), file_pairs(path, shape))
 
 
 def data_name(file: Path) -> str:
-    """The name of a data set that is a file: the file's name without .jsonl and .gz."""
-    return file.name.removesuffix(".gz").removesuffix(".jsonl")
+    """The name of a data set that is a file: the file's name without its endings."""
+    name = file.name.removesuffix(".gz").removesuffix(".zst")
+    return next((name.removesuffix(end) for end in ENDINGS if name.endswith(end)), name)
 
 
 def _demo() -> Benchmark:

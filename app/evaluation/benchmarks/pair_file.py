@@ -1,75 +1,63 @@
-"""Labelled pairs in a user's JSONL file."""
+"""Labelled pairs in a user's file."""
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from app.core.comparison import Turn
-from app.core.errors import InvalidRequestError
-from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of, user_turn
+from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.evaluation.benchmarks.rows import LeftOut, RawPair, digest_of, user_turn
+from app.files.reading import Row, read_rows
+from app.files.shapes import Shape, label_in, shape_for
 
 
-def file_pairs(path: Path) -> Iterator[RawPair | LeftOut]:
-    """Reads the lines of a file; `load_benchmark` describes their format.
+def file_pairs(path: Path, shape: Shape | None = None) -> Iterator[RawPair | LeftOut]:
+    """Reads the rows of a file of any format that `app.files.reading` knows.
+
+    Args:
+        path: The file.
+        shape: How the rows hold their comparison; None to recognise it from the first row.
 
     Raises:
-        InvalidRequestError: The file cannot be read, or a line has another format. The message
-            names the file and the line.
+        InvalidRequestError: The file cannot be read, its shape is unknown, or a label is no known
+            word. The message names the file and the line.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig") as lines:
-            for number, text in enumerate(lines, start=1):
-                if text.strip():
-                    yield _line_pair(text, number, f"{path}, line {number}")
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as exc:
-        raise InvalidRequestError(f"{path} cannot be read: {exc}") from None
+    for row in read_rows(path):
+        try:
+            shape = shape or shape_for(row.fields)
+            label = label_in(row.fields, shape)
+        except (InvalidComparisonError, InvalidRequestError) as exc:
+            raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
+        yield _pair(row, shape, label)
 
 
-def _line_pair(text: str, number: int, place: str) -> RawPair | LeftOut:
-    row = _json_object(text, place)
-    for name in ("question", "response_a", "response_b", "label"):
-        if name not in row:
-            raise InvalidRequestError(
-                f"{place}: {name} is missing; a line needs question, response_a, response_b, label"
-            )
-        if row[name] is None:
-            return LeftOut(f"no {name}")
-    if row["label"] not in ("A", "B", TIE):
-        raise InvalidRequestError(f'{place}: label must be "A", "B" or "tie"')
-    if not _is_encodable(row):
+def _pair(row: Row, shape: Shape, label: str | None) -> RawPair | LeftOut:
+    for column in shape.columns:
+        if row.fields.get(column) is None:
+            return LeftOut(f"no {column}")
+    if label is None:
+        return LeftOut("no label")
+    if not _is_encodable(row.fields):
         return LeftOut("half of a surrogate pair")
     try:
-        turns = _turns(row["question"])
-        a, b = (_texts(row[name]) for name in ("response_a", "response_b"))
-    except (KeyError, TypeError):
-        raise InvalidRequestError(
-            f"{place}: question must be a text or a list of turns with role and content, "
-            "response_a and response_b texts or lists of texts"
-        ) from None
-    pair_id, group = (None if row.get(key) is None else str(row[key]) for key in ("id", "group"))
-    return RawPair(
-        pair_id or f"line-{number}", group or digest_of(turns), turns, a, b, row["label"]
+        fields = shape.fields(row.fields)
+    except InvalidComparisonError as exc:
+        return LeftOut(exc.detail)
+    turns = _turns(fields["question"])
+    a, b = (_texts(fields[name]) for name in ("response_a", "response_b"))
+    pair_id, group = (
+        None if row.fields.get(key) is None else str(row.fields[key]) for key in ("id", "group")
     )
-
-
-def _json_object(text: str, place: str) -> Mapping[str, Any]:
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict):
-        raise InvalidRequestError(f"{place}: not a JSON object; each line must be one")
-    return row
+    # "line-7" or "row-7".
+    place = "-".join(row.place.split()[-2:])
+    return RawPair(pair_id or place, group or digest_of(turns), turns, a, b, label)
 
 
 def _is_encodable(row: Mapping[str, Any]) -> bool:
     """Whether UTF-8 can encode all texts: JSON can carry a lone surrogate."""
     try:
-        json.dumps(row, ensure_ascii=False).encode()
+        json.dumps(row, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
         return False
     return True
@@ -78,15 +66,8 @@ def _is_encodable(row: Mapping[str, Any]) -> bool:
 def _turns(value: Any) -> tuple[Turn, ...]:
     if isinstance(value, str):
         return user_turn(value)
-    turns = tuple(Turn(turn["role"], *_texts(turn["content"])) for turn in value)
-    if not all(turn.role in ("user", "assistant", "system") for turn in turns):
-        raise TypeError
-    return turns
+    return tuple(Turn(turn["role"], turn["content"]) for turn in value)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """One text or several; null becomes blank, and the row is left out."""
-    texts = value if isinstance(value, list) else [value]
-    if not all(text is None or isinstance(text, str) for text in texts):
-        raise TypeError
-    return tuple(text or "" for text in texts)
+    return (value,) if isinstance(value, str) else tuple(value)

@@ -14,6 +14,7 @@ from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
 from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair, draw
+from app.files.shapes import custom_shape
 
 Row = dict[str, Any]
 
@@ -358,7 +359,7 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
     for reason in (
         "no response_b",
         "question is blank, or has a blank turn",
-        "response_a is blank",
+        "a message must have a role and a content",
     ):
         assert found.left_out[reason] == 1
     assert found.left_out["half of a surrogate pair"] == 1
@@ -367,18 +368,11 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "line 2: not a JSON object"),
-        ("[" * 100_000, "line 2: not a JSON object"),
-        ("3", "line 2: not a JSON object"),
-        ({"question": "Q?", "response_a": "a", "label": "A"}, "line 2: response_b is missing"),
-        (LINE | {"label": "C"}, 'line 2: label must be "A", "B" or "tie"'),
-        (LINE | {"label": []}, 'line 2: label must be "A", "B" or "tie"'),
-        (LINE | {"question": 3}, "line 2: question must be a text or a list of turns"),
-        (LINE | {"question": [{"role": "user"}]}, "line 2: question must be"),
-        (LINE | {"question": [{"role": "judge", "content": "x"}]}, "line 2: question must be"),
-        (LINE | {"question": ["x"]}, "line 2: question must be"),
-        (LINE | {"response_a": {"text": "x"}}, "line 2: question must be"),
-        (LINE | {"response_a": [1]}, "line 2: question must be"),
+        ("{", "line 2: this is not a JSON object"),
+        ("[" * 100_000, "line 2: this is not a JSON object"),
+        ("3", "line 2: this is not a JSON object"),
+        (LINE | {"label": "C"}, "line 2: the label 'C' is not A, B or tie"),
+        (LINE | {"label": []}, r"line 2: the label '\[\]' is not A, B or tie"),
         (LINE | {"id": "line-1"}, "has the id 'line-1' twice"),
     ],
 )
@@ -387,6 +381,45 @@ def test_a_bad_line_is_refused_with_file_and_line(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=reason):
         load_benchmark(jsonl(tmp_path, LINE, line))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({"question": "Q?", "response_a": "a", "label": "A"}, "no response_b"),
+        ({"question": "Q?", "response_a": "a", "response_b": "b"}, "no label"),
+        (LINE | {"question": 3}, "this is no text and no list of messages"),
+        (LINE | {"question": [{"role": "user"}]}, "a message has no content"),
+        (
+            LINE | {"question": [{"role": "judge", "content": "x"}]},
+            "a message has the unknown role 'judge'",
+        ),
+        (LINE | {"question": ["x"]}, "a message must have a role and a content"),
+        (LINE | {"response_a": [1]}, "a message must have a role and a content"),
+    ],
+)
+def test_a_line_without_a_pair_is_left_out_with_its_reason(
+    line: Row, reason: str, tmp_path: Path
+) -> None:
+    found = load_benchmark(jsonl(tmp_path, LINE, line))
+    assert (len(found.pairs), found.left_out) == (1, {reason: 1})
+
+
+def test_a_file_of_any_format_and_shape_is_a_benchmark(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("question,response_a,response_b,label\nQ?,a,b,model_b\nR?,a,b,\n")
+    found = load_benchmark(str(table))
+    assert (found.name, [(pair.id, pair.label) for pair in found.pairs]) == (
+        *("mine", [("line-2", "B")]),
+    )
+    assert found.left_out == {"no label": 1}
+    chosen = jsonl(tmp_path, {"prompt": "Q?", "chosen": "a", "rejected": "b"}, name="dpo.jsonl")
+    assert [pair.label for pair in load_benchmark(chosen).pairs] == ["A"]
+    other = jsonl(tmp_path, {"q": "Q?", "x": "a", "y": "b", "better": "B"}, name="own.jsonl")
+    shape = custom_shape("question=q,response_a=x,response_b=y,label=better")
+    assert [pair.label for pair in load_benchmark(other, shape=shape).pairs] == ["B"]
+    with pytest.raises(InvalidRequestError, match=r"own.jsonl, line 1: the columns are q, x, y"):
+        load_benchmark(other)
 
 
 def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(fil
     ]
     assert sum(row[:3] == ["pac,", "delta", "0.1"] for row in rows) == 5
     assert "left out: 1 ties" in result.stderr
-    assert "left out: 1 without p_rev (line 302)" in result.stderr
+    assert f"left out: 1 without p_rev ({file}, line 302)" in result.stderr
 
 
 def test_the_command_takes_alphas_delta_noise_and_a_plot(file: Path, tmp_path: Path) -> None:
