@@ -14,7 +14,7 @@ COMMANDS: Mapping[str, str] = {
     "serve": "Run the service.",
     "judge": "Judge one pair or files.",
     "calibrate": "Add labelled pairs to a calibration set.",
-    "curve": "Show which alpha is feasible with judged and labelled pairs.",
+    "curve": "Is my judge good enough? Which alpha is feasible with labelled pairs.",
     "evaluate": "Measure a judge on labelled pairs, as the paper does.",
     "sets": "List, restore, delete and move calibration sets.",
     "keys": "Make, list and revoke the keys of the service.",

@@ -11,14 +11,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.markup import escape
 
+from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
-from app.cli.console import console, failure, print_thresholds, progress_bar
-from app.cli.score_upload import Upload, upload
+from app.cli.console import console, failure, progress_bar
+from app.cli.score_upload import Upload, set_path, upload
 from app.cli.service_client import (
     DEFAULT_URL,
     PATIENCE_S,
@@ -90,9 +91,9 @@ def calibrate(
                     label_noise=label_noise,
                 )
             journal.remove()
+            _print_outcome(name, done, service.get(set_path(name)), failed=len(failures))
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
-    _print_outcome(name, done, failed=len(failures))
     if failures:
         _print_failures(failures)
         raise typer.Exit(1)
@@ -169,10 +170,18 @@ def _failures(items: Sequence[Item], errors: Mapping[str, str]) -> Iterator[_Fai
             yield _Failure(item.row.place, errors[item.key])
 
 
-def _print_outcome(name: str, done: Upload, *, failed: int) -> None:
-    """Prints the set after the run."""
-    answer, counts = done.answer, Counter({**done.counts, "failed": failed})
-    print_thresholds(name, answer["version"], answer["n"], answer["thresholds"])
+def _print_outcome(name: str, done: Upload, detail: Mapping[str, Any], *, failed: int) -> None:
+    """Prints whether the judge is good enough, and the counts of the run.
+
+    Args:
+        name: Name of the set.
+        done: The upload.
+        detail: The set as GET /calibrations/{name} shows it.
+        failed: Number of rows that were not added.
+    """
+    counts = Counter({**done.counts, "failed": failed})
+    console.print(f"calibration {escape(name)}, version {detail['version']}", highlight=False)
+    print_assessment(assessment_of_answer(detail), stderr=True)
     shown = ("added", "updated", "ties", "removed", "failed")
     console.print(", ".join(f"{count} {counts[count]}" for count in shown))
 

@@ -34,8 +34,8 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             help="Benchmarks (mt-bench, reward-bench, chatbot-arena, judge-bench, pku-safe-rlhf, "
-            "demo), NAME=FOLDER for a local copy of one, or JSONL with question, response_a, "
-            "response_b, label."
+            "demo), NAME=FOLDER for a local copy of one, or files of labelled pairs: JSONL, JSON, "
+            "CSV, TSV or Parquet, also as .gz or .zst."
         ),
     ] = None,
     judged: Annotated[
@@ -81,7 +81,7 @@ def evaluate(
     Writes judgments.jsonl (every raw answer), results.json and report.html. If it is stopped, run
     the same command again: it continues where it stopped.
     """
-    _check_extra()
+    check_extra()
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise failure("--from needs no judge and no data: give --from, or data to judge")
@@ -115,7 +115,12 @@ def evaluate(
         raise typer.Exit(130) from None
 
 
-def _check_extra() -> None:
+def check_extra() -> None:
+    """Ends the command if a library of the extra "evaluation" is missing.
+
+    Raises:
+        typer.Exit: One is missing.
+    """
     missing = [name for name in _EXTRA if find_spec(name) is None]
     if missing:
         raise failure(
@@ -139,11 +144,11 @@ def _read(
     from app.evaluation.judgments.jsonl import read_judgments
     from app.evaluation.measurement import sources_of
 
-    found = read_judgments(file)
+    found = read_judgments([file])
     for skipped in found.skipped[:3]:
-        console.print(f"[yellow]left out:[/] line {skipped.line} has no {skipped.reason}")
+        console.print(f"[yellow]left out:[/] {escape(skipped.place)} has no {skipped.reason}")
     if len(found.skipped) > 3:
-        console.print(f"[yellow]left out:[/] {len(found.skipped)} lines in total")
+        console.print(f"[yellow]left out:[/] {len(found.skipped)} rows in total")
     if observations is not None:
         found = found._replace(pairs=tuple(pair.only(observations) for pair in found.pairs))
     return sources_of(found, file, at_most=limit, seed=seed)

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from app.cli.console import ConsoleObserver, console, failure, progress_bar
 from app.cli.stopping import ending_at_ctrl_c
+from app.files.shapes import Shape
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
 from app.wiring.engines import judge_name
@@ -33,6 +34,7 @@ class EvaluationJob(NamedTuple):
         limit: Largest number of pairs of each data set.
         seed: Seed of draws and samples.
         retry: Whether to ask again after a failure that normally repeats.
+        shape: How the rows of files hold their pairs; None to recognise it.
     """
 
     data: Sequence[str]
@@ -40,6 +42,7 @@ class EvaluationJob(NamedTuple):
     limit: int
     seed: int
     retry: bool
+    shape: Shape | None = None
 
 
 class JudgeChoice(NamedTuple):
@@ -138,7 +141,7 @@ def _drawn(job: EvaluationJob, template: PromptTemplate) -> "tuple[list[Benchmar
     datasets: list[Dataset] = []
     for each in job.data:
         name, _, source = each.partition("=") if not Path(each).exists() else (each, "", "")
-        benchmark = load_benchmark(name, source=source or None)
+        benchmark = load_benchmark(name, source=source or None, shape=job.shape)
         if benchmark.name in {other.name for other in benchmarks}:
             raise failure(f"two data sets are called {benchmark.name}: rename one of the files")
         drawn = draw(

@@ -19,12 +19,12 @@ from app.cli.summary import print_summary
 from app.core.errors import ScopeJudgeError, UnavailableError
 from app.files.journal import Journal
 from app.files.reading import files_of
+from app.files.results import RESULT
 from app.files.shapes import Shape
 from app.files.writing import format_of, json_line, replace_file
 from app.wire.problems import STATUS, problem_of
 
 ROWS_PER_REQUEST = 100
-_RESULT = "judgment"
 # The same comparison may get a judgment later.
 _PASSING = frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
 # Errors of the run and not of a row: the service, or its calibration, must be mended first.
@@ -42,6 +42,8 @@ class FileOptions:
         flat: Write the fields of a judgment beside the columns of the row.
         keep_texts: Keep the columns that the comparison was made of.
         batch_size: Largest number of comparisons in one request.
+        otherwise: Another way, for the message, if there is no service.
+        may_fail: Whether rows without a judgment are no failure of the run.
     """
 
     shape: Shape | None = None
@@ -50,6 +52,8 @@ class FileOptions:
     flat: bool = False
     keep_texts: bool = True
     batch_size: int = ROWS_PER_REQUEST
+    otherwise: str = ""
+    may_fail: bool = False
 
 
 def judge_files(
@@ -78,7 +82,7 @@ def judge_files(
         items = read_items(inputs, options.shape, labelled=False)
         _check_output(inputs, options)
         # Connected last, so that a wrong file is reported first.
-        with connected(url, patience_s=patience_s) as service:
+        with connected(url, patience_s=patience_s, otherwise=options.otherwise) as service:
             results, asked = _judged(items, criterion, options, service)
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
@@ -90,7 +94,7 @@ def judge_files(
     places = [item.row.place for item in items]
     print_summary(found, places, asked=asked, seconds=time.monotonic() - begun)
     failed = sum("error" in result for result in found)
-    if failed:
+    if failed and not options.may_fail:
         raise failure(f"{failed} of {len(found)} rows got no judgment; see their `error`")
 
 
@@ -212,7 +216,7 @@ class _Columns:
         # The row itself has the id.
         fields = {name: value for name, value in result.items() if name != "id"}
         if not self._flat:
-            return {**kept, self._name(_RESULT): fields}
+            return {**kept, self._name(RESULT): fields}
         return {**kept, **{self._name(name): value for name, value in fields.items()}}
 
     def _name(self, wanted: str) -> str:
@@ -220,7 +224,7 @@ class _Columns:
         if wanted not in self._names:
             name, number = wanted, 2
             if name in self._taken and self._flat:
-                name = f"{_RESULT}_{wanted}"
+                name = f"{RESULT}_{wanted}"
             base = name
             while name in self._taken:
                 name, number = f"{base}_{number}", number + 1

@@ -188,8 +188,15 @@ def is_given(url: str) -> bool:
 
 
 @contextmanager
-def connected(url: str, *, patience_s: float = PATIENCE_S) -> Iterator[ServiceClient]:
+def connected(
+    url: str, *, patience_s: float = PATIENCE_S, otherwise: str = ""
+) -> Iterator[ServiceClient]:
     """Connects to a service, so that an output file is opened only if the service can be used.
+
+    Args:
+        url: Address of the service.
+        patience_s: How long a request is repeated while the service does not answer.
+        otherwise: Another way, for the message, if there is no service.
 
     Raises:
         typer.Exit: The service does not answer, or it refuses the key.
@@ -202,7 +209,7 @@ def connected(url: str, *, patience_s: float = PATIENCE_S) -> Iterator[ServiceCl
         try:
             response = http.get("/info")
         except httpx.HTTPError as exc:
-            raise _no_answer(url, exc) from None
+            raise failure(_no_answer_text(url, exc) + otherwise) from None
         if response.status_code == 401:
             raise _key_refused(url)
         # If /info has another form, the first request fails and reports the reason.
@@ -260,10 +267,6 @@ def _refusal_of(response: httpx.Response) -> str:
         answer = response.json()
         return f"{answer['code']}: {answer['detail']}"
     return f"status {response.status_code}"
-
-
-def _no_answer(url: object, exc: httpx.HTTPError) -> typer.Exit:
-    return failure(_no_answer_text(url, exc))
 
 
 def _no_answer_text(url: object, exc: httpx.HTTPError) -> str:

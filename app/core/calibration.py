@@ -9,8 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.assessment import AlphaInterval
 from app.core.comparison import Guarantee
-from app.core.diagnostics import Feasibility, auroc, expected_calibration_error, feasibility
+from app.core.diagnostics import (
+    Feasibility,
+    auroc,
+    expected_calibration_error,
+    feasibility,
+    feasible_alphas,
+)
 from app.core.examples import Examples
 from app.core.examples import LabelledScore as LabelledScore
 from app.core.pac import pac_threshold_of_counts, rounded_down
@@ -183,8 +190,7 @@ class Calibration:
         """Share of examples in which the two orders prefer different responses."""
         if not self.n:
             return None
-        p_fwd, p_rev = self.preferences.p_fwd, self.preferences.p_rev
-        return float(((p_fwd - 0.5) * (p_rev - 0.5) < 0.0).mean())
+        return self.preferences.position_flips
 
     @property
     def mean_label_mass(self) -> float | None:
@@ -258,6 +264,11 @@ class Calibration:
         """The infeasible standard rows, each with the ways to make its alpha feasible."""
         rows = [row for row in self.standard_rows if not row.feasible]
         return tuple((row, self.feasibility(row)) for row in rows)
+
+    @cached_property
+    def feasible_alphas(self) -> Mapping[Guarantee, tuple[AlphaInterval, ...]]:
+        """All feasible alphas of each guarantee, "pac" at the standard delta."""
+        return {each: feasible_alphas(self.curve, each, STANDARD_DELTA) for each in GUARANTEES}
 
     @cached_property
     def undecided(self) -> int:

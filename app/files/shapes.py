@@ -46,12 +46,14 @@ class Shape:
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
+        label: Column of the label; "" for preference data, in which the label is always A.
     """
 
     name: str
     columns: tuple[str, ...]
     convert: Callable[[Mapping[str, Any]], Fields]
     texts: tuple[str, ...] = ()
+    label: str = LABEL
 
     def labelled(self, row: Mapping[str, Any]) -> Fields:
         """The fields of the comparison, and its `label`.
@@ -61,7 +63,7 @@ class Shape:
         """
         fields = self._fields(row)
         if LABEL not in fields:
-            where = "winner" if self.columns == _CONVERSATIONS else "label, or --map label=COLUMN"
+            where = "label, or --map label=COLUMN" if self.label == LABEL else self.label
             raise InvalidComparisonError(
                 f"there is no label: the columns are {_listed(row)}; A, B or tie is expected in "
                 f"{where}"
@@ -137,7 +139,7 @@ def custom_shape(text: str) -> Shape:
         return _pair({field: row[name] for field, name in columns.items() if name in row})
 
     needed = tuple(columns[field] for field in REQUIRED)
-    return Shape("map", needed, convert, needed)
+    return Shape("map", needed, convert, needed, columns[LABEL])
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
@@ -248,16 +250,47 @@ SHAPES: Mapping[str, Shape] = {
     shape.name: shape
     for shape in (
         Shape("pairs", REQUIRED, _pair, REQUIRED),
-        Shape("arena", _CONVERSATIONS, _battle, _CONVERSATIONS),
-        Shape("preference", ("chosen", "rejected"), _preference, ("prompt", "chosen", "rejected")),
+        Shape(
+            "arena",
+            _CONVERSATIONS,
+            _battle,
+            _CONVERSATIONS,
+            "winner",
+        ),
+        Shape(
+            "preference",
+            ("chosen", "rejected"),
+            _preference,
+            ("prompt", "chosen", "rejected"),
+            "",
+        ),
         Shape(
             "openai-preference",
             ("input", "preferred_output", "non_preferred_output"),
             _openai_preference,
             ("input", "preferred_output", "non_preferred_output"),
+            "",
         ),
     )
 }
+
+
+def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> str | None:
+    """The label of a row, which need not have the texts any more; None without one.
+
+    Args:
+        row: The row.
+        shape: The shape of its file; None to look for the label of any shape.
+
+    Raises:
+        InvalidComparisonError: The label is not a known word.
+    """
+    for each in SHAPES.values() if shape is None else (shape,):
+        if each.label and row.get(each.label) is not None:
+            return label_of(row[each.label])
+        if not each.label and all(column in row for column in each.columns):
+            return "A"
+    return None
 
 
 def label_of(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from app.core.calibration import Calibration, ThresholdRow
+from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
 from app.core.comparison import Guarantee, Label
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
@@ -264,7 +264,8 @@ class CurvePointOut(Out):
 class InfeasibleOut(Out):
     """An alpha at which nothing is accepted, and what would make it feasible.
 
-    `smallest_feasible_alpha` is the smallest alpha that the present examples make feasible.
+    `smallest_feasible_alpha` is the smallest alpha that the present examples make feasible; under
+    "pac", larger alphas may be infeasible again (see `feasible_alphas`).
     `more_examples` is the number of additional examples that make this alpha feasible if the error
     rates stay the same; null if more than 100,000 are needed.
     """
@@ -274,6 +275,17 @@ class InfeasibleOut(Out):
     delta: float | None
     smallest_feasible_alpha: float | None
     more_examples: int | None
+
+
+class FeasibleAlphasOut(Out):
+    """The alphas at which the present examples accept something, in steps of 0.001 below 1.
+
+    `intervals` has the first and the last alpha of each row of consecutive feasible alphas.
+    """
+
+    guarantee: Guarantee
+    delta: float | None
+    intervals: list[tuple[float, float]]
 
 
 class TrafficOut(Out):
@@ -320,6 +332,7 @@ class CalibrationDetailOut(CalibrationOut):
     mean_label_mass: float | None
     off_task: int
     infeasible: list[InfeasibleOut]
+    feasible_alphas: list[FeasibleAlphasOut]
     curve: list[CurvePointOut]
     traffic: TrafficOut | None
 
@@ -342,6 +355,14 @@ class CalibrationDetailOut(CalibrationOut):
                     more_examples=advice.more_examples,
                 )
                 for row, advice in calibration.infeasible
+            ],
+            feasible_alphas=[
+                FeasibleAlphasOut(
+                    guarantee=guarantee,
+                    delta=STANDARD_DELTA if guarantee == "pac" else None,
+                    intervals=[(each.low, each.high) for each in intervals],
+                )
+                for guarantee, intervals in calibration.feasible_alphas.items()
             ],
             curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
             traffic=None if traffic is None else TrafficOut.of(traffic),

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +15,11 @@ from typer.testing import CliRunner
 
 from app import __version__
 from app.cli import COMMANDS, app, command
-from app.main import create
 from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison, examples
-from tests.unit.cli.listening import listening
+from tests.unit.cli.conftest import ENVIRONMENT
 
 runner = CliRunner()
-ENVIRONMENT = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        application = create()
-    with listening(application) as url:
-        yield url
-
-
-@pytest.fixture
-def clean_url(url: str) -> str:
-    """URL of a service without a calibration set."""
-    for each in httpx.get(f"{url}/calibrations").json()["calibrations"]:
-        httpx.delete(f"{url}/calibrations/{each['name']}")
-    return url
 
 
 def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -104,7 +83,7 @@ def test_examples_are_added_and_summarized(clean_url: str, tmp_path: Path) -> No
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.stderr
     assert "added 29, updated 0, ties 1, removed 0, failed 0" in output_words(result.stderr)
-    assert "calibration default, version 1, n = 29" in output_words(result.stderr)
+    assert "calibration default, version 1 n = 29, accuracy" in output_words(result.stderr)
     assert result.stdout == ""
     again = runner.invoke(app, arguments)
     assert "added 0, updated 29, ties 1, removed 0, failed 0" in output_words(again.stderr)

@@ -1,7 +1,6 @@
 """The rows, the figure and the command of `scope-judge curve`."""
 
 import json
-import math
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -16,7 +15,7 @@ from app.core.preference import LN2
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.figure import write_curve_figure
 from app.evaluation.curve.labelled_scores import LabelledScores
-from app.evaluation.curve.rows import curve_rows, threshold_rows
+from app.evaluation.curve.rows import assessment_of, threshold_rows
 
 runner = CliRunner()
 
@@ -49,20 +48,17 @@ def test_rows_by_hand() -> None:
     # smallest feasible alpha. At 0.05 the error rates need 1 / (0.05 * 18) * 20 = 22.2 points, that
     # is 3 more.
     data = LabelledScores(np.arange(20) / 40, np.arange(20) >= 18, 0, ())
-    rows = curve_rows(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
-    infeasible, some, every = (row.threshold for row in rows[:3])
-    assert [row.threshold.guarantee for row in rows] == ["marginal"] * 3 + ["pac"] * 3
-    assert [row.threshold.delta for row in rows] == [None] * 3 + [0.1] * 3
-    assert (infeasible.threshold, infeasible.coverage, infeasible.empirical_risk) == (
-        *(-math.inf, 0.0, None),
-    )
-    assert (some.threshold, some.coverage, some.empirical_risk) == (17 / 40, 0.9, 0.0)
-    assert (every.threshold, every.coverage, every.empirical_risk) == (LN2, 1.0, 0.1)
-    assert rows[0].feasibility == (1 / 18, 3)
-    assert rows[1].feasibility is None
+    found = assessment_of(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
+    infeasible, some, every = found.rows[:3]
+    assert [row.guarantee for row in found.rows] == ["marginal"] * 3 + ["pac"] * 3
+    assert [row.delta for row in found.rows] == [None] * 3 + [0.1] * 3
+    assert infeasible[3:] == (None, 0.0, None, 3)
+    assert some[3:] == (17 / 40, 0.9, 0.0, None)
+    assert every[3:] == (LN2, 1.0, 0.1, None)
+    assert found.feasible["marginal"] == ((0.056, 0.999),)
     # 20 points are far below the start rank of pac at these alphas.
-    assert not any(row.threshold.feasible for row in rows[3:])
-    assert all(row.feasibility is not None for row in rows[3:])
+    assert not any(row.threshold for row in found.rows[3:])
+    assert all(row.more_labels for row in found.rows[3:])
 
 
 def test_rows_agree_with_the_core_with_and_without_noise() -> None:
@@ -108,7 +104,7 @@ def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(fil
     ]
     assert sum(row[:3] == ["pac,", "delta", "0.1"] for row in rows) == 5
     assert "left out: 1 ties" in result.stderr
-    assert "left out: 1 without p_rev (line 302)" in result.stderr
+    assert f"left out: 1 without p_rev ({file}, line 302)" in result.stderr
 
 
 def test_the_command_takes_alphas_delta_noise_and_a_plot(file: Path, tmp_path: Path) -> None:
