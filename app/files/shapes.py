@@ -5,28 +5,19 @@ makes one of a map such as `question=prompt,response_a=chosen,response_b=rejecte
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-
-Fields = dict[str, Any]
+from app.core.messages import Fields, messages_of, question_of, response_of
 
 REQUIRED = ("question", "response_a", "response_b")
 # A row may override the criterion of the command line. Its id stays with the row.
 OPTIONAL = ("alpha", "guarantee", "delta", "calibration")
 LABEL = "label"
 _NUMBERS = ("alpha", "delta")
-_ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-}
 _LABELS = {
     **dict.fromkeys(("a", "model_a", "response_a", "left", "[[a]]"), "A"),
     **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
@@ -162,7 +153,7 @@ def _preference(row: Mapping[str, Any]) -> Fields:
         question, a, b = _transcripts(chosen, rejected)
     else:
         question, a, b = _implicit_prompt(
-            _messages(chosen, "chosen"), _messages(rejected, "rejected")
+            messages_of(chosen, "chosen"), messages_of(rejected, "rejected")
         )
     return {"question": question, "response_a": a, "response_b": b, LABEL: "A"}
 
@@ -200,7 +191,7 @@ def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], st
 
 def _battle(row: Mapping[str, Any]) -> Fields:
     """Chatbot Arena and MT-Bench: two whole conversations with the same questions."""
-    a, b = (_messages(row[name], name) for name in _CONVERSATIONS)
+    a, b = (messages_of(row[name], name) for name in _CONVERSATIONS)
     turns = _turns(row.get("turn"))
     a, b = a[:turns], b[:turns]
     asked = [message for message in a if message["role"] != "assistant"]
@@ -305,75 +296,6 @@ def label_of(value: Any) -> str:
             f"the label {str(value)[:40]!r} is not A, B or tie (or model_a, model_b, both_bad)"
         )
     return found
-
-
-def question_of(value: Any, column: str) -> str | list[Fields]:
-    """A text, or the turns of a list of messages.
-
-    Raises:
-        InvalidComparisonError: The value is neither.
-    """
-    return value if isinstance(value, str) else _messages(value, column)
-
-
-def response_of(value: Any, column: str) -> str | list[str]:
-    """A text, several texts, or the text of an assistant's message.
-
-    Raises:
-        InvalidComparisonError: The value is none of these.
-    """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
-        return value
-    messages = _messages([value] if isinstance(value, Mapping) else value, column)
-    if len(messages) != 1 or messages[0]["role"] != "assistant":
-        raise InvalidComparisonError(
-            f"{column} must be a text, or one message of the assistant; it has "
-            f"{len(messages)} messages"
-        )
-    content: str = messages[0]["content"]
-    return content
-
-
-def _messages(value: Any, column: str) -> list[Fields]:
-    """Messages in the form of OpenAI's chat completions, or of ShareGPT ("from", "value")."""
-    # Parquet has arrays of numpy where JSON has lists.
-    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping) or not value:
-        raise InvalidComparisonError(f"{column} is no text and no list of messages")
-    return [_message(each) for each in value]
-
-
-def _message(value: Any) -> Fields:
-    if not isinstance(value, Mapping):
-        raise InvalidComparisonError("a message must have a role and a content")
-    given = value.get("role", value.get("from"))
-    role = _ROLES.get(str(given).lower())
-    if value.get("tool_calls") or value.get("function_call") or given in ("tool", "function"):
-        raise InvalidComparisonError(
-            "a message calls a tool or is its answer, and a judge reads only text: leave such "
-            "rows out, or write the calls into the text"
-        )
-    if role is None:
-        raise InvalidComparisonError(f"a message has the unknown role {str(given)[:40]!r}")
-    return {"role": role, "content": _content(value.get("content", value.get("value")))}
-
-
-def _content(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Collection) and not isinstance(value, Mapping | bytes):
-        texts = []
-        for part in value:
-            kind = part.get("type") if isinstance(part, Mapping) else None
-            if kind not in ("text", "input_text", "output_text"):
-                raise InvalidComparisonError(
-                    f"a message has a part of the type {str(kind)[:40]!r}, and a judge reads only "
-                    "text"
-                )
-            texts.append(str(part["text"]))
-        return "\n".join(texts)
-    raise InvalidComparisonError("a message has no content")
 
 
 def _number(text: str, field: str) -> float:
