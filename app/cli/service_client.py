@@ -6,13 +6,16 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-import httpx
 import typer
 from rich.markup import escape
 
 from app.cli.console import console, failure
+
+# The help of a command needs its options only: functions import httpx.
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 Url = Annotated[str, typer.Option(help="Address of the running service.")]
@@ -43,7 +46,7 @@ class ServiceClient:
     """
 
     def __init__(
-        self, http: httpx.Client, *, max_batch: int, fingerprint: str, patience_s: float
+        self, http: "httpx.Client", *, max_batch: int, fingerprint: str, patience_s: float
     ) -> None:
         self._http = http
         self._patience_s = patience_s
@@ -111,6 +114,8 @@ class ServiceClient:
         return found
 
     def _answer(self, path: str, body: dict[str, Any]) -> "dict[str, Any] | _Delay":
+        import httpx
+
         try:
             # ASCII with NaN allowed: the service reports the invalid values of a line.
             response = self._http.post(
@@ -140,6 +145,8 @@ def connected(url: str, *, patience_s: float = PATIENCE_S) -> Iterator[ServiceCl
     Raises:
         typer.Exit: The service does not answer, or it refuses the key.
     """
+    import httpx
+
     try:
         http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, headers=_key_header())
     except httpx.InvalidURL as exc:
@@ -161,7 +168,7 @@ def connected(url: str, *, patience_s: float = PATIENCE_S) -> Iterator[ServiceCl
         )
 
 
-def _json_of(response: httpx.Response, url: object) -> dict[str, Any]:
+def _json_of(response: "httpx.Response", url: object) -> dict[str, Any]:
     if response.status_code == 401:
         raise _key_refused(url)
     try:
@@ -194,18 +201,20 @@ def _key_refused(url: object) -> typer.Exit:
     )
 
 
-def _refusal_of(response: httpx.Response) -> str:
+def _refusal_of(response: "httpx.Response") -> str:
     with suppress(ValueError, KeyError, TypeError):
         answer = response.json()
         return f"{answer['code']}: {answer['detail']}"
     return f"status {response.status_code}"
 
 
-def _no_answer(url: object, exc: httpx.HTTPError) -> typer.Exit:
+def _no_answer(url: object, exc: "httpx.HTTPError") -> typer.Exit:
     return failure(_no_answer_text(url, exc))
 
 
-def _no_answer_text(url: object, exc: httpx.HTTPError) -> str:
+def _no_answer_text(url: object, exc: "httpx.HTTPError") -> str:
+    import httpx
+
     if isinstance(exc, httpx.UnsupportedProtocol):
         return f"--url {url} needs http:// or https:// before it"
     return (
