@@ -30,6 +30,10 @@ class LoggingObserver:
         """Logs the stage."""
         logger.info("%s", text)
 
+    def note(self, text: str) -> None:
+        """Logs the note."""
+        logger.info("%s", text)
+
     def warning(self, text: str) -> None:
         """Logs the warning."""
         logger.warning("%s", text)

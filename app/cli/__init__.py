@@ -54,7 +54,6 @@ app = typer.Typer(
     help="An LLM judge that answers A, B or abstain, with a bound on the error of what it accepts.",
     cls=_LazyCommands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -61,6 +61,11 @@ class ConsoleObserver:
         self.finish()
         console.print(f"[dim]{time.monotonic() - self._begun:5.1f} s[/]  {escape(text)} ...")
 
+    def note(self, text: str) -> None:
+        """Prints a note."""
+        self.finish()
+        console.print(escape(text), highlight=False, soft_wrap=True)
+
     def warning(self, text: str) -> None:
         """Prints a warning."""
         self.finish()

@@ -9,13 +9,11 @@ import typer
 from rich.markup import escape
 
 from app.cli.console import console, failure
-from app.cli.evaluation_results import write_results
-from app.cli.evaluation_run import EvaluationJob, choose_judge, judged_sources
-from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
+from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import ScopeJudgeError, UnavailableError
-from app.wiring.engines import judge_name
 
-# Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
+# The help of the command needs its options only, and most modules of app.evaluation need libraries
+# of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
     from app.evaluation.judgments.record import Observation
     from app.evaluation.measurement import Source
@@ -85,8 +83,11 @@ def evaluate(
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise failure("--from needs no judge and no data: give --from, or data to judge")
+    from app.cli.evaluation_results import write_results
+    from app.cli.evaluation_run import EvaluationJob, choose_judge, judged_sources
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
     from app.evaluation.judgments.ownership import LOG_NAME, check_foreign_log, check_report
+    from app.wiring.engines import judge_name
 
     if judged is None and not data:
         known = ", ".join(benchmark_names())
@@ -168,6 +169,7 @@ def _observations(methods: str) -> "tuple[Observation, ...]":
 
 
 def _measured(name: "str | None", sources: "dict[str, Source]", design: "Design") -> "Results":
+
     from app.evaluation.measurement import measure
 
     with console.status("measuring") as status:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,8 @@ from app.files.reading import files_of
 from app.files.results import RESULT
 from app.files.shapes import Shape
 from app.files.writing import format_of, json_line, replace_file
-from app.wire.problems import STATUS, problem_of
 
 ROWS_PER_REQUEST = 100
-# The same comparison may get a judgment later.
-_PASSING = frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
 # Errors of the run and not of a row: the service, or its calibration, must be mended first.
 _OF_RUN = frozenset({"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt"})
 
@@ -158,7 +156,17 @@ def _judged(
     return results, len(results) - known
 
 
+@cache
+def _passing() -> frozenset[str]:
+    """Codes of the errors after which the same comparison may get a judgment later."""
+    from app.wire.problems import STATUS
+
+    return frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
+
+
 def _error(item: Item) -> dict[str, Any]:
+    from app.wire.problems import problem_of
+
     assert isinstance(item.fields, ScopeJudgeError)
     return {"error": problem_of(item.fields).model_dump(mode="json", exclude_none=True)}
 
@@ -180,7 +188,7 @@ def _answers(
         for start in range(0, len(keys), size):
             some = keys[start : start + size]
             fields = [asked[key] for key in some]
-            answered = dict(zip(some, service.judge(fields, criterion, _PASSING), strict=True))
+            answered = dict(zip(some, service.judge(fields, criterion, _passing()), strict=True))
             _check_run(fields, answered.values())
             progress.advance(task, len(some))
             yield answered

@@ -6,14 +6,17 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-import httpx
 import typer
 from rich.markup import escape
 
 from app.cli.console import console, failure
 from app.wire.headers import AGE_HEADER
+
+# The help of a command needs its options only: functions import httpx.
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 _URL_VARIABLE = "SCOPE_URL"
@@ -48,7 +51,7 @@ class ServiceClient:
 
     def __init__(
         self,
-        http: httpx.Client,
+        http: "httpx.Client",
         *,
         max_batch: int,
         max_body_bytes: int,
@@ -151,6 +154,8 @@ class ServiceClient:
         body: dict[str, Any] | None = None,
         query: Mapping[str, Any] | None = None,
     ) -> "dict[str, Any] | _Delay":
+        import httpx
+
         try:
             response = self._http.request(
                 method,
@@ -201,6 +206,8 @@ def connected(
     Raises:
         typer.Exit: The service does not answer, or it refuses the key.
     """
+    import httpx
+
     try:
         http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, headers=_key_header())
     except httpx.InvalidURL as exc:
@@ -227,7 +234,7 @@ def connected(
         )
 
 
-def _json_of(response: httpx.Response, url: object) -> dict[str, Any]:
+def _json_of(response: "httpx.Response", url: object) -> dict[str, Any]:
     if response.status_code == 401:
         raise _key_refused(url)
     if response.status_code == 204:
@@ -262,14 +269,16 @@ def _key_refused(url: object) -> typer.Exit:
     )
 
 
-def _refusal_of(response: httpx.Response) -> str:
+def _refusal_of(response: "httpx.Response") -> str:
     with suppress(ValueError, KeyError, TypeError):
         answer = response.json()
         return f"{answer['code']}: {answer['detail']}"
     return f"status {response.status_code}"
 
 
-def _no_answer_text(url: object, exc: httpx.HTTPError) -> str:
+def _no_answer_text(url: object, exc: "httpx.HTTPError") -> str:
+    import httpx
+
     if isinstance(exc, httpx.UnsupportedProtocol):
         return f"--url {url} needs http:// or https:// before it"
     return (

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assessment import AlphaInterval
+from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
+from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
 from app.core.comparison import Guarantee
 from app.core.diagnostics import (
     Feasibility,
@@ -24,8 +26,6 @@ from app.core.pac import pac_threshold_of_counts, rounded_down
 from app.core.preference import FloatArray, Preferences, preference_from_gaps
 from app.core.thresholds import ThresholdCurve
 
-STANDARD_ALPHAS = (0.05, 0.10, 0.15, 0.20, 0.25)
-STANDARD_DELTA = 0.10
 GUARANTEES: tuple[Guarantee, ...] = ("marginal", "pac")
 _CURVE_POINTS = 200
 # Callers choose alpha and delta, so the number of cached thresholds is bounded.

@@ -28,7 +28,7 @@ from app.telemetry import Telemetry
 from app.tracing import TracedEngine, Tracing, traced_store
 from app.wiring.engines import judge_name, make_engine
 from app.wiring.startup import StartupObserver, check_answers, prepare_default
-from app.wiring.stores import make_store
+from app.wiring.stores import chosen_store, make_store
 
 logger = logging.getLogger("app")
 
@@ -97,6 +97,10 @@ async def open_services(
         StoreUnavailableError: The store does not answer.
     """
     template = load_template(settings.prompt_file, prefill=settings.prefill)
+    chosen = chosen_store(settings.store_url, judge_name(settings))
+    if chosen.notice is not None:
+        observer.note(chosen.notice)
+    settings = settings.model_copy(update={"store_url": chosen.url})
     store = make_store(settings.store_url)
     async with AsyncExitStack() as stack:
         tracing = Tracing() if settings.traces else None

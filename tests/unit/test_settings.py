@@ -94,7 +94,7 @@ def test_the_defaults_judge_with_the_bundled_judge() -> None:
         *(0.1, "marginal"),
         0.1,
     )
-    assert found.store_url == "sqlite:///scope-judge.db"
+    assert found.store_url == ""
     assert (found.host, found.port) == ("127.0.0.1", 8000)
     assert (found.revision, found.max_model_len, found.prompt_file) == (None, None, None)
 
