@@ -86,7 +86,14 @@ class ConsoleObserver:
         return time.monotonic() - self._begun
 
 
-def print_thresholds(name: str, version: int, n: int, rows: list[dict[str, Any]]) -> None:
+def print_thresholds(
+    name: str,
+    version: int,
+    n: int,
+    rows: list[dict[str, Any]],
+    *,
+    output: Console = console,
+) -> None:
     """Prints the thresholds of a calibration set.
 
     Args:
@@ -94,6 +101,7 @@ def print_thresholds(name: str, version: int, n: int, rows: list[dict[str, Any]]
         version: Version of the set.
         n: Number of examples.
         rows: Thresholds as in the answer of POST /calibrate.
+        output: Console for the table.
     """
     table = Table(title=f"calibration {name}, version {version}, n = {n}", title_justify="left")
     for heading in ("guarantee", "alpha", "threshold", "coverage", "empirical risk"):
@@ -108,4 +116,4 @@ def print_thresholds(name: str, version: int, n: int, rows: list[dict[str, Any]]
             f"{row['coverage']:.3f}",
             "" if risk is None else f"{risk:.3f}",
         )
-    console.print(table)
+    output.print(table)

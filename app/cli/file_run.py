@@ -21,7 +21,7 @@ from app.files.journal import Journal
 from app.files.reading import files_of
 from app.files.results import RESULT
 from app.files.shapes import Shape
-from app.files.writing import format_of, json_line, write_rows
+from app.files.writing import format_of, json_line, replace_file
 from app.wire.problems import STATUS, problem_of
 
 ROWS_PER_REQUEST = 100
@@ -245,18 +245,9 @@ def _print_ready(
 
 
 def _write(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Replaces the file as a whole; a file that is there keeps its mode."""
-    new = out.with_name(f".{out.name}.new")
     try:
-        write_rows(new, out, rows)
-        if out.exists():
-            new.chmod(out.stat().st_mode & 0o777)
-        with new.open("rb") as written:
-            os.fsync(written.fileno())
-        new.replace(out)
+        replace_file(out, rows)
     except OSError as exc:
-        # Do not leave a part of it on a full disk; the results are in the journal.
-        new.unlink(missing_ok=True)
         raise failure(
             f"{out} cannot be written: {exc.strerror}; no result is lost, and the same command "
             "goes on"

@@ -84,7 +84,7 @@ def add(
     _say(f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}.")
     _say(
         "This is the only time the key is shown. Send it as `Authorization: Bearer KEY`; "
-        "`scope-judge judge` and `calibrate` read it from SCOPE_API_KEY."
+        "`scope-judge judge`, `calibrate` and `sets` read it from SCOPE_API_KEY."
     )
     _say(
         f"Start the service with SCOPE_API_KEYS_FILE={path}; a running service with this file "

@@ -1,4 +1,4 @@
-"""The HTTP client with which `judge` and `calibrate` talk to a running service."""
+"""The HTTP client with which the commands talk to a running service."""
 
 import json
 import os
@@ -38,16 +38,27 @@ class ServiceClient:
     Args:
         http: Client with the address and the key of the service.
         max_batch: Largest number of comparisons that the service accepts in one request.
+        max_body_bytes: Largest request body that the service accepts.
+        judge_name: Name of the judge.
         fingerprint: Fingerprint of the judge.
         patience_s: How long a request is repeated while the service does not answer.
     """
 
     def __init__(
-        self, http: httpx.Client, *, max_batch: int, fingerprint: str, patience_s: float
+        self,
+        http: httpx.Client,
+        *,
+        max_batch: int,
+        max_body_bytes: int,
+        judge_name: str,
+        fingerprint: str,
+        patience_s: float,
     ) -> None:
         self._http = http
         self._patience_s = patience_s
         self.max_batch = max_batch
+        self.max_body_bytes = max_body_bytes
+        self.judge_name = judge_name
         self.fingerprint = fingerprint
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -58,15 +69,28 @@ class ServiceClient:
         Raises:
             typer.Exit: The service does not answer for too long, or answers with an error.
         """
-        return self._until_answered(lambda: self._answer(path, body))
+        return self._until_answered(lambda: self._answer("POST", path, body))
 
-    def get(self, path: str) -> dict[str, Any]:
-        """Gets the JSON of a path; busy services are asked again, as in `post`.
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """Returns the JSON answer to a GET, as `post` does.
 
         Raises:
             typer.Exit: The service does not answer for too long, or answers with an error.
         """
-        return self._until_answered(lambda: self._answer(path))
+        return self._until_answered(lambda: self._answer("GET", path, query=query))
+
+    def change_once(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Sends a change that must not be repeated, because another change may follow it.
+
+        Raises:
+            typer.Exit: The service does not answer, or answers with an error.
+        """
+        found = self._answer(method, path, body)
+        if isinstance(found, _Delay):
+            raise failure(f"{found.reason}; look whether the change was made before you repeat it")
+        return found
 
     def judge(
         self, comparisons: list[Any], criterion: Mapping[str, Any], passing: Collection[str]
@@ -89,7 +113,7 @@ class ServiceClient:
         def ask() -> list[dict[str, Any]] | _Delay:
             places = [i for i in range(len(comparisons)) if i not in found]
             body = {**criterion, "comparisons": [comparisons[i] for i in places]}
-            answer = self._answer("/judge/batch", body)
+            answer = self._answer("POST", "/judge/batch", body)
             if isinstance(answer, _Delay):
                 return answer
             error = None
@@ -118,14 +142,20 @@ class ServiceClient:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return found
 
-    def _answer(self, path: str, body: dict[str, Any] | None = None) -> "dict[str, Any] | _Delay":
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> "dict[str, Any] | _Delay":
         try:
-            # ASCII with NaN allowed: the service reports the invalid values of a line.
             response = self._http.request(
-                "GET" if body is None else "POST",
+                method,
                 path,
-                content=None if body is None else json.dumps(body, default=str),
-                headers={"Content-Type": "application/json"},
+                params=query or None,
+                content=None if body is None else written(body),
+                headers={} if body is None else {"Content-Type": "application/json"},
             )
         except httpx.TransportError as exc:
             return _Delay(_no_answer_text(self._http.base_url, exc))
@@ -133,6 +163,11 @@ class ServiceClient:
             pause = response.headers.get("Retry-After", "")
             return _Delay(_refusal_of(response), float(pause) if pause.isdecimal() else 0.0)
         return _json_of(response, self._http.base_url)
+
+
+def written(body: Mapping[str, Any]) -> str:
+    """A body as it is sent: ASCII, with NaN allowed, because the service reports invalid values."""
+    return json.dumps(body, default=str, separators=(",", ":"))
 
 
 class _Delay(NamedTuple):
@@ -167,19 +202,26 @@ def connected(
             raise failure(_no_answer_text(url, exc) + otherwise) from None
         if response.status_code == 401:
             raise _key_refused(url)
-        max_batch, fingerprint = sys.maxsize, ""
-        # If /info has another form, the first POST fails and reports the reason.
-        with suppress(ValueError, KeyError, TypeError):
-            fingerprint = str(response.json()["fingerprint"])
-            max_batch = int(response.json()["limits"]["max_batch"])
+        # If /info has another form, the first request fails and reports the reason.
+        info: dict[str, Any] = {}
+        with suppress(ValueError, TypeError):
+            info = {**response.json()}
+        limits = info.get("limits", {})
         yield ServiceClient(
-            http, max_batch=max_batch, fingerprint=fingerprint, patience_s=patience_s
+            http,
+            max_batch=limits.get("max_batch", sys.maxsize),
+            max_body_bytes=limits.get("max_body_bytes", sys.maxsize),
+            judge_name=info.get("judge", ""),
+            fingerprint=info.get("fingerprint", ""),
+            patience_s=patience_s,
         )
 
 
 def _json_of(response: httpx.Response, url: object) -> dict[str, Any]:
     if response.status_code == 401:
         raise _key_refused(url)
+    if response.status_code == 204:
+        return {}
     try:
         answer: dict[str, Any] = response.json()
     except ValueError:

@@ -57,7 +57,7 @@ def test_the_help_imports_no_command() -> None:
     assert all(f" {name} " in told.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", ["judge", "calibrate"])
+@pytest.mark.parametrize("name", ["judge", "calibrate", "sets"])
 def test_commands_that_ask_a_service_load_no_statistics(name: str) -> None:
     program = (
         f"import sys, app.cli.{name}\n"
@@ -83,7 +83,7 @@ def test_examples_are_added_and_summarized(clean_url: str, tmp_path: Path) -> No
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.stderr
     assert "added 29, updated 0, ties 1, removed 0, failed 0" in output_words(result.stderr)
-    assert "calibration default, version 5 n = 29, accuracy" in output_words(result.stderr)
+    assert "calibration default, version 1 n = 29, accuracy" in output_words(result.stderr)
     assert result.stdout == ""
     again = runner.invoke(app, arguments)
     assert "added 0, updated 29, ties 1, removed 0, failed 0" in output_words(again.stderr)
