@@ -65,6 +65,9 @@ def calibrate(
     the set. If the command is stopped, the set stays as it was; run the command again, and it goes
     on with the rest.
     """
+    # Checked here, because the service sees it after everything has been judged.
+    if label_noise is not None and not 0.0 <= label_noise < 0.5:
+        raise failure(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
     try:
         items = read_items(files, given_shape(shape, columns), labelled=True)
         with (

@@ -241,8 +241,9 @@ async def test_scores_for_a_set_of_another_judge_are_refused_before_judging() ->
         problem(response, "judge_mismatch")
 
 
-async def test_imports_and_calibrations_at_once_lose_nothing() -> None:
-    store = MemoryStore()
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_imports_and_calibrations_at_once_lose_nothing(kind: str, tmp_path: Path) -> None:
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "sets.db")
     async with client_of(store=store) as one, client_of(store=store) as two:
         fingerprint = (await one.get("/info")).json()["fingerprint"]
         imports = (

@@ -296,6 +296,17 @@ def test_a_name_that_the_service_refuses_leaves_no_file(
     assert os.listdir(tmp_path) == ["labels.jsonl"]
 
 
+def test_a_wrong_label_noise_is_refused_before_anything_is_judged(
+    judging: Judging, tmp_path: Path
+) -> None:
+    file = written(tmp_path, examples(5))
+    with listening(judging.application()) as url:
+        result = calibrated(url, file, "--label-noise", "0.5")
+    assert result.exit_code == 1
+    assert "--label-noise must be at least 0 and below 0.5, got 0.5" in result.stderr
+    assert judging.pairs == 0
+
+
 def test_two_runs_of_the_same_file_do_not_mix(judging: Judging, tmp_path: Path) -> None:
     file = written(tmp_path, examples(ROWS))
     results: list[Result] = []
