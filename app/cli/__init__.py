@@ -13,6 +13,7 @@ from app import __version__
 COMMANDS: Mapping[str, str] = {
     "serve": "Run the service.",
     "judge": "Judge one pair or files.",
+    "decide": "Take the results of files to another alpha, without judging again.",
     "calibrate": "Add labelled pairs to a calibration set.",
     "curve": "Is my judge good enough? Which alpha is feasible with labelled pairs.",
     "evaluate": "Measure a judge on labelled pairs, as the paper does.",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.markup import escape
@@ -28,6 +28,7 @@ from app.cli.service_client import (
     Url,
     connected,
 )
+from app.core.assessment import Assessment
 from app.core.errors import InvalidRequestError, ScopeJudgeError
 from app.files.journal import Journal
 from app.files.reading import files_of
@@ -94,9 +95,10 @@ def calibrate(
                     label_noise=label_noise,
                 )
             journal.remove()
-            _print_outcome(name, done, service.get(set_path(name)), failed=len(failures))
+            found = assessment_of_answer(service.get(set_path(name)))
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
+    _print_outcome(name, done, found, failed=len(failures))
     if failures:
         _print_failures(failures)
         raise typer.Exit(1)
@@ -173,18 +175,11 @@ def _failures(items: Sequence[Item], errors: Mapping[str, str]) -> Iterator[_Fai
             yield _Failure(item.row.place, errors[item.key])
 
 
-def _print_outcome(name: str, done: Upload, detail: Mapping[str, Any], *, failed: int) -> None:
-    """Prints whether the judge is good enough, and the counts of the run.
-
-    Args:
-        name: Name of the set.
-        done: The upload.
-        detail: The set as GET /calibrations/{name} shows it.
-        failed: Number of rows that were not added.
-    """
-    counts = Counter({**done.counts, "failed": failed})
-    console.print(f"calibration {escape(name)}, version {detail['version']}", highlight=False)
-    print_assessment(assessment_of_answer(detail), stderr=True)
+def _print_outcome(name: str, done: Upload, found: Assessment, *, failed: int) -> None:
+    """Prints the set after the run."""
+    answer, counts = done.answer, Counter({**done.counts, "failed": failed})
+    console.print(f"calibration {escape(name)}, version {answer['version']}", highlight=False)
+    print_assessment(found, stderr=True)
     shown = ("added", "updated", "ties", "removed", "failed")
     console.print(", ".join(f"{count} {counts[count]}" for count in shown))
 

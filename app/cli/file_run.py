@@ -1,12 +1,11 @@
 """Judges the rows of files with a running service; a run that was stopped goes on where it was."""
 
-import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,15 @@ from rich.markup import escape
 
 from app.cli.comparisons import Item, read_items
 from app.cli.console import console, failure, progress_bar
+from app.cli.output_file import check_output
 from app.cli.service_client import ServiceClient, connected
 from app.cli.summary import print_summary
 from app.core.errors import ScopeJudgeError, UnavailableError
 from app.files.journal import Journal
 from app.files.reading import files_of
-from app.files.results import RESULT
+from app.files.results import OutputColumns
 from app.files.shapes import Shape
-from app.files.writing import format_of, json_line, replace_file
+from app.files.writing import json_line, replace_file
 
 ROWS_PER_REQUEST = 100
 # Errors of the run and not of a row: the service, or its calibration, must be mended first.
@@ -78,7 +78,7 @@ def judge_files(
     begun = time.monotonic()
     try:
         items = read_items(inputs, options.shape, labelled=False)
-        _check_output(inputs, options)
+        check_output(options.out, files_of(inputs), overwrite=options.overwrite)
         # Connected last, so that a wrong file is reported first.
         with connected(url, patience_s=patience_s, otherwise=options.otherwise) as service:
             results, asked = _judged(items, criterion, options, service)
@@ -96,25 +96,6 @@ def judge_files(
         raise failure(f"{failed} of {len(found)} rows got no judgment; see their `error`")
 
 
-def _check_output(inputs: Sequence[Path], options: FileOptions) -> None:
-    out = options.out
-    if out is None:
-        return
-    format_of(out)
-    if out.exists() and not out.is_file():
-        raise failure(f"--out {out} is no regular file; leave --out away and redirect stdout")
-    if not out.resolve().parent.is_dir():
-        raise failure(f"--out {out} cannot be written: there is no folder {out.resolve().parent}")
-    if not out.exists():
-        return
-    if any(path.exists() and out.samefile(path) for path in files_of(inputs)):
-        raise failure(f"--out {out} would overwrite the file that is judged; name another one")
-    if not options.overwrite:
-        raise failure(f"{out} is there already: name another --out, or replace it with --overwrite")
-    if not os.access(out, os.W_OK):
-        raise failure(f"{out} cannot be written: Permission denied")
-
-
 def _judged(
     items: Sequence[Item],
     criterion: Mapping[str, Any],
@@ -126,19 +107,21 @@ def _judged(
     Returns:
         The results by key, and the number of comparisons that were asked for now.
     """
-    columns = _Columns(items, options)
+    taken = {column for item in items for column in item.row.fields}
+    columns = OutputColumns(taken, flat=options.flat)
+    row = partial(_row, columns=columns, texts=options.keep_texts)
     results = {item.key: _error(item) for item in items if isinstance(item.fields, ScopeJudgeError)}
     if options.out is None:
         printed = 0
         for answered in _answers(items, criterion, options, service, results):
             results |= answered
-            printed = _print_ready(items, results, columns, printed)
-        _print_ready(items, results, columns, printed)
+            printed = _print_ready(items, results, row, printed)
+        _print_ready(items, results, row, printed)
         return results, len(results)
     out = options.out.resolve()
     settings = {"judge": service.fingerprint, "criterion": dict(criterion)}
-    partial = out.with_name(f"{out.name}.partial")
-    with Journal(partial, settings, replace=options.overwrite) as journal:
+    unfinished = out.with_name(f"{out.name}.partial")
+    with Journal(unfinished, settings, replace=options.overwrite) as journal:
         results |= journal.results
         known = len(results)
         # Results are written and synced while the service works on the next request.
@@ -151,7 +134,7 @@ def _judged(
                 results |= answered
             if written is not None:
                 written.result()
-        _write(out, [columns.row(item, results[item.key]) for item in items])
+        _write(out, [row(item, results[item.key]) for item in items])
         journal.remove()
     return results, len(results) - known
 
@@ -202,51 +185,22 @@ def _check_run(fields: Sequence[Any], results: Iterable[Mapping[str, Any]]) -> N
             raise failure(error["detail"])
 
 
-class _Columns:
-    """Where the results go among the columns of the rows.
-
-    Args:
-        items: All rows: no result takes the name of any of their columns.
-        options: How the results are written.
-    """
-
-    def __init__(self, items: Sequence[Item], options: FileOptions) -> None:
-        self._flat = options.flat
-        self._keep_texts = options.keep_texts
-        self._taken = {column for item in items for column in item.row.fields}
-        self._names: dict[str, str] = {}
-
-    def row(self, item: Item, result: Mapping[str, Any]) -> dict[str, Any]:
-        """A row of the output: the row of the input, and its result."""
-        kept = dict(item.row.fields)
-        if not self._keep_texts:
-            kept = {name: value for name, value in kept.items() if name not in item.shape.texts}
-        # The row itself has the id.
-        fields = {name: value for name, value in result.items() if name != "id"}
-        if not self._flat:
-            return {**kept, self._name(RESULT): fields}
-        return {**kept, **{self._name(name): value for name, value in fields.items()}}
-
-    def _name(self, wanted: str) -> str:
-        """The name of a column that no row has, e.g. "judgment_alpha"."""
-        if wanted not in self._names:
-            name, number = wanted, 2
-            if name in self._taken and self._flat:
-                name = f"{RESULT}_{wanted}"
-            base = name
-            while name in self._taken:
-                name, number = f"{base}_{number}", number + 1
-            self._names[wanted] = name
-        return self._names[wanted]
+def _row(item: Item, result: Mapping[str, Any], columns: OutputColumns, *, texts: bool) -> Any:
+    """A row of the output: the columns of the input, and the result."""
+    kept = item.row.fields
+    if not texts:
+        kept = {name: value for name, value in kept.items() if name not in item.shape.texts}
+    # The row itself has the id.
+    return columns.row(kept, {name: value for name, value in result.items() if name != "id"})
 
 
 def _print_ready(
-    items: Sequence[Item], results: Mapping[str, Any], columns: _Columns, printed: int
+    items: Sequence[Item], results: Mapping[str, Any], row: Callable[..., Any], printed: int
 ) -> int:
     """Prints the rows whose results are there, in order, and returns how many were printed."""
     while printed < len(items) and items[printed].key in results:
         item = items[printed]
-        print(json_line(columns.row(item, results[item.key])))
+        print(json_line(row(item, results[item.key])))
         printed += 1
     sys.stdout.flush()
     return printed

@@ -12,7 +12,7 @@ from app.files.reading import Row, read_rows
 from app.files.writing import format_of, json_line, replace_file
 
 # The first field of the first line, with the version of the format.
-_MARK, _FORMAT = "scope_judge_set", 1
+MARK, _FORMAT = "scope_judge_set", 1
 _DESCRIBED = ("name", "version", "judge", "fingerprint", "label_noise", "n")
 _PAGE = 10_000
 _ATTEMPTS = 10
@@ -54,7 +54,7 @@ def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, An
     path = set_path(name, "/examples")
     page = service.get(path, limit=_PAGE)
     described = {field: page[field] for field in _DESCRIBED}
-    rows = [{_MARK: _FORMAT, **described}, *page["examples"]]
+    rows = [{MARK: _FORMAT, **described}, *page["examples"]]
     while len(rows) <= described["n"] and page["examples"]:
         page = service.get(path, limit=_PAGE, after=page["examples"][-1]["digest"])
         if page["version"] != described["version"]:
@@ -107,11 +107,11 @@ def read_set(file: Path) -> ExportedSet:
 
 
 def _described(first: Row) -> dict[str, Any]:
-    if _MARK not in first.fields or any(field not in first.fields for field in _DESCRIBED):
+    if MARK not in first.fields or any(field not in first.fields for field in _DESCRIBED):
         raise InvalidRequestError(
             f"{first.place}: this is no exported set. `scope-judge sets export` writes one, and "
             "labelled pairs are for `scope-judge calibrate`"
         )
-    if first.fields[_MARK] != _FORMAT:
+    if first.fields[MARK] != _FORMAT:
         raise InvalidRequestError(f"{first.place}: a later release of scope-judge wrote this set")
     return first.fields

@@ -209,18 +209,7 @@ class Calibration:
         kept = self.kept_threshold(alpha, guarantee, delta)
         if kept is not None:
             return kept
-        if guarantee == "marginal":
-            threshold = self.curve.threshold(alpha)
-        else:
-            assert delta is not None, "pac needs a delta"
-            threshold = pac_threshold_of_counts(
-                self.curve.scores,
-                self.curve.accepted,
-                self.curve.errors,
-                alpha=rounded_down(alpha),
-                delta=rounded_down(delta),
-                label_noise=self.label_noise,
-            )
+        threshold = threshold_on(self.curve, alpha, guarantee, delta)
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
         self._thresholds[_cache_key(alpha, guarantee, delta)] = threshold
@@ -304,6 +293,23 @@ class Calibration:
                 risk_level = float(curve.risk_levels[i])
                 points.append(CurvePoint(score, accepted / self.n, errors / accepted, risk_level))
         return tuple(points)
+
+
+def threshold_on(
+    curve: ThresholdCurve, alpha: float, guarantee: Guarantee, delta: float | None
+) -> float:
+    """Returns lambda_hat in nats on a curve, as `Calibration.threshold` does."""
+    if guarantee == "marginal":
+        return curve.threshold(alpha)
+    assert delta is not None, "pac needs a delta"
+    return pac_threshold_of_counts(
+        curve.scores,
+        curve.accepted,
+        curve.errors,
+        alpha=rounded_down(alpha),
+        delta=rounded_down(delta),
+        label_noise=curve.label_noise,
+    )
 
 
 def _cache_key(

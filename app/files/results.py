@@ -6,7 +6,7 @@ had already was avoided: `judgment_2`, or `judgment_alpha` and `judgment_alpha_2
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -18,6 +18,12 @@ _NUMBERS = (
 )
 _WORDS = ("verdict", "preferred", "reason", "guarantee", "judge")
 FIELDS = (*_WORDS, *_NUMBERS, *_OBJECTS)
+_SETS: Mapping[str, tuple[str, ...]] = {
+    "verdict": ("A", "B", "abstain"),
+    "preferred": ("A", "B"),
+    "reason": ("off_task", "no_preference", "infeasible", "uncertain"),
+    "guarantee": ("marginal", "pac"),
+}
 # Fields of which a judgment, or an error, has one at least.
 _ESSENTIAL = ("verdict", "error")
 
@@ -47,12 +53,45 @@ class ResultColumns(NamedTuple):
         return {name: value for name, value in row.items() if name not in own}
 
 
+class OutputColumns:
+    """Names the columns of results: none takes the name of a column of the input.
+
+    Args:
+        taken: Names of all columns of the input.
+        flat: Write the fields of a result as columns, not as one object.
+    """
+
+    def __init__(self, taken: Collection[str], *, flat: bool) -> None:
+        self._taken = taken
+        self._flat = flat
+        self._names: dict[str, str] = {}
+
+    def row(self, kept: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+        """A row of the output: columns of the input, and the result."""
+        if not self._flat:
+            return {**kept, self._name(RESULT): dict(result)}
+        return {**kept, **{self._name(name): value for name, value in result.items()}}
+
+    def _name(self, wanted: str) -> str:
+        """The name of a column that no row has, e.g. "judgment_alpha"."""
+        if wanted not in self._names:
+            name, number = wanted, 2
+            if name in self._taken and self._flat:
+                name = f"{RESULT}_{wanted}"
+            base = name
+            while name in self._taken:
+                name, number = f"{base}_{number}", number + 1
+            self._names[wanted] = name
+        return self._names[wanted]
+
+
 def result_columns(rows: Iterable[Mapping[str, Any]]) -> ResultColumns | None:
     """Finds the columns with the results of `scope-judge judge`; None if there are none.
 
     Args:
         rows: All rows of a file: any of them may lack a column.
     """
+    rows = list(rows)
     columns: dict[str, None] = {}
     nested: dict[str, None] = {}
     for row in rows:
@@ -65,7 +104,12 @@ def result_columns(rows: Iterable[Mapping[str, Any]]) -> ResultColumns | None:
     if nested:
         return ResultColumns(max(nested, key=_number), {})
     names = {field: _flat_name(field, columns) for field in FIELDS}
-    flat = {field: name for field, name in names.items() if name is not None}
+    # A column that has other values is the input's own, and the result's one had no value.
+    flat = {
+        field: name
+        for field, name in names.items()
+        if name is not None and all(_fits(field, row.get(name)) for row in rows)
+    }
     if not any(field in flat for field in _ESSENTIAL):
         return None
     return ResultColumns(None, flat)
@@ -75,6 +119,17 @@ def _flat_name(field: str, columns: Mapping[str, None]) -> str | None:
     """The last name that a field can have: the earlier ones were taken by the input."""
     longer = [name for name in columns if re.fullmatch(rf"{RESULT}_{field}(_\d+)?", name)]
     return max(longer, key=_number) if longer else (field if field in columns else None)
+
+
+def _fits(field: str, value: Any) -> bool:
+    """Whether a field of a result can have this value."""
+    if value is None:
+        return True
+    if field in _OBJECTS:
+        return _object(value) is not None
+    if field in _SETS:
+        return value in _SETS[field]
+    return field not in _NUMBERS or not isinstance(_value(field, value), str)
 
 
 def _number(name: str) -> int:

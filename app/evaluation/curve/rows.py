@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from app.core.assessment import AlphaRow, Assessment
-from app.core.calibration import GUARANTEES, ThresholdRow
+from app.core.calibration import GUARANTEES, ThresholdRow, threshold_on
 from app.core.comparison import Guarantee
 from app.core.diagnostics import feasibility, feasible_alphas
-from app.core.pac import pac_threshold
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 
@@ -58,15 +57,9 @@ def threshold_rows(
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
 
     def row(alpha: float, guarantee: Guarantee) -> ThresholdRow:
-        if guarantee == "marginal":
-            threshold = curve.threshold(alpha)
-        else:
-            threshold = pac_threshold(
-                scores.uncertainty, scores.error, alpha=alpha, delta=delta, label_noise=label_noise
-            )
         return ThresholdRow.of(
             curve,
-            threshold,
+            threshold_on(curve, alpha, guarantee, delta),
             alpha=alpha,
             guarantee=guarantee,
             delta=delta if guarantee == "pac" else None,

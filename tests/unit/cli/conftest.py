@@ -13,6 +13,7 @@ ENVIRONMENT = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
+    """URL of the service."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
