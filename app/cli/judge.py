@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.asking import ROWS_PER_REQUEST
 from app.cli.comparisons import ColumnMap, ShapeName, given_shape
 from app.cli.console import failure
-from app.cli.file_run import ROWS_PER_REQUEST, FileOptions, judge_files
+from app.cli.file_run import FileOptions, judge_files
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
 from app.files.writing import json_line
 

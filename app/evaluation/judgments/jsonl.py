@@ -129,7 +129,7 @@ def _lines(file: Path, shape: Shape | None) -> Iterator["_Line"]:
             own = columns.without(fields)
             own = {name: value for name, value in own.items() if name not in FIELDS}
             fields = {**own, **columns.result(fields)}
-        yield _Line(row.place, fields, cast(Label | None, label))
+        yield _Line(row.place, fields, label)
 
 
 def _collected(lines: Iterable["_Line"]) -> Judged:
