@@ -44,8 +44,9 @@ def run_service(*, host: str | None, port: int | None) -> None:
             run.until_stopped(listener)
     except StartupError as exc:
         raise failed(exc.detail) from None
-    if isinstance(observer, ConsoleObserver):
-        observer.finish()
+    finally:
+        if isinstance(observer, ConsoleObserver):
+            observer.finish()
     if run.refused is not None:
         raise failed(run.refused.detail)
     if run.lost is not None:
