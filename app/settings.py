@@ -178,6 +178,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Level of the log. No level logs questions or responses."
     )
+    log_format: Literal["text", "json"] = Field(
+        "text",
+        description="Format of the log on stderr: `text`, or `json` for one object a line with "
+        "`time`, `level`, `logger` and `message`.",
+    )
 
     @field_validator(
         "revision",

@@ -18,6 +18,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.heartbeat import EVERY_S, Heartbeat
+
 # Progress and notes go to stderr, so that a pipe reads only results from stdout.
 console = Console(stderr=True)
 
@@ -50,37 +52,46 @@ def progress_bar() -> Progress:
 
 
 class ConsoleObserver:
-    """Prints the progress of a start to stderr."""
+    """Prints the progress of a start to stderr.
 
-    def __init__(self) -> None:
+    Args:
+        beat_s: Seconds between two signs of life, where stderr is no terminal.
+    """
+
+    def __init__(self, *, beat_s: float = EVERY_S) -> None:
         self._begun = time.monotonic()
+        self._beat_s = beat_s
         self._progress: Progress | None = None
+        self._heartbeat: Heartbeat | None = None
 
     def stage(self, text: str) -> None:
         """Prints the name of a stage with the seconds since the start."""
         self.finish()
         console.print(f"[dim]{time.monotonic() - self._begun:5.1f} s[/]  {escape(text)} ...")
+        self._heartbeat = Heartbeat(console, text, begun=self._begun, every_s=self._beat_s)
 
     def note(self, text: str) -> None:
         """Prints a note."""
-        self.finish()
         console.print(escape(text), highlight=False, soft_wrap=True)
 
     def warning(self, text: str) -> None:
         """Prints a warning."""
-        self.finish()
         console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
 
     def calibrated(self, done: int, total: int) -> None:
         """Updates the progress bar; makes it first if needed."""
         if self._progress is None:
+            self.finish()
             self._progress = progress_bar()
             self._progress.start()
             self._progress.add_task("judging", total=total)
         self._progress.update(self._progress.task_ids[0], completed=done)
 
     def finish(self) -> None:
-        """Removes the progress bar, if there is one."""
+        """Removes the progress bar or the sign of life, if there is one."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -178,8 +178,11 @@ async def _ask(
 
     async with AsyncExitStack() as stack:
         with ending_at_ctrl_c():
-            opening = open_judge(choice.settings, choice.template, ConsoleObserver())
+            observer = ConsoleObserver()
+            stack.callback(observer.finish)
+            opening = open_judge(choice.settings, choice.template, observer)
             started = await stack.enter_async_context(opening)
+            observer.finish()
         interviewer = Interviewer(started.engine, started.name, started.identity.fingerprint)
         interviewer.check(known.values(), [one.observation for one in missing if one.pairs])
         with progress_bar() as progress:

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import typer
+
 from app import output
 from app.api.auth.keys import Keys
 from app.api.server.draining import DrainingServer, bound
@@ -14,7 +16,7 @@ from app.cli.reach import keys_of, reachable
 from app.cli.service_ready import print_ready, url_of
 from app.cli.stopping import end_now
 from app.core.errors import ScopeJudgeError, StartupError
-from app.main import build, log_as, serving
+from app.main import LoggingObserver, build, log_as, serving
 from app.service.services import Services
 from app.settings import Settings, read_settings
 
@@ -30,7 +32,10 @@ def run_service(*, host: str | None, port: int | None) -> None:
         typer.Exit: The service did not start, or has lost its engine.
     """
     settings = _prepared({"host": host, "port": port})
-    observer = ConsoleObserver()
+    # Lines for people would not be JSON.
+    as_json = settings.log_format == "json"
+    observer = LoggingObserver() if as_json else ConsoleObserver()
+    failed = _logged_failure if as_json else failure
     keys = keys_of(settings, observer)
     settings = reachable(settings, keys, observer)
     run = _Run(settings, observer, keys)
@@ -38,12 +43,19 @@ def run_service(*, host: str | None, port: int | None) -> None:
         with bound(settings.host, settings.port) as listener:
             run.until_stopped(listener)
     except StartupError as exc:
-        raise failure(exc.detail) from None
-    observer.finish()
+        raise failed(exc.detail) from None
+    finally:
+        if isinstance(observer, ConsoleObserver):
+            observer.finish()
     if run.refused is not None:
-        raise failure(run.refused.detail)
+        raise failed(run.refused.detail)
     if run.lost is not None:
-        raise failure(f"{run.lost}; the service has stopped: start it again")
+        raise failed(f"{run.lost}; the service has stopped: start it again")
+
+
+def _logged_failure(message: str) -> typer.Exit:
+    logging.getLogger("app").error("%s", message)
+    return typer.Exit(1)
 
 
 class _Run:
@@ -51,11 +63,13 @@ class _Run:
 
     Args:
         settings: All settings.
-        observer: Prints the progress of the start.
+        observer: Receives the progress of the start.
         keys: Accepted keys; None accepts everybody on this machine.
     """
 
-    def __init__(self, settings: Settings, observer: ConsoleObserver, keys: Keys | None) -> None:
+    def __init__(
+        self, settings: Settings, observer: ConsoleObserver | LoggingObserver, keys: Keys | None
+    ) -> None:
         self._settings = settings
         self._observer = observer
         self._with_key = keys is not None
@@ -93,9 +107,13 @@ class _Run:
             raise
 
     def _on_listening(self, port: int) -> None:
-        self._observer.finish()
         assert self._services is not None
         url = url_of(self._settings.host, port)
+        if isinstance(self._observer, LoggingObserver):
+            judge = self._services.judge
+            self._observer.note(f"ready at {url}, judge {judge.name} ({judge.fingerprint[:12]})")
+            return
+        self._observer.finish()
         print_ready(self._services, self._observer, url, with_key=self._with_key)
 
 
@@ -106,5 +124,5 @@ def _prepared(given: dict[str, Any]) -> Settings:
         settings = read_settings(**{k: v for k, v in given.items() if v is not None})
     except ValueError as exc:
         raise failure(str(exc)) from None
-    log_as(settings.log_level)
+    log_as(settings.log_level, settings.log_format)
     return settings

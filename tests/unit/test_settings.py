@@ -49,6 +49,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("0", 0),
     "log_level": ("debug", "debug"),
+    "log_format": ("json", "json"),
 }
 WRONG: dict[str, list[str]] = {
     "engine": [SECRET, "VLLM", ""],
@@ -78,6 +79,7 @@ WRONG: dict[str, list[str]] = {
     "traces": [SECRET, ""],
     "port": ["-1", "65536", SECRET],
     "log_level": [SECRET],
+    "log_format": [SECRET],
 }
 
 

@@ -50,6 +50,8 @@ class DrainingServer(uvicorn.Server):
         protocol = partial(GuardedHttp, connections=connections)
         config = uvicorn.Config(
             application,
+            # The lines of uvicorn are formatted like those of the service.
+            log_config=None,
             log_level=settings.log_level,
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
             # The annotation wants a class, but uvicorn only calls it.
