@@ -33,7 +33,9 @@ def decide(
     ] = None,
     no_alpha: Annotated[
         bool,
-        typer.Option(help="Do not abstain for uncertainty; there is then no guarantee."),
+        typer.Option(
+            "--no-alpha", help="Do not abstain for uncertainty; there is then no guarantee."
+        ),
     ] = False,
     guarantee: Annotated[str, typer.Option(help="marginal or pac.")] = "marginal",
     delta: Annotated[

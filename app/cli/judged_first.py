@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import typer
 from rich.markup import escape
 
 from app.cli.comparisons import read_items
@@ -101,6 +102,9 @@ def judged_here(inputs: Sequence[Path], judging: Judging) -> "Judged":
         raise failure(f"{exc.detail}; judgments are kept: run the same command again") from None
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
+    except KeyboardInterrupt:
+        console.print("stopped; judgments are kept: run the same command again to continue")
+        raise typer.Exit(130) from None
     pairs = [pair for source in sources.values() for pair in source.pairs]
     return Judged(
         tuple(pairs),

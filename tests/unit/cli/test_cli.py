@@ -57,7 +57,7 @@ def test_the_help_imports_no_command() -> None:
     assert all(f" {name} " in told.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", ["judge", "calibrate", "sets"])
+@pytest.mark.parametrize("name", ["judge", "calibrate", "decide", "sets"])
 def test_commands_that_ask_a_service_load_no_statistics(name: str) -> None:
     program = (
         f"import sys, app.cli.{name}\n"

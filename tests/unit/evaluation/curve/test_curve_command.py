@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 from typer.testing import CliRunner
 
 from app.cli import app
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.figure import write_curve_figure
+from app.evaluation.curve.figure import error_interval, write_curve_figure
 from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.labels import coverage_by_labels
 from app.evaluation.curve.rows import assessment_of, threshold_rows
 
 runner = CliRunner()
@@ -82,6 +84,7 @@ def test_rows_agree_with_the_core_with_and_without_noise() -> None:
         scores(),
         LabelledScores(np.zeros(1), np.ones(1, dtype=bool), 0, ()),
         LabelledScores(np.full(50, LN2), np.zeros(50, dtype=bool), 0, ()),
+        LabelledScores(np.full(50, LN2), np.ones(50, dtype=bool), 0, ()),
     ],
 )
 def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_path: Path) -> None:
@@ -91,6 +94,31 @@ def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_p
         write_curve_figure(data, tmp_path / name, delta=0.1, label_noise=0.1)
         assert ElementTree.parse(tmp_path / name).getroot().tag.endswith("}svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.SVG").read_bytes()
+
+
+def test_the_band_is_the_interval_of_clopper_and_pearson() -> None:
+    accepted, errors = np.array([1, 10, 40, 40, 40]), np.array([1, 0, 3, 40, 17])
+    low, high = error_interval(accepted, errors)
+    for k, e, below, above in zip(accepted, errors, low, high, strict=True):
+        if e > 0:
+            assert binom.sf(e - 1, k, below) == pytest.approx(0.025)
+        if e < k:
+            assert binom.cdf(e, k, above) == pytest.approx(0.025)
+    assert (low[1], high[0], high[3]) == (0.0, 1.0, 1.0)
+
+
+def test_coverage_by_labels_ends_with_that_of_all_labels() -> None:
+    data = scores()
+    rows = coverage_by_labels(data, alpha=0.1, delta=0.1, label_noise=0.0)
+    assert rows == coverage_by_labels(data, alpha=0.1, delta=0.1, label_noise=0.0)
+    for row in threshold_rows(data, (0.1,), delta=0.1, label_noise=0.0):
+        found = [each for each in rows if each.guarantee == row.guarantee]
+        assert [each.labels for each in found] == sorted({each.labels for each in found})
+        assert (found[0].labels, found[-1].labels) == (10, 400)
+        assert found[-1].coverage == pytest.approx(row.coverage, abs=1e-12)
+        # 10 labels never reach the start rank of pac, which is 91.
+        assert found[0].coverage == 0.0 or row.guarantee == "marginal"
+        assert row.coverage > 0.0
 
 
 def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(file: Path) -> None:
