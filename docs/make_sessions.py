@@ -8,7 +8,6 @@ import gzip
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,9 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import pyarrow
 from pyarrow import parquet
+from running_service import running_service
 
 from app.demo.pairs import Pair, demo_sets
 
@@ -29,7 +28,6 @@ RECORDED = "<!-- Recorded by docs/make_sessions.py. -->"
 # Markdown of this project has at most 100 columns.
 COLUMNS, LINES = 100, 60
 _LONGEST_COMMAND_S = 600
-_START_S = 600
 
 
 class Session(NamedTuple):
@@ -100,7 +98,7 @@ def _notebook(folder: Path) -> None:
 
 def _tasks(count: int) -> Iterable[Pair]:
     """Pairs with which the bundled judge was neither trained nor calibrated."""
-    return demo_sets().trial[:count]
+    return demo_sets().fresh[:count]
 
 
 def _answers(pair: Pair) -> tuple[str, str]:
@@ -235,36 +233,10 @@ def main() -> None:
     """Records all sessions and writes the page."""
     if shutil.which("tmux") is None:
         raise SystemExit("tmux is missing: apt-get install tmux")
-    with tempfile.TemporaryDirectory() as made, socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-        free.close()
-        store = f"sqlite:///{made}/store.db"
-        service = subprocess.Popen(
-            [str(Path(sys.executable).with_name("scope-judge")), "serve"],
-            env={**os.environ, "SCOPE_PORT": str(port), "SCOPE_STORE_URL": store},
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            url = f"http://127.0.0.1:{port}"
-            _wait_until_ready(url)
-            parts = [recorded(each, Path(made) / str(i), url) for i, each in enumerate(SESSIONS)]
-        finally:
-            service.terminate()
-            service.wait()
+    with tempfile.TemporaryDirectory() as made, running_service(Path(made)) as url:
+        parts = [recorded(each, Path(made) / str(i), url) for i, each in enumerate(SESSIONS)]
     by_hand, _, _ = PAGE.read_text().partition(RECORDED)
     PAGE.write_text(by_hand + "\n".join([f"{RECORDED}\n", *parts]))
-
-
-def _wait_until_ready(url: str) -> None:
-    until = time.monotonic() + _START_S
-    while time.monotonic() < until:
-        try:
-            if httpx.get(f"{url}/readyz").is_success:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(1)
-    raise SystemExit("the service does not become ready")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -13,11 +13,13 @@ from app.cli.comparisons import ColumnMap, Inputs, ShapeName, given_shape
 from app.cli.console import console, failure
 from app.cli.judged_first import Judging, judged_by_service, judged_here
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url
-from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
+from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import InvalidRequestError
-from app.evaluation.curve.labelled_scores import LabelledScores, labelled_scores_of
-from app.evaluation.curve.rows import assessment_of
-from app.evaluation.judgments.jsonl import Judged, read_judgments
+
+# The help needs none of these: functions import them.
+if TYPE_CHECKING:
+    from app.evaluation.curve.labelled_scores import LabelledScores
+    from app.evaluation.judgments.jsonl import Judged
 
 _PLOT_ENDINGS = (".png", ".svg")
 _SHOWN_PLACES = 3
@@ -68,6 +70,9 @@ def curve(
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     _check(alphas, delta, label_noise, plot, split=split)
+    from app.evaluation.curve.labelled_scores import labelled_scores_of
+    from app.evaluation.curve.rows import assessment_of
+
     judging = Judging(given_shape(shape, columns), judge, url, patience, out)
     try:
         scores = labelled_scores_of(_judged(files, judging), ", ".join(map(str, files)))
@@ -82,7 +87,9 @@ def curve(
         _write_figure(scores, plot, delta, label_noise)
 
 
-def _judged(files: list[Path], judging: Judging) -> Judged:
+def _judged(files: list[Path], judging: Judging) -> "Judged":
+    from app.evaluation.judgments.jsonl import read_judgments
+
     judged = read_judgments(files, judging.shape)
     if judged.signal is not None:
         return judged
@@ -109,7 +116,7 @@ def _check(
         raise failure("--plot needs matplotlib: pip install scope-judge[evaluation]")
 
 
-def _print_left_out(scores: LabelledScores) -> None:
+def _print_left_out(scores: "LabelledScores") -> None:
     if scores.ties:
         console.print(f"left out: {scores.ties} ties")
     reasons = dict.fromkeys(skipped.reason for skipped in scores.skipped)
@@ -124,7 +131,7 @@ def _print_left_out(scores: LabelledScores) -> None:
 
 
 def _print_splits(
-    scores: LabelledScores, alphas: tuple[float, ...], delta: float, label_noise: float
+    scores: "LabelledScores", alphas: tuple[float, ...], delta: float, label_noise: float
 ) -> None:
     # Imported late: these need libraries of the extra "evaluation".
     from app.cli.evaluation_results import splits_table
@@ -144,7 +151,7 @@ def _print_splits(
     print_table(splits_table(rows, scores.n))
 
 
-def _write_figure(scores: LabelledScores, plot: Path, delta: float, label_noise: float) -> None:
+def _write_figure(scores: "LabelledScores", plot: Path, delta: float, label_noise: float) -> None:
     # Imported late, because the other commands work without matplotlib.
     from app.evaluation.curve.figure import write_curve_figure
 

@@ -22,7 +22,7 @@ from app.files.results import OutputColumns
 
 
 class Decision(NamedTuple):
-    """What becomes of a pair.
+    """The decision about a pair.
 
     Args:
         action: "keep", "flip" or "drop".
@@ -149,7 +149,7 @@ def decided(item: Item, result: Mapping[str, Any], *, flip: bool) -> Decision:
     if result["verdict"] == preferred:
         return Decision("keep", p_bar, level, None)
     if flip:
-        # Of the row as it is written, with the other response preferred.
+        # The row is written with the other response preferred.
         return Decision("flip", 1.0 - p_bar, level, None)
     return Decision("drop", p_bar, level, "the judge prefers the other response")
 

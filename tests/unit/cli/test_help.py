@@ -20,8 +20,6 @@ HEAVY = frozenset(
         *("vllm", "torch", "transformers", "huggingface_hub", "redis", "ray", "asyncio"),
     )
 )
-# Command -> heavy modules that its help still loads.
-STILL_LOADED = {"curve": {"numpy", "scipy"}}
 SUBCOMMANDS = [
     [name, sub]
     for name in COMMANDS
@@ -55,8 +53,7 @@ def test_help_loads_no_heavy_module(names: list[str]) -> None:
     text, _, loaded = output_of([sys.executable, "-c", PROGRAM, *names, "-h"]).rpartition("loaded:")
     assert f"Usage: -c {' '.join(names)}".rstrip() in text
     assert "--help" in text
-    allowed = STILL_LOADED.get(" ".join(names), set())
-    assert set(loaded.split()) & HEAVY == allowed
+    assert not set(loaded.split()) & HEAVY
 
 
 def completed_by_bash(words: str) -> list[str]:
