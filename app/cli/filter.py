@@ -222,3 +222,9 @@ def _print_wrong_pairs(counts: Counter[str], judgments: Sequence[Mapping[str, An
         highlight=False,
         soft_wrap=True,
     )
+    if counts["flip"]:
+        console.print(
+            "The flipped pairs alone may be wrong more often: label and judge disagree on them.",
+            highlight=False,
+            soft_wrap=True,
+        )
