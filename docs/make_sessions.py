@@ -119,7 +119,7 @@ SESSIONS = (
         (
             "zcat battles.jsonl.gz | head -n 1",
             "scope-judge judge battles.jsonl.gz --alpha 0.1 --flat --no-keep-texts --out won.csv",
-            "head -n 3 won.csv",
+            "cut -d, -f1-6 won.csv | head -n 4",
             'awk -F, \'$4 == "A" {won[$2]++} $4 == "B" {won[$3]++} '
             "END {for (name in won) print won[name], name}' won.csv | sort -rn",
         ),

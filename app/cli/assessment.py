@@ -7,6 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from app.cli.console import print_sentence
 from app.core.assessment import (
     LOOKING_NOTE,
     AlphaInterval,
@@ -35,12 +36,10 @@ def print_assessment(found: Assessment, *, stderr: bool = False) -> None:
         sets = "; ".join(
             f"{name} {alphas_in_words(intervals)}" for name, intervals in found.feasible.items()
         )
-        printed.print(
-            f"feasible alphas, in steps of 0.001: {sets}\n", highlight=False, soft_wrap=True
-        )
-    printed.print(f"[bold]{recommendation(found)}[/]", highlight=False, soft_wrap=True)
+        print_sentence(f"feasible alphas, in steps of 0.001: {sets}\n", printed)
+    print_sentence(f"[bold]{recommendation(found)}[/]", printed)
     if any(row.threshold is not None for row in found.rows):
-        printed.print(LOOKING_NOTE, highlight=False, soft_wrap=True)
+        print_sentence(LOOKING_NOTE, printed)
 
 
 def print_table(table: Table) -> None:

@@ -31,6 +31,11 @@ def failure(message: str) -> typer.Exit:
     return typer.Exit(1)
 
 
+def print_sentence(text: str, printed: Console = console) -> None:
+    """Prints markup; lines break between words on a terminal, and nowhere in a pipe."""
+    printed.print(text, highlight=False, soft_wrap=not printed.is_terminal)
+
+
 class _RateColumn(ProgressColumn):
     """Rate in steps a second."""
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from app.cli.asking import ROWS_PER_REQUEST, Results, Run, judged_with_journal, write_all
 from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
-from app.cli.console import console, failure
+from app.cli.console import console, failure, print_sentence
 from app.cli.file_run import stoppable
 from app.cli.output_file import check_output
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
@@ -203,7 +203,7 @@ def _print_summary(decisions: Sequence[Decision], results: Sequence[Mapping[str,
         console.print(f"  dropped, {count}: {escape(reason)}", highlight=False)
     judgments = [result for result in results if "error" not in result]
     for promise in promises(judgments):
-        console.print(promise, highlight=False, soft_wrap=True)
+        print_sentence(promise)
     _print_wrong_pairs(counts, judgments)
 
 
@@ -216,15 +216,11 @@ def _print_wrong_pairs(counts: Counter[str], judgments: Sequence[Mapping[str, An
         return
     # A wrong pair of the output has a wrong verdict, and so have some of the dropped pairs.
     most = min(written, int(alphas.pop() * len(accepted)))
-    console.print(
+    print_sentence(
         f"So at most {most} of the {written} written pairs are the wrong way round "
-        f"({most / written:.0%}), in the same sense.",
-        highlight=False,
-        soft_wrap=True,
+        f"({most / written:.0%}), in the same sense."
     )
     if counts["flip"]:
-        console.print(
-            "The flipped pairs alone may be wrong more often: label and judge disagree on them.",
-            highlight=False,
-            soft_wrap=True,
+        print_sentence(
+            "The flipped pairs alone may be wrong more often: label and judge disagree on them."
         )

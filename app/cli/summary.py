@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from app.cli.console import console
+from app.cli.console import console, print_sentence
 
 # The reason of an abstention -> the reason in words.
 REASONS = {
@@ -52,7 +52,7 @@ def print_summary(
             soft_wrap=True,
         )
     for promise in promises(judgments):
-        console.print(promise, highlight=False, soft_wrap=True)
+        print_sentence(promise)
 
 
 def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
