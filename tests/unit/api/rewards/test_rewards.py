@@ -12,6 +12,7 @@ import pytest
 from app.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.serving import client_of
+from tests.unit.api.middleware.test_overload import Clock, FailingStore
 from tests.unit.api.problems import calibrated, problem
 from tests.unit.api.rewards.doors import script
 from tests.unit.api.test_api import JUDGMENT, check
@@ -300,6 +301,24 @@ async def test_a_large_group_gets_the_same_rewards_as_a_small_one(
     large = await rewarded(client, group(padded, reward="soft"))
     assert large == small
     assert len(json.dumps(padded)) > 2**18
+
+
+@pytest.mark.anyio
+async def test_rewards_without_the_store_send_the_age_of_their_thresholds() -> None:
+    store, clock = FailingStore(), Clock()
+    async with client_of(store=store, max_staleness_s=60.0) as client:
+        assert isinstance(client._transport, httpx.ASGITransport)
+        app: Any = client._transport.app
+        app.state.services.calibrations._clock = clock
+        await calibrated(client)
+        body = group(qualities(3, 0), alpha=0.1)
+        fresh = await client.post("/rewards/group", json=body)
+        assert "scope-calibration-age" not in fresh.headers
+        store.gone = True
+        clock.now += 41.5
+        stale = await client.post("/rewards/group", json=body)
+        assert stale.headers["scope-calibration-age"] == "42"
+        assert stale.json() == fresh.json()
 
 
 @pytest.mark.anyio
