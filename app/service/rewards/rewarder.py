@@ -1,7 +1,8 @@
 """Computes rewards: schedules the comparisons of groups, judges them at once, and scores them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
@@ -31,8 +32,10 @@ from app.service.rewards.tournament import (
 
 # Errors that the texts of one comparison cause; the other comparisons are not affected.
 _OF_TEXTS = (PromptTooLongError, ControlTokenError, InvalidComparisonError)
-# Most characters that are scheduled on the event loop, which takes a few milliseconds.
+# Most characters that are scheduled on the event loop, which takes a few milliseconds. Each
+# response adds a fixed cost, counted as _PER_RESPONSE characters.
 _MOST_SCHEDULED_ON_LOOP = 2**17
+_PER_RESPONSE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +107,15 @@ class Rewarder:
             ScopeJudgeError: No comparison could be judged, because of an error that all have in
                 common.
         """
-        characters = sum(len(text) for group in groups for text in group.responses)
-        if characters <= _MOST_SCHEDULED_ON_LOOP:
-            schedules, items = self._prepared(groups, rule)
-        else:
-            schedules, items = await off_loop(self._prepared, groups, rule)
+        size = sum(len(text) + _PER_RESPONSE for group in groups for text in group.responses)
+        small = size <= _MOST_SCHEDULED_ON_LOOP
+        prepare = partial(self._prepared, groups, rule)
+        schedules, items = prepare() if small else await off_loop(prepare)
         async with self._admission.admit_in_turn(len(items)):
             outcomes = await judge_items(self._judge, items)
         _raise_common_error(outcomes)
-        judged = iter(outcomes)
-        return [_rewards(schedule, judged, rule) for schedule in schedules]
+        score = partial(_scored, schedules, outcomes, rule)
+        return score() if small else await off_loop(score)
 
     def _prepared(
         self, groups: Sequence[Group], rule: RewardRule
@@ -179,10 +181,15 @@ def _raise_common_error(outcomes: Sequence[Outcome]) -> None:
                 raise error
 
 
-def _rewards(schedule: Schedule, judged: Iterator[Outcome], rule: RewardRule) -> GroupRewards:
-    compared = tuple(Compared(pair, next(judged)) for pair in schedule.judged)
-    results = (_result(each, rule) for each in compared)
-    return GroupRewards(standings(schedule, results), compared)
+def _scored(
+    schedules: Sequence[Schedule], outcomes: Sequence[Outcome], rule: RewardRule
+) -> list[GroupRewards]:
+    judged, found = iter(outcomes), list[GroupRewards]()
+    for schedule in schedules:
+        compared = tuple(Compared(pair, next(judged)) for pair in schedule.judged)
+        rows = standings(schedule, (_result(each, rule) for each in compared))
+        found.append(GroupRewards(rows, compared))
+    return found
 
 
 def _result(compared: Compared, rule: RewardRule) -> Result:
