@@ -47,8 +47,7 @@ def _kind(value: Any) -> Literal["list", "text"]:
     return "list" if isinstance(value, list) else "text"
 
 
-def number_or_text(value: Any) -> Literal["number", "text"]:
-    """The kind of a JSON value, for the errors of a field that may be a number or a text."""
+def _id_kind(value: Any) -> Literal["number", "text"]:
     return "number" if isinstance(value, int) and not isinstance(value, bool) else "text"
 
 
@@ -76,7 +75,7 @@ Text = Annotated[str, AfterValidator(encodable)]
 # For the OpenAPI document only: `Comparison` refuses blank texts, with a better message.
 _NOT_BLANK = Field(json_schema_extra={"pattern": r"\S"})
 # Validation of a list stops at the first error: 8 MB of wrong turns took a minute and 7 GB.
-NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
+_NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
 # 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
 VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
 CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -90,7 +89,7 @@ Alpha = Annotated[
 ]
 Identifier = Annotated[
     Annotated[Text, Field(max_length=256), Tag("text")] | Annotated[int, Tag("number")],
-    Discriminator(number_or_text),
+    Discriminator(_id_kind),
 ]
 _IDENTIFIER = TypeAdapter[str | int | None](Identifier | None, config=ConfigDict(strict=True))
 
@@ -103,12 +102,12 @@ class TurnIn(Strict):
 
 
 Question = Annotated[
-    Annotated[Text, _NOT_BLANK, Tag("text")] | Annotated[list[TurnIn], NOT_EMPTY, Tag("list")],
+    Annotated[Text, _NOT_BLANK, Tag("text")] | Annotated[list[TurnIn], _NOT_EMPTY, Tag("list")],
     Discriminator(_kind),
 ]
 Response = Annotated[
     Annotated[Text, _NOT_BLANK, Tag("text")]
-    | Annotated[list[Annotated[Text, _NOT_BLANK]], NOT_EMPTY, Tag("list")],
+    | Annotated[list[Annotated[Text, _NOT_BLANK]], _NOT_EMPTY, Tag("list")],
     Discriminator(_kind),
 ]
 

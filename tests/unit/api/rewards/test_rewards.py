@@ -233,7 +233,9 @@ BAD_GROUPS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "no opponents": (group(["x", "y"], opponents=0), "opponents", "greater than or equal to 1"),
     "opponents in words": (group(["x", "y"], opponents="two"), "opponents", "'all'"),
-    "half an opponent": (group(["x", "y"], opponents=1.5), "opponents", "'all'"),
+    "half an opponent": (group(["x", "y"], opponents=1.5), "opponents", "valid integer"),
+    "true": (group(["x", "y"], opponents=True), "opponents", "valid integer"),
+    "no number": (group(["x", "y"], opponents=None), "opponents", "valid integer"),
     "comparisons": (group(["x", "y"], comparisons="yes"), "comparisons", "boolean"),
     "unknown field": (group(["x", "y"], oponents=2), "oponents", "no such field"),
 }
@@ -262,6 +264,9 @@ async def test_a_blank_reference_is_refused_instead_of_losing(client: httpx.Asyn
     body = {"question": "Which?", "reference": " ", "responses": ["x"]}
     found = problem(await client.post("/rewards/reference", json=body), "invalid_request")
     assert "the reference is blank" in found["detail"]
+    body = {"question": "Which?", "reference": "x", "responses": []}
+    found = problem(await client.post("/rewards/reference", json=body), "invalid_request")
+    assert "at least 1 item" in found["detail"]
     body = {"question": "Which?", "reference": "x"}
     problem(await client.post("/rewards/reference", json=body), "invalid_request")
 
