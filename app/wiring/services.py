@@ -33,6 +33,10 @@ from app.wiring.stores import make_store
 
 logger = logging.getLogger("app")
 
+# The comparisons of a reward may be so many times as long as the largest body: 32 groups of 8
+# responses with 4,000 characters to questions with 10,000 need two.
+_REWARD_GROWTH = 4
+
 
 @dataclass(frozen=True, slots=True)
 class StartedJudge:
@@ -206,7 +210,7 @@ def _assemble(
     limits = _limits_of(settings, started, admission)
     return Services(
         judge=judge,
-        rewarder=Rewarder(judge, admission, most=limits.max_batch),
+        rewarder=_rewarder_of(judge, admission, limits),
         calibrator=Calibrator(judge, store, calibrations),
         calibrations=calibrations,
         store=store,
@@ -230,6 +234,11 @@ def _limits_of(settings: Settings, started: StartedJudge, admission: Admission) 
         max_body_bytes=settings.max_body_bytes,
         max_prompt_tokens=started.max_prompt_tokens,
     )
+
+
+def _rewarder_of(judge: Judge, admission: Admission, limits: Limits) -> Rewarder:
+    most_characters = _REWARD_GROWTH * limits.max_body_bytes
+    return Rewarder(judge, admission, most=limits.max_batch, most_characters=most_characters)
 
 
 def _telemetry_of(started: StartedJudge) -> Telemetry:

@@ -296,6 +296,27 @@ async def test_too_many_comparisons_are_refused_with_their_number_and_the_remedy
 
 
 @pytest.mark.anyio
+async def test_a_long_question_is_refused_if_it_would_be_repeated_too_often() -> None:
+    async with client_of(max_body_bytes=10_000) as client:
+        # 28 comparisons of 1,064 + 2 * 100 characters are fewer than 40,000, and 2,064 are not.
+        texts = [f"quality={i} ".ljust(100, "x") for i in range(8)]
+        small = group(texts, question="Q" * 1000)
+        assert (await rewarded(client, small))["accepted"] == [7] * 8
+        body = group(texts, question="Q" * 2000)
+        found = problem(await client.post("/rewards/group", json=body), "batch_too_large")
+        assert "28 comparisons have 63392 characters together" in found["detail"]
+        assert "the limit is 40000" in found["detail"]
+        assert (await rewarded(client, {**body, "opponents": 2}))["accepted"] == [2] * 8
+        # Each short turn costs something, too.
+        turns = [{"role": "user", "content": "Q"}] * 100
+        body = group(texts, question=turns)
+        problem(await client.post("/rewards/group", json=body), "batch_too_large")
+        body = {"question": "Q" * 2000, "responses": texts, "reference": "x" * 3000}
+        found = problem(await client.post("/rewards/reference", json=body), "batch_too_large")
+        assert "8 comparisons have 41312 characters" in found["detail"]
+
+
+@pytest.mark.anyio
 async def test_a_large_group_gets_the_same_rewards_as_a_small_one(
     client: httpx.AsyncClient,
 ) -> None:
