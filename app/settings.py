@@ -101,6 +101,12 @@ class Settings(BaseSettings):
         description="Abstain with the reason `off_task` if the two labels together have less "
         "probability than this; 0 turns it off.",
     )
+    reward_end_markers: str = Field(
+        "",
+        description="Texts, separated by blanks, with which a policy ends its response, besides "
+        "the common ones such as `</s>`. They are removed from the responses that OpenRLHF and "
+        "slime send.",
+    )
     max_batch: int = Field(
         1000,
         ge=1,

@@ -35,7 +35,8 @@ from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
+    """The text itself; raises ValueError if it is not valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -58,7 +59,9 @@ _MOST_FIELDS = 128
 _MOST_FAULTY = 10
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Base class of requests: unknown fields and wrong types are errors."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
@@ -73,7 +76,7 @@ class _Strict(BaseModel):
         return value
 
 
-Text = Annotated[str, AfterValidator(_encodable)]
+Text = Annotated[str, AfterValidator(encodable)]
 # For the OpenAPI document only: `Comparison` refuses blank texts, with a better message.
 _NOT_BLANK = Field(json_schema_extra={"pattern": r"\S"})
 # Validation of a list stops at the first error: 8 MB of wrong turns took a minute and 7 GB.
@@ -104,7 +107,7 @@ Identifier = Annotated[
 _IDENTIFIER = TypeAdapter[str | int | None](Identifier | None, config=ConfigDict(strict=True))
 
 
-class TurnIn(_Strict):
+class TurnIn(Strict):
     """One message of a conversation."""
 
     role: Role
@@ -122,7 +125,7 @@ Response = Annotated[
 ]
 
 
-class _ComparisonIn(_Strict):
+class _ComparisonIn(Strict):
     question: Question
     response_a: Response
     response_b: Response
@@ -141,7 +144,7 @@ def _texts(response: str | list[str]) -> tuple[str, ...]:
     return (response,) if isinstance(response, str) else tuple(response)
 
 
-class _CriterionIn(_Strict):
+class CriterionIn(Strict):
     """The criterion of a verdict; a missing field is taken from the batch, then the settings."""
 
     alpha: Alpha = None
@@ -150,7 +153,7 @@ class _CriterionIn(_Strict):
     calibration: CalibrationName | None = None
 
     def criterion(
-        self, defaults: CriterionDefaults, batch: "_CriterionIn | None" = None
+        self, defaults: CriterionDefaults, batch: "CriterionIn | None" = None
     ) -> Criterion:
         """The complete criterion.
 
@@ -178,13 +181,13 @@ class _CriterionIn(_Strict):
         )
 
 
-class JudgeIn(_ComparisonIn, _CriterionIn):
+class JudgeIn(_ComparisonIn, CriterionIn):
     """One comparison to judge."""
 
     id: Identifier | None = None
 
     def request(
-        self, defaults: CriterionDefaults, batch: _CriterionIn | None = None
+        self, defaults: CriterionDefaults, batch: CriterionIn | None = None
     ) -> JudgeRequest:
         """The request to the judge; raises RequestError if the item cannot be judged as written."""
         return JudgeRequest(self.comparison(), self.criterion(defaults, batch))
@@ -217,7 +220,7 @@ def _sound_id(value: Any) -> str | int | None:
         return None
 
 
-class JudgeBatchIn(_CriterionIn):
+class JudgeBatchIn(CriterionIn):
     """Comparisons to judge in one engine call; the batch's criterion is the items' default."""
 
     # `items` validates them, after the route has checked how many there are.
@@ -247,7 +250,7 @@ class ExampleIn(_ComparisonIn):
         return LabelledComparison(self.comparison(), self.label)
 
 
-class LabelledBatchIn(_Strict):
+class LabelledBatchIn(Strict):
     """Labelled examples to judge for one calibration set."""
 
     calibration: CalibrationName = "default"
@@ -265,7 +268,7 @@ class CalibrateIn(LabelledBatchIn):
     label_noise: LabelNoise = None
 
 
-class ScoredExampleIn(_Strict):
+class ScoredExampleIn(Strict):
     """One example with a preferred side, as the judge has scored it."""
 
     digest: Digest
@@ -280,7 +283,7 @@ class ScoredExampleIn(_Strict):
         return JudgedExample(self.digest, score)
 
 
-class TieIn(_Strict):
+class TieIn(Strict):
     """One example without a preferred side, which leaves the set."""
 
     digest: Digest
@@ -301,7 +304,7 @@ def _read_judged(value: Any) -> JudgedExample:
     return model.model_validate(value).judged()
 
 
-class ImportIn(_Strict):
+class ImportIn(Strict):
     """Judged examples for one calibration set; all become one version, or none does."""
 
     judge: Annotated[Text, Field(max_length=256)] | None = None
@@ -331,7 +334,7 @@ class ImportIn(_Strict):
         return JudgedBatch(judged, self.fingerprint, self.label_noise, action="import")
 
 
-class RollbackIn(_Strict):
+class RollbackIn(Strict):
     """The version to roll back to."""
 
     version: VersionNumber

@@ -34,6 +34,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "max_batch": ("5", 5),
     "max_body_bytes": ("2048", 2048),
     "min_label_mass": ("0.5", 0.5),
+    "reward_end_markers": ("<STOP>", "<STOP>"),
     "max_pending": ("64", 64),
     "max_pending_bytes": ("4096", 4096),
     "max_connections": ("64", 64),

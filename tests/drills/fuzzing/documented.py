@@ -17,6 +17,15 @@ from tests.drills.fuzzing.sending import note_health
 # Rules that are documented, but that JSON Schema cannot express: blank texts, mismatched turns, and
 # a delta without the guarantee `pac`.
 _BEYOND_THE_SCHEMA = ("invalid_comparison", "batch_too_large")
+# Fields of the reward routes with chats, rendered prompts and references: JSON Schema cannot say
+# that they contain a question of the user and text only.
+_CHATS = frozenset(
+    (
+        *("question", "responses", "reference", "groups", "query", "prompts", "labels", "prompt"),
+        *("response", "label", "ground_truth", "responses_create_params"),
+        *("conversation_history", "response_objs", "principle"),
+    )
+)
 _NEED_THE_BODY = ("positive_data_acceptance", "negative_data_rejection")
 _MAKE_A_SET = ("POST /calibrations/{name}/rollback", "POST /calibrations/{name}/examples")
 _OUTLIVE_A_DELETION = (
@@ -147,6 +156,9 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         faults = body.get("errors", ())
         if [fault["field"] for fault in faults] == ["delta"]:
             return "JSON Schema cannot forbid a delta without pac"
+        places = {fault["field"].partition(".")[0] for fault in faults}
+        if route.startswith("POST /rewards/") and places <= _CHATS:
+            return "JSON Schema cannot say which chats are texts"
         if any(fault["message"] == "Input should be a valid integer" for fault in faults):
             return "1.0 is an integer in JSON Schema, but not here"
     if check == "negative_data_rejection" and answer.status == 200:

@@ -27,6 +27,7 @@ _FINGERPRINT = scripted_fingerprint()
 NAMES = (
     *("question", "response_a", "response_b", "alpha", "guarantee", "delta", "calibration", "id"),
     *("digest", "gap_fwd", "label_mass", "fingerprint"),
+    *("responses", "reference", "groups", "opponents", "output", "input", "type", "text"),
     *("label", "label_noise", "comparisons", "examples", "version", "role", "content"),
     *("", HALF, "x" * 200, "__class__", "model_config"),
 )
@@ -48,7 +49,31 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         {**draw.choice((comparison, several)), "label": label, "id": i}
         for i, label in enumerate(("A", "B", "tie"))
     ]
+    question = draw.choice((comparison, several))["question"]
+    answers = [f"quality={draw.randint(0, 3)}" for _ in range(draw.randint(2, 5))]
+    said = [[{"role": "assistant", "content": text}] for text in answers]
+    objects = [
+        {"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]}
+        for text in answers
+    ]
+    group = {"question": question, "responses": [*answers, *said, ""]}
+    options = {"alpha": None, "reward": draw.choice(("hard", "soft")), "empty": "loses"}
     return {
+        "POST /rewards/group": {**group, **options, "opponents": draw.choice(("all", 1, 2))},
+        "POST /rewards/groups": {"groups": [group] * 2, **options, "comparisons": True},
+        "POST /rewards/reference": {**group, **options, "reference": "quality=1"},
+        "POST /rewards/openrlhf": {"query": ["Q?A"], "prompts": ["Q?"], "labels": answers[:1]},
+        "POST /rewards/slime": {"prompt": question, "response": answers[0], "label": "quality=1"},
+        "POST /rewards/nemo-gym/verify": {
+            "responses_create_params": {"input": question},
+            "response": objects[0],
+            "ground_truth": "quality=1",
+        },
+        "POST /rewards/nemo-gym/compare": {
+            "conversation_history": turns,
+            "response_objs": objects,
+            "principle": None,
+        },
         "POST /judge": draw.choice((judged, guarded)),
         "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
         "POST /calibrate": {"calibration": name, "label_noise": 0.1, "examples": labelled},

@@ -14,6 +14,7 @@ from app.api.auth.needs import NEEDS
 from tests.serving import application_of, client_of
 from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
 from tests.unit.api.problems import comparison, examples, problem
+from tests.unit.api.rewards.doors import PATHS
 
 HOLDERS = {
     "-".join(roles) or "none": roles
@@ -22,9 +23,10 @@ HOLDERS = {
 }
 ROUTES = sorted(NEEDS)
 OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
-MATRIX = {
+MATRIX: dict[Any, str] = {
     "/judge": "judge",
     "/judge/batch": "judge",
+    **dict.fromkeys(PATHS, "judge"),
     "/calibrate": "calibrate",
     "/calibrate/scores": "calibrate",
     ("POST", "/calibrations/{name}/examples"): "calibrate",

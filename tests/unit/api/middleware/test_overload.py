@@ -164,12 +164,16 @@ async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/judge", *COUNTED])
+@pytest.mark.parametrize("path", ["/judge", "/rewards/group", *COUNTED])
 async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
     path: str,
 ) -> None:
     engine, store = WaitingEngine(), MemoryStore()
-    body = PLAIN if path == "/judge" else COUNTED[path](3)
+    single = {
+        "/judge": PLAIN,
+        "/rewards/group": {"alpha": None, "question": "Which?", "responses": ["x", "y"]},
+    }
+    body = single[path] if path in single else COUNTED[path](3)
     async with opened(engine, store, timeout_s=0.5) as (_, client):
         problem(await client.post(path, json=body), "deadline_exceeded")
         assert engine.cancelled
