@@ -73,9 +73,11 @@ class Settings(BaseSettings):
         "", description="Text that begins the judge's answer in the prompt, e.g. `[[`."
     )
     store_url: str = Field(
-        "sqlite:///scope-judge.db",
+        "",
         description="URL of the calibration store: `sqlite:///path`, `redis://host:port/db`, "
-        "`rediss://host:port/db` (TLS), `unix:///path/of/redis.sock` or `memory://`.",
+        "`rediss://host:port/db` (TLS), `unix:///path/of/redis.sock` or `memory://`. Empty for a "
+        "file of this judge in your data folder: `$XDG_DATA_HOME/scope-judge/JUDGE.db`, else "
+        "`~/.local/share/scope-judge/JUDGE.db`.",
     )
     default_alpha: float = Field(
         0.10,
@@ -98,6 +100,12 @@ class Settings(BaseSettings):
         lt=1,
         description="Abstain with the reason `off_task` if the two labels together have less "
         "probability than this; 0 turns it off.",
+    )
+    reward_end_markers: str = Field(
+        "",
+        description="Texts, separated by blanks, with which a policy ends its response, besides "
+        "the common ones such as `</s>`. They are removed from the responses that OpenRLHF and "
+        "slime send.",
     )
     max_batch: int = Field(
         1000,
@@ -176,6 +184,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Level of the log. No level logs questions or responses."
     )
+    log_format: Literal["text", "json"] = Field(
+        "text",
+        description="Format of the log on stderr: `text`, or `json` for one object a line with "
+        "`time`, `level`, `logger` and `message`.",
+    )
 
     @field_validator(
         "revision",
@@ -202,7 +215,7 @@ def read_settings(**overrides: Any) -> Settings:
             default store in use.
     """
     known = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
-    # The client and the commands that use it read these; `serve` may run in the same shell.
+    # Read by clients of the service; `serve` may run in the same shell.
     known |= {"SCOPE_URL", "SCOPE_API_KEY"}
     unknown = sorted(name for name in os.environ if name.startswith("SCOPE_") and name not in known)
     if unknown:

@@ -38,6 +38,7 @@ SETTING_GROUPS = {
     "prompt_file": "Prompt",
     "store_url": "Calibration store",
     "default_alpha": "Defaults of a judgment",
+    "reward_end_markers": "Rewards",
     "max_batch": "Limits and deadlines",
     "drain_lag_s": "Shutdown",
     "api_keys_file": "Access",
@@ -218,7 +219,8 @@ def kind(schema: dict[str, Any]) -> str:
         return f"list of {kind(schema['items'])}"
     if "properties" in schema:
         return _linked(schema["title"])
-    name = {"null": "`null`", "object": "object"}.get(schema["type"], schema["type"])
+    of_type = schema.get("type", "any value")
+    name = {"null": "`null`", "object": "object"}.get(of_type, of_type)
     bounds = ", ".join(_bounds(schema))
     return f"{name} ({bounds})" if bounds else name
 

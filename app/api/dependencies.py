@@ -1,10 +1,11 @@
-"""Dependencies of the routes: the running services and the caller; and the batch size check."""
+"""Dependencies of the routes, and the checks that several routes make."""
 
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
 from app.api.auth.callers import ANYONE, CALLER_KEY, Caller
+from app.core.comparison import Criterion
 from app.core.errors import BatchTooLargeError
 from app.service.services import Services
 
@@ -32,3 +33,10 @@ def check_batch_size(count: int, services: Services) -> None:
             f"the request has {count} comparisons and the limit is {limit} (the smaller one of "
             "SCOPE_MAX_BATCH and seven eighths of SCOPE_MAX_PENDING): send smaller batches"
         )
+
+
+def check_criterion(caller: Caller, criterion: Criterion) -> None:
+    """Raises ForbiddenError if the caller may not use the criterion's calibration set."""
+    # Without an alpha no calibration set is used.
+    if criterion.alpha is not None:
+        caller.check_calibration(criterion.calibration)

@@ -5,33 +5,27 @@ makes one of a map such as `question=prompt,response_a=chosen,response_b=rejecte
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-
-Fields = dict[str, Any]
+from app.core.messages import Fields, messages_of, question_of, response_of
 
 REQUIRED = ("question", "response_a", "response_b")
 # A row may override the criterion of the command line. Its id stays with the row.
 OPTIONAL = ("alpha", "guarantee", "delta", "calibration")
 LABEL = "label"
 _NUMBERS = ("alpha", "delta")
-_ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-}
-_LABELS = {
+_LABELS: Mapping[str, Label] = {
     **dict.fromkeys(("a", "model_a", "response_a", "left", "[[a]]"), "A"),
     **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
     **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
 }
+_MOST_TURNS = 10**6
+_CONVERSATIONS = ("conversation_a", "conversation_b")
 _TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
 
 
@@ -44,12 +38,19 @@ class Shape:
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
+        label: Column of the label; "" for preference data, in which the label is always A.
     """
 
     name: str
     columns: tuple[str, ...]
     convert: Callable[[Mapping[str, Any]], Fields]
     texts: tuple[str, ...] = ()
+    label: str = LABEL
+
+    @property
+    def is_battle(self) -> bool:
+        """Whether the two responses are whole conversations, of which only a label prefers one."""
+        return self.columns == _CONVERSATIONS
 
     def labelled(self, row: Mapping[str, Any]) -> Fields:
         """The fields of the comparison, and its `label`.
@@ -59,7 +60,11 @@ class Shape:
         """
         fields = self._fields(row)
         if LABEL not in fields:
-            raise InvalidComparisonError(f"there is no label: {_listed(row)}")
+            where = "label, or --map label=COLUMN" if self.label == LABEL else self.label
+            raise InvalidComparisonError(
+                f"there is no label: the columns are {_listed(row)}; A, B or tie is expected in "
+                f"{where}"
+            )
         # An example has no criterion.
         kept = {name: fields[name] for name in REQUIRED}
         return {**kept, LABEL: label_of(fields[LABEL])}
@@ -131,7 +136,7 @@ def custom_shape(text: str) -> Shape:
         return _pair({field: row[name] for field, name in columns.items() if name in row})
 
     needed = tuple(columns[field] for field in REQUIRED)
-    return Shape("map", needed, convert, needed)
+    return Shape("map", needed, convert, needed, columns[LABEL])
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
@@ -154,7 +159,7 @@ def _preference(row: Mapping[str, Any]) -> Fields:
         question, a, b = _transcripts(chosen, rejected)
     else:
         question, a, b = _implicit_prompt(
-            _messages(chosen, "chosen"), _messages(rejected, "rejected")
+            messages_of(chosen, "chosen"), messages_of(rejected, "rejected")
         )
     return {"question": question, "response_a": a, "response_b": b, LABEL: "A"}
 
@@ -192,9 +197,9 @@ def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], st
 
 def _battle(row: Mapping[str, Any]) -> Fields:
     """Chatbot Arena and MT-Bench: two whole conversations with the same questions."""
-    a, b = (_messages(row[name], name) for name in ("conversation_a", "conversation_b"))
-    if isinstance(row.get("turn"), int):
-        a, b = a[: 2 * row["turn"]], b[: 2 * row["turn"]]
+    a, b = (messages_of(row[name], name) for name in _CONVERSATIONS)
+    turns = _turns(row.get("turn"))
+    a, b = a[:turns], b[:turns]
     asked = [message for message in a if message["role"] != "assistant"]
     if asked != [message for message in b if message["role"] != "assistant"]:
         raise InvalidComparisonError("the two conversations have different questions")
@@ -207,6 +212,21 @@ def _battle(row: Mapping[str, Any]) -> Fields:
     if row.get("winner") is not None:
         fields[LABEL] = row["winner"]
     return fields
+
+
+def _turns(turn: Any) -> int | None:
+    """The number of messages up to a turn of the conversation; None for all.
+
+    Raises:
+        InvalidComparisonError: The turn is no number from 1.
+    """
+    if turn is None:
+        return None
+    # A table has texts, and pandas makes floats of integers if one is missing.
+    number = _number(turn, "turn") if isinstance(turn, str) else turn
+    if not isinstance(number, int | float) or not 1 <= number < _MOST_TURNS or number % 1:
+        raise InvalidComparisonError(f"turn is no number from 1: {str(turn)[:40]!r}")
+    return 2 * int(number)
 
 
 def _openai_preference(row: Mapping[str, Any]) -> Fields:
@@ -229,22 +249,48 @@ SHAPES: Mapping[str, Shape] = {
         Shape("pairs", REQUIRED, _pair, REQUIRED),
         Shape(
             "arena",
-            ("conversation_a", "conversation_b"),
+            _CONVERSATIONS,
             _battle,
-            ("conversation_a", "conversation_b"),
+            _CONVERSATIONS,
+            "winner",
         ),
-        Shape("preference", ("chosen", "rejected"), _preference, ("prompt", "chosen", "rejected")),
+        Shape(
+            "preference",
+            ("chosen", "rejected"),
+            _preference,
+            ("prompt", "chosen", "rejected"),
+            "",
+        ),
         Shape(
             "openai-preference",
             ("input", "preferred_output", "non_preferred_output"),
             _openai_preference,
             ("input", "preferred_output", "non_preferred_output"),
+            "",
         ),
     )
 }
 
 
-def label_of(value: Any) -> str:
+def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> Label | None:
+    """The label of a row, which need not have the texts any more; None without one.
+
+    Args:
+        row: The row.
+        shape: The shape of its file; None to look for the label of any shape.
+
+    Raises:
+        InvalidComparisonError: The label is not a known word.
+    """
+    for each in SHAPES.values() if shape is None else (shape,):
+        if each.label and row.get(each.label) is not None:
+            return label_of(row[each.label])
+        if not each.label and all(column in row for column in each.columns):
+            return "A"
+    return None
+
+
+def label_of(value: Any) -> Label:
     """The label that a data set's word for the better side means: "A", "B" or "tie".
 
     Raises:
@@ -256,75 +302,6 @@ def label_of(value: Any) -> str:
             f"the label {str(value)[:40]!r} is not A, B or tie (or model_a, model_b, both_bad)"
         )
     return found
-
-
-def question_of(value: Any, column: str) -> str | list[Fields]:
-    """A text, or the turns of a list of messages.
-
-    Raises:
-        InvalidComparisonError: The value is neither.
-    """
-    return value if isinstance(value, str) else _messages(value, column)
-
-
-def response_of(value: Any, column: str) -> str | list[str]:
-    """A text, several texts, or the text of an assistant's message.
-
-    Raises:
-        InvalidComparisonError: The value is none of these.
-    """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
-        return value
-    messages = _messages([value] if isinstance(value, Mapping) else value, column)
-    if len(messages) != 1 or messages[0]["role"] != "assistant":
-        raise InvalidComparisonError(
-            f"{column} must be a text, or one message of the assistant; it has "
-            f"{len(messages)} messages"
-        )
-    content: str = messages[0]["content"]
-    return content
-
-
-def _messages(value: Any, column: str) -> list[Fields]:
-    """Messages in the form of OpenAI's chat completions, or of ShareGPT ("from", "value")."""
-    # Parquet has arrays of numpy where JSON has lists.
-    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping) or not value:
-        raise InvalidComparisonError(f"{column} is no text and no list of messages")
-    return [_message(each) for each in value]
-
-
-def _message(value: Any) -> Fields:
-    if not isinstance(value, Mapping):
-        raise InvalidComparisonError("a message must have a role and a content")
-    given = value.get("role", value.get("from"))
-    role = _ROLES.get(str(given).lower())
-    if value.get("tool_calls") or value.get("function_call") or given in ("tool", "function"):
-        raise InvalidComparisonError(
-            "a message calls a tool or is its answer, and a judge reads only text: leave such "
-            "rows out, or write the calls into the text"
-        )
-    if role is None:
-        raise InvalidComparisonError(f"a message has the unknown role {str(given)[:40]!r}")
-    return {"role": role, "content": _content(value.get("content", value.get("value")))}
-
-
-def _content(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Collection) and not isinstance(value, Mapping | bytes):
-        texts = []
-        for part in value:
-            kind = part.get("type") if isinstance(part, Mapping) else None
-            if kind not in ("text", "input_text", "output_text"):
-                raise InvalidComparisonError(
-                    f"a message has a part of the type {str(kind)[:40]!r}, and a judge reads only "
-                    "text"
-                )
-            texts.append(str(part["text"]))
-        return "\n".join(texts)
-    raise InvalidComparisonError("a message has no content")
 
 
 def _number(text: str, field: str) -> float:
@@ -343,18 +320,28 @@ def _named(columns: list[str]) -> str:
     return f"{', '.join(columns)} {'is' if len(columns) == 1 else 'are'}"
 
 
-# Words that other data sets use for the fields of a comparison.
+# Words that other data sets use for the fields of a comparison, in lower case with underscores.
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "question": ("prompt", "instruction", "input", "query", "user", "text"),
-    "response_a": ("chosen", "answer_a", "output_1", "response_1", "completion_a", "model_a", "a"),
-    "response_b": ("rejected", "answer_b", "output_2", "response_2", "completion_b", "b"),
+    "response_a": (
+        *("chosen", "answer_a", "output_a", "completion_a", "a"),
+        *("response_1", "answer_1", "output_1", "completion_1"),
+    ),
+    "response_b": (
+        *("rejected", "answer_b", "output_b", "completion_b", "b"),
+        *("response_2", "answer_2", "output_2", "completion_2"),
+    ),
+    LABEL: ("winner", "preference", "preferred", "better", "choice"),
 }
 
 
 def _suggested_map(row: Mapping[str, Any]) -> str:
-    lower = {str(name).lower(): str(name) for name in row}
+    """A map that may fit the columns, as it is typed in a shell."""
+    known = {str(name).lower().replace(" ", "_"): str(name) for name in row}
     parts = []
     for field, words in _USUAL.items():
-        found = next((lower[word] for word in (field, *words) if word in lower), "COLUMN")
-        parts.append(f"{field}={found}")
-    return ",".join(parts)
+        found = next((known[word] for word in (field, *words) if word in known), None)
+        if field in REQUIRED or found not in (None, field):
+            parts.append(f"{field}={found or 'COLUMN'}")
+    text = ",".join(parts)
+    return f"'{text}'" if " " in text else text

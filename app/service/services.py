@@ -10,6 +10,7 @@ from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
 from app.service.readiness import Readiness
+from app.service.rewards.rewarder import Rewarder
 from app.telemetry import Telemetry
 from app.tracing import Tracing
 
@@ -25,9 +26,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of one running service, which routes and workers use."""
+    """The parts of one running service, which routes and workers use.
+
+    `end_markers` are the texts, besides the common ones, with which policies end their responses.
+    """
 
     judge: Judge
+    rewarder: Rewarder
     calibrator: Calibrator
     calibrations: Calibrations
     store: CalibrationStore
@@ -38,3 +43,4 @@ class Services:
     identity: JudgeIdentity
     limits: Limits
     defaults: CriterionDefaults
+    end_markers: tuple[str, ...]

@@ -89,15 +89,18 @@ def invalid_request(
     return InvalidRequestError(detail, faults=found)
 
 
-# Parts of pydantic's locations that are not field names: the input's source, and union branches.
-_NO_FIELDS = ("body", "path", "text", "list", "number")
+# Parts of pydantic's locations that are not field names: first the input's source, then branches of
+# unions.
+_SOURCES = ("body", "path", "query")
+_BRANCHES = ("text", "list", "number")
 _LONGEST_FIELD = 64
 
 
 def _field(fault: dict[str, Any]) -> str:
     if fault["type"] == "json_invalid":
         return "body"
-    parts = [str(part) for part in fault["loc"] if part not in _NO_FIELDS]
+    place = fault["loc"][1:] if fault["loc"][:1] and fault["loc"][0] in _SOURCES else fault["loc"]
+    parts = [str(part) for part in place if part not in _BRANCHES]
     # The caller chooses the names of unknown fields, so they can have any length.
     return ".".join(parts)[:_LONGEST_FIELD] or "body"
 

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from app.core.calibration import LabelledScore
 from app.core.comparison import (
     Comparison,
     Criterion,
@@ -24,15 +25,18 @@ from app.core.comparison import (
     Label,
     LabelledComparison,
     Role,
+    Side,
     Turn,
 )
 from app.core.errors import InvalidRequestError, RequestError
+from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.judging.batches import BatchItem
 from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
+    """The text itself; raises ValueError if it is not valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -51,9 +55,13 @@ def _id_kind(value: Any) -> Literal["number", "text"]:
 
 
 _MOST_FIELDS = 128
+# An import with more faults is refused without reading the rest.
+_MOST_FAULTY = 10
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Base class of requests: unknown fields and wrong types are errors."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
@@ -68,7 +76,7 @@ class _Strict(BaseModel):
         return value
 
 
-Text = Annotated[str, AfterValidator(_encodable)]
+Text = Annotated[str, AfterValidator(encodable)]
 # For the OpenAPI document only: `Comparison` refuses blank texts, with a better message.
 _NOT_BLANK = Field(json_schema_extra={"pattern": r"\S"})
 # Validation of a list stops at the first error: 8 MB of wrong turns took a minute and 7 GB.
@@ -76,7 +84,15 @@ _NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
 # 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
 VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
 CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
+LabelNoise = Annotated[
+    Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None,
+    Field(
+        description="Probability that a label is flipped, for the whole set. If it is left out, "
+        "the set's value stays."
+    ),
+]
 Alpha = Annotated[
     Probability | None,
     Field(
@@ -91,7 +107,7 @@ Identifier = Annotated[
 _IDENTIFIER = TypeAdapter[str | int | None](Identifier | None, config=ConfigDict(strict=True))
 
 
-class TurnIn(_Strict):
+class TurnIn(Strict):
     """One message of a conversation."""
 
     role: Role
@@ -109,7 +125,7 @@ Response = Annotated[
 ]
 
 
-class _ComparisonIn(_Strict):
+class _ComparisonIn(Strict):
     question: Question
     response_a: Response
     response_b: Response
@@ -128,7 +144,7 @@ def _texts(response: str | list[str]) -> tuple[str, ...]:
     return (response,) if isinstance(response, str) else tuple(response)
 
 
-class _CriterionIn(_Strict):
+class CriterionIn(Strict):
     """The criterion of a verdict; a missing field is taken from the batch, then the settings."""
 
     alpha: Alpha = None
@@ -137,7 +153,7 @@ class _CriterionIn(_Strict):
     calibration: CalibrationName | None = None
 
     def criterion(
-        self, defaults: CriterionDefaults, batch: "_CriterionIn | None" = None
+        self, defaults: CriterionDefaults, batch: "CriterionIn | None" = None
     ) -> Criterion:
         """The complete criterion.
 
@@ -165,13 +181,13 @@ class _CriterionIn(_Strict):
         )
 
 
-class JudgeIn(_ComparisonIn, _CriterionIn):
+class JudgeIn(_ComparisonIn, CriterionIn):
     """One comparison to judge."""
 
     id: Identifier | None = None
 
     def request(
-        self, defaults: CriterionDefaults, batch: _CriterionIn | None = None
+        self, defaults: CriterionDefaults, batch: CriterionIn | None = None
     ) -> JudgeRequest:
         """The request to the judge; raises RequestError if the item cannot be judged as written."""
         return JudgeRequest(self.comparison(), self.criterion(defaults, batch))
@@ -204,7 +220,7 @@ def _sound_id(value: Any) -> str | int | None:
         return None
 
 
-class JudgeBatchIn(_CriterionIn):
+class JudgeBatchIn(CriterionIn):
     """Comparisons to judge in one engine call; the batch's criterion is the items' default."""
 
     # `items` validates them, after the route has checked how many there are.
@@ -234,15 +250,10 @@ class ExampleIn(_ComparisonIn):
         return LabelledComparison(self.comparison(), self.label)
 
 
-class CalibrateIn(_Strict):
-    """A labelled batch for one calibration set."""
+class LabelledBatchIn(Strict):
+    """Labelled examples to judge for one calibration set."""
 
     calibration: CalibrationName = "default"
-    label_noise: Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None = Field(
-        None,
-        description="Probability that a label is flipped, for the whole set. If it is left out, "
-        "the set's value stays.",
-    )
     # `items` validates them, after the route has checked how many there are.
     examples: list[SkipValidation[ExampleIn]]
 
@@ -251,7 +262,79 @@ class CalibrateIn(_Strict):
         return [_read(ExampleIn, value) for value in self.examples]
 
 
-class RollbackIn(_Strict):
+class CalibrateIn(LabelledBatchIn):
+    """A labelled batch for one calibration set."""
+
+    label_noise: LabelNoise = None
+
+
+class ScoredExampleIn(Strict):
+    """One example with a preferred side, as the judge has scored it."""
+
+    digest: Digest
+    gap_fwd: FiniteFloat
+    gap_rev: FiniteFloat
+    label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)]
+    label: Side
+
+    def judged(self) -> JudgedExample:
+        """The example as a set keeps it."""
+        score = LabelledScore(self.gap_fwd, self.gap_rev, self.label_mass, self.label)
+        return JudgedExample(self.digest, score)
+
+
+class TieIn(Strict):
+    """One example without a preferred side, which leaves the set."""
+
+    digest: Digest
+    gap_fwd: None = None
+    gap_rev: None = None
+    label_mass: None = None
+    label: Literal["tie"]
+
+    def judged(self) -> JudgedExample:
+        """The example as a batch keeps it."""
+        return JudgedExample(self.digest, None)
+
+
+def _read_judged(value: Any) -> JudgedExample:
+    """Validates one judged example; raises ValidationError."""
+    is_tie = isinstance(value, dict) and value.get("label") == "tie"
+    model: type[TieIn | ScoredExampleIn] = TieIn if is_tie else ScoredExampleIn
+    return model.model_validate(value).judged()
+
+
+class ImportIn(Strict):
+    """Judged examples for one calibration set; all become one version, or none does."""
+
+    judge: Annotated[Text, Field(max_length=256)] | None = None
+    fingerprint: Digest
+    label_noise: LabelNoise = None
+    # `batch` validates them one by one, so that other threads can run in between.
+    examples: list[SkipValidation[ScoredExampleIn | TieIn]]
+
+    def batch(self) -> JudgedBatch:
+        """Validates all examples.
+
+        Raises:
+            InvalidRequestError: An example is invalid; the error names the first ten.
+        """
+        judged: list[JudgedExample] = []
+        faults: list[Any] = []
+        for i, value in enumerate(self.examples):
+            try:
+                judged.append(_read_judged(value))
+            except ValidationError as exc:
+                found = exc.errors(include_url=False, include_input=False, include_context=False)
+                faults += [{**fault, "loc": ("examples", i, *fault["loc"])} for fault in found]
+            if len(faults) > _MOST_FAULTY:
+                break
+        if faults:
+            raise invalid_request(faults)
+        return JudgedBatch(judged, self.fingerprint, self.label_noise, action="import")
+
+
+class RollbackIn(Strict):
     """The version to roll back to."""
 
     version: VersionNumber

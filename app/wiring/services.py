@@ -22,15 +22,20 @@ from app.service.judging.judge import Judge
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.service.judging.quoting import FENCE_VERSION
 from app.service.readiness import Readiness
+from app.service.rewards.rewarder import Rewarder
 from app.service.services import Limits, Services
 from app.settings import Settings
 from app.telemetry import Telemetry
 from app.tracing import TracedEngine, Tracing, traced_store
 from app.wiring.engines import judge_name, make_engine
 from app.wiring.startup import StartupObserver, check_answers, prepare_default
-from app.wiring.stores import make_store
+from app.wiring.stores import chosen_store, make_store
 
 logger = logging.getLogger("app")
+
+# The comparisons of a reward may be so many times as long as the largest body: 32 groups of 8
+# responses with 4,000 characters to questions with 10,000 need two.
+_REWARD_GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,10 @@ async def open_services(
         StoreUnavailableError: The store does not answer.
     """
     template = load_template(settings.prompt_file, prefill=settings.prefill)
+    chosen = chosen_store(settings.store_url, judge_name(settings))
+    if chosen.notice is not None:
+        observer.note(chosen.notice)
+    settings = settings.model_copy(update={"store_url": chosen.url})
     store = make_store(settings.store_url)
     async with AsyncExitStack() as stack:
         tracing = Tracing() if settings.traces else None
@@ -202,14 +211,10 @@ def _assemble(
         name=started.name,
         fingerprint=started.identity.fingerprint,
     )
-    limits = Limits(
-        # Admission would refuse a larger batch even when nothing else is in progress.
-        max_batch=min(settings.max_batch, admission.largest_request),
-        max_body_bytes=settings.max_body_bytes,
-        max_prompt_tokens=started.max_prompt_tokens,
-    )
+    limits = _limits_of(settings, started, admission)
     return Services(
         judge=judge,
+        rewarder=_rewarder_of(judge, admission, limits),
         calibrator=Calibrator(judge, store, calibrations),
         calibrations=calibrations,
         store=store,
@@ -222,7 +227,22 @@ def _assemble(
         defaults=CriterionDefaults(
             settings.default_alpha, settings.default_guarantee, settings.default_delta
         ),
+        end_markers=tuple(settings.reward_end_markers.split()),
     )
+
+
+def _limits_of(settings: Settings, started: StartedJudge, admission: Admission) -> Limits:
+    return Limits(
+        # Admission would refuse a larger batch even when nothing else is in progress.
+        max_batch=min(settings.max_batch, admission.largest_request),
+        max_body_bytes=settings.max_body_bytes,
+        max_prompt_tokens=started.max_prompt_tokens,
+    )
+
+
+def _rewarder_of(judge: Judge, admission: Admission, limits: Limits) -> Rewarder:
+    most_characters = _REWARD_GROWTH * limits.max_body_bytes
+    return Rewarder(judge, admission, most=limits.max_batch, most_characters=most_characters)
 
 
 def _telemetry_of(started: StartedJudge) -> Telemetry:

@@ -34,6 +34,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "max_batch": ("5", 5),
     "max_body_bytes": ("2048", 2048),
     "min_label_mass": ("0.5", 0.5),
+    "reward_end_markers": ("<STOP>", "<STOP>"),
     "max_pending": ("64", 64),
     "max_pending_bytes": ("4096", 4096),
     "max_connections": ("64", 64),
@@ -49,6 +50,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("0", 0),
     "log_level": ("debug", "debug"),
+    "log_format": ("json", "json"),
 }
 WRONG: dict[str, list[str]] = {
     "engine": [SECRET, "VLLM", ""],
@@ -78,6 +80,7 @@ WRONG: dict[str, list[str]] = {
     "traces": [SECRET, ""],
     "port": ["-1", "65536", SECRET],
     "log_level": [SECRET],
+    "log_format": [SECRET],
 }
 
 
@@ -94,7 +97,7 @@ def test_the_defaults_judge_with_the_bundled_judge() -> None:
         *(0.1, "marginal"),
         0.1,
     )
-    assert found.store_url == "sqlite:///scope-judge.db"
+    assert found.store_url == ""
     assert (found.host, found.port) == ("127.0.0.1", 8000)
     assert (found.revision, found.max_model_len, found.prompt_file) == (None, None, None)
 
@@ -133,11 +136,11 @@ def test_variables_of_other_programs_are_ignored(monkeypatch: pytest.MonkeyPatch
     assert read_settings().port == 8000
 
 
-@pytest.mark.parametrize("name", ["SCOPE_API_KEY", "SCOPE_URL"])
-def test_a_variable_of_the_client_is_not_a_setting_and_not_an_error(
-    name: str, monkeypatch: pytest.MonkeyPatch
+def test_the_variables_of_callers_are_no_settings_and_no_error(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(name, SECRET)
+    monkeypatch.setenv("SCOPE_API_KEY", SECRET)
+    monkeypatch.setenv("SCOPE_URL", "http://scope.example")
     assert SECRET not in repr(read_settings())
 
 

@@ -1,5 +1,7 @@
 """The authentication middleware: refuses a request that its caller may not make."""
 
+import base64
+import binascii
 from typing import Any, Literal, NamedTuple
 
 from starlette.routing import Match
@@ -9,7 +11,7 @@ from starlette.websockets import WebSocketClose
 from app.api.auth.callers import CALLER_KEY, Caller
 from app.api.auth.keys import Keys
 from app.api.auth.local import check_local
-from app.api.auth.needs import NEEDS, Need
+from app.api.auth.needs import NEEDS, TAKES_BASIC, Need
 from app.api.errors import answer, no_method, no_route
 from app.core.errors import (
     ForbiddenError,
@@ -87,7 +89,7 @@ class Authentication:
             need = "nothing" if self._metrics == "open" else "metrics"
         caller = None
         if self._keys is not None and need != "nothing":
-            caller = scope[CALLER_KEY] = _caller(self._keys, scope)
+            caller = scope[CALLER_KEY] = _caller(self._keys, scope, basic=path in TAKES_BASIC)
         if route is None:
             raise no_route(scope["path"])
         if allowed is not None:
@@ -110,10 +112,13 @@ class Authentication:
         return match
 
 
-def _caller(keys: Keys, scope: Scope) -> Caller:
-    sent = _sent_key(scope)
+def _caller(keys: Keys, scope: Scope, *, basic: bool) -> Caller:
+    sent = _sent_key(scope, basic=basic)
     if sent is None:
-        raise UnauthenticatedError("send a key in exactly one header `Authorization: Bearer KEY`")
+        raise UnauthenticatedError(
+            "send a key in exactly one header `Authorization: Bearer KEY`"
+            + (", or as the password in the URL: http://x:KEY@host" if basic else "")
+        )
     return keys.caller(sent)
 
 
@@ -135,13 +140,31 @@ def _match(scope: Scope) -> _RouteMatch:
     return _RouteMatch(nearest, "key", None if nearest is None else frozenset(allowed))
 
 
-def _sent_key(scope: Scope) -> bytes | None:
-    """The key of the request; None unless it has exactly one Authorization header with Bearer."""
+def _sent_key(scope: Scope, *, basic: bool) -> bytes | None:
+    """The key of the request; None unless it has exactly one Authorization header with a key.
+
+    Args:
+        scope: The request.
+        basic: Whether the key may be the password of HTTP Basic.
+    """
     sent = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(sent) != 1:
         return None
     scheme, _, key = sent[0].partition(b" ")
-    return key.strip() or None if scheme.lower() == b"bearer" else None
+    if basic and scheme.lower() == b"basic":
+        key = _password(key)
+    elif scheme.lower() != b"bearer":
+        return None
+    return key.strip() or None
+
+
+def _password(credentials: bytes) -> bytes:
+    """The password of HTTP Basic; empty if there is none."""
+    try:
+        decoded = base64.b64decode(credentials.strip(), validate=True)
+    except binascii.Error:
+        return b""
+    return decoded.partition(b":")[2]
 
 
 def _headers(error: ScopeJudgeError, scope: Scope) -> dict[str, str] | None:
@@ -149,5 +172,8 @@ def _headers(error: ScopeJudgeError, scope: Scope) -> dict[str, str] | None:
         return {"Connection": "close"}
     if not isinstance(error, UnauthenticatedError):
         return None
-    wrong = ', error="invalid_token"' if _sent_key(scope) is not None else ""
+    # The challenge never names Basic: a browser would ask for a password, and send it with every
+    # later request, also with those that another site causes.
+    sent = _sent_key(scope, basic=scope["path"] in TAKES_BASIC)
+    wrong = ', error="invalid_token"' if sent is not None else ""
     return {"WWW-Authenticate": f'Bearer realm="scope-judge"{wrong}'}

@@ -11,9 +11,19 @@ Need = Role | Literal["key", "nothing", "switch", "nobody"]
 NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/judge"): "judge",
     ("POST", "/judge/batch"): "judge",
+    ("POST", "/rewards/group"): "judge",
+    ("POST", "/rewards/groups"): "judge",
+    ("POST", "/rewards/reference"): "judge",
+    ("POST", "/rewards/openrlhf"): "judge",
+    ("POST", "/rewards/slime"): "judge",
+    ("POST", "/rewards/nemo-gym/verify"): "judge",
+    ("POST", "/rewards/nemo-gym/compare"): "judge",
     ("POST", "/calibrate"): "calibrate",
+    ("POST", "/calibrate/scores"): "calibrate",
     ("GET", "/calibrations"): "key",
     ("GET", "/calibrations/{name}"): "key",
+    ("GET", "/calibrations/{name}/examples"): "key",
+    ("POST", "/calibrations/{name}/examples"): "calibrate",
     ("GET", "/calibrations/{name}/versions"): "key",
     ("POST", "/calibrations/{name}/rollback"): "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
@@ -26,3 +36,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/docs/{name}"): "key",
     ("GET", "/redoc"): "key",
 }
+
+# Trainers send no header of their own to these routes; their HTTP clients make Basic of a key in
+# the URL.
+TAKES_BASIC = frozenset(path for _, path in NEEDS if path.startswith("/rewards/"))

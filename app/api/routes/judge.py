@@ -1,14 +1,18 @@
 """POST /judge and POST /judge/batch."""
 
-import math
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Response
 
 from app.api.auth.callers import Caller
-from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.calibration_age import AGED, age_headers
+from app.api.dependencies import (
+    CurrentCaller,
+    CurrentServices,
+    check_batch_size,
+    check_criterion,
+)
 from app.api.error_responses import ACCESS_ERRORS, ENGINE_ERRORS, STORE_ERRORS, error_responses
 from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
 from app.core.comparison import Judgment
@@ -30,21 +34,8 @@ from app.wire.requests import JudgeBatchIn, JudgeIn
 
 router = APIRouter(tags=["judging"], route_class=OffloadingRoute)
 
-AGE_HEADER = "Scope-Calibration-Age"
 # Each one needs its own threshold, a computation of a few milliseconds that cannot be cancelled.
 _MOST_PAC_CRITERIA = 32
-_AGED: dict[int | str, dict[str, Any]] = {
-    200: {
-        "headers": {
-            AGE_HEADER: {
-                "description": "Age of the thresholds: seconds since the calibration store last "
-                "confirmed them. Sent only while the store does not answer.",
-                "schema": {"type": "integer"},
-            }
-        }
-    }
-}
-
 _OF_ONE = error_responses(
     *(
         *ACCESS_ERRORS,
@@ -59,7 +50,7 @@ _OF_ONE = error_responses(
 _OF_MANY = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError)
 
 
-@router.post("/judge", responses={**_AGED, **_OF_ONE})
+@router.post("/judge", responses={**AGED, **_OF_ONE})
 async def judge(
     body: JudgeIn,
     request: OffloadingRequest,
@@ -69,14 +60,14 @@ async def judge(
 ) -> JudgmentOut:
     """Judges one comparison: "A", "B" or "abstain"."""
     asked = await request.run(body.request, services.defaults)
-    _check_calibration(caller, asked)
+    check_criterion(caller, asked.criterion)
     with services.admission.admit(1):
         judgment = await services.judge.judge(asked)
-    response.headers.update(_age((judgment,)))
+    response.headers.update(age_headers((judgment,)))
     return JudgmentOut.of(judgment, body.id)
 
 
-@router.post("/judge/batch", response_model=JudgeBatchOut, responses={**_AGED, **_OF_MANY})
+@router.post("/judge/batch", response_model=JudgeBatchOut, responses={**AGED, **_OF_MANY})
 async def judge_batch(
     body: JudgeBatchIn, request: OffloadingRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -92,7 +83,7 @@ async def judge_batch(
     return await json_response(
         partial(JudgeBatchOut.of, items, outcomes),
         many=len(items) > MANY_ITEMS,
-        headers=_age(judgments),
+        headers=age_headers(judgments),
     )
 
 
@@ -108,7 +99,7 @@ def _items(body: JudgeBatchIn, services: Services, caller: Caller) -> list[Batch
 def _permitted(item: BatchItem, caller: Caller) -> BatchItem:
     if isinstance(item.asked, JudgeRequest):
         try:
-            _check_calibration(caller, item.asked)
+            check_criterion(caller, item.asked.criterion)
         except RequestError as exc:
             return item._replace(asked=exc)
     return item
@@ -121,16 +112,3 @@ def _check_work(requests: Iterable[JudgeRequest]) -> None:
             f"the batch has {len(asked)} different combinations of alpha, delta and calibration "
             f'with "pac" and the limit is {_MOST_PAC_CRITERIA}: send several batches'
         )
-
-
-def _check_calibration(caller: Caller, request: JudgeRequest) -> None:
-    # Without an alpha no calibration set is used.
-    if request.criterion.alpha is not None:
-        caller.check_calibration(request.criterion.calibration)
-
-
-def _age(judgments: Iterable[Judgment]) -> dict[str, str]:
-    """The header with the age of the oldest calibration, if the store has not confirmed one."""
-    ages = (judgment.calibration.age_s for judgment in judgments if judgment.calibration)
-    oldest = max(ages, default=0.0)
-    return {AGE_HEADER: str(math.ceil(oldest))} if oldest > 0 else {}

@@ -24,7 +24,16 @@ Headers = tuple[tuple[bytes, bytes], ...]
 BODY_ROUTES: dict[str, bytes] = {
     "POST /judge": b"/judge",
     "POST /judge/batch": b"/judge/batch",
+    "POST /rewards/group": b"/rewards/group",
+    "POST /rewards/groups": b"/rewards/groups",
+    "POST /rewards/reference": b"/rewards/reference",
+    "POST /rewards/openrlhf": b"/rewards/openrlhf?alpha=null",
+    "POST /rewards/slime": b"/rewards/slime?alpha=null",
+    "POST /rewards/nemo-gym/verify": b"/rewards/nemo-gym/verify?alpha=null",
+    "POST /rewards/nemo-gym/compare": b"/rewards/nemo-gym/compare?alpha=null",
     "POST /calibrate": b"/calibrate",
+    "POST /calibrate/scores": b"/calibrate/scores",
+    "POST /calibrations/{name}/examples": b"/calibrations/fuzz/examples",
     "POST /calibrations/{name}/rollback": b"/calibrations/fuzz/rollback",
 }
 _JSON: Headers = ((b"Content-Type", JSON_TEXT.encode()),)

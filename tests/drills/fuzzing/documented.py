@@ -17,7 +17,17 @@ from tests.drills.fuzzing.sending import note_health
 # Rules that are documented, but that JSON Schema cannot express: blank texts, mismatched turns, and
 # a delta without the guarantee `pac`.
 _BEYOND_THE_SCHEMA = ("invalid_comparison", "batch_too_large")
+# Fields of the reward routes with chats, rendered prompts and references: JSON Schema cannot say
+# that they contain a question of the user and text only.
+_CHATS = frozenset(
+    (
+        *("question", "responses", "reference", "groups", "query", "prompts", "labels", "prompt"),
+        *("response", "label", "ground_truth", "responses_create_params"),
+        *("conversation_history", "response_objs", "principle"),
+    )
+)
 _NEED_THE_BODY = ("positive_data_acceptance", "negative_data_rejection")
+_MAKE_A_SET = ("POST /calibrations/{name}/rollback", "POST /calibrations/{name}/examples")
 _OUTLIVE_A_DELETION = (
     "GET /calibrations/{name}/versions",
     "POST /calibrations/{name}/rollback",
@@ -97,7 +107,7 @@ def _note_scenario(recorder: ScenarioRecorder, document: Document, ledger: Ledge
                 continue
             reason = excuse(node.name, route, answer)
             if node.name == "use_after_free" and made_again(recorder, case_id):
-                reason = "POST /calibrate or a rollback made the set again"
+                reason = "POST /calibrate, an import or a rollback made the set again"
             _note_failure(ledger, node, reason, interaction)
     return noted
 
@@ -118,7 +128,7 @@ def made_again(recorder: ScenarioRecorder, read: str) -> bool:
         if case.operation.label == "POST /calibrate" and isinstance(case.body, dict):
             there = there or case.body.get("calibration", "default") == name
         elif (case.path_parameters or {}).get("name") == name:
-            there = there or case.operation.label.endswith("/rollback")
+            there = there or case.operation.label in _MAKE_A_SET
             there = there and case.operation.label != "DELETE /calibrations/{name}"
     return there
 
@@ -146,6 +156,9 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         faults = body.get("errors", ())
         if [fault["field"] for fault in faults] == ["delta"]:
             return "JSON Schema cannot forbid a delta without pac"
+        places = {fault["field"].partition(".")[0] for fault in faults}
+        if route.startswith("POST /rewards/") and places <= _CHATS:
+            return "JSON Schema cannot say which chats are texts"
         if any(fault["message"] == "Input should be a valid integer" for fault in faults):
             return "1.0 is an integer in JSON Schema, but not here"
     if check == "negative_data_rejection" and answer.status == 200:

@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.serving import scripted_fingerprint
+
 JSON_TEXT = "application/json"
 HALF = "\ud800"
 
@@ -21,8 +23,11 @@ NUMBERS = (
     *(-(2**63), 10**300, 10**4000, float("nan"), float("inf"), float("-inf")),
 )
 OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [{}], {"": 0}, {"__proto__": 1})
+_FINGERPRINT = scripted_fingerprint()
 NAMES = (
     *("question", "response_a", "response_b", "alpha", "guarantee", "delta", "calibration", "id"),
+    *("digest", "gap_fwd", "label_mass", "fingerprint"),
+    *("responses", "reference", "groups", "opponents", "output", "input", "type", "text"),
     *("label", "label_noise", "comparisons", "examples", "version", "role", "content"),
     *("", HALF, "x" * 200, "__class__", "model_config"),
 )
@@ -44,10 +49,46 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         {**draw.choice((comparison, several)), "label": label, "id": i}
         for i, label in enumerate(("A", "B", "tie"))
     ]
+    question = draw.choice((comparison, several))["question"]
+    answers = [f"quality={draw.randint(0, 3)}" for _ in range(draw.randint(2, 5))]
+    said = [[{"role": "assistant", "content": text}] for text in answers]
+    objects = [
+        {"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]}
+        for text in answers
+    ]
+    group = {"question": question, "responses": [*answers, *said, ""]}
+    options = {"alpha": None, "reward": draw.choice(("hard", "soft")), "empty": "loses"}
     return {
+        "POST /rewards/group": {**group, **options, "opponents": draw.choice(("all", 1, 2))},
+        "POST /rewards/groups": {"groups": [group] * 2, **options, "comparisons": True},
+        "POST /rewards/reference": {**group, **options, "reference": "quality=1"},
+        "POST /rewards/openrlhf": {"query": ["Q?A"], "prompts": ["Q?"], "labels": answers[:1]},
+        "POST /rewards/slime": {"prompt": question, "response": answers[0], "label": "quality=1"},
+        "POST /rewards/nemo-gym/verify": {
+            "responses_create_params": {"input": question},
+            "response": objects[0],
+            "ground_truth": "quality=1",
+        },
+        "POST /rewards/nemo-gym/compare": {
+            "conversation_history": turns,
+            "response_objs": objects,
+            "principle": None,
+        },
         "POST /judge": draw.choice((judged, guarded)),
         "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
         "POST /calibrate": {"calibration": name, "label_noise": 0.1, "examples": labelled},
+        "POST /calibrate/scores": {"calibration": name, "examples": labelled},
+        "POST /calibrations/{name}/examples": {
+            "fingerprint": _FINGERPRINT,
+            "label_noise": 0.1,
+            "examples": [
+                {
+                    **{"digest": f"{draw.randint(1, 9):064x}", "label": draw.choice("AB")},
+                    **{"gap_fwd": draw.uniform(-3, 3), "gap_rev": 0.5, "label_mass": 0.9},
+                },
+                {"digest": "f" * 64, "label": "tie"},
+            ],
+        },
         "POST /calibrations/{name}/rollback": {"version": draw.randint(1, 4)},
     }
 

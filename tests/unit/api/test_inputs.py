@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, examples, problem
+from tests.unit.api.rewards.doors import PATHS
 
 JSON = {"Content-Type": "application/json"}
 HALF = "\ud800"
@@ -119,7 +120,13 @@ BAD_BODIES: dict[str, bytes] = {
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/judge", "/judge/batch", "/calibrate", "/calibrate/scores"),
+        *("/calibrations/x/examples", *PATHS),
+    ],
+)
 @pytest.mark.parametrize("name", BAD_BODIES)
 async def test_an_unreadable_body_is_refused(
     client: httpx.AsyncClient, path: str, name: str
@@ -171,7 +178,8 @@ async def test_the_batch_limit_is_exact(client: httpx.AsyncClient) -> None:
     over: dict[str, Any] = {"alpha": None, "comparisons": [{}] * 1001}
     body = problem(await send(client, over, "/judge/batch"), "batch_too_large")
     assert "1001" in body["detail"]
-    problem(await send(client, {"examples": [{}] * 1001}, "/calibrate"), "batch_too_large")
+    for path in ("/calibrate", "/calibrate/scores"):
+        problem(await send(client, {"examples": [{}] * 1001}, path), "batch_too_large")
 
 
 @pytest.mark.anyio
@@ -247,11 +255,18 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(
-    st.sampled_from(["/judge", "/judge/batch", "/calibrate"]),
+    st.sampled_from(["/judge", "/judge/batch", "/calibrate", *PATHS]),
     st.dictionaries(
-        st.sampled_from(["comparisons", "examples", "question", "response_a", "response_b", "id"]),
+        st.sampled_from(
+            [
+                *("comparisons", "examples", "question", "response_a", "response_b", "id"),
+                *("responses", "groups", "reference", "query", "prompts", "labels", "prompt"),
+                *("response", "label", "responses_create_params", "response_objs"),
+                *("conversation_history", "opponents", "empty"),
+            ]
+        ),
         json_values,
         max_size=5,
     ),

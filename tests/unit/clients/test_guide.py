@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.test_openapi import schema
 from tests.unit.docs import markdown
 from tests.unit.docs.markdown import DOCS
 
@@ -13,10 +12,8 @@ def test_the_examples_of_the_guide_run(
     service_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
-    has_rewards = "/rewards/group" in schema()["paths"]
     for block in blocks():
-        if has_rewards or "rewards(" not in block:
-            exec(block.replace("http://127.0.0.1:8000", service_url), names)
+        exec(block.replace("http://127.0.0.1:8000", service_url), names)
     names["client"].close()
     printed = capsys.readouterr().out
     assert "p_bar = 0." in printed or "no verdict: " in printed

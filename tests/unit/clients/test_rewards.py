@@ -5,14 +5,10 @@ from typing import Any
 import pytest
 
 from scope_judge import GroupRewards, RequestError, TooLargeError
-from tests.unit.api.test_openapi import schema
 from tests.unit.clients.doors import KINDS, Kind, call
 from tests.unit.clients.planned import Clock, Handler, PlannedService, problem, serving
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
-ROUTE = pytest.mark.skipif(
-    "/rewards/groups" not in schema()["paths"], reason="the service has no rewards yet"
-)
 ANSWERS = ["quality=3", "quality=0", "quality=3"]
 
 
@@ -61,7 +57,6 @@ def test_something_that_is_no_group_is_named_by_its_number(kind: Kind, bad: Any)
         call(kind, service.url, "rewards_many", [*groups(1), bad])
 
 
-@ROUTE
 def test_the_service_rewards_the_better_response(kind: Kind, service_url: str) -> None:
     found = call(kind, service_url, "group_rewards", "Which?", ANSWERS, comparisons=True)
     assert isinstance(found, GroupRewards)
@@ -71,21 +66,18 @@ def test_the_service_rewards_the_better_response(kind: Kind, service_url: str) -
     assert [(each.a, each.b, each.judgment.verdict) for each in found.comparisons] == [(0, 1, "A")]
 
 
-@ROUTE
 def test_the_service_takes_the_messages_of_a_trainer(kind: Kind, service_url: str) -> None:
     responses = [[{"role": "assistant", "content": text}] for text in ANSWERS[:2]]
     question = [{"role": "user", "content": "Which?"}]
     assert call(kind, service_url, "rewards", question, responses) == [1.0, -1.0]
 
 
-@ROUTE
 def test_the_service_abstains_into_no_reward(kind: Kind, service_url: str) -> None:
     equal = call(kind, service_url, "group_rewards", "Which?", ["quality=1 x", "quality=1 y"])
     assert equal.rewards == (None, None)
     assert equal.reasons == ("abstained", "abstained")
 
 
-@ROUTE
 def test_the_service_rewards_many_groups_and_single_responses(kind: Kind, service_url: str) -> None:
     given = [(f"{number}?", ANSWERS[:2]) for number in range(700)]
     found = call(kind, service_url, "rewards_many", given)
@@ -94,7 +86,6 @@ def test_the_service_rewards_many_groups_and_single_responses(kind: Kind, servic
     assert one.rewards == (-1.0,)
 
 
-@ROUTE
 @pytest.mark.parametrize("responses", [[], ["one"], ["a", None]])
 def test_the_service_says_what_is_wrong_with_a_group(
     kind: Kind, service_url: str, responses: list[Any]

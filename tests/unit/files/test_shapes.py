@@ -157,8 +157,13 @@ def test_unknown_columns_are_listed_with_a_map_that_may_fit() -> None:
     assert "the columns are instruction, output_1, output_2, score" in caught.value.detail
     wanted = "--map question=instruction,response_a=output_1,response_b=output_2"
     assert wanted in caught.value.detail
+    with pytest.raises(InvalidRequestError) as caught:
+        shape_for({"Prompt": "x", "answer 1": "y", "answer 2": "z", "better": "A"})
+    wanted = "--map 'question=Prompt,response_a=answer 1,response_b=answer 2,label=better'"
+    assert wanted in caught.value.detail
 
 
+BATTLE = {"conversation_a": [USER, says("x")], "conversation_b": [USER, says("y")]}
 TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
 
 
@@ -189,6 +194,11 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
             "different questions",
         ),
         ({"conversation_a": [USER], "conversation_b": [USER]}, "one answer to each question"),
+        *(
+            ({**BATTLE, "turn": turn}, "turn is no")
+            for turn in (0, -1, 1.5, float("nan"), float("inf"), [1])
+        ),
+        ({**BATTLE, "turn": "first"}, "turn is not a number"),
         ({"input": "x", "preferred_output": [], "non_preferred_output": []}, "no messages"),
     ],
 )
@@ -208,7 +218,7 @@ def test_a_row_is_judged_whatever_its_label_and_id_are(label: Any) -> None:
 
 def test_an_example_needs_a_label() -> None:
     row = {"question": "x", **AB, "winner": "A"}
-    with pytest.raises(InvalidComparisonError, match="there is no label: question, response_a"):
+    with pytest.raises(InvalidComparisonError, match="there is no label: the columns are question"):
         shape_for(row).labelled(row)
 
 

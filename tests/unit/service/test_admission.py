@@ -1,5 +1,6 @@
 """Tests of the number of admitted comparisons, and of the refusals above it."""
 
+import asyncio
 from contextlib import ExitStack
 
 import pytest
@@ -99,3 +100,98 @@ def test_retry_after_is_the_pending_comparisons_over_the_recent_rate() -> None:
     assert retry_after_s(10) == 1
     clock.now += 60.0
     assert retry_after_s(500) == 1
+
+
+async def started(*tasks: asyncio.Task[None]) -> None:
+    """Lets tasks run until each waits or has ended."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class Guest:
+    """A request that takes its slots in turn and holds them until it is sent away."""
+
+    def __init__(self, admission: Admission, comparisons: int) -> None:
+        self.admitted, self.leave = False, asyncio.Event()
+        self.task = asyncio.create_task(self._stay(admission, comparisons))
+
+    async def _stay(self, admission: Admission, comparisons: int) -> None:
+        async with admission.admit_in_turn(comparisons):
+            self.admitted = True
+            await self.leave.wait()
+
+
+async def guests(admission: Admission, *sizes: int) -> list[Guest]:
+    found = [Guest(admission, size) for size in sizes]
+    await started()
+    return found
+
+
+@pytest.mark.anyio
+async def test_requests_wait_for_their_slots_in_the_order_of_arrival() -> None:
+    admission, telemetry = admission_of(80)
+    first, large, small = await guests(admission, 60, 30, 1)
+    # The small one has room, but it came later.
+    assert [each.admitted for each in (first, large, small)] == [True, False, False]
+    first.leave.set()
+    await first.task
+    await started()
+    assert large.admitted
+    assert small.admitted
+    assert b"scope_pending_comparisons 31.0" in telemetry.exposition()[0]
+    for each in (large, small):
+        each.leave.set()
+        await each.task
+    assert b"scope_pending_comparisons 0.0" in telemetry.exposition()[0]
+
+
+@pytest.mark.anyio
+async def test_a_request_that_is_cancelled_while_it_waits_lets_the_next_one_in() -> None:
+    admission, telemetry = admission_of(80)
+    first, large, small = await guests(admission, 60, 30, 1)
+    large.task.cancel()
+    await started()
+    assert large.task.cancelled()
+    assert small.admitted
+    small.task.cancel()
+    first.task.cancel()
+    await started()
+    assert b"scope_pending_comparisons 0.0" in telemetry.exposition()[0]
+
+
+@pytest.mark.anyio
+async def test_slots_are_given_back_if_a_request_is_cancelled_as_it_gets_them() -> None:
+    admission, telemetry = admission_of(8)
+    with admission.admit(8):
+        (guest,) = await guests(admission, 7)
+    # Its slots are taken for it, and it has not run since.
+    assert b"scope_pending_comparisons 7.0" in telemetry.exposition()[0]
+    guest.task.cancel()
+    await started()
+    assert not guest.admitted
+    assert b"scope_pending_comparisons 0.0" in telemetry.exposition()[0]
+
+
+@pytest.mark.anyio
+async def test_a_batch_does_not_pass_those_who_wait_and_a_small_request_does() -> None:
+    admission, _ = admission_of(80)
+    first, large = await guests(admission, 60, 30)
+    with pytest.raises(OverloadedError, match="30 more wait"), admission.admit(9):
+        pass
+    with admission.admit(8):
+        pass
+    for each in (first, large):
+        each.task.cancel()
+    await started()
+    with admission.admit(70):
+        pass
+
+
+@pytest.mark.anyio
+async def test_a_group_without_a_comparison_does_not_wait() -> None:
+    admission, _ = admission_of(8)
+    first, waiting, nothing = await guests(admission, 7, 7, 0)
+    assert nothing.admitted
+    for each in (first, waiting, nothing):
+        each.task.cancel()
+    await started()

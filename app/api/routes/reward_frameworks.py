@@ -1,0 +1,95 @@
+"""The reward routes in the shapes of OpenRLHF, slime and NeMo Gym."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.api.dependencies import CurrentCaller, CurrentServices
+from app.api.offloading import OffloadingRequest, OffloadingRoute
+from app.api.routes.rewards import REWARD_RESPONSES, answer_with, rewards_of
+from app.wire.frameworks.nemo_gym import (
+    CompareQuery,
+    NemoCompareIn,
+    NemoCompareOut,
+    NemoVerifyIn,
+    NemoVerifyOut,
+    ReferenceQuery,
+)
+from app.wire.frameworks.openrlhf import OpenRlhfIn, OpenRlhfOut
+from app.wire.frameworks.samples import RewardQuery
+from app.wire.frameworks.slime import SlimeIn, SlimeOut
+
+router = APIRouter(tags=["rewards"], route_class=OffloadingRoute)
+
+
+@router.post("/rewards/openrlhf", response_model=OpenRlhfOut, responses=REWARD_RESPONSES)
+async def reward_openrlhf(
+    body: OpenRlhfIn,
+    options: Annotated[RewardQuery, Query()],
+    request: OffloadingRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Rewards samples of OpenRLHF against the reference responses in `labels`.
+
+    No reward is 0 with a 1 under its reason in `extra_logs`. The guarantee is about comparisons,
+    not about rewards.
+    """
+    groups = await request.run(body.groups, services.end_markers)
+    found = await rewards_of(groups, options.rule(services.defaults), services, caller)
+    return await answer_with(partial(OpenRlhfOut.of, found), found)
+
+
+@router.post("/rewards/slime", response_model=SlimeOut, responses=REWARD_RESPONSES)
+async def reward_slime(
+    body: SlimeIn,
+    options: Annotated[RewardQuery, Query()],
+    request: OffloadingRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Rewards a sample of slime against the reference response in `label`.
+
+    No reward is 0 with a 1 under its reason. The guarantee is about comparisons, not about rewards.
+    """
+    group = await request.run(body.group, services.end_markers)
+    found = await rewards_of([group], options.rule(services.defaults), services, caller)
+    return await answer_with(partial(SlimeOut.of, found[0]), found)
+
+
+@router.post("/rewards/nemo-gym/verify", response_model=NemoVerifyOut, responses=REWARD_RESPONSES)
+async def reward_nemo_gym_verify(
+    body: NemoVerifyIn,
+    options: Annotated[ReferenceQuery, Query()],
+    request: OffloadingRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Rewards a rollout of NeMo Gym against a reference response in the body.
+
+    No reward is 0 with `mask_sample`, which takes the sample out of NeMo Gym's scores. The
+    guarantee is about comparisons, not about rewards.
+    """
+    group = await request.run(body.group, options.reference_key)
+    found = await rewards_of([group], options.rule(services.defaults), services, caller)
+    make = partial(NemoVerifyOut.of, body, found[0])
+    return await answer_with(make, found, large=request.is_large)
+
+
+@router.post("/rewards/nemo-gym/compare", response_model=NemoCompareOut, responses=REWARD_RESPONSES)
+async def reward_nemo_gym_compare(
+    body: NemoCompareIn,
+    options: Annotated[CompareQuery, Query()],
+    request: OffloadingRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Rewards the responses of NeMo Gym to one prompt by comparing them with each other.
+
+    No reward is 0, and `metrics` counts these by their reason. The guarantee is about comparisons,
+    not about rewards.
+    """
+    groups = await request.run(body.groups)
+    found = await rewards_of(groups, options.rule(services.defaults), services, caller)
+    return await answer_with(partial(NemoCompareOut.of, found), found)

@@ -1,0 +1,1 @@
+"""Rewards for trainers, from comparisons of the responses to one question."""

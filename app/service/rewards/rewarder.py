@@ -1,0 +1,231 @@
+"""Computes rewards: schedules the comparisons of groups, judges them at once, and scores them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple
+
+from app.core.comparison import Comparison, Criterion, Judgment, Turn
+from app.core.errors import (
+    BatchTooLargeError,
+    ControlTokenError,
+    InvalidComparisonError,
+    PromptTooLongError,
+    ScopeJudgeError,
+)
+from app.service.admission import Admission
+from app.service.judging.batches import BatchItem, Outcome, judge_items
+from app.service.judging.judge import Judge, JudgeRequest
+from app.service.off_loop import off_loop
+from app.service.rewards.tournament import (
+    Opponents,
+    Pair,
+    Players,
+    Result,
+    Schedule,
+    Standing,
+    group_schedule,
+    number_of_pairs,
+    reference_schedule,
+    standings,
+)
+
+# Errors that the texts of one comparison cause; the other comparisons are not affected.
+_OF_TEXTS = (PromptTooLongError, ControlTokenError, InvalidComparisonError)
+# Most characters that are scheduled on the event loop, which takes a few milliseconds. Each
+# text adds a fixed cost, counted as _PER_TEXT characters.
+_MOST_SCHEDULED_ON_LOOP = 2**17
+_PER_TEXT = 64
+_ADVICE = (
+    'send fewer responses or groups at once, or fewer opponents; "opponents": k makes n k / 2 '
+    "comparisons of n responses"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Responses to one question.
+
+    Args:
+        question: The conversation so far.
+        responses: The responses; they may be blank.
+        reference: The text that each response is compared with, which is not blank; None if the
+            responses are compared with each other.
+    """
+
+    question: tuple[Turn, ...]
+    responses: tuple[str, ...]
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewardRule:
+    """How comparisons become rewards.
+
+    Args:
+        criterion: The conditions under which a comparison is accepted.
+        kind: Points of an accepted comparison: "hard" for +1 and -1, "soft" for 2 p_bar - 1.
+        opponents: Number of opponents of each response in a group.
+        empty: Whether an empty response loses against each text, or gets no reward.
+    """
+
+    criterion: Criterion
+    kind: Literal["hard", "soft"] = "hard"
+    opponents: Opponents = "all"
+    empty: Literal["loses", "null"] = "loses"
+
+
+class Compared(NamedTuple):
+    """One judged pair of a group, with its judgment or its error."""
+
+    pair: Pair
+    outcome: Outcome
+
+
+class GroupRewards(NamedTuple):
+    """The standings of a group's responses, in their order, and the judged pairs."""
+
+    standings: tuple[Standing, ...]
+    compared: tuple[Compared, ...]
+
+
+class Rewarder:
+    """Computes rewards of groups of responses.
+
+    Args:
+        judge: Judges the comparisons.
+        admission: Counts the comparisons in progress; a reward waits there for its turn.
+        most: Most comparisons of one request.
+        most_characters: Most characters of all comparisons of one request. A question is in each
+            of them, so that they can be a thousand times as long as the request.
+    """
+
+    def __init__(
+        self, judge: Judge, admission: Admission, *, most: int, most_characters: int
+    ) -> None:
+        self._judge = judge
+        self._admission = admission
+        self._most = most
+        self._most_characters = most_characters
+
+    async def reward(self, groups: Sequence[Group], rule: RewardRule) -> list[GroupRewards]:
+        """Computes the rewards of some groups; all their comparisons are one engine call.
+
+        Raises:
+            BatchTooLargeError: The groups make more comparisons than one request may have, or
+                longer ones.
+            ScopeJudgeError: No comparison could be judged, because of an error that all have in
+                common.
+        """
+        size = sum(len(text) + _PER_TEXT for group in groups for text in group.responses)
+        small = size <= _MOST_SCHEDULED_ON_LOOP
+        prepare = partial(self._prepared, groups, rule)
+        schedules, items = prepare() if small else await off_loop(prepare)
+        async with self._admission.admit_in_turn(len(items)):
+            outcomes = await judge_items(self._judge, items)
+        _raise_common_error(outcomes)
+        score = partial(_scored, schedules, outcomes, rule)
+        return score() if small else await off_loop(score)
+
+    def _prepared(
+        self, groups: Sequence[Group], rule: RewardRule
+    ) -> tuple[list[Schedule], list[BatchItem]]:
+        players = [Players.among(group.responses) for group in groups]
+        # Checked before any pair is made: a body of 8 MB may have 10^10 of them.
+        self._check_size(groups, players, rule)
+        schedules = [
+            _schedule(group, of_group, rule)
+            for group, of_group in zip(groups, players, strict=True)
+        ]
+        items = [
+            BatchItem(None, JudgeRequest(_comparison(group, pair), rule.criterion))
+            for group, schedule in zip(groups, schedules, strict=True)
+            for pair in schedule.judged
+        ]
+        return schedules, items
+
+    def _check_size(
+        self, groups: Sequence[Group], players: Sequence[Players], rule: RewardRule
+    ) -> None:
+        sizes = [_size(*both, rule.opponents) for both in zip(groups, players, strict=True)]
+        count = sum(size.comparisons for size in sizes)
+        if count > self._most:
+            raise BatchTooLargeError(
+                f"the responses make {count} comparisons and the limit is {self._most} (the "
+                f"smaller one of SCOPE_MAX_BATCH and seven eighths of SCOPE_MAX_PENDING): {_ADVICE}"
+            )
+        characters = sum(size.characters for size in sizes)
+        if characters > self._most_characters:
+            raise BatchTooLargeError(
+                f"the {count} comparisons have {characters} characters together, because each one "
+                f"has the question and two responses, and the limit is {self._most_characters} "
+                f"(four times SCOPE_MAX_BODY_BYTES): {_ADVICE}"
+            )
+
+
+class _Size(NamedTuple):
+    comparisons: int
+    characters: int
+
+
+def _size(group: Group, players: Players, opponents: Opponents) -> _Size:
+    """The size of a group's comparisons, computed without making them."""
+    number = len(players.texts)
+    of_texts = sum(len(group.responses[player]) for player in players.texts)
+    of_question = sum(len(turn.content) + _PER_TEXT for turn in group.question)
+    if group.reference is not None:
+        return _Size(number, number * (of_question + len(group.reference)) + of_texts)
+    pairs = number_of_pairs(number, opponents)
+    met = number - 1 if opponents == "all" else min(opponents, number - 1)
+    return _Size(pairs, pairs * of_question + max(0, met) * of_texts)
+
+
+def _schedule(group: Group, players: Players, rule: RewardRule) -> Schedule:
+    empty_loses = rule.empty == "loses"
+    if group.reference is not None:
+        return reference_schedule(
+            group.responses, players, group.reference, empty_loses=empty_loses
+        )
+    question = "\0".join(turn.content for turn in group.question)
+    return group_schedule(
+        question, group.responses, players, rule.opponents, empty_loses=empty_loses
+    )
+
+
+def _comparison(group: Group, pair: Pair) -> Comparison:
+    other = group.responses[pair.b] if group.reference is None else group.reference
+    return Comparison(group.question, (group.responses[pair.a],), (other,))
+
+
+def _raise_common_error(outcomes: Sequence[Outcome]) -> None:
+    """Raises the error that no text has caused, if there is no judgment at all.
+
+    All comparisons share a criterion, so an error of its calibration set is the request's error.
+    """
+    errors = [each for each in outcomes if isinstance(each, ScopeJudgeError)]
+    if len(errors) == len(outcomes):
+        for error in errors:
+            if not isinstance(error, _OF_TEXTS):
+                raise error
+
+
+def _scored(
+    schedules: Sequence[Schedule], outcomes: Sequence[Outcome], rule: RewardRule
+) -> list[GroupRewards]:
+    judged, found = iter(outcomes), list[GroupRewards]()
+    for schedule in schedules:
+        compared = tuple(Compared(pair, next(judged)) for pair in schedule.judged)
+        rows = standings(schedule, (_result(each, rule) for each in compared))
+        found.append(GroupRewards(rows, compared))
+    return found
+
+
+def _result(compared: Compared, rule: RewardRule) -> Result:
+    pair, outcome = compared
+    if not isinstance(outcome, Judgment):
+        return Result(pair, None, failed=True)
+    if outcome.verdict == "abstain":
+        return Result(pair, None)
+    if rule.kind == "soft":
+        return Result(pair, 2.0 * outcome.p_bar - 1.0)
+    return Result(pair, 1.0 if outcome.verdict == "A" else -1.0)

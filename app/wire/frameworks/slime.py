@@ -1,0 +1,45 @@
+"""JSON of POST /rewards/slime."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from app.service.rewards.rewarder import Group, GroupRewards
+from app.wire.answers import Out
+from app.wire.frameworks.rendered import rendered, without_end
+from app.wire.frameworks.samples import FrameworkIn, flags_of, read, reference
+from app.wire.requests import Text
+from app.wire.rewards import question_turns
+
+
+class SlimeIn(FrameworkIn):
+    """The body that slime sends to `--rm-url`."""
+
+    prompt: Any = Field(description="The rendered prompt, or its messages.")
+    response: Text
+    label: Any = Field(None, description="The reference response.")
+
+    def group(self, end_markers: Sequence[str]) -> Group:
+        """The group; raises InvalidRequestError if the sample cannot be read."""
+        turns_of = rendered if isinstance(self.prompt, str) else question_turns
+        return Group(
+            read("prompt", turns_of, self.prompt),
+            (without_end(self.response, end_markers),),
+            reference("label", self.label, "--label-key"),
+        )
+
+
+class SlimeOut(Out):
+    """The reward of a sample, for `--reward-key reward`; no reward is 0, with its reason."""
+
+    reward: float
+    abstained: int
+    tied: int
+    failed: int
+    empty: int
+
+    @classmethod
+    def of(cls, found: GroupRewards) -> "SlimeOut":
+        """Converts the reward of a sample."""
+        return cls(reward=found.standings[0].reward or 0.0, **flags_of(found.standings[0]))

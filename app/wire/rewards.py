@@ -1,0 +1,259 @@
+"""JSON of the reward routes: groups of responses in, one reward for each response out."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+)
+
+from app.core.comparison import Comparison, CriterionDefaults, Judgment, Turn
+from app.core.errors import InvalidComparisonError, ScopeJudgeError
+from app.core.messages import question_of, response_of
+from app.service.rewards.rewarder import Compared, Group, GroupRewards, RewardRule
+from app.service.rewards.tournament import NoReward
+from app.wire.answers import JudgmentOut, Out
+from app.wire.problems import Problem, problem_of
+from app.wire.requests import CriterionIn, Strict, encodable
+
+
+class MessageIn(BaseModel):
+    """A chat message as trainers hand it over; fields that are not named here are ignored."""
+
+    model_config = ConfigDict(extra="allow")
+    role: str = Field(description="`system`, `user` or `assistant`.")
+    content: str | list[dict[str, Any]] = Field(
+        description='A text, or parts such as `{"type": "text", "text": "..."}`.'
+    )
+
+
+def question_turns(value: Any) -> tuple[Turn, ...]:
+    """The turns of a question; raises ValueError if it is no text and no conversation."""
+    try:
+        found = question_of(value)
+    except InvalidComparisonError as exc:
+        raise ValueError(str(exc)) from None
+    turns: list[dict[str, Any]] = (
+        [{"role": "user", "content": found}] if isinstance(found, str) else found
+    )
+    return checked(tuple(Turn(turn["role"], encodable(turn["content"])) for turn in turns))
+
+
+def checked(question: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """The question; raises ValueError if a turn is blank, or if there is none of the user."""
+    try:
+        # The checks are those of POST /judge.
+        return Comparison(question, ("x",), ("x",)).question
+    except InvalidComparisonError as exc:
+        raise ValueError(str(exc)) from None
+
+
+def response_text(value: Any) -> str:
+    """The text of a response; raises ValueError if it is no text and no assistant's message."""
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        raise ValueError("this must be one text, or a list with one message of the assistant")
+    try:
+        return encodable(str(response_of(value, "a response")))
+    except InvalidComparisonError as exc:
+        raise ValueError(str(exc)) from None
+
+
+def _reference(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the reference is blank: nothing can be compared with it")
+    return text
+
+
+def _several(responses: list[str]) -> list[str]:
+    if len(responses) < 2:
+        raise ValueError(
+            f"a group needs at least two responses, and this one has {len(responses)}: "
+            "POST /rewards/reference compares one response with a reference"
+        )
+    return responses
+
+
+def _kind_of_opponents(value: Any) -> Literal["number", "text"]:
+    return "text" if isinstance(value, str) else "number"
+
+
+# `Any`, because the document would describe the tuple of turns, which no request has.
+MessagesQuestion = Annotated[
+    Any, PlainValidator(question_turns, json_schema_input_type=str | list[MessageIn])
+]
+MessagesResponse = Annotated[
+    str,
+    PlainValidator(response_text, json_schema_input_type=str | MessageIn | list[MessageIn]),
+]
+Reference = Annotated[MessagesResponse, AfterValidator(_reference)]
+_Responses = Annotated[
+    list[MessagesResponse],
+    Field(fail_fast=True, json_schema_extra={"minItems": 2}),
+    AfterValidator(_several),
+]
+OpponentsIn = Annotated[
+    Annotated[Literal["all"], Tag("text")] | Annotated[int, Field(ge=1), Tag("number")],
+    Discriminator(_kind_of_opponents),
+    Field(
+        description="Number of other responses that each response meets, or `all`. With a number "
+        "k, n responses make n k / 2 comparisons."
+    ),
+]
+
+
+WithComparisons = Annotated[bool, Field(description="Whether to return each judgment.")]
+
+
+class RewardOptions(CriterionIn):
+    """How comparisons become rewards; a missing field of the criterion is the setting's."""
+
+    reward: Literal["hard", "soft"] = Field(
+        "hard",
+        description="Points of an accepted comparison: `hard` for +1 or -1, `soft` for "
+        "2 p_bar - 1 from the response's side.",
+    )
+    empty: Literal["loses", "null"] = Field(
+        "loses",
+        description="An empty response loses against each text, without a call and outside the "
+        "promise (`loses`), or gets no reward (`null`).",
+    )
+
+    def rule(self, defaults: CriterionDefaults) -> RewardRule:
+        """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
+        return RewardRule(self.criterion(defaults), self.reward, empty=self.empty)
+
+
+class GroupOptions(RewardOptions):
+    """How the comparisons of a group become rewards."""
+
+    opponents: OpponentsIn = "all"
+
+    def rule(self, defaults: CriterionDefaults) -> RewardRule:
+        """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
+        return RewardRule(self.criterion(defaults), self.reward, self.opponents, self.empty)
+
+
+class GroupIn(Strict):
+    """Responses to one question."""
+
+    question: MessagesQuestion
+    responses: _Responses
+
+    def group(self) -> Group:
+        """The group."""
+        return Group(self.question, tuple(self.responses))
+
+
+class RewardGroupIn(GroupIn, GroupOptions):
+    """One group of responses, which are compared with each other."""
+
+    comparisons: WithComparisons = False
+
+
+class RewardGroupsIn(GroupOptions):
+    """Several groups, which are judged in one engine call."""
+
+    groups: Annotated[list[GroupIn], Field(fail_fast=True)]
+    comparisons: WithComparisons = False
+
+    def all(self) -> list[Group]:
+        """The groups, in order."""
+        return [each.group() for each in self.groups]
+
+
+class RewardReferenceIn(RewardOptions):
+    """Responses to one question, each of which is compared with a reference."""
+
+    question: MessagesQuestion
+    reference: Reference
+    responses: Annotated[list[MessagesResponse], Field(min_length=1, fail_fast=True)]
+    comparisons: WithComparisons = False
+
+    def group(self) -> Group:
+        """The group."""
+        return Group(self.question, tuple(self.responses), self.reference)
+
+
+class ComparisonOut(Out):
+    """One judged comparison; `b` is null where it is the reference."""
+
+    a: int
+    b: int | None
+    judgment: JudgmentOut
+
+
+class ComparisonErrorOut(Out):
+    """One comparison that could not be judged; `b` is null where it is the reference."""
+
+    a: int
+    b: int | None
+    error: Problem
+
+
+class RewardsOut(Out):
+    """One entry for each response, in the same order; the errors and judgments of the group."""
+
+    rewards: list[float | None]
+    reasons: list[NoReward | None]
+    accepted: list[int]
+    compared: list[int]
+    walkovers: list[int]
+    ties: list[int]
+    errors: list[ComparisonErrorOut]
+    comparisons: list[ComparisonOut] | None
+
+    @classmethod
+    def of(cls, found: GroupRewards, *, comparisons: bool) -> "RewardsOut":
+        """Converts the rewards of a group.
+
+        Args:
+            found: The rewards.
+            comparisons: Whether to include each judgment.
+        """
+        rows = found.standings
+        judged = [
+            ComparisonOut(a=a, b=b, judgment=JudgmentOut.of(outcome, None))
+            for a, b, outcome in _indexed(found)
+            if comparisons and isinstance(outcome, Judgment)
+        ]
+        return cls(
+            rewards=[row.reward for row in rows],
+            reasons=[row.reason for row in rows],
+            accepted=[row.accepted for row in rows],
+            compared=[row.compared for row in rows],
+            walkovers=[row.walkovers for row in rows],
+            ties=[row.ties for row in rows],
+            errors=[
+                ComparisonErrorOut(a=a, b=b, error=problem_of(outcome))
+                for a, b, outcome in _indexed(found)
+                if isinstance(outcome, ScopeJudgeError)
+            ],
+            comparisons=judged if comparisons else None,
+        )
+
+
+class RewardGroupsOut(Out):
+    """The rewards of each group, in the same order."""
+
+    groups: list[RewardsOut]
+
+    @classmethod
+    def of(cls, found: Sequence[GroupRewards], *, comparisons: bool) -> "RewardGroupsOut":
+        """Converts the rewards of several groups."""
+        return cls(groups=[RewardsOut.of(each, comparisons=comparisons) for each in found])
+
+
+def _indexed(found: GroupRewards) -> list[tuple[int, int | None, Judgment | ScopeJudgeError]]:
+    """The indices and the outcome of each judged pair."""
+
+    def row(each: Compared) -> tuple[int, int | None, Judgment | ScopeJudgeError]:
+        a, b = each.pair
+        return a, b if b < len(found.standings) else None, each.outcome
+
+    return [row(each) for each in found.compared]

@@ -1,0 +1,282 @@
+"""Each outcome through every door: no verdict stays no verdict, and an error stays an error."""
+
+import asyncio
+import base64
+import json
+import math
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.auth.keys import Keys
+from app.core.errors import EngineUnavailableError, OverloadedError, StoreUnavailableError
+from app.engines.scripted import ScriptedEngine
+from app.ports import LabelLogits, Prompt, Version
+from app.stores.memory import MemoryStore
+from tests.serving import client_of
+from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.api.middleware.test_client_leaving import WaitingEngine
+from tests.unit.api.problems import calibrated, comparison, examples, problem
+from tests.unit.api.rewards.doors import DOORS, PATHS, Reward, request, script
+
+# Outcome -> response, opponent, options and the reward of the response. The default set accepts
+# gaps down to its smallest, and the set "hard" has one that is wrong on half of its pairs.
+SOFT = 2 / (1 + math.exp(-2)) - 1
+OUTCOMES: dict[str, tuple[str, str, dict[str, Any], Reward]] = {
+    "better": ("quality=3", "quality=0", {}, Reward(1.0, None)),
+    "worse": ("quality=0", "quality=3", {}, Reward(-1.0, None)),
+    "better, soft": ("quality=2", "quality=0", {"reward": "soft"}, Reward(SOFT, None)),
+    "worse, soft": ("quality=0", "quality=2", {"reward": "soft"}, Reward(-SOFT, None)),
+    "uncertain": (
+        "quality=0.1",
+        "quality=0",
+        {"calibration": "hard", "alpha": 0.2},
+        Reward(None, "abstained"),
+    ),
+    "infeasible": ("quality=3", "quality=0", {"alpha": 0.001}, Reward(None, "abstained")),
+    "no preference": ("quality=1", "quality=1.0", {}, Reward(None, "abstained")),
+    "no preference, soft": (
+        "quality=1",
+        "quality=1.0",
+        {"reward": "soft", "alpha": None},
+        Reward(None, "abstained"),
+    ),
+    "always answered": ("quality=0.1", "quality=0", {"alpha": None}, Reward(1.0, None)),
+    "pac": ("quality=3.9", "quality=0", {"guarantee": "pac", "alpha": 0.2}, Reward(1.0, None)),
+    "equal texts": ("quality=1", "quality=1", {}, Reward(None, "tied")),
+    "empty": ("", "quality=1", {}, Reward(-1.0, None)),
+    "blank, soft": (" \n", "quality=1", {"reward": "soft"}, Reward(-1.0, None)),
+    "empty without a reward": ("", "quality=1", {"empty": "null"}, Reward(None, "empty")),
+    "too long": ("ENDLESS", "quality=1", {}, Reward(None, "failed")),
+    "too long, always answered": ("ENDLESS", "x", {"alpha": None}, Reward(None, "failed")),
+}
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(ScriptedEngine(script)) as client:
+        await calibrated(client)
+        # The judge is wrong on every second pair with a gap below 2.
+        hard = examples(60)
+        for each in hard[:30:2]:
+            each["label"] = "B"
+        body = {"calibration": "hard", "examples": hard}
+        assert (await client.post("/calibrate", json=body)).status_code == 200
+        yield client
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", OUTCOMES)
+@pytest.mark.parametrize("door", DOORS)
+async def test_an_outcome_is_the_same_through_every_door(
+    client: httpx.AsyncClient, door: str, name: str
+) -> None:
+    a, b, options, expected = OUTCOMES[name]
+    response = await client.post(**request(DOORS[door], a, b, **options))
+    assert response.status_code == 200, response.text
+    found = DOORS[door].read(response.json())
+    assert found.reason == expected.reason
+    assert found.number == (None if expected.number is None else pytest.approx(expected.number))
+
+
+def raises(error: Exception) -> Callable[[Prompt], LabelLogits]:
+    def failing(prompt: Prompt) -> LabelLogits:
+        raise error
+
+    return failing
+
+
+class GoneStore(MemoryStore):
+    """A store that does not answer."""
+
+    async def version(self, name: str) -> Version | None:
+        raise StoreUnavailableError("gone")
+
+
+PLAIN = {"alpha": None}
+# Error -> engine, store, options and settings.
+FAILURES: dict[str, tuple[ScriptedEngine, MemoryStore | None, dict[str, Any], dict[str, Any]]] = {
+    "engine_unavailable": (
+        ScriptedEngine(raises(EngineUnavailableError("down"))),
+        None,
+        PLAIN,
+        {},
+    ),
+    "overloaded": (ScriptedEngine(raises(OverloadedError("full"))), None, PLAIN, {}),
+    "deadline_exceeded": (ScriptedEngine(latency_s=3600.0), None, PLAIN, {"timeout_s": 0.05}),
+    "judgment_failed": (
+        ScriptedEngine(lambda prompt: LabelLogits(math.nan, math.nan)),
+        None,
+        PLAIN,
+        {},
+    ),
+    "store_unavailable": (ScriptedEngine(), GoneStore(), {}, {}),
+    "calibration_not_found": (ScriptedEngine(), None, {"calibration": "absent"}, {}),
+    "internal": (ScriptedEngine(raises(ZeroDivisionError())), None, PLAIN, {}),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("code", FAILURES)
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_failure_of_the_service_is_a_status_and_no_reward(door: str, code: str) -> None:
+    engine, store, options, settings = FAILURES[code]
+    async with client_of(engine, store, **settings) as client:
+        answer = await client.post(**request(DOORS[door], "quality=1", "quality=0", **options))
+        problem(answer, code)
+
+
+BAD_OPTIONS: dict[str, dict[str, Any]] = {
+    "alpha": {"alpha": 2},
+    "guarantee": {"guarantee": "none"},
+    "delta": {"delta": 0.1},
+    "calibration": {"calibration": "a/b"},
+    "reward": {"reward": "medium"},
+    "empty": {"empty": "wins"},
+    "opponent": {"opponent": 3},
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("field", BAD_OPTIONS)
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_wrong_option_is_named(client: httpx.AsyncClient, door: str, field: str) -> None:
+    answer = await client.post(**request(DOORS[door], "a", "b", **BAD_OPTIONS[field]))
+    body = problem(answer, "invalid_request")
+    assert [fault["field"] for fault in body["errors"]] == [field]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("door", DOORS)
+async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient, door: str) -> None:
+    sent = request(DOORS[door], "a\ud800", "b", **PLAIN)
+    # Escaped, because httpx cannot encode it.
+    sent["content"] = json.dumps(sent.pop("json"))
+    headers = {"Content-Type": "application/json"}
+    problem(await client.post(**sent, headers=headers), "invalid_request")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_key_may_use_its_own_sets_only(door: str, tmp_path: Path) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("one", ["judge"], ["one"])))
+    async with client_of(keys=keys) as client:
+        headers = {"Authorization": f"Bearer {key_of('one')}"}
+        sent = request(DOORS[door], "quality=1", "quality=0", calibration="two")
+        problem(await client.post(**sent, headers=headers), "forbidden")
+        sent = request(DOORS[door], "quality=1", "quality=0", **PLAIN)
+        assert (await client.post(**sent, headers=headers)).status_code == 200
+
+
+def basic(credentials: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_key_is_accepted_as_the_password_of_a_url(door: str, tmp_path: Path) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("judge"), entry("reader", [])))
+    async with client_of(keys=keys) as client:
+        sent = request(DOORS[door], "quality=1", "quality=0", **PLAIN)
+        for user in ("x", "", "any name"):
+            answer = await client.post(**sent, headers=basic(f"{user}:{key_of('judge')}"))
+            assert answer.status_code == 200
+        # As an HTTP client makes it of http://x:KEY@host.
+        answer = await client.post(**sent, auth=("x", key_of("judge")))
+        assert answer.status_code == 200
+        forbidden = await client.post(**sent, headers=basic(f"x:{key_of('reader')}"))
+        problem(forbidden, "forbidden")
+        for credentials in ("x:wrong", f"{key_of('judge')}:x", f"x:{key_of('judge')}:y"):
+            refused = await client.post(**sent, headers=basic(credentials))
+            problem(refused, "unauthenticated")
+            # A browser must not ask for a password.
+            assert refused.headers["www-authenticate"].startswith('Bearer realm="scope-judge"')
+            assert "Basic" not in refused.headers["www-authenticate"]
+        for credentials in (f"x{key_of('judge')}", "x:", ":"):
+            problem(await client.post(**sent, headers=basic(credentials)), "unauthenticated")
+        for value in ("Basic", "Basic !", "Basic \xff", f"Basic {key_of('judge')}"):
+            refused = await client.post(**sent, headers=[(b"authorization", value.encode())])
+            problem(refused, "unauthenticated")
+            assert key_of("judge") not in refused.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/judge"),
+        ("POST", "/judge/batch"),
+        ("POST", "/calibrate"),
+        ("GET", "/info"),
+        ("GET", "/metrics"),
+        ("GET", "/rewards"),
+        ("POST", "/rewards/"),
+    ],
+)
+async def test_basic_is_refused_at_every_other_route(
+    method: str, path: str, tmp_path: Path
+) -> None:
+    every = ["judge", "calibrate", "admin", "metrics"]
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("all", every)))
+    async with client_of(keys=keys) as client:
+        headers = basic(f"x:{key_of('all')}")
+        answer = await client.request(method, path, json=comparison(alpha=None), headers=headers)
+        problem(answer, "unauthenticated")
+        assert "http://x:KEY@host" not in answer.json()["detail"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_reward_waits_for_its_place_and_a_judgment_is_refused(door: str) -> None:
+    engine = WaitingEngine()
+    async with client_of(engine, max_pending=1) as client:
+        first = asyncio.create_task(client.post("/judge", json=comparison(alpha=None)))
+        await engine.begun.wait()
+        sent = request(DOORS[door], "quality=1", "quality=0", **PLAIN)
+        waiting = asyncio.create_task(client.post(**sent))
+        problem(await client.post("/judge", json=comparison(alpha=None)), "overloaded")
+        assert not waiting.done()
+        engine.go_on.set()
+        assert (await first).status_code == 200
+        answer = await waiting
+        assert answer.status_code == 200
+        assert DOORS[door].read(answer.json()) == (1.0, None)
+        assert b"scope_pending_comparisons 0.0" in (await client.get("/metrics")).content
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_wait_ends_at_the_deadline(door: str) -> None:
+    engine = WaitingEngine()
+    async with client_of(engine, max_pending=1, timeout_s=0.5) as client:
+        first = asyncio.create_task(client.post("/judge", json=comparison(alpha=None)))
+        await engine.begun.wait()
+        sent = request(DOORS[door], "quality=1", "quality=0", **PLAIN)
+        problem(await client.post(**sent), "deadline_exceeded")
+        problem(await first, "deadline_exceeded")
+        assert b"scope_pending_comparisons 0.0" in (await client.get("/metrics")).content
+        engine.go_on.set()
+        assert (await client.post(**sent)).status_code == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_comparison_counts_as_a_judgment_and_a_rule_does_not(door: str) -> None:
+    async with client_of(ScriptedEngine(script)) as client:
+        for a in ("quality=1", "", "quality=0", "ENDLESS"):
+            sent = request(DOORS[door], a, "quality=0", **PLAIN)
+            assert (await client.post(**sent)).status_code == 200
+        metrics = (await client.get("/metrics")).text
+        assert 'scope_judgments_total{reason="",verdict="A"} 1.0' in metrics
+        assert 'scope_judgment_errors_total{code="prompt_too_long"} 1.0' in metrics
+        assert "scope_engine_prompts_total 4.0" in metrics
+        assert f'route="{DOORS[door].path}",status="2xx"' in metrics.replace("le=", "")
+
+
+def test_every_reward_route_is_a_door() -> None:
+    from app.api.auth.needs import NEEDS, TAKES_BASIC
+
+    assert set(PATHS) == TAKES_BASIC == {path for _, path in NEEDS if "rewards" in path}

@@ -1,0 +1,353 @@
+"""Rewards of groups and against references: numbers, cost, equal texts, errors and bad input."""
+
+import json
+import math
+import random
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from app.engines.scripted import ScriptedEngine
+from app.ports import CallTimes, LabelLogits, Prompt, PromptError
+from tests.serving import client_of
+from tests.unit.api.middleware.test_overload import Clock, FailingStore
+from tests.unit.api.problems import calibrated, problem
+from tests.unit.api.rewards.doors import script
+from tests.unit.api.test_api import JUDGMENT, check
+
+ROWS = ("rewards", "reasons", "accepted", "compared", "walkovers", "ties")
+
+
+class CountingEngine(ScriptedEngine):
+    """Notes the number of prompts of each call."""
+
+    def __init__(self) -> None:
+        super().__init__(script)
+        self.calls = list[int]()
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        self.calls.append(len(prompts))
+        return await super().label_logits(prompts, times)
+
+
+@pytest.fixture
+def engine() -> CountingEngine:
+    return CountingEngine()
+
+
+@pytest.fixture
+async def client(engine: CountingEngine) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(engine) as client:
+        yield client
+
+
+def qualities(*numbers: float) -> list[str]:
+    return [f"quality={number}" for number in numbers]
+
+
+def group(responses: Sequence[Any], **fields: Any) -> dict[str, Any]:
+    return {"question": "Which?", "responses": list(responses), "alpha": None, **fields}
+
+
+async def rewarded(
+    client: httpx.AsyncClient, body: dict[str, Any], path: str = "/rewards/group"
+) -> dict[str, Any]:
+    response = await client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+@pytest.mark.anyio
+async def test_a_group_is_rewarded_by_its_accepted_comparisons(client: httpx.AsyncClient) -> None:
+    await calibrated(client)
+    found = await rewarded(client, group(qualities(2, 0, 1), alpha=0.2))
+    assert found == {
+        "rewards": [1.0, -1.0, 0.0],
+        "reasons": [None] * 3,
+        "accepted": [2] * 3,
+        "compared": [2] * 3,
+        "walkovers": [0] * 3,
+        "ties": [0] * 3,
+        "errors": [],
+        "comparisons": None,
+    }
+    soft = await rewarded(client, group(qualities(2, 0, 1), alpha=0.2, reward="soft"))
+    one, two = (2 / (1 + math.exp(-gap)) - 1 for gap in (1.0, 2.0))
+    mean = (one + two) / 2
+    assert soft["rewards"] == [pytest.approx(mean), pytest.approx(-mean), pytest.approx(0)]
+
+
+@pytest.mark.anyio
+async def test_the_comparisons_come_on_demand(client: httpx.AsyncClient) -> None:
+    found = await rewarded(client, group(["", *qualities(2, 0)], comparisons=True))
+    ((pair),) = found["comparisons"]
+    assert (pair["a"], pair["b"]) == (1, 2)
+    check(pair["judgment"], JUDGMENT)
+    assert pair["judgment"]["verdict"] == "A"
+    body = group(qualities(0, 2), reference="quality=1", comparisons=True)
+    found = await rewarded(client, body, "/rewards/reference")
+    assert found["rewards"] == [-1.0, 1.0]
+    assert [(each["a"], each["b"]) for each in found["comparisons"]] == [(0, None), (1, None)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("opponents", "comparisons"),
+    [("all", 28), (1, 4), (2, 8), (3, 12), (4, 16), (7, 28), (100, 28)],
+)
+async def test_a_group_costs_as_many_comparisons_as_its_opponents_say(
+    client: httpx.AsyncClient, engine: CountingEngine, opponents: Any, comparisons: int
+) -> None:
+    found = await rewarded(client, group(qualities(*range(8)), opponents=opponents))
+    assert engine.calls == [2 * comparisons]
+    least = 7 if opponents == "all" else min(7, opponents)
+    assert found["compared"] == found["accepted"] == [least] * 8
+
+
+@pytest.mark.anyio
+async def test_several_groups_are_one_engine_call(
+    client: httpx.AsyncClient, engine: CountingEngine
+) -> None:
+    draw = random.Random(5)
+    groups = [
+        {"question": f"Question {i}?", "responses": qualities(*draw.sample(range(9), 4))}
+        for i in range(5)
+    ]
+    options = {"alpha": None, "opponents": 2, "reward": "soft"}
+    both = await rewarded(client, {"groups": groups, **options}, "/rewards/groups")
+    assert engine.calls == [5 * 4 * 2]
+    alone = [await rewarded(client, {**each, **options}) for each in groups]
+    assert both["groups"] == alone
+    nothing = await rewarded(client, {"groups": []}, "/rewards/groups")
+    assert nothing == {"groups": []}
+
+
+@pytest.mark.anyio
+async def test_equal_texts_are_one_player_and_get_identical_rewards(
+    client: httpx.AsyncClient, engine: CountingEngine
+) -> None:
+    a, b, c = qualities(2, 1, 0)
+    message = [{"role": "assistant", "content": [{"type": "text", "text": a}]}]
+    found = await rewarded(client, group([a, b, message, c, b, a]))
+    assert engine.calls == [2 * 3]
+    assert found["rewards"] == [1.0, 0.0, 1.0, -1.0, 0.0, 1.0]
+    assert found["ties"] == [2, 1, 2, 0, 1, 2]
+    assert found["compared"] == [2] * 6
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("responses", [["same"] * 4, ["", " ", "\n"]])
+async def test_a_group_of_equal_texts_has_no_reward_and_no_call(
+    client: httpx.AsyncClient, engine: CountingEngine, responses: list[str]
+) -> None:
+    found = await rewarded(client, group(responses))
+    n = len(responses)
+    assert found["rewards"] == [None] * n
+    assert found["reasons"] == ["tied"] * n
+    assert found["ties"] == [n - 1] * n
+    assert found["compared"] == found["accepted"] == [0] * n
+    assert engine.calls == []
+
+
+@pytest.mark.anyio
+async def test_an_empty_response_loses_or_has_no_reward(
+    client: httpx.AsyncClient, engine: CountingEngine
+) -> None:
+    silent = [{"role": "assistant", "content": ""}]
+    responses = [*qualities(1, 0), " ", silent]
+    found = await rewarded(client, group(responses))
+    assert found["rewards"] == [1.0, 0.0, -1.0, -1.0]
+    assert found["walkovers"] == [1, 1, 2, 2]
+    assert found["accepted"] == found["compared"] == [2, 2, 2, 2]
+    found = await rewarded(client, group(responses, empty="null"))
+    assert found["rewards"] == [1.0, -1.0, None, None]
+    assert found["reasons"] == [None, None, "empty", "empty"]
+    assert engine.calls == [2, 2]
+
+
+@pytest.mark.anyio
+async def test_an_error_of_one_comparison_leaves_the_others(client: httpx.AsyncClient) -> None:
+    found = await rewarded(client, group([*qualities(1, 0), "ENDLESS"], comparisons=True))
+    assert found["rewards"] == [1.0, -1.0, None]
+    assert found["reasons"] == [None, None, "failed"]
+    assert found["accepted"] == [1, 1, 0]
+    assert found["compared"] == [2, 2, 2]
+    assert [(each["a"], each["b"]) for each in found["errors"]] == [(0, 2), (1, 2)]
+    assert {each["error"]["code"] for each in found["errors"]} == {"prompt_too_long"}
+    assert len(found["comparisons"]) == 1
+    # A failed judgment next to others is an error of its pair, too.
+    found = await rewarded(client, group([*qualities(1, 0), "BROKEN"]))
+    assert found["reasons"] == [None, None, "failed"]
+    assert {each["error"]["code"] for each in found["errors"]} == {"judgment_failed"}
+    # Without any judgment, an error that no text has caused is the request's.
+    problem(await client.post("/rewards/group", json=group(["BROKEN", "x"])), "judgment_failed")
+    found = await rewarded(client, group(["ENDLESS", "x", "y"]))
+    assert found["reasons"] == ["failed", None, None]
+
+
+@pytest.mark.anyio
+async def test_a_conversation_with_parts_is_a_question(client: httpx.AsyncClient) -> None:
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Which?"}]},
+    ]
+    found = await rewarded(client, group(qualities(1, 0), question=turns))
+    assert found["rewards"] == [1.0, -1.0]
+
+
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]}
+BAD_GROUPS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "empty group": (group([]), "responses", "at least two responses"),
+    "one response": (group(["x"]), "responses", "POST /rewards/reference"),
+    "no list": ({**group([]), "responses": "x"}, "responses", "valid list"),
+    "number": (group(["x", 3]), "responses.1", "no list of messages"),
+    "null": (group([None, "x"]), "responses.0", "no list of messages"),
+    "several texts": (group(["x", ["y", "z"]]), "responses.1", "one text"),
+    "tool call": (group(["x", [CALL]]), "responses.1", "calls a tool"),
+    "null content": (
+        group(["x", [{"role": "assistant", "content": None}]]),
+        "responses.1",
+        "no content",
+    ),
+    "no content": (group(["x", [{"role": "assistant"}]]), "responses.1", "no content"),
+    "the user's message": (
+        group(["x", [{"role": "user", "content": "y"}]]),
+        "responses.1",
+        "one message of the assistant",
+    ),
+    "blank question": (group(["x", "y"], question=" "), "question", "blank"),
+    "question of the assistant": (
+        group(["x", "y"], question=[{"role": "assistant", "content": "y"}]),
+        "question",
+        "at least one user turn",
+    ),
+    "no question": (
+        {"responses": ["x", "y"]},
+        "question",
+        "required",
+    ),
+    "no opponents": (group(["x", "y"], opponents=0), "opponents", "greater than or equal to 1"),
+    "opponents in words": (group(["x", "y"], opponents="two"), "opponents", "'all'"),
+    "half an opponent": (group(["x", "y"], opponents=1.5), "opponents", "valid integer"),
+    "true": (group(["x", "y"], opponents=True), "opponents", "valid integer"),
+    "no number": (group(["x", "y"], opponents=None), "opponents", "valid integer"),
+    "comparisons": (group(["x", "y"], comparisons="yes"), "comparisons", "boolean"),
+    "unknown field": (group(["x", "y"], oponents=2), "oponents", "no such field"),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", BAD_GROUPS)
+async def test_a_bad_group_gets_a_message_that_names_the_field(
+    client: httpx.AsyncClient, name: str
+) -> None:
+    body, field, message = BAD_GROUPS[name]
+    found = problem(await client.post("/rewards/group", json=body), "invalid_request")
+    (fault,) = found["errors"]
+    assert fault["field"] == field
+    assert message in fault["message"]
+    # As one of several groups it is found, too.
+    if field.split(".")[0] in ("responses", "question"):
+        bad = {key: body[key] for key in ("question", "responses") if key in body}
+        several = {"groups": [{"question": "Q?", "responses": ["x", "y"]}, bad]}
+        found = problem(await client.post("/rewards/groups", json=several), "invalid_request")
+        assert found["errors"][0]["field"] == f"groups.1.{field}"
+
+
+@pytest.mark.anyio
+async def test_a_blank_reference_is_refused_instead_of_losing(client: httpx.AsyncClient) -> None:
+    body = {"question": "Which?", "reference": " ", "responses": ["x"]}
+    found = problem(await client.post("/rewards/reference", json=body), "invalid_request")
+    assert "the reference is blank" in found["detail"]
+    body = {"question": "Which?", "reference": "x", "responses": []}
+    found = problem(await client.post("/rewards/reference", json=body), "invalid_request")
+    assert "at least 1 item" in found["detail"]
+    body = {"question": "Which?", "reference": "x"}
+    problem(await client.post("/rewards/reference", json=body), "invalid_request")
+
+
+@pytest.mark.anyio
+async def test_too_many_comparisons_are_refused_with_their_number_and_the_remedy() -> None:
+    async with client_of(max_batch=100) as client:
+        body = group(qualities(*range(15)))
+        found = problem(await client.post("/rewards/group", json=body), "batch_too_large")
+        assert "make 105 comparisons and the limit is 100" in found["detail"]
+        assert '"opponents": k makes n k / 2 comparisons' in found["detail"]
+        fewer = await rewarded(client, {**body, "opponents": 13})
+        assert fewer["compared"].count(13) == 14
+        both = {
+            "alpha": None,
+            "groups": [{"question": "Q?", "responses": qualities(*range(11))}] * 2,
+        }
+        found = problem(await client.post("/rewards/groups", json=both), "batch_too_large")
+        assert "110 comparisons" in found["detail"]
+        body = {"question": "Q?", "reference": "x", "responses": qualities(*range(101))}
+        found = problem(await client.post("/rewards/reference", json=body), "batch_too_large")
+        assert "101 comparisons" in found["detail"]
+        # The pairs of a huge group are counted without being made.
+        texts = [str(i) for i in range(40_000)]
+        found = problem(await client.post("/rewards/group", json=group(texts)), "batch_too_large")
+        assert "799980000 comparisons" in found["detail"]
+
+
+@pytest.mark.anyio
+async def test_a_long_question_is_refused_if_it_would_be_repeated_too_often() -> None:
+    async with client_of(max_body_bytes=10_000) as client:
+        # 28 comparisons of 1,064 + 2 * 100 characters are fewer than 40,000, and 2,064 are not.
+        texts = [f"quality={i} ".ljust(100, "x") for i in range(8)]
+        small = group(texts, question="Q" * 1000)
+        assert (await rewarded(client, small))["accepted"] == [7] * 8
+        body = group(texts, question="Q" * 2000)
+        found = problem(await client.post("/rewards/group", json=body), "batch_too_large")
+        assert "28 comparisons have 63392 characters together" in found["detail"]
+        assert "the limit is 40000" in found["detail"]
+        assert (await rewarded(client, {**body, "opponents": 2}))["accepted"] == [2] * 8
+        # Each short turn costs something, too.
+        turns = [{"role": "user", "content": "Q"}] * 100
+        body = group(texts, question=turns)
+        problem(await client.post("/rewards/group", json=body), "batch_too_large")
+        body = {"question": "Q" * 2000, "responses": texts, "reference": "x" * 3000}
+        found = problem(await client.post("/rewards/reference", json=body), "batch_too_large")
+        assert "8 comparisons have 41312 characters" in found["detail"]
+
+
+@pytest.mark.anyio
+async def test_a_large_group_gets_the_same_rewards_as_a_small_one(
+    client: httpx.AsyncClient,
+) -> None:
+    draw = random.Random(2)
+    numbers = [draw.uniform(-3, 3) for _ in range(40)]
+    small = await rewarded(client, group(qualities(*numbers), reward="soft"))
+    padded = [f"{text} {'x' * 9000}" for text in qualities(*numbers)]
+    large = await rewarded(client, group(padded, reward="soft"))
+    assert large == small
+    assert len(json.dumps(padded)) > 2**18
+
+
+@pytest.mark.anyio
+async def test_rewards_without_the_store_send_the_age_of_their_thresholds() -> None:
+    store, clock = FailingStore(), Clock()
+    async with client_of(store=store, max_staleness_s=60.0) as client:
+        assert isinstance(client._transport, httpx.ASGITransport)
+        app: Any = client._transport.app
+        app.state.services.calibrations._clock = clock
+        await calibrated(client)
+        body = group(qualities(3, 0), alpha=0.1)
+        fresh = await client.post("/rewards/group", json=body)
+        assert "scope-calibration-age" not in fresh.headers
+        store.gone = True
+        clock.now += 41.5
+        stale = await client.post("/rewards/group", json=body)
+        assert stale.headers["scope-calibration-age"] == "42"
+        assert stale.json() == fresh.json()
+
+
+@pytest.mark.anyio
+async def test_every_row_has_one_entry_for_each_response(client: httpx.AsyncClient) -> None:
+    found = await rewarded(client, group([*qualities(1, 0), "", "ENDLESS", "quality=0"]))
+    assert {len(found[name]) for name in ROWS} == {5}
