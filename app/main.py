@@ -13,6 +13,7 @@ from app.api.application import create_application
 from app.api.auth.keys import Keys, open_keys
 from app.api.middleware.gate import GateLimits
 from app.api.middleware.json_meter import most_parts
+from app.logs import LogFormat, formatter_of
 from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.services import open_services
@@ -28,6 +29,10 @@ class LoggingObserver:
 
     def stage(self, text: str) -> None:
         """Logs the stage."""
+        logger.info("%s", text)
+
+    def note(self, text: str) -> None:
+        """Logs the note."""
         logger.info("%s", text)
 
     def warning(self, text: str) -> None:
@@ -78,13 +83,14 @@ async def serving(
         yield services
 
 
-def log_as(level: str) -> None:
-    """Sets the log level, and filters the access log.
+def log_as(level: str, kind: LogFormat) -> None:
+    """Sets the level and the format of the log, and filters the access log.
 
     The access log gets paths without their query. Successful probes are not logged, because a
     proxy sends two a second.
     """
-    logging.basicConfig(format="%(levelname)s:     %(message)s")
+    logging.basicConfig()
+    output.format_log(formatter_of(kind))
     logger.setLevel(level.upper())
     logging.getLogger("uvicorn.access").addFilter(_worth_logging)
 
@@ -113,7 +119,7 @@ def create() -> FastAPI:
     """
     output.unblock()
     settings = read_settings()
-    log_as(settings.log_level)
+    log_as(settings.log_level, settings.log_format)
     observer = LoggingObserver()
     keys = open_keys(settings.api_keys_file, observer.warning)
     if keys is None:

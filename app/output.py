@@ -83,9 +83,11 @@ class Writer:
     def _report(self) -> None:
         begin = "\n" if self._line_is_open else ""
         count, self._unreported = self._unreported, 0
-        self._queue(
-            f"{begin}WARNING:  {count} lines were dropped: the output was not read in time\n"
+        message = f"{count} lines were dropped: the output was not read in time"
+        record = logging.LogRecord(
+            "app.output", logging.WARNING, __file__, 0, message, args=None, exc_info=None
         )
+        self._queue(f"{begin}{_formatter.format(record)}\n")
 
     def _run(self) -> None:
         while True:
@@ -166,6 +168,15 @@ class UnblockedStream:
 
 
 _streams: dict[str, UnblockedStream] = {}
+_formatter = logging.Formatter("%(levelname)s:  %(message)s")
+
+
+def format_log(formatter: logging.Formatter) -> None:
+    """Sets the format of all log handlers, and of the line about dropped lines."""
+    global _formatter
+    _formatter = formatter
+    for handler in _handlers():
+        handler.setFormatter(formatter)
 
 
 def unblock() -> None:

@@ -73,9 +73,11 @@ class Settings(BaseSettings):
         "", description="Text that begins the judge's answer in the prompt, e.g. `[[`."
     )
     store_url: str = Field(
-        "sqlite:///scope-judge.db",
+        "",
         description="URL of the calibration store: `sqlite:///path`, `redis://host:port/db`, "
-        "`rediss://host:port/db` (TLS), `unix:///path/of/redis.sock` or `memory://`.",
+        "`rediss://host:port/db` (TLS), `unix:///path/of/redis.sock` or `memory://`. Empty for a "
+        "file of this judge in your data folder: `$XDG_DATA_HOME/scope-judge/JUDGE.db`, else "
+        "`~/.local/share/scope-judge/JUDGE.db`.",
     )
     default_alpha: float = Field(
         0.10,
@@ -181,6 +183,11 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for any free one.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Level of the log. No level logs questions or responses."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text",
+        description="Format of the log on stderr: `text`, or `json` for one object a line with "
+        "`time`, `level`, `logger` and `message`.",
     )
 
     @field_validator(

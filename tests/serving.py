@@ -1,5 +1,6 @@
 """Makes running services and clients for tests, with any engine and store."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -90,6 +91,12 @@ def with_limits(app: FastAPI, **changes: Any) -> None:
     stack: list[Any] = [*app.user_middleware]
     gate = next(each for each in stack if each.cls is Gate)
     gate.kwargs["limits"] = replace(gate.kwargs["limits"], **changes)
+
+
+def scripted_fingerprint() -> str:
+    """The fingerprint of the judge that `engine="scripted"` starts."""
+    started = asyncio.run(StartedJudge.start(ScriptedEngine(), PromptTemplate()))
+    return started.identity.fingerprint
 
 
 class ShortEngine(ScriptedEngine):

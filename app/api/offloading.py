@@ -49,14 +49,15 @@ class OffloadingRequest(Request):
     def __init__(self, request: Request, validate: _Validate | None) -> None:
         super().__init__(request.scope, request.receive)
         self._validate = validate
-        self._is_large = False
+        # Whether the body is large; known once it has been parsed.
+        self.is_large = False
 
     async def json(self) -> Any:
         """The parsed body; a large one is already validated, which takes longer than parsing."""
         body = await self.body()
         if self._validate is None or len(body) <= _LARGE_BYTES:
             return await super().json()
-        self._is_large = True
+        self.is_large = True
         model, error = await off_loop(_validated, body, self._validate)
         if error is not None:
             raise _InvalidBodyError(error)
@@ -64,7 +65,7 @@ class OffloadingRequest(Request):
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function whose work grows with the body; in a thread if the body is large."""
-        if self._is_large:
+        if self.is_large:
             return await off_loop(function, *args, **kwargs)
         return function(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""scope-judge serve | judge | calibrate | curve | evaluate | keys: the only package that prints."""
+"""The commands of scope-judge: the only package that prints."""
 
 import importlib
 from collections.abc import Mapping
@@ -13,11 +13,16 @@ from app import __version__
 COMMANDS: Mapping[str, str] = {
     "serve": "Run the service.",
     "judge": "Judge one pair or files.",
+    "decide": "Take the results of files to another alpha, without judging again.",
+    "filter": "Keep the preference pairs that the judge confirms, for DPO.",
     "calibrate": "Add labelled pairs to a calibration set.",
-    "curve": "Show which alpha is feasible with judged and labelled pairs.",
+    "curve": "Is my judge good enough? Which alpha is feasible with labelled pairs.",
     "evaluate": "Measure a judge on labelled pairs, as the paper does.",
+    "sets": "List, restore, delete and move calibration sets.",
     "keys": "Make, list and revoke the keys of the service.",
 }
+# Commands with commands of their own: their modules have an `app`.
+_GROUPS = ("sets", "keys")
 
 
 class _LazyCommands(TyperGroup):
@@ -40,7 +45,7 @@ class _LazyCommands(TyperGroup):
 def command(name: str) -> Any:
     """The command with its options."""
     module = importlib.import_module(f"app.cli.{name}")
-    if name == "keys":
+    if name in _GROUPS:
         return typer.main.get_command(module.app)
     alone = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
     alone.command(name)(getattr(module, name))
@@ -51,7 +56,6 @@ app = typer.Typer(
     help="An LLM judge that answers A, B or abstain, with a bound on the error of what it accepts.",
     cls=_LazyCommands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -1,18 +1,38 @@
-"""`scope-judge calibrate`: adds files of labelled pairs to a set of a running service."""
+"""`scope-judge calibrate`: adds files of labelled pairs to a set of a running service.
 
+All pairs are judged first, and their scores are kept in a file beside the input. Then all of them
+become one version of the set. So a run that is stopped leaves the set as it was, and goes on later.
+"""
+
+import hashlib
+import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.markup import escape
 
+from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
-from app.cli.console import console, failure, print_thresholds, progress_bar
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
-from app.core.errors import ScopeJudgeError
+from app.cli.console import console, failure, progress_bar
+from app.cli.score_upload import Upload, set_path, upload
+from app.cli.service_client import (
+    DEFAULT_URL,
+    PATIENCE_S,
+    Patience,
+    ServiceClient,
+    Url,
+    connected,
+)
+from app.core.assessment import Assessment
+from app.core.errors import InvalidRequestError, ScopeJudgeError
+from app.files.journal import Journal
+from app.files.reading import files_of
 
-_COUNTS = ("added", "updated", "ties", "removed", "failed")
 _SHOWN_FAILURES = 3
 
 
@@ -33,49 +53,135 @@ def calibrate(
     shape: ShapeName = None,
     columns: ColumnMap = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples in one request.")] = 100,
+    overwrite: Annotated[
+        bool, typer.Option(help="Drop an unfinished run with another judge.")
+    ] = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Add labelled pairs to a calibration set of a running service.
 
-    A label is A, B or tie (or model_a, model_b, both_bad). If the command is stopped, run it again:
-    no example is counted twice.
+    A label is A, B or tie (or model_a, model_b, both_bad). All pairs of a run become one version of
+    the set. If the command is stopped, the set stays as it was; run the command again, and it goes
+    on with the rest.
     """
+    # Checked here, because the service sees it after everything has been judged.
+    if label_noise is not None and not 0.0 <= label_noise < 0.5:
+        raise failure(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
     try:
         items = read_items(files, given_shape(shape, columns), labelled=True)
+        with (
+            connected(url, patience_s=patience) as service,
+            Journal(
+                _journal_path(files, name),
+                {"judge": service.fingerprint, "calibration": name},
+                replace=overwrite,
+            ) as journal,
+        ):
+            with _stoppable(f"{name} is unchanged"):
+                errors = _judge(items, service, name, journal, batch_size)
+            failures = list(_failures(items, errors))
+            scores = [journal.results[i.key] for i in items if i.key in journal.results]
+            if not scores:
+                _print_failures(failures)
+                raise failure(f"no pair was judged, and {name} is unchanged")
+            with _stoppable(f"{name} may have been changed already"):
+                done = upload(
+                    service,
+                    name,
+                    scores,
+                    judge=service.judge_name,
+                    fingerprint=service.fingerprint,
+                    label_noise=label_noise,
+                )
+            journal.remove()
+            found = assessment_of_answer(service.get(set_path(name)))
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
-    sound = [item for item in items if not isinstance(item.fields, ScopeJudgeError)]
-    failures = [
-        _Failure(item.row.place, item.fields.detail)
-        for item in items
-        if isinstance(item.fields, ScopeJudgeError)
-    ]
-    counts = Counter(failed=len(failures))
-    body: dict[str, Any] = {"calibration": name}
-    if label_noise is not None:
-        body["label_noise"] = label_noise
-    answer: dict[str, Any] = {}
-    with connected(url, patience_s=patience) as service, progress_bar() as progress:
-        task = progress.add_task("calibrating", total=len(sound))
-        for some in _batches(sound, min(batch_size, service.max_batch)):
-            examples = [item.fields for item in some]
-            answer = service.post("/calibrate", {**body, "examples": examples})
-            counts.update({count: answer[count] for count in _COUNTS})
-            failures += [
-                _Failure(some[entry["index"]].row.place, entry["error"]["detail"])
-                for entry in answer["errors"]
-            ]
-            progress.advance(task, len(some))
-    print_thresholds(name, answer["version"], answer["n"], answer["thresholds"])
-    console.print(", ".join(f"{count} {counts[count]}" for count in _COUNTS))
+    _print_outcome(name, done, found, failed=len(failures))
     if failures:
         _print_failures(failures)
         raise typer.Exit(1)
 
 
-def _batches(items: Sequence[Item], size: int) -> Iterable[Sequence[Item]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
+@contextmanager
+def _stoppable(state: str) -> Iterator[None]:
+    """Ends the command at Ctrl-C, and prints the state of the set."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print(
+            f"[yellow]stopped:[/] {escape(state)}. The same command goes on.", highlight=False
+        )
+        raise typer.Exit(130) from None
+
+
+def _journal_path(inputs: Sequence[Path], name: str) -> Path:
+    """The file of scores: beside the first input, or in the user's cache if that is impossible."""
+    first = files_of(inputs)[0]
+    # Hidden, because a pattern such as data/* must not match it. The service checks the name.
+    ending = f".calibrate-{re.sub('[^A-Za-z0-9._-]', '_', name)}.partial"
+    folder = first.resolve().parent
+    if first.is_file() and os.access(folder, os.W_OK):
+        return folder / f".{first.name}{ending}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "scope-judge"
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise InvalidRequestError(
+            f"the scores so far cannot be kept in {cache}: {exc.strerror}; set XDG_CACHE_HOME to a "
+            "folder that can be written"
+        ) from None
+    # Different files with the same name have different journals.
+    digest = hashlib.sha256(os.fsencode(first.absolute())).hexdigest()[:16]
+    return cache / f"{first.name}-{digest}{ending}"
+
+
+def _judge(
+    items: Sequence[Item], service: ServiceClient, name: str, journal: Journal, batch_size: int
+) -> dict[str, str]:
+    """Judges the pairs that are not in the journal, and appends their scores to it.
+
+    Returns:
+        Key of each pair that could not be judged -> the reason.
+    """
+    every = {i.key: i.fields for i in items if not isinstance(i.fields, ScopeJudgeError)}
+    keys = [key for key in every if key not in journal.results]
+    size = min(batch_size, service.max_batch)
+    errors: dict[str, str] = {}
+    with progress_bar() as progress:
+        task = progress.add_task("calibrating", total=len(every), completed=len(every) - len(keys))
+        for start in range(0, len(keys), size):
+            some = keys[start : start + size]
+            examples = [every[key] for key in some]
+            body = {"calibration": name, "examples": examples}
+            answer = service.post("/calibrate/scores", body)
+            if answer["fingerprint"] != service.fingerprint:
+                raise failure("the service has another judge than at the beginning of this run")
+            failed = {some[entry["index"]]: entry["error"]["detail"] for entry in answer["errors"]}
+            judged = (key for key in some if key not in failed)
+            journal.append(zip(judged, answer["scores"], strict=True))
+            errors |= failed
+            progress.advance(task, len(some))
+    return errors
+
+
+def _failures(items: Sequence[Item], errors: Mapping[str, str]) -> Iterator[_Failure]:
+    """The rows that were not judged, in order."""
+    for item in items:
+        if isinstance(item.fields, ScopeJudgeError):
+            yield _Failure(item.row.place, item.fields.detail)
+        elif item.key in errors:
+            yield _Failure(item.row.place, errors[item.key])
+
+
+def _print_outcome(name: str, done: Upload, found: Assessment, *, failed: int) -> None:
+    """Prints the set after the run."""
+    answer, counts = done.answer, Counter({**done.counts, "failed": failed})
+    console.print(f"calibration {escape(name)}, version {answer['version']}", highlight=False)
+    print_assessment(found, stderr=True)
+    shown = ("added", "updated", "ties", "removed", "failed")
+    console.print(", ".join(f"{count} {counts[count]}" for count in shown))
 
 
 def _print_failures(failures: Sequence[_Failure]) -> None:

@@ -18,6 +18,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.heartbeat import EVERY_S, Heartbeat
+
 # Progress and notes go to stderr, so that a pipe reads only results from stdout.
 console = Console(stderr=True)
 
@@ -27,6 +29,11 @@ def failure(message: str) -> typer.Exit:
     # Square brackets in a message are not markup, and a long path must not be wrapped.
     console.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
     return typer.Exit(1)
+
+
+def print_sentence(text: str, printed: Console = console) -> None:
+    """Prints markup; lines break between words on a terminal, and nowhere in a pipe."""
+    printed.print(text, highlight=False, soft_wrap=not printed.is_terminal)
 
 
 class _RateColumn(ProgressColumn):
@@ -50,32 +57,46 @@ def progress_bar() -> Progress:
 
 
 class ConsoleObserver:
-    """Prints the progress of a start to stderr."""
+    """Prints the progress of a start to stderr.
 
-    def __init__(self) -> None:
+    Args:
+        beat_s: Seconds between two signs of life, where stderr is no terminal.
+    """
+
+    def __init__(self, *, beat_s: float = EVERY_S) -> None:
         self._begun = time.monotonic()
+        self._beat_s = beat_s
         self._progress: Progress | None = None
+        self._heartbeat: Heartbeat | None = None
 
     def stage(self, text: str) -> None:
         """Prints the name of a stage with the seconds since the start."""
         self.finish()
         console.print(f"[dim]{time.monotonic() - self._begun:5.1f} s[/]  {escape(text)} ...")
+        self._heartbeat = Heartbeat(console, text, begun=self._begun, every_s=self._beat_s)
+
+    def note(self, text: str) -> None:
+        """Prints a note."""
+        console.print(escape(text), highlight=False, soft_wrap=True)
 
     def warning(self, text: str) -> None:
         """Prints a warning."""
-        self.finish()
         console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
 
     def calibrated(self, done: int, total: int) -> None:
         """Updates the progress bar; makes it first if needed."""
         if self._progress is None:
+            self.finish()
             self._progress = progress_bar()
             self._progress.start()
             self._progress.add_task("judging", total=total)
         self._progress.update(self._progress.task_ids[0], completed=done)
 
     def finish(self) -> None:
-        """Removes the progress bar, if there is one."""
+        """Removes the progress bar or the sign of life, if there is one."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -86,7 +107,14 @@ class ConsoleObserver:
         return time.monotonic() - self._begun
 
 
-def print_thresholds(name: str, version: int, n: int, rows: list[dict[str, Any]]) -> None:
+def print_thresholds(
+    name: str,
+    version: int,
+    n: int,
+    rows: list[dict[str, Any]],
+    *,
+    output: Console = console,
+) -> None:
     """Prints the thresholds of a calibration set.
 
     Args:
@@ -94,6 +122,7 @@ def print_thresholds(name: str, version: int, n: int, rows: list[dict[str, Any]]
         version: Version of the set.
         n: Number of examples.
         rows: Thresholds as in the answer of POST /calibrate.
+        output: Console for the table.
     """
     table = Table(title=f"calibration {name}, version {version}, n = {n}", title_justify="left")
     for heading in ("guarantee", "alpha", "threshold", "coverage", "empirical risk"):
@@ -108,4 +137,4 @@ def print_thresholds(name: str, version: int, n: int, rows: list[dict[str, Any]]
             f"{row['coverage']:.3f}",
             "" if risk is None else f"{risk:.3f}",
         )
-    console.print(table)
+    output.print(table)

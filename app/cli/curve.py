@@ -1,33 +1,32 @@
-"""`scope-judge curve`: shows the coverage of each alpha on labelled judgments in a file."""
+"""`scope-judge curve`: says whether a judge is good enough, from labelled pairs in files."""
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
+from app.cli.assessment import print_assessment, print_table
+from app.cli.comparisons import ColumnMap, Inputs, ShapeName, given_shape
 from app.cli.console import console, failure
-from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
+from app.cli.judged_first import Judging, judged_by_service, judged_here
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url
+from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import InvalidRequestError
-from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
-from app.evaluation.curve.rows import CurveRow, curve_rows
+
+# The help needs none of these: functions import them.
+if TYPE_CHECKING:
+    from app.evaluation.curve.labelled_scores import LabelledScores
+    from app.evaluation.judgments.jsonl import Judged
 
 _PLOT_ENDINGS = (".png", ".svg")
-_SHOWN_LINES = 5
-# Width of a row of the table: a pipe or a narrow terminal must not break rows.
-_LEAST_WIDTH = 90
+_SHOWN_PLACES = 3
 
 
 def curve(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="JSONL or JSONL.gz with label, and p_fwd and p_rev, or score_a and score_b."
-        ),
-    ],
+    files: Inputs,
     alpha: Annotated[
         list[float] | None,
         typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
@@ -36,31 +35,79 @@ def curve(
     label_noise: Annotated[
         float, typer.Option(help="Probability in [0, 0.5) that a label is flipped.")
     ] = 0.0,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split",
+            help="Also calibrate on random halves and test on the other halves, as `evaluate`.",
+        ),
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            help="If the pairs are not judged yet: load this judge (see `evaluate`) instead of "
+            "asking the service."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="If the pairs are not judged yet: file for the judgments, with --judge a folder.  "
+            "[default: FILE-judged.jsonl; with --judge evaluation-JUDGE]"
+        ),
+    ] = None,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
 ) -> None:
-    """Show which alpha is feasible with labelled pairs that a judge has already judged.
+    """Is my judge good enough? Shows which alpha is feasible with labelled pairs.
 
-    The table has the threshold of each alpha and guarantee, the share of the pairs that it accepts,
-    and the share of errors among the accepted.
+    Each row has a label (A, B or tie, or a data set's own word) and the judgment of `scope-judge
+    judge` or `evaluate`, or p_fwd and p_rev, or score_a and score_b. Labelled pairs without
+    judgments are judged first, by a running service or with --judge.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
-    _check(alphas, delta, label_noise, plot)
+    _check(alphas, delta, label_noise, plot, split=split)
+    from app.evaluation.curve.labelled_scores import labelled_scores_of
+    from app.evaluation.curve.rows import assessment_of
+
+    judging = Judging(given_shape(shape, columns), judge, url, patience, out)
     try:
-        scores = read_labelled_scores(file)
+        scores = labelled_scores_of(_judged(files, judging), ", ".join(map(str, files)))
     except InvalidRequestError as exc:
         raise failure(exc.detail) from None
     _print_left_out(scores)
-    _print_rows(scores, curve_rows(scores, alphas, delta=delta, label_noise=label_noise))
+    found = assessment_of(scores, alphas, delta=delta, label_noise=label_noise)
+    print_assessment(found)
+    if split:
+        _print_splits(scores, alphas, delta, label_noise)
     if plot is not None:
         _write_figure(scores, plot, delta, label_noise)
 
 
-def _check(alphas: tuple[float, ...], delta: float, label_noise: float, plot: Path | None) -> None:
+def _judged(files: list[Path], judging: Judging) -> "Judged":
+    from app.evaluation.judgments.jsonl import read_judgments
+
+    judged = read_judgments(files, judging.shape)
+    if judged.signal is not None:
+        return judged
+    if judging.judge is not None:
+        return judged_here(files, judging)
+    return read_judgments([judged_by_service(files, judging)], judging.shape)
+
+
+def _check(
+    alphas: tuple[float, ...], delta: float, label_noise: float, plot: Path | None, *, split: bool
+) -> None:
     for name, value in (*(("alpha", each) for each in alphas), ("delta", delta)):
         if not 0.0 < value < 1.0:
             raise failure(f"--{name} must be between 0 and 1, both excluded, got {value}")
     if not 0.0 <= label_noise < 0.5:
         raise failure(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
+    if split and find_spec("sklearn") is None:
+        raise failure("--split needs scikit-learn: pip install scope-judge[evaluation]")
     if plot is None:
         return
     if plot.suffix.lower() not in _PLOT_ENDINGS:
@@ -69,54 +116,42 @@ def _check(alphas: tuple[float, ...], delta: float, label_noise: float, plot: Pa
         raise failure("--plot needs matplotlib: pip install scope-judge[evaluation]")
 
 
-def _print_left_out(scores: LabelledScores) -> None:
+def _print_left_out(scores: "LabelledScores") -> None:
     if scores.ties:
         console.print(f"left out: {scores.ties} ties")
     reasons = dict.fromkeys(skipped.reason for skipped in scores.skipped)
     for reason in reasons:
-        lines = [str(skipped.line) for skipped in scores.skipped if skipped.reason == reason]
-        shown = ", ".join(lines[:_SHOWN_LINES]) + (", ..." if len(lines) > _SHOWN_LINES else "")
-        console.print(f"[yellow]left out:[/] {len(lines)} without {reason} (line {shown})")
-
-
-def _print_rows(scores: LabelledScores, rows: list[CurveRow]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    headings = ["guarantee", "alpha", "threshold", "coverage", "empirical\nrisk"]
-    if any(row.feasibility for row in rows):
-        headings += ["feasible\nfrom alpha", "more pairs\nneeded"]
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "guarantee" else "right")
-    for row in rows:
-        found = row.threshold
-        delta = f", delta {found.delta:g}" if found.delta is not None else ""
-        table.add_row(
-            found.guarantee + delta,
-            f"{found.alpha:g}",
-            f"{found.threshold:.6f}" if found.feasible else "infeasible",
-            f"{found.coverage:.3f}",
-            "" if found.empirical_risk is None else f"{found.empirical_risk:.3f}",
-            *_advice(row),
+        places = [skipped.place for skipped in scores.skipped if skipped.reason == reason]
+        shown = "; ".join(places[:_SHOWN_PLACES]) + ("; ..." if places[_SHOWN_PLACES:] else "")
+        console.print(
+            f"[yellow]left out:[/] {len(places)} without {reason} ({escape(shown)})",
+            highlight=False,
+            soft_wrap=True,
         )
-    # The table is the result, so it goes to stdout.
-    printed = Console(highlight=False)
-    printed.width = max(printed.width, _LEAST_WIDTH)
-    area = "" if scores.auroc is None else f", AUROC {scores.auroc:.3f}"
-    printed.print(f"n = {scores.n}, accuracy {scores.accuracy:.3f}{area}")
-    printed.print(table)
 
 
-def _advice(row: CurveRow) -> tuple[str, ...]:
-    if row.feasibility is None:
-        return ()
-    smallest, more = row.feasibility
-    return (
-        "none" if smallest is None else f"{smallest:.3f}",
-        # None: the error rate is too high at every confidence, so more pairs do not help.
-        "never enough" if more is None else str(more),
-    )
+def _print_splits(
+    scores: "LabelledScores", alphas: tuple[float, ...], delta: float, label_noise: float
+) -> None:
+    # Imported late: these need libraries of the extra "evaluation".
+    from app.cli.evaluation_results import splits_table
+    from app.evaluation.protocol import Design, run_protocol
+    from app.evaluation.selectors import Points, pac, scope
+
+    if scores.n < 4:
+        raise failure("--split needs 4 labelled pairs at least")
+    rules = {
+        "scope": partial(scope, label_noise=label_noise),
+        "pac": partial(pac, label_noise=label_noise),
+    }
+    points = Points.of(scores.uncertainty, scores.error)
+    design = Design(alphas=alphas, delta=delta)
+    with console.status("splitting"):
+        rows = run_protocol(points, design, selectors=rules)
+    print_table(splits_table(rows, scores.n))
 
 
-def _write_figure(scores: LabelledScores, plot: Path, delta: float, label_noise: float) -> None:
+def _write_figure(scores: "LabelledScores", plot: Path, delta: float, label_noise: float) -> None:
     # Imported late, because the other commands work without matplotlib.
     from app.evaluation.curve.figure import write_curve_figure
 

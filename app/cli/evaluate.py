@@ -9,13 +9,11 @@ import typer
 from rich.markup import escape
 
 from app.cli.console import console, failure
-from app.cli.evaluation_results import write_results
-from app.cli.evaluation_run import LOG_NAME, EvaluationJob, choose_judge, judged_sources
-from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
+from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.errors import ScopeJudgeError, UnavailableError
-from app.wiring.engines import judge_name
 
-# Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
+# The help of the command needs its options only, and most modules of app.evaluation need libraries
+# of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
     from app.evaluation.judgments.record import Observation
     from app.evaluation.measurement import Source
@@ -34,8 +32,8 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             help="Benchmarks (mt-bench, reward-bench, chatbot-arena, judge-bench, pku-safe-rlhf, "
-            "demo), NAME=FOLDER for a local copy of one, or JSONL with question, response_a, "
-            "response_b, label.  [default: demo]"
+            "demo), NAME=FOLDER for a local copy of one, or files of labelled pairs: JSONL, JSON, "
+            "CSV, TSV or Parquet, also as .gz or .zst."
         ),
     ] = None,
     judged: Annotated[
@@ -46,7 +44,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="One of the paper's judges (see docs/measured/reproduce.md), or a model as in "
-            "SCOPE_MODEL."
+            "SCOPE_MODEL, such as demo.  [default: SCOPE_MODEL, which must then be set]"
         ),
     ] = None,
     methods: Annotated[
@@ -59,7 +57,8 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write; pairs that have judgments there are not judged again.  "
+            help="Folder to write, which belongs to this data and judge; pairs that have "
+            "judgments there are not judged again.  "
             "[default: evaluation-JUDGE; with --from, the folder of judgments.jsonl]"
         ),
     ] = None,
@@ -80,23 +79,32 @@ def evaluate(
     Writes judgments.jsonl (every raw answer), results.json and report.html. If it is stopped, run
     the same command again: it continues where it stopped.
     """
-    _check_extra()
+    check_extra()
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise failure("--from needs no judge and no data: give --from, or data to judge")
-    from app.evaluation.benchmarks.catalogue import data_name
+    from app.cli.evaluation_results import write_results
+    from app.cli.evaluation_run import EvaluationJob, choose_judge, judged_sources
+    from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
+    from app.evaluation.judgments.ownership import LOG_NAME, check_foreign_log, check_report
+    from app.wiring.engines import judge_name
 
+    if judged is None and not data:
+        known = ", ".join(benchmark_names())
+        raise failure(f"no data: name a file of labelled pairs, or benchmarks among {known}")
     observations = None if judged and not methods else _observations(methods or _DEFAULT_METHODS)
     try:
         if judged is not None:
             own = judged.name == LOG_NAME
             folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
             found = _read(judged, observations, limit, seed)
+            check_foreign_log(out or folder, judged)
+            check_report(out or folder, found[0], found[1])
         else:
             choice = choose_judge(judge)
             name = judge_name(choice.settings)
             folder = Path(f"evaluation-{name.rpartition('/')[2]}")
-            job = EvaluationJob(data or ["demo"], observations or (), limit, seed, retry)
+            job = EvaluationJob(data or (), observations or (), limit, seed, retry)
             found = name, judged_sources(job, choice, out or folder)
         write_results(_measured(*found, design), out or folder)
     except UnavailableError as exc:
@@ -108,7 +116,12 @@ def evaluate(
         raise typer.Exit(130) from None
 
 
-def _check_extra() -> None:
+def check_extra() -> None:
+    """Ends the command if a library of the extra "evaluation" is missing.
+
+    Raises:
+        typer.Exit: One is missing.
+    """
     missing = [name for name in _EXTRA if find_spec(name) is None]
     if missing:
         raise failure(
@@ -132,11 +145,11 @@ def _read(
     from app.evaluation.judgments.jsonl import read_judgments
     from app.evaluation.measurement import sources_of
 
-    found = read_judgments(file)
+    found = read_judgments([file])
     for skipped in found.skipped[:3]:
-        console.print(f"[yellow]left out:[/] line {skipped.line} has no {skipped.reason}")
+        console.print(f"[yellow]left out:[/] {escape(skipped.place)} has no {skipped.reason}")
     if len(found.skipped) > 3:
-        console.print(f"[yellow]left out:[/] {len(found.skipped)} lines in total")
+        console.print(f"[yellow]left out:[/] {len(found.skipped)} rows in total")
     if observations is not None:
         found = found._replace(pairs=tuple(pair.only(observations) for pair in found.pairs))
     return sources_of(found, file, at_most=limit, seed=seed)
@@ -156,6 +169,7 @@ def _observations(methods: str) -> "tuple[Observation, ...]":
 
 
 def _measured(name: "str | None", sources: "dict[str, Source]", design: "Design") -> "Results":
+
     from app.evaluation.measurement import measure
 
     with console.status("measuring") as status:

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.markup import escape
 
 from app.cli.console import ConsoleObserver, console, failure, progress_bar
+from app.cli.stopping import ending_at_ctrl_c
+from app.files.shapes import Shape
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
 from app.wiring.engines import judge_name
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from app.evaluation.judgments.record import JudgedPair, Observation
     from app.evaluation.measurement import Source
 
-LOG_NAME = "judgments.jsonl"
-
 
 class EvaluationJob(NamedTuple):
     """The pairs to judge and the observations to make on each.
@@ -33,6 +34,7 @@ class EvaluationJob(NamedTuple):
         limit: Largest number of pairs of each data set.
         seed: Seed of draws and samples.
         retry: Whether to ask again after a failure that normally repeats.
+        shape: How the rows of files hold their pairs; None to recognise it.
     """
 
     data: Sequence[str]
@@ -40,6 +42,7 @@ class EvaluationJob(NamedTuple):
     limit: int
     seed: int
     retry: bool
+    shape: Shape | None = None
 
 
 class JudgeChoice(NamedTuple):
@@ -56,7 +59,7 @@ def choose_judge(judge: str | None) -> JudgeChoice:
         judge: Name of a preset, a model as in SCOPE_MODEL, or None for the settings' own.
 
     Raises:
-        typer.Exit: A setting is wrong, or there is no such judge.
+        typer.Exit: A setting is wrong, there is no such judge, or nothing names a judge.
     """
     from app.evaluation.presets import PRESETS
 
@@ -68,6 +71,12 @@ def choose_judge(judge: str | None) -> JudgeChoice:
             settings = read_settings(**given, tensor_parallel=preset.tensor_parallel)
     except ValueError as exc:
         raise failure(str(exc)) from None
+    # The scripted engine has no model: whoever chooses it has chosen the judge.
+    if judge is None and "model" not in settings.model_fields_set and settings.engine != "scripted":
+        raise failure(
+            f"no judge: give --judge with a model of the hub (OWNER/NAME), a folder, or one of "
+            f"{', '.join(PRESETS)}, demo; or set SCOPE_MODEL"
+        )
     known = preset or judge in (None, "demo") or "/" in judge or Path(judge).is_dir()
     if settings.engine == "vllm" and not known:
         raise failure(
@@ -87,11 +96,13 @@ def judged_sources(job: EvaluationJob, choice: JudgeChoice, folder: Path) -> "di
         Name of each data set -> its judged pairs.
 
     Raises:
-        ScopeJudgeError: The data cannot be read, or the judge fails.
+        ScopeJudgeError: The data cannot be read, the folder has results of another run, or the
+            judge fails.
         typer.Exit: The folder cannot be written, or two data sets have one name.
     """
     from app.evaluation.judgments.interview import missing_answers, relabelled
     from app.evaluation.judgments.log import JudgmentLog
+    from app.evaluation.judgments.ownership import LOG_NAME, check_report, check_same_data
     from app.evaluation.measurement import Source
 
     benchmarks, datasets = _drawn(job, choice.template)
@@ -99,8 +110,11 @@ def judged_sources(job: EvaluationJob, choice: JudgeChoice, folder: Path) -> "di
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise failure(f"--out {folder}: {exc.strerror}") from None
-    with JudgmentLog(folder / LOG_NAME, judge=judge_name(choice.settings)) as log:
+    judge = judge_name(choice.settings)
+    check_report(folder, judge, [dataset.name for dataset in datasets])
+    with JudgmentLog(folder / LOG_NAME, judge=judge) as log:
         known = log.read()
+        check_same_data(known.values(), benchmarks, folder)
         missing = missing_answers(datasets, job.observations, known, retry=job.retry)
         if any(one.pairs for one in missing):
             asyncio.run(_ask(choice, missing, known, log))
@@ -127,7 +141,7 @@ def _drawn(job: EvaluationJob, template: PromptTemplate) -> "tuple[list[Benchmar
     datasets: list[Dataset] = []
     for each in job.data:
         name, _, source = each.partition("=") if not Path(each).exists() else (each, "", "")
-        benchmark = load_benchmark(name, source=source or None)
+        benchmark = load_benchmark(name, source=source or None, shape=job.shape)
         if benchmark.name in {other.name for other in benchmarks}:
             raise failure(f"two data sets are called {benchmark.name}: rename one of the files")
         drawn = draw(
@@ -162,7 +176,13 @@ async def _ask(
 ) -> None:
     from app.evaluation.judgments.interview import Interviewer
 
-    async with open_judge(choice.settings, choice.template, ConsoleObserver()) as started:
+    async with AsyncExitStack() as stack:
+        with ending_at_ctrl_c():
+            observer = ConsoleObserver()
+            stack.callback(observer.finish)
+            opening = open_judge(choice.settings, choice.template, observer)
+            started = await stack.enter_async_context(opening)
+            observer.finish()
         interviewer = Interviewer(started.engine, started.name, started.identity.fingerprint)
         interviewer.check(known.values(), [one.observation for one in missing if one.pairs])
         with progress_bar() as progress:

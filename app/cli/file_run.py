@@ -1,34 +1,36 @@
 """Judges the rows of files with a running service; a run that was stopped goes on where it was."""
 
-import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.markup import escape
 
+from app.cli.asking import (
+    ROWS_PER_REQUEST,
+    Results,
+    Run,
+    answers,
+    judged_with_journal,
+    unaskable,
+    write_all,
+)
 from app.cli.comparisons import Item, read_items
-from app.cli.console import console, failure, progress_bar
+from app.cli.console import console, failure
+from app.cli.output_file import check_output
 from app.cli.service_client import ServiceClient, connected
 from app.cli.summary import print_summary
-from app.core.errors import ScopeJudgeError, UnavailableError
-from app.files.journal import Journal
+from app.core.errors import ScopeJudgeError
 from app.files.reading import files_of
+from app.files.results import OutputColumns
 from app.files.shapes import Shape
-from app.files.writing import format_of, json_line, write_rows
-from app.wire.problems import STATUS, problem_of
-
-ROWS_PER_REQUEST = 100
-_RESULT = "judgment"
-# The same comparison may get a judgment later.
-_PASSING = frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
-# Errors of the run and not of a row: the service, or its calibration, must be mended first.
-_OF_RUN = frozenset({"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt"})
+from app.files.writing import json_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class FileOptions:
         flat: Write the fields of a judgment beside the columns of the row.
         keep_texts: Keep the columns that the comparison was made of.
         batch_size: Largest number of comparisons in one request.
+        otherwise: Another way, for the message, if there is no service.
+        may_fail: Whether rows without a judgment are no failure of the run.
     """
 
     shape: Shape | None = None
@@ -50,6 +54,8 @@ class FileOptions:
     flat: bool = False
     keep_texts: bool = True
     batch_size: int = ROWS_PER_REQUEST
+    otherwise: str = ""
+    may_fail: bool = False
 
 
 def judge_files(
@@ -74,43 +80,35 @@ def judge_files(
             used, or a row got no judgment.
     """
     begun = time.monotonic()
-    try:
+    with stoppable(options.out):
         items = read_items(inputs, options.shape, labelled=False)
-        _check_output(inputs, options)
+        check_output(options.out, files_of(inputs), overwrite=options.overwrite)
         # Connected last, so that a wrong file is reported first.
-        with connected(url, patience_s=patience_s) as service:
+        with connected(url, patience_s=patience_s, otherwise=options.otherwise) as service:
             results, asked = _judged(items, criterion, options, service)
-    except ScopeJudgeError as exc:
-        raise failure(exc.detail) from None
-    except KeyboardInterrupt:
-        kept = "" if options.out is None else f" The same command goes on with {options.out}."
-        console.print(f"[yellow]stopped[/]{escape(kept)}", highlight=False)
-        raise typer.Exit(130) from None
     found = [results[item.key] for item in items]
     places = [item.row.place for item in items]
     print_summary(found, places, asked=asked, seconds=time.monotonic() - begun)
     failed = sum("error" in result for result in found)
-    if failed:
+    if failed and not options.may_fail:
         raise failure(f"{failed} of {len(found)} rows got no judgment; see their `error`")
 
 
-def _check_output(inputs: Sequence[Path], options: FileOptions) -> None:
-    out = options.out
-    if out is None:
-        return
-    format_of(out)
-    if out.exists() and not out.is_file():
-        raise failure(f"--out {out} is no regular file; leave --out away and redirect stdout")
-    if not out.resolve().parent.is_dir():
-        raise failure(f"--out {out} cannot be written: there is no folder {out.resolve().parent}")
-    if not out.exists():
-        return
-    if any(path.exists() and out.samefile(path) for path in files_of(inputs)):
-        raise failure(f"--out {out} would overwrite the file that is judged; name another one")
-    if not options.overwrite:
-        raise failure(f"{out} is there already: name another --out, or replace it with --overwrite")
-    if not os.access(out, os.W_OK):
-        raise failure(f"{out} cannot be written: Permission denied")
+@contextmanager
+def stoppable(out: Path | None) -> Iterator[None]:
+    """Ends the command with a message at an error of its input, and at Ctrl-C.
+
+    Args:
+        out: The file that the same command goes on with; None if nothing is kept.
+    """
+    try:
+        yield
+    except ScopeJudgeError as exc:
+        raise failure(exc.detail) from None
+    except KeyboardInterrupt:
+        kept = "" if out is None else f"; the same command goes on with {out}"
+        console.print(f"[yellow]stopped[/]{escape(kept)}", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
 
 
 def _judged(
@@ -118,142 +116,49 @@ def _judged(
     criterion: Mapping[str, Any],
     options: FileOptions,
     service: ServiceClient,
-) -> tuple[dict[str, dict[str, Any]], int]:
+) -> tuple[Results, int]:
     """Judges what is not judged yet and writes all results.
 
     Returns:
         The results by key, and the number of comparisons that were asked for now.
     """
-    columns = _Columns(items, options)
-    results = {item.key: _error(item) for item in items if isinstance(item.fields, ScopeJudgeError)}
-    if options.out is None:
-        printed = 0
-        for answered in _answers(items, criterion, options, service, results):
-            results |= answered
-            printed = _print_ready(items, results, columns, printed)
-        _print_ready(items, results, columns, printed)
-        return results, len(results)
-    out = options.out.resolve()
-    settings = {"judge": service.fingerprint, "criterion": dict(criterion)}
-    partial = out.with_name(f"{out.name}.partial")
-    with Journal(partial, settings, replace=options.overwrite) as journal:
-        results |= journal.results
-        known = len(results)
-        # Results are written and synced while the service works on the next request.
-        with ThreadPoolExecutor(1) as writer:
-            written: Future[None] | None = None
-            for answered in _answers(items, criterion, options, service, results):
-                if written is not None:
-                    written.result()
-                written = writer.submit(journal.append, answered.items())
-                results |= answered
-            if written is not None:
-                written.result()
-        _write(out, [columns.row(item, results[item.key]) for item in items])
-        journal.remove()
-    return results, len(results) - known
+    taken = {column for item in items for column in item.row.fields}
+    columns = OutputColumns(taken, flat=options.flat)
+    row = partial(_row, columns=columns, texts=options.keep_texts)
+    if options.out is not None:
+        # A link stays, and its target is replaced.
+        out = options.out.resolve()
+        return judged_with_journal(
+            items,
+            criterion,
+            service,
+            Run(out, options.overwrite, options.batch_size),
+            lambda results: write_all(out, [row(item, results[item.key]) for item in items]),
+        )
+    results, printed = unaskable(items), 0
+    for answered in answers(items, criterion, service, results, options.batch_size):
+        results |= answered
+        printed = _print_ready(items, results, row, printed)
+    _print_ready(items, results, row, printed)
+    return results, len(results)
 
 
-def _error(item: Item) -> dict[str, Any]:
-    assert isinstance(item.fields, ScopeJudgeError)
-    return {"error": problem_of(item.fields).model_dump(mode="json", exclude_none=True)}
-
-
-def _answers(
-    items: Sequence[Item],
-    criterion: Mapping[str, Any],
-    options: FileOptions,
-    service: ServiceClient,
-    known: Mapping[str, Any],
-) -> Iterator[dict[str, dict[str, Any]]]:
-    """Yields the results of the items that are not known, some at a time."""
-    asked = {item.key: item.fields for item in items if item.key not in known}
-    total = len({item.key for item in items})
-    size = min(options.batch_size, service.max_batch)
-    with progress_bar() as progress:
-        task = progress.add_task("judging", total=total, completed=total - len(asked))
-        keys = list(asked)
-        for start in range(0, len(keys), size):
-            some = keys[start : start + size]
-            fields = [asked[key] for key in some]
-            answered = dict(zip(some, service.judge(fields, criterion, _PASSING), strict=True))
-            _check_run(fields, answered.values())
-            progress.advance(task, len(some))
-            yield answered
-
-
-def _check_run(fields: Sequence[Any], results: Iterable[Mapping[str, Any]]) -> None:
-    """Ends the run if an error is not of a row: as a result it would be kept for good."""
-    for asked, result in zip(fields, results, strict=True):
-        error = result.get("error", {})
-        if error.get("code") in _OF_RUN and "calibration" not in asked:
-            raise failure(error["detail"])
-
-
-class _Columns:
-    """Where the results go among the columns of the rows.
-
-    Args:
-        items: All rows: no result takes the name of any of their columns.
-        options: How the results are written.
-    """
-
-    def __init__(self, items: Sequence[Item], options: FileOptions) -> None:
-        self._flat = options.flat
-        self._keep_texts = options.keep_texts
-        self._taken = {column for item in items for column in item.row.fields}
-        self._names: dict[str, str] = {}
-
-    def row(self, item: Item, result: Mapping[str, Any]) -> dict[str, Any]:
-        """A row of the output: the row of the input, and its result."""
-        kept = dict(item.row.fields)
-        if not self._keep_texts:
-            kept = {name: value for name, value in kept.items() if name not in item.shape.texts}
-        # The row itself has the id.
-        fields = {name: value for name, value in result.items() if name != "id"}
-        if not self._flat:
-            return {**kept, self._name(_RESULT): fields}
-        return {**kept, **{self._name(name): value for name, value in fields.items()}}
-
-    def _name(self, wanted: str) -> str:
-        """The name of a column that no row has, e.g. "judgment_alpha"."""
-        if wanted not in self._names:
-            name, number = wanted, 2
-            if name in self._taken and self._flat:
-                name = f"{_RESULT}_{wanted}"
-            base = name
-            while name in self._taken:
-                name, number = f"{base}_{number}", number + 1
-            self._names[wanted] = name
-        return self._names[wanted]
+def _row(item: Item, result: Mapping[str, Any], columns: OutputColumns, *, texts: bool) -> Any:
+    """A row of the output: the columns of the input, and the result."""
+    kept = item.row.fields
+    if not texts:
+        kept = {name: value for name, value in kept.items() if name not in item.shape.texts}
+    # The row itself has the id.
+    return columns.row(kept, {name: value for name, value in result.items() if name != "id"})
 
 
 def _print_ready(
-    items: Sequence[Item], results: Mapping[str, Any], columns: _Columns, printed: int
+    items: Sequence[Item], results: Mapping[str, Any], row: Callable[..., Any], printed: int
 ) -> int:
     """Prints the rows whose results are there, in order, and returns how many were printed."""
     while printed < len(items) and items[printed].key in results:
         item = items[printed]
-        print(json_line(columns.row(item, results[item.key])))
+        print(json_line(row(item, results[item.key])))
         printed += 1
     sys.stdout.flush()
     return printed
-
-
-def _write(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Replaces the file as a whole; a file that is there keeps its mode."""
-    new = out.with_name(f".{out.name}.new")
-    try:
-        write_rows(new, out, rows)
-        if out.exists():
-            new.chmod(out.stat().st_mode & 0o777)
-        with new.open("rb") as written:
-            os.fsync(written.fileno())
-        new.replace(out)
-    except OSError as exc:
-        # Do not leave a part of it on a full disk; the results are in the journal.
-        new.unlink(missing_ok=True)
-        raise failure(
-            f"{out} cannot be written: {exc.strerror}; no result is lost, and the same command "
-            "goes on"
-        ) from None

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.asking import ROWS_PER_REQUEST
 from app.cli.comparisons import ColumnMap, ShapeName, given_shape
 from app.cli.console import failure
-from app.cli.file_run import ROWS_PER_REQUEST, FileOptions, judge_files
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.cli.file_run import FileOptions, judge_files
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
 from app.files.writing import json_line
 
 _STDOUT = ("-", "/dev/stdout")
@@ -28,7 +29,11 @@ def judge(
     b: Annotated[str | None, typer.Option(help="Response B, with --question.")] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
+        typer.Option(
+            help="Largest share of wrong verdicts among those given, instead of the service's "
+            "default. It promises nothing about a single verdict, and neither does the risk_level "
+            "of a result, the smallest alpha that accepts it."
+        ),
     ] = None,
     no_alpha: Annotated[
         bool,
@@ -94,7 +99,7 @@ def judge(
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
     criterion = _criterion(given, no_alpha=no_alpha)
     if ray:
-        if not files or (question, a, b) != (None, None, None) or url != DEFAULT_URL:
+        if not files or (question, a, b) != (None, None, None) or is_given(url):
             raise failure("--ray takes files or folders, and no --question, --a, --b or --url")
         if flat or overwrite or not keep_texts:
             raise failure("--ray has no --flat, --no-keep-texts or --overwrite")

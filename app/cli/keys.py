@@ -8,24 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.api.auth.keys import (
-    KeyEntry,
-    KeyFile,
-    KeyFileError,
-    hash_of,
-    key_entry,
-    new_key,
-    parse_key_file,
-    read_key_file,
-)
 from app.cli.console import console, failure
+
+# The help of a command needs its options only: functions import what reads the file of keys.
+if TYPE_CHECKING:
+    from app.api.auth.keys import KeyEntry
 
 app = typer.Typer(help="Make, list and revoke the keys of the service.", no_args_is_help=True)
 
@@ -56,6 +50,8 @@ def add(
 
     A key without a role may only read /info and the calibration sets.
     """
+    from app.api.auth.keys import KeyFileError, hash_of, key_entry, new_key
+
     path = _path(file)
     if calibration and "metrics" in (role or ()):
         raise failure(
@@ -84,7 +80,7 @@ def add(
     _say(f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}.")
     _say(
         "This is the only time the key is shown. Send it as `Authorization: Bearer KEY`; "
-        "`scope-judge judge` and `calibrate` read it from SCOPE_API_KEY."
+        "`scope-judge judge`, `calibrate` and `sets` read it from SCOPE_API_KEY."
     )
     _say(
         f"Start the service with SCOPE_API_KEYS_FILE={path}; a running service with this file "
@@ -128,7 +124,7 @@ def _on_a_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _sets(entry: KeyEntry) -> str:
+def _sets(entry: "KeyEntry") -> str:
     # No calibration set can be named "*" or "-".
     return "*" if entry.calibrations is None else ",".join(entry.calibrations) or "-"
 
@@ -144,7 +140,9 @@ def _path(file: Path | None) -> Path:
     return file.resolve()
 
 
-def _read(path: Path) -> list[KeyEntry]:
+def _read(path: Path) -> "list[KeyEntry]":
+    from app.api.auth.keys import KeyFileError, parse_key_file, read_key_file
+
     try:
         return parse_key_file(read_key_file(path)).keys
     except KeyFileError as exc:
@@ -152,8 +150,10 @@ def _read(path: Path) -> list[KeyEntry]:
 
 
 @contextmanager
-def _changing(path: Path, *, must_exist: bool = False) -> Iterator[list[KeyEntry]]:
+def _changing(path: Path, *, must_exist: bool = False) -> "Iterator[list[KeyEntry]]":
     """Yields the keys in the file and writes the changed list, unless the caller raises."""
+    from app.api.auth.keys import KeyFile
+
     try:
         if not must_exist:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -2,12 +2,13 @@
 
 from app.api.auth.keys import Keys, open_keys
 from app.api.auth.local import is_loopback
-from app.cli.console import ConsoleObserver, console, failure
+from app.cli.console import failure
 from app.core.errors import StartupError
 from app.settings import Settings
+from app.wiring.startup import StartupObserver
 
 
-def keys_of(settings: Settings, observer: ConsoleObserver) -> Keys | None:
+def keys_of(settings: Settings, observer: StartupObserver) -> Keys | None:
     """The keys that the service accepts; None if no file of keys is set.
 
     Raises:
@@ -19,12 +20,12 @@ def keys_of(settings: Settings, observer: ConsoleObserver) -> Keys | None:
         raise failure(exc.detail) from None
 
 
-def reachable(settings: Settings, keys: Keys | None, observer: ConsoleObserver) -> Settings:
+def reachable(settings: Settings, keys: Keys | None, observer: StartupObserver) -> Settings:
     """The settings; without keys, their host is replaced by 127.0.0.1."""
     if keys is not None:
         return settings
     if is_loopback(settings.host):
-        console.print("No keys are set: only this machine can reach the service.")
+        observer.note("No keys are set: only this machine can reach the service.")
         return settings
     observer.warning(
         f"the service listens on 127.0.0.1, not on {settings.host} as --host or SCOPE_HOST says: "

@@ -1,4 +1,4 @@
-"""The HTTP client with which `judge` and `calibrate` talk to a running service."""
+"""The HTTP client with which the commands talk to a running service."""
 
 import json
 import os
@@ -6,16 +6,21 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-import httpx
 import typer
 from rich.markup import escape
 
 from app.cli.console import console, failure
+from app.wire.headers import AGE_HEADER
+
+# The help of a command needs its options only: functions import httpx.
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-Url = Annotated[str, typer.Option(help="Address of the running service.")]
+_URL_VARIABLE = "SCOPE_URL"
+Url = Annotated[str, typer.Option(envvar=_URL_VARIABLE, help="Address of the running service.")]
 PATIENCE_S = 600.0
 Patience = Annotated[
     float,
@@ -38,16 +43,27 @@ class ServiceClient:
     Args:
         http: Client with the address and the key of the service.
         max_batch: Largest number of comparisons that the service accepts in one request.
+        max_body_bytes: Largest request body that the service accepts.
+        judge_name: Name of the judge.
         fingerprint: Fingerprint of the judge.
         patience_s: How long a request is repeated while the service does not answer.
     """
 
     def __init__(
-        self, http: httpx.Client, *, max_batch: int, fingerprint: str, patience_s: float
+        self,
+        http: "httpx.Client",
+        *,
+        max_batch: int,
+        max_body_bytes: int,
+        judge_name: str,
+        fingerprint: str,
+        patience_s: float,
     ) -> None:
         self._http = http
         self._patience_s = patience_s
         self.max_batch = max_batch
+        self.max_body_bytes = max_body_bytes
+        self.judge_name = judge_name
         self.fingerprint = fingerprint
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +74,28 @@ class ServiceClient:
         Raises:
             typer.Exit: The service does not answer for too long, or answers with an error.
         """
-        return self._until_answered(lambda: self._answer(path, body))
+        return self._until_answered(lambda: self._answer("POST", path, body))
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """Returns the JSON answer to a GET, as `post` does.
+
+        Raises:
+            typer.Exit: The service does not answer for too long, or answers with an error.
+        """
+        return self._until_answered(lambda: self._answer("GET", path, query=query))
+
+    def change_once(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Sends a change that must not be repeated, because another change may follow it.
+
+        Raises:
+            typer.Exit: The service does not answer, or answers with an error.
+        """
+        found = self._answer(method, path, body)
+        if isinstance(found, _Delay):
+            raise failure(f"{found.reason}; look whether the change was made before you repeat it")
+        return found
 
     def judge(
         self, comparisons: list[Any], criterion: Mapping[str, Any], passing: Collection[str]
@@ -81,7 +118,7 @@ class ServiceClient:
         def ask() -> list[dict[str, Any]] | _Delay:
             places = [i for i in range(len(comparisons)) if i not in found]
             body = {**criterion, "comparisons": [comparisons[i] for i in places]}
-            answer = self._answer("/judge/batch", body)
+            answer = self._answer("POST", "/judge/batch", body)
             if isinstance(answer, _Delay):
                 return answer
             error = None
@@ -110,20 +147,37 @@ class ServiceClient:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return found
 
-    def _answer(self, path: str, body: dict[str, Any]) -> "dict[str, Any] | _Delay":
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> "dict[str, Any] | _Delay":
+        import httpx
+
         try:
-            # ASCII with NaN allowed: the service reports the invalid values of a line.
-            response = self._http.post(
+            response = self._http.request(
+                method,
                 path,
-                content=json.dumps(body, default=str),
-                headers={"Content-Type": "application/json"},
+                params=query or None,
+                content=None if body is None else written(body),
+                headers={} if body is None else {"Content-Type": "application/json"},
             )
         except httpx.TransportError as exc:
             return _Delay(_no_answer_text(self._http.base_url, exc))
         if response.status_code in _BUSY and "judgment_failed" not in response.text:
             pause = response.headers.get("Retry-After", "")
             return _Delay(_refusal_of(response), float(pause) if pause.isdecimal() else 0.0)
+        if AGE_HEADER in response.headers:
+            # A file is read later, when nobody looks at the age of its thresholds.
+            return _Delay("the calibration store does not confirm the thresholds")
         return _json_of(response, self._http.base_url)
+
+
+def written(body: Mapping[str, Any]) -> str:
+    """A body as it is sent: ASCII, with NaN allowed, because the service reports invalid values."""
+    return json.dumps(body, default=str, separators=(",", ":"))
 
 
 class _Delay(NamedTuple):
@@ -133,13 +187,27 @@ class _Delay(NamedTuple):
     pause_s: float = 0.0
 
 
+def is_given(url: str) -> bool:
+    """Whether an address was given on the command line."""
+    return url not in (DEFAULT_URL, os.environ.get(_URL_VARIABLE))
+
+
 @contextmanager
-def connected(url: str, *, patience_s: float = PATIENCE_S) -> Iterator[ServiceClient]:
+def connected(
+    url: str, *, patience_s: float = PATIENCE_S, otherwise: str = ""
+) -> Iterator[ServiceClient]:
     """Connects to a service, so that an output file is opened only if the service can be used.
+
+    Args:
+        url: Address of the service.
+        patience_s: How long a request is repeated while the service does not answer.
+        otherwise: Another way, for the message, if there is no service.
 
     Raises:
         typer.Exit: The service does not answer, or it refuses the key.
     """
+    import httpx
+
     try:
         http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, headers=_key_header())
     except httpx.InvalidURL as exc:
@@ -148,22 +216,29 @@ def connected(url: str, *, patience_s: float = PATIENCE_S) -> Iterator[ServiceCl
         try:
             response = http.get("/info")
         except httpx.HTTPError as exc:
-            raise _no_answer(url, exc) from None
+            raise failure(_no_answer_text(url, exc) + otherwise) from None
         if response.status_code == 401:
             raise _key_refused(url)
-        max_batch, fingerprint = sys.maxsize, ""
-        # If /info has another form, the first POST fails and reports the reason.
-        with suppress(ValueError, KeyError, TypeError):
-            fingerprint = str(response.json()["fingerprint"])
-            max_batch = int(response.json()["limits"]["max_batch"])
+        # If /info has another form, the first request fails and reports the reason.
+        info: dict[str, Any] = {}
+        with suppress(ValueError, TypeError):
+            info = {**response.json()}
+        limits = info.get("limits", {})
         yield ServiceClient(
-            http, max_batch=max_batch, fingerprint=fingerprint, patience_s=patience_s
+            http,
+            max_batch=limits.get("max_batch", sys.maxsize),
+            max_body_bytes=limits.get("max_body_bytes", sys.maxsize),
+            judge_name=info.get("judge", ""),
+            fingerprint=info.get("fingerprint", ""),
+            patience_s=patience_s,
         )
 
 
-def _json_of(response: httpx.Response, url: object) -> dict[str, Any]:
+def _json_of(response: "httpx.Response", url: object) -> dict[str, Any]:
     if response.status_code == 401:
         raise _key_refused(url)
+    if response.status_code == 204:
+        return {}
     try:
         answer: dict[str, Any] = response.json()
     except ValueError:
@@ -194,18 +269,16 @@ def _key_refused(url: object) -> typer.Exit:
     )
 
 
-def _refusal_of(response: httpx.Response) -> str:
+def _refusal_of(response: "httpx.Response") -> str:
     with suppress(ValueError, KeyError, TypeError):
         answer = response.json()
         return f"{answer['code']}: {answer['detail']}"
     return f"status {response.status_code}"
 
 
-def _no_answer(url: object, exc: httpx.HTTPError) -> typer.Exit:
-    return failure(_no_answer_text(url, exc))
+def _no_answer_text(url: object, exc: "httpx.HTTPError") -> str:
+    import httpx
 
-
-def _no_answer_text(url: object, exc: httpx.HTTPError) -> str:
     if isinstance(exc, httpx.UnsupportedProtocol):
         return f"--url {url} needs http:// or https:// before it"
     return (

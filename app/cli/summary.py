@@ -6,9 +6,10 @@ from typing import Any
 
 from rich.markup import escape
 
-from app.cli.console import console
+from app.cli.console import console, print_sentence
 
-_REASONS = {
+# The reason of an abstention -> the reason in words.
+REASONS = {
     "uncertain": "too uncertain for alpha",
     "infeasible": "alpha is infeasible with this calibration",
     "no_preference": "no preference either way",
@@ -37,7 +38,7 @@ def print_summary(
     )
     reasons = Counter(j["reason"] for j in judgments if j["verdict"] == "abstain")
     for reason, count in reasons.most_common():
-        console.print(f"  abstained, {count}: {_REASONS.get(reason, reason)}", highlight=False)
+        console.print(f"  abstained, {count}: {REASONS.get(reason, reason)}", highlight=False)
     errors = Counter(result["error"]["code"] for result in results if "error" in result)
     for code, count in errors.most_common():
         place, example = next(
@@ -50,12 +51,13 @@ def print_summary(
             highlight=False,
             soft_wrap=True,
         )
-    for promise in _promises(judgments):
-        console.print(promise, highlight=False, soft_wrap=True)
+    for promise in promises(judgments):
+        print_sentence(promise)
 
 
-def _promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each criterion by which judgments were accepted."""
+def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each criterion by which verdicts were accepted."""
+    judgments = [judgment for judgment in judgments if judgment["verdict"] != "abstain"]
     criteria = Counter(
         (j["alpha"], j["guarantee"], j["delta"], j["calibration"]["name"], j["calibration"]["n"])
         for j in judgments

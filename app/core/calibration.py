@@ -9,16 +9,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.assessment import AlphaInterval
+from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
+from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
 from app.core.comparison import Guarantee
-from app.core.diagnostics import Feasibility, auroc, expected_calibration_error, feasibility
+from app.core.diagnostics import (
+    Feasibility,
+    auroc,
+    expected_calibration_error,
+    feasibility,
+    feasible_alphas,
+)
 from app.core.examples import Examples
 from app.core.examples import LabelledScore as LabelledScore
 from app.core.pac import pac_threshold_of_counts, rounded_down
 from app.core.preference import FloatArray, Preferences, preference_from_gaps
 from app.core.thresholds import ThresholdCurve
 
-STANDARD_ALPHAS = (0.05, 0.10, 0.15, 0.20, 0.25)
-STANDARD_DELTA = 0.10
 GUARANTEES: tuple[Guarantee, ...] = ("marginal", "pac")
 _CURVE_POINTS = 200
 # Callers choose alpha and delta, so the number of cached thresholds is bounded.
@@ -183,8 +190,7 @@ class Calibration:
         """Share of examples in which the two orders prefer different responses."""
         if not self.n:
             return None
-        p_fwd, p_rev = self.preferences.p_fwd, self.preferences.p_rev
-        return float(((p_fwd - 0.5) * (p_rev - 0.5) < 0.0).mean())
+        return self.preferences.position_flips
 
     @property
     def mean_label_mass(self) -> float | None:
@@ -203,18 +209,7 @@ class Calibration:
         kept = self.kept_threshold(alpha, guarantee, delta)
         if kept is not None:
             return kept
-        if guarantee == "marginal":
-            threshold = self.curve.threshold(alpha)
-        else:
-            assert delta is not None, "pac needs a delta"
-            threshold = pac_threshold_of_counts(
-                self.curve.scores,
-                self.curve.accepted,
-                self.curve.errors,
-                alpha=rounded_down(alpha),
-                delta=rounded_down(delta),
-                label_noise=self.label_noise,
-            )
+        threshold = threshold_on(self.curve, alpha, guarantee, delta)
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
         self._thresholds[_cache_key(alpha, guarantee, delta)] = threshold
@@ -260,6 +255,11 @@ class Calibration:
         return tuple((row, self.feasibility(row)) for row in rows)
 
     @cached_property
+    def feasible_alphas(self) -> Mapping[Guarantee, tuple[AlphaInterval, ...]]:
+        """All feasible alphas of each guarantee, "pac" at the standard delta."""
+        return {each: feasible_alphas(self.curve, each, STANDARD_DELTA) for each in GUARANTEES}
+
+    @cached_property
     def undecided(self) -> int:
         """Number of on-task examples without a preference of the judge."""
         return int((self.on_task & (self.preferences.p_bar == 0.5)).sum())
@@ -293,6 +293,23 @@ class Calibration:
                 risk_level = float(curve.risk_levels[i])
                 points.append(CurvePoint(score, accepted / self.n, errors / accepted, risk_level))
         return tuple(points)
+
+
+def threshold_on(
+    curve: ThresholdCurve, alpha: float, guarantee: Guarantee, delta: float | None
+) -> float:
+    """Returns lambda_hat in nats on a curve, as `Calibration.threshold` does."""
+    if guarantee == "marginal":
+        return curve.threshold(alpha)
+    assert delta is not None, "pac needs a delta"
+    return pac_threshold_of_counts(
+        curve.scores,
+        curve.accepted,
+        curve.errors,
+        alpha=rounded_down(alpha),
+        delta=rounded_down(delta),
+        label_noise=curve.label_noise,
+    )
 
 
 def _cache_key(

@@ -12,6 +12,10 @@ Reason = Literal["off_task", "no_preference", "infeasible", "uncertain"]
 Guarantee = Literal["marginal", "pac"]
 Role = Literal["user", "assistant", "system"]
 
+# Every calibration set shows its thresholds for these.
+STANDARD_ALPHAS = (0.05, 0.10, 0.15, 0.20, 0.25)
+STANDARD_DELTA = 0.10
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

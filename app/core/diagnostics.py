@@ -2,20 +2,23 @@
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, rankdata
 
+from app.core.assessment import AlphaInterval
 from app.core.comparison import Guarantee
 from app.core.pac import allowable_errors, observed_error, start_rank
-from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
 
 _BINS = 10
 # Far more examples than people label; a longer search for a start rank takes seconds.
 _MOST_EXAMPLES = 10**5
+# Shape (999,). The alphas among which feasible ones are looked for.
+ALPHA_GRID = np.arange(1, 1000) / 1000
 
 
 def auroc(confidence: ArrayLike, right: ArrayLike) -> float | None:
@@ -74,8 +77,8 @@ class Feasibility(NamedTuple):
     """The two ways to make an infeasible alpha feasible.
 
     Args:
-        smallest_alpha: Smallest feasible alpha with these examples, to three decimals for "pac";
-            None if no alpha is feasible.
+        smallest_alpha: Smallest feasible alpha with these examples, to three decimals for "pac",
+            where larger alphas may be infeasible again; None if no alpha is feasible.
         more_examples: Number of further examples that make the alpha feasible if the error rates
             stay the same; None if no number does, or more than 100,000 are needed.
     """
@@ -107,12 +110,43 @@ def feasibility(
         smallest, needed = first if first < 1.0 else None, _examples_marginal(curve, alpha)
     else:
         assert delta is not None, "pac needs a delta"
-        smallest, needed = _smallest_alpha_pac(curve, delta), _examples_pac(curve, alpha, delta)
+        feasible = np.flatnonzero(_is_feasible_pac(curve, delta))
+        smallest = float(ALPHA_GRID[feasible[0]]) if len(feasible) else None
+        needed = _examples_pac(curve, alpha, delta)
     if needed is None:
         return Feasibility(smallest, None)
     n = curve.n + off_task
     more = max(0, math.ceil(Fraction(needed * n, curve.n)) - n)
     return Feasibility(smallest, more if more <= _MOST_EXAMPLES else None)
+
+
+def feasible_alphas(
+    curve: ThresholdCurve, guarantee: Guarantee, delta: float | None
+) -> tuple[AlphaInterval, ...]:
+    """All feasible alphas, in ascending order.
+
+    Under "pac" they are no single interval: the start rank falls as alpha rises, and may then lie
+    among errors.
+
+    Args:
+        curve: Curve of the calibration set without its off-task examples.
+        guarantee: "marginal" or "pac".
+        delta: In (0, 1) for "pac"; ignored for "marginal".
+
+    Returns:
+        Intervals of consecutive feasible alphas on a grid of 0.001, from 0.001 to 0.999.
+    """
+    if guarantee == "marginal":
+        feasible = (curve.risk_levels[0] if curve.n else math.inf) <= ALPHA_GRID
+    else:
+        assert delta is not None, "pac needs a delta"
+        feasible = _is_feasible_pac(curve, delta)
+    steps = np.diff(np.concatenate([[False], feasible, [False]]).astype(np.int8))
+    begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1) - 1
+    return tuple(
+        AlphaInterval(float(ALPHA_GRID[first]), float(ALPHA_GRID[last]))
+        for first, last in zip(begins, ends, strict=True)
+    )
 
 
 def _examples_marginal(curve: ThresholdCurve, alpha: float) -> int | None:
@@ -137,29 +171,30 @@ def _examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | No
         return None
     bound = observed_error(alpha, curve.label_noise)
     allowed = allowable_errors(np.array([start]), bound, delta)[0]
-    passing = np.flatnonzero(curve.errors * (start / curve.accepted) <= allowed)
+    # More labels only lower the rank that the start rank has now.
+    early = curve.accepted <= start
+    passing = np.flatnonzero(early & (curve.errors * (start / curve.accepted) <= allowed))
     if not len(passing):
         return None
     needed = math.ceil(curve.n * start / int(curve.accepted[passing[-1]]))
     return max(start, needed)
 
 
-def _smallest_alpha_pac(curve: ThresholdCurve, delta: float) -> float | None:
-    """The first feasible alpha on a grid of 1%, refined on a grid of 0.1% below it."""
-    coarse = _first_feasible(curve, np.arange(1, 100) / 100, delta)
-    if coarse is None:
-        return None
-    return _first_feasible(curve, np.round(coarse + np.arange(-9, 1) / 1000, 3), delta)
+@lru_cache(maxsize=64)
+def _start_ranks(delta: float, label_noise: float, n: int) -> NDArray[np.int64]:
+    """Start rank of "pac" at every alpha of the grid; n + 1 where it is above n."""
+    found = [start_rank(alpha, delta, label_noise, at_most=n) for alpha in ALPHA_GRID.tolist()]
+    return np.array([n + 1 if rank is None else rank for rank in found], dtype=np.int64)
 
 
-def _first_feasible(curve: ThresholdCurve, alphas: FloatArray, delta: float) -> float | None:
-    """The first feasible alpha: only the first test matters, the later ones raise the threshold."""
-    for alpha in map(float, alphas):
-        start = start_rank(alpha, delta, curve.label_noise, at_most=curve.n)
-        if start is None:
-            continue
-        block: NDArray[np.int64] = np.searchsorted(curve.accepted, [start], side="left")
-        bound = observed_error(alpha, curve.label_noise)
-        if binom.cdf(curve.errors[block], curve.accepted[block], bound)[0] <= delta:
-            return alpha
-    return None
+def _is_feasible_pac(curve: ThresholdCurve, delta: float) -> NDArray[np.bool_]:
+    """Whether each alpha of the grid is feasible: only the first test of each alpha matters."""
+    feasible = np.zeros(len(ALPHA_GRID), dtype=bool)
+    starts = _start_ranks(delta, curve.label_noise, curve.n)
+    tested = np.flatnonzero(starts <= curve.n)
+    if len(tested):
+        blocks = np.searchsorted(curve.accepted, starts[tested], side="left")
+        bounds = [observed_error(alpha, curve.label_noise) for alpha in ALPHA_GRID[tested].tolist()]
+        p_values = binom.cdf(curve.errors[blocks], curve.accepted[blocks], bounds)
+        feasible[tested] = p_values <= delta
+    return feasible

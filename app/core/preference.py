@@ -36,6 +36,11 @@ class Preferences(NamedTuple):
         """Shape (n,). max(p_bar, 1 - p_bar), within [0.5, 1] (SCOPE, BPE as confidence)."""
         return np.maximum(self.p_bar, 1.0 - self.p_bar)
 
+    @property
+    def position_flips(self) -> float:
+        """Share of comparisons in which the two orders prefer different responses; n > 0."""
+        return float(((self.p_fwd - 0.5) * (self.p_rev - 0.5) < 0.0).mean())
+
 
 def preference_from_logits(
     logit_a_fwd: ArrayLike, logit_b_fwd: ArrayLike, logit_a_rev: ArrayLike, logit_b_rev: ArrayLike

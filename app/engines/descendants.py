@@ -7,6 +7,9 @@ that multiprocessing starts within `bound_children` requests it before it runs a
 so do its own children. No part of vLLM is patched. Both ways to start a process are covered: a
 forked child runs a hook of `os.register_at_fork`, and a spawned child gets one more statement at
 the beginning of its command line.
+
+The children also ignore Ctrl-C, which a terminal sends to all processes of a command: the parent
+decides when they end.
 """
 
 import ctypes
@@ -17,7 +20,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import spawn
+from multiprocessing import spawn, util
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +67,7 @@ def follow(parent: int) -> None:
             orphan, and it kills itself.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
     _install()
@@ -74,6 +78,7 @@ def follow(parent: int) -> None:
 def _install() -> None:
     os.register_at_fork(after_in_child=_after_fork)
     spawn.get_command_line = functools.partial(_command_line, spawn.get_command_line)
+    util.spawnv_passfds = functools.partial(_spawn, util.spawnv_passfds)
 
 
 def _after_fork() -> None:
@@ -91,3 +96,17 @@ def _command_line(original: Any, **arguments: Any) -> list[str]:
             f"from {__name__} import follow; follow({_starting.pid}); {command[program]}"
         )
     return command
+
+
+def _spawn(original: Any, *arguments: Any) -> int:
+    """Starts a child that inherits a blocked SIGINT.
+
+    Python would print a traceback if the signal arrived before the child can ignore it.
+    """
+    if _starting.pid is None:
+        return int(original(*arguments))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return int(original(*arguments))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

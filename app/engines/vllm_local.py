@@ -86,6 +86,7 @@ class VllmEngine:
     async def start(self, prompt: Prompt) -> EngineIdentity:
         """Loads the model and scores one prompt, so that the first request is not slow."""
         options = self._options
+        _check_gpus(options.tensor_parallel_size)
         local = await LocalModel.open(options.model, prompt, revision=options.revision)
         stored_dtype = checkpoint_dtype(local.folder)
         # Assign directly to the attribute: this frame outlives `start`, and an engine freed at
@@ -307,6 +308,28 @@ def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> d
     else:
         arguments["gpu_memory_utilization"] = options.gpu_memory_utilization
     return arguments
+
+
+def _check_gpus(wanted: int) -> None:
+    """Checks before the model is downloaded that this machine has the GPUs that shall share it.
+
+    Raises:
+        StartupError: There are fewer GPUs.
+    """
+    if wanted == 1:
+        return
+    count = 0
+    if not is_cpu_build():
+        with contextlib.suppress(ImportError):
+            import torch
+
+            count = torch.cuda.device_count()
+    if count < wanted:
+        found = "none that vLLM can use" if count == 0 else f"only {count}"
+        raise StartupError(
+            f"SCOPE_TENSOR_PARALLEL={wanted} shares the judge among {wanted} GPUs, and this "
+            f"machine has {found}: set it to {max(count, 1)}, or use another machine"
+        )
 
 
 def is_cpu_build() -> bool:

@@ -8,10 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from app import __version__
+from app.core.assessment import AlphaRow
 from app.core.diagnostics import confidence_bins
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
 from app.evaluation.benchmarks.catalogue import data_name
+from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.rows import assessment_of
 from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available
@@ -151,8 +154,15 @@ def _measure_dataset(
         methods=tuple(methods),
         label_noise=ablate_label_noise(bpe, design) if bpe else (),
         calibration_size=ablate_calibration_size(bpe, design) if bpe else (),
+        all_labels=_on_all_labels(bpe, design) if bpe else (),
     )
     return results, bpe
+
+
+def _on_all_labels(points: Points, design: Design) -> tuple[AlphaRow, ...]:
+    scores = LabelledScores(points.uncertainty, points.error, 0, ())
+    found = assessment_of(scores, design.alphas, delta=design.delta, label_noise=0.0)
+    return tuple(found.rows)
 
 
 def _method_results(

@@ -4,11 +4,13 @@ Formats: JSONL, JSON (an array of objects, or one object), CSV and TSV with a he
 each of them as it is, or compressed with gzip or zstd. Text is UTF-8 or has a byte order mark.
 """
 
+import ast
 import codecs
 import csv
 import gzip
 import io
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -33,6 +35,8 @@ _BYTE_ORDER_MARKS = (
 )
 # In the order in which they win where a header has as many of each.
 _DELIMITERS = ("\t", ",", ";")
+# The beginning of a list of messages, or of one, as JSON or as Python prints it.
+_MESSAGES = re.compile(r"""\[?\s*\{\s*["'](role|content|from|value|messages|tools)["']\s*:""")
 _ROWS_PER_BATCH = 1000
 # Cells of a CSV file; the service takes no larger comparison.
 _LARGEST_CELL = 2**27
@@ -43,7 +47,8 @@ class Row(NamedTuple):
 
     Args:
         place: File and line or row number, for messages.
-        fields: Column name -> value. The values of CSV and TSV are texts; empty cells are missing.
+        fields: Column name -> value. The values of CSV and TSV are texts and lists of messages;
+            empty cells are missing.
     """
 
     place: str
@@ -265,12 +270,44 @@ def _table_rows(first: str, rest: IO[str], name: str, number: int) -> Iterator[R
                     "with a separator or a line end into quotes"
                 )
             yield Row(
-                place, {column: cell for column, cell in zip(header, cells, strict=True) if cell}
+                place,
+                {
+                    column: _cell(cell, column, place)
+                    for column, cell in zip(header, cells, strict=True)
+                    if cell
+                },
             )
     except csv.Error as exc:
         raise InvalidRequestError(
             f"{name}, line {number + reader.line_num - 1}: this is not CSV ({exc})"
         ) from None
+
+
+def _cell(text: str, column: str, place: str) -> Any:
+    """A cell of a table: a message or a list of messages if the text is one, or else the text."""
+    if not _MESSAGES.match(text):
+        return text
+    found = _parsed(text)
+    if found is None:
+        try:
+            # pandas writes lists and objects as Python prints them.
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            if text.startswith("{"):
+                return text
+            raise InvalidRequestError(
+                f"{place}: {column} has messages in a form that cannot be read back: save the data "
+                "as JSONL or Parquet"
+            ) from None
+    return found if _is_message(found) else text
+
+
+def _is_message(value: Any) -> bool:
+    """Whether a value is a message, a list of messages, or an object with such a list."""
+    if isinstance(value, list):
+        return all(map(_is_message, value))
+    names = value.keys() if isinstance(value, dict) else set()
+    return any(wanted <= names for wanted in ({"role"}, {"from", "value"}, {"messages"}))
 
 
 def _lines_again(first: str, rest: IO[str]) -> Iterator[str]:

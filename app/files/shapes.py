@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields, messages_of, question_of, response_of
 
@@ -18,7 +19,7 @@ REQUIRED = ("question", "response_a", "response_b")
 OPTIONAL = ("alpha", "guarantee", "delta", "calibration")
 LABEL = "label"
 _NUMBERS = ("alpha", "delta")
-_LABELS = {
+_LABELS: Mapping[str, Label] = {
     **dict.fromkeys(("a", "model_a", "response_a", "left", "[[a]]"), "A"),
     **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
     **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
@@ -45,6 +46,11 @@ class Shape:
     convert: Callable[[Mapping[str, Any]], Fields]
     texts: tuple[str, ...] = ()
     label: str = LABEL
+
+    @property
+    def is_battle(self) -> bool:
+        """Whether the two responses are whole conversations, of which only a label prefers one."""
+        return self.columns == _CONVERSATIONS
 
     def labelled(self, row: Mapping[str, Any]) -> Fields:
         """The fields of the comparison, and its `label`.
@@ -266,7 +272,7 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 
-def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> str | None:
+def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> Label | None:
     """The label of a row, which need not have the texts any more; None without one.
 
     Args:
@@ -284,7 +290,7 @@ def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> str | None:
     return None
 
 
-def label_of(value: Any) -> str:
+def label_of(value: Any) -> Label:
     """The label that a data set's word for the better side means: "A", "B" or "tie".
 
     Raises:

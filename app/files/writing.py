@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,27 @@ def write_rows(path: Path, name: Path, rows: Sequence[Mapping[str, Any]]) -> Non
             text.writelines(f"{json_line(row)}\n" for row in rows)
         text.flush()
         text.detach()
+
+
+def replace_file(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes all rows to a file, which appears or is replaced as a whole; its mode stays.
+
+    Raises:
+        InvalidRequestError: The name asks for an unknown format.
+        OSError: The file cannot be written; an earlier one is unchanged.
+    """
+    new = path.with_name(f".{path.name}.new")
+    try:
+        write_rows(new, path, rows)
+        if path.exists():
+            new.chmod(path.stat().st_mode & 0o777)
+        with new.open("rb") as written:
+            os.fsync(written.fileno())
+        new.replace(path)
+    except OSError:
+        # Do not leave a part of it on a full disk.
+        new.unlink(missing_ok=True)
+        raise
 
 
 def json_line(row: Mapping[str, Any]) -> str:

@@ -96,7 +96,7 @@ class JudgeReplica:
 def application() -> FastAPI:
     """Builds the service of one replica from the environment of its process."""
     settings = fleet_settings()
-    log_as(settings.log_level)
+    log_as(settings.log_level, settings.log_format)
     observer = LoggingObserver()
 
     @asynccontextmanager

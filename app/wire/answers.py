@@ -3,13 +3,19 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.core.comparison import Guarantee, Judgment, Reason, Side, Verdict
 from app.core.errors import ScopeJudgeError
 from app.service.judging.batches import BatchItem, Outcome
 from app.service.services import Services
 from app.wire.problems import Problem, problem_of
+
+RISK_LEVEL = (
+    "Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it is a statement "
+    "about a group of judgments, those that such an alpha accepts. It is not the probability that "
+    "this judgment is wrong, and can be small for a pair unlike the labelled ones."
+)
 
 
 class Out(BaseModel):
@@ -43,7 +49,9 @@ class JudgmentOut(Out):
     alpha: float | None
     guarantee: Guarantee | None
     delta: float | None
-    risk_level: float | None
+    risk_level: float | None = Field(
+        description=f"{RISK_LEVEL} Null under `pac`, without alpha, or if no alpha accepts it."
+    )
     label_mass: float
     calibration: CalibrationReferenceOut | None
     judge: str

@@ -1,14 +1,18 @@
 """JSON answers about calibration sets."""
 
 from collections.abc import Iterable
+from heapq import nsmallest
 from typing import Any
 
-from app.core.calibration import Calibration, ThresholdRow
-from app.core.comparison import Guarantee
+from pydantic import Field
+
+from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
+from app.core.comparison import Guarantee, Label
+from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
 from app.service.calibration.trail import Change
 from app.telemetry import TrafficFigures
-from app.wire.answers import Out
+from app.wire.answers import RISK_LEVEL, Out
 from app.wire.problems import Problem
 
 
@@ -106,14 +110,108 @@ class CalibrateOut(CalibrationOut):
         )
 
 
+class ScoredExampleOut(Out):
+    """The scores and the label of one example; a tie has no scores.
+
+    `gap_fwd` and `gap_rev` are the logit of response A minus that of response B, with response A
+    shown first and second.
+    """
+
+    digest: str
+    gap_fwd: float | None
+    gap_rev: float | None
+    label_mass: float | None
+    label: Label
+
+    @classmethod
+    def of(cls, example: JudgedExample) -> "ScoredExampleOut":
+        """Converts a judged example."""
+        score = example.score
+        if score is None:
+            return cls(
+                digest=example.digest, gap_fwd=None, gap_rev=None, label_mass=None, label="tie"
+            )
+        return cls(digest=example.digest, **score._asdict())
+
+
+class ScoresOut(Out):
+    """A judged batch that was added to no set: its scores in order, without the failed examples."""
+
+    judge: str
+    fingerprint: str
+    scores: list[ScoredExampleOut]
+    ties: int
+    failed: int
+    errors: list[ExampleErrorOut]
+
+    @classmethod
+    def of(cls, judge: str, batch: JudgedBatch, errors: list[ExampleErrorOut]) -> "ScoresOut":
+        """Converts a batch.
+
+        Args:
+            judge: Name of the judge.
+            batch: The judged batch.
+            errors: All failed examples: those of the batch, and those that could not be parsed.
+        """
+        judged = (each for each in batch.examples if isinstance(each, JudgedExample))
+        return cls(
+            judge=judge,
+            fingerprint=batch.fingerprint,
+            scores=[ScoredExampleOut.of(each) for each in judged],
+            ties=batch.ties,
+            failed=len(errors),
+            errors=errors,
+        )
+
+
+class ExamplesOut(Out):
+    """One page of the examples of a calibration set, sorted by digest; texts are not kept.
+
+    Read the next page with `after`, the last digest of this page. If `version` differs between two
+    pages, the set has changed: begin again.
+    """
+
+    name: str
+    version: int
+    judge: str
+    fingerprint: str
+    label_noise: float
+    min_label_mass: float
+    n: int
+    examples: list[ScoredExampleOut]
+
+    @classmethod
+    def of(cls, calibration: Calibration, *, after: str, limit: int) -> "ExamplesOut":
+        """Makes a page.
+
+        Args:
+            calibration: The set.
+            after: Only examples with a larger digest.
+            limit: Most examples.
+        """
+        table = calibration.table
+        # `nsmallest` lets other threads run in between, and one call of `sorted` does not.
+        page = nsmallest(limit, (digest for digest in table if digest > after))
+        return cls(
+            name=calibration.name,
+            version=calibration.version,
+            judge=calibration.judge,
+            fingerprint=calibration.fingerprint,
+            label_noise=calibration.label_noise,
+            min_label_mass=calibration.min_label_mass,
+            n=calibration.n,
+            examples=[ScoredExampleOut.of(JudgedExample(each, table[each])) for each in page],
+        )
+
+
 class VersionOut(Out):
     """One change in the trail of a calibration set.
 
-    `action` is "calibrate", "rollback" or "delete"; a later release may add others. `by` is the
-    name of the key that sent the request. `batch_digest` is the SHA-256 of the labelled batch. A
-    deletion also takes a version number; its `write_id`, `label_noise` and `thresholds_after` are
-    null. Thresholds are "guarantee:alpha" -> nats, null if infeasible. They were computed with
-    `min_label_mass`, the setting of the service that made the change.
+    `action` is "calibrate", "import", "rollback" or "delete"; a later release may add others. `by`
+    is the name of the key that sent the request. `batch_digest` is the SHA-256 of the labelled
+    batch; an import has none. A deletion also takes a version number; its `write_id`, `label_noise`
+    and `thresholds_after` are null. Thresholds are "guarantee:alpha" -> nats, null if infeasible.
+    They were computed with `min_label_mass`, the setting of the service that made the change.
     """
 
     version: int
@@ -160,13 +258,14 @@ class CurvePointOut(Out):
     uncertainty: float
     coverage: float
     empirical_risk: float
-    risk_level: float
+    risk_level: float = Field(description=RISK_LEVEL)
 
 
 class InfeasibleOut(Out):
     """An alpha at which nothing is accepted, and what would make it feasible.
 
-    `smallest_feasible_alpha` is the smallest alpha that the present examples make feasible.
+    `smallest_feasible_alpha` is the smallest alpha that the present examples make feasible; under
+    "pac", larger alphas may be infeasible again (see `feasible_alphas`).
     `more_examples` is the number of additional examples that make this alpha feasible if the error
     rates stay the same; null if more than 100,000 are needed.
     """
@@ -176,6 +275,17 @@ class InfeasibleOut(Out):
     delta: float | None
     smallest_feasible_alpha: float | None
     more_examples: int | None
+
+
+class FeasibleAlphasOut(Out):
+    """The alphas at which the present examples accept something, in steps of 0.001 below 1.
+
+    `intervals` has the first and the last alpha of each row of consecutive feasible alphas.
+    """
+
+    guarantee: Guarantee
+    delta: float | None
+    intervals: list[tuple[float, float]]
 
 
 class TrafficOut(Out):
@@ -222,6 +332,7 @@ class CalibrationDetailOut(CalibrationOut):
     mean_label_mass: float | None
     off_task: int
     infeasible: list[InfeasibleOut]
+    feasible_alphas: list[FeasibleAlphasOut]
     curve: list[CurvePointOut]
     traffic: TrafficOut | None
 
@@ -244,6 +355,14 @@ class CalibrationDetailOut(CalibrationOut):
                     more_examples=advice.more_examples,
                 )
                 for row, advice in calibration.infeasible
+            ],
+            feasible_alphas=[
+                FeasibleAlphasOut(
+                    guarantee=guarantee,
+                    delta=STANDARD_DELTA if guarantee == "pac" else None,
+                    intervals=[(each.low, each.high) for each in intervals],
+                )
+                for guarantee, intervals in calibration.feasible_alphas.items()
             ],
             curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
             traffic=None if traffic is None else TrafficOut.of(traffic),

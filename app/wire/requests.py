@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from app.core.calibration import LabelledScore
 from app.core.comparison import (
     Comparison,
     Criterion,
@@ -24,9 +25,11 @@ from app.core.comparison import (
     Label,
     LabelledComparison,
     Role,
+    Side,
     Turn,
 )
 from app.core.errors import InvalidRequestError, RequestError
+from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.judging.batches import BatchItem
 from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
@@ -47,12 +50,13 @@ def _kind(value: Any) -> Literal["list", "text"]:
     return "list" if isinstance(value, list) else "text"
 
 
-def number_or_text(value: Any) -> Literal["number", "text"]:
-    """The kind of a JSON value, for the errors of a field that may be a number or a text."""
+def _id_kind(value: Any) -> Literal["number", "text"]:
     return "number" if isinstance(value, int) and not isinstance(value, bool) else "text"
 
 
 _MOST_FIELDS = 128
+# An import with more faults is refused without reading the rest.
+_MOST_FAULTY = 10
 
 
 class Strict(BaseModel):
@@ -76,11 +80,19 @@ Text = Annotated[str, AfterValidator(encodable)]
 # For the OpenAPI document only: `Comparison` refuses blank texts, with a better message.
 _NOT_BLANK = Field(json_schema_extra={"pattern": r"\S"})
 # Validation of a list stops at the first error: 8 MB of wrong turns took a minute and 7 GB.
-NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
+_NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
 # 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
 VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
 CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
+LabelNoise = Annotated[
+    Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None,
+    Field(
+        description="Probability that a label is flipped, for the whole set. If it is left out, "
+        "the set's value stays."
+    ),
+]
 Alpha = Annotated[
     Probability | None,
     Field(
@@ -90,7 +102,7 @@ Alpha = Annotated[
 ]
 Identifier = Annotated[
     Annotated[Text, Field(max_length=256), Tag("text")] | Annotated[int, Tag("number")],
-    Discriminator(number_or_text),
+    Discriminator(_id_kind),
 ]
 _IDENTIFIER = TypeAdapter[str | int | None](Identifier | None, config=ConfigDict(strict=True))
 
@@ -103,12 +115,12 @@ class TurnIn(Strict):
 
 
 Question = Annotated[
-    Annotated[Text, _NOT_BLANK, Tag("text")] | Annotated[list[TurnIn], NOT_EMPTY, Tag("list")],
+    Annotated[Text, _NOT_BLANK, Tag("text")] | Annotated[list[TurnIn], _NOT_EMPTY, Tag("list")],
     Discriminator(_kind),
 ]
 Response = Annotated[
     Annotated[Text, _NOT_BLANK, Tag("text")]
-    | Annotated[list[Annotated[Text, _NOT_BLANK]], NOT_EMPTY, Tag("list")],
+    | Annotated[list[Annotated[Text, _NOT_BLANK]], _NOT_EMPTY, Tag("list")],
     Discriminator(_kind),
 ]
 
@@ -238,21 +250,88 @@ class ExampleIn(_ComparisonIn):
         return LabelledComparison(self.comparison(), self.label)
 
 
-class CalibrateIn(Strict):
-    """A labelled batch for one calibration set."""
+class LabelledBatchIn(Strict):
+    """Labelled examples to judge for one calibration set."""
 
     calibration: CalibrationName = "default"
-    label_noise: Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None = Field(
-        None,
-        description="Probability that a label is flipped, for the whole set. If it is left out, "
-        "the set's value stays.",
-    )
     # `items` validates them, after the route has checked how many there are.
     examples: list[SkipValidation[ExampleIn]]
 
     def items(self) -> list[ExampleIn | InvalidItem]:
         """Validates each example on its own."""
         return [_read(ExampleIn, value) for value in self.examples]
+
+
+class CalibrateIn(LabelledBatchIn):
+    """A labelled batch for one calibration set."""
+
+    label_noise: LabelNoise = None
+
+
+class ScoredExampleIn(Strict):
+    """One example with a preferred side, as the judge has scored it."""
+
+    digest: Digest
+    gap_fwd: FiniteFloat
+    gap_rev: FiniteFloat
+    label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)]
+    label: Side
+
+    def judged(self) -> JudgedExample:
+        """The example as a set keeps it."""
+        score = LabelledScore(self.gap_fwd, self.gap_rev, self.label_mass, self.label)
+        return JudgedExample(self.digest, score)
+
+
+class TieIn(Strict):
+    """One example without a preferred side, which leaves the set."""
+
+    digest: Digest
+    gap_fwd: None = None
+    gap_rev: None = None
+    label_mass: None = None
+    label: Literal["tie"]
+
+    def judged(self) -> JudgedExample:
+        """The example as a batch keeps it."""
+        return JudgedExample(self.digest, None)
+
+
+def _read_judged(value: Any) -> JudgedExample:
+    """Validates one judged example; raises ValidationError."""
+    is_tie = isinstance(value, dict) and value.get("label") == "tie"
+    model: type[TieIn | ScoredExampleIn] = TieIn if is_tie else ScoredExampleIn
+    return model.model_validate(value).judged()
+
+
+class ImportIn(Strict):
+    """Judged examples for one calibration set; all become one version, or none does."""
+
+    judge: Annotated[Text, Field(max_length=256)] | None = None
+    fingerprint: Digest
+    label_noise: LabelNoise = None
+    # `batch` validates them one by one, so that other threads can run in between.
+    examples: list[SkipValidation[ScoredExampleIn | TieIn]]
+
+    def batch(self) -> JudgedBatch:
+        """Validates all examples.
+
+        Raises:
+            InvalidRequestError: An example is invalid; the error names the first ten.
+        """
+        judged: list[JudgedExample] = []
+        faults: list[Any] = []
+        for i, value in enumerate(self.examples):
+            try:
+                judged.append(_read_judged(value))
+            except ValidationError as exc:
+                found = exc.errors(include_url=False, include_input=False, include_context=False)
+                faults += [{**fault, "loc": ("examples", i, *fault["loc"])} for fault in found]
+            if len(faults) > _MOST_FAULTY:
+                break
+        if faults:
+            raise invalid_request(faults)
+        return JudgedBatch(judged, self.fingerprint, self.label_noise, action="import")
 
 
 class RollbackIn(Strict):

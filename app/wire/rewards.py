@@ -20,7 +20,7 @@ from app.service.rewards.rewarder import Compared, Group, GroupRewards, RewardRu
 from app.service.rewards.tournament import NoReward
 from app.wire.answers import JudgmentOut, Out
 from app.wire.problems import Problem, problem_of
-from app.wire.requests import NOT_EMPTY, CriterionIn, Strict, encodable, number_or_text
+from app.wire.requests import CriterionIn, Strict, encodable
 
 
 class MessageIn(BaseModel):
@@ -79,6 +79,10 @@ def _several(responses: list[str]) -> list[str]:
     return responses
 
 
+def _kind_of_opponents(value: Any) -> Literal["number", "text"]:
+    return "text" if isinstance(value, str) else "number"
+
+
 # `Any`, because the document would describe the tuple of turns, which no request has.
 MessagesQuestion = Annotated[
     Any, PlainValidator(question_turns, json_schema_input_type=str | list[MessageIn])
@@ -95,7 +99,7 @@ _Responses = Annotated[
 ]
 OpponentsIn = Annotated[
     Annotated[Literal["all"], Tag("text")] | Annotated[int, Field(ge=1), Tag("number")],
-    Discriminator(number_or_text),
+    Discriminator(_kind_of_opponents),
     Field(
         description="Number of other responses that each response meets, or `all`. With a number "
         "k, n responses make n k / 2 comparisons."
@@ -177,7 +181,7 @@ class RewardReferenceIn(RewardOptions):
 
     question: MessagesQuestion
     reference: Reference
-    responses: Annotated[list[MessagesResponse], NOT_EMPTY]
+    responses: Annotated[list[MessagesResponse], Field(min_length=1, fail_fast=True)]
     rendered: IsRendered = False
     comparisons: WithComparisons = False
 

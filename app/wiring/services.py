@@ -29,9 +29,13 @@ from app.telemetry import Telemetry
 from app.tracing import TracedEngine, Tracing, traced_store
 from app.wiring.engines import judge_name, make_engine
 from app.wiring.startup import StartupObserver, check_answers, prepare_default
-from app.wiring.stores import make_store
+from app.wiring.stores import chosen_store, make_store
 
 logger = logging.getLogger("app")
+
+# The comparisons of a reward may be so many times as long as the largest body: 32 groups of 8
+# responses with 4,000 characters to questions with 10,000 need two.
+_REWARD_GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,10 @@ async def open_services(
         StoreUnavailableError: The store does not answer.
     """
     template = load_template(settings.prompt_file, prefill=settings.prefill)
+    chosen = chosen_store(settings.store_url, judge_name(settings))
+    if chosen.notice is not None:
+        observer.note(chosen.notice)
+    settings = settings.model_copy(update={"store_url": chosen.url})
     store = make_store(settings.store_url)
     async with AsyncExitStack() as stack:
         tracing = Tracing() if settings.traces else None
@@ -206,7 +214,7 @@ def _assemble(
     limits = _limits_of(settings, started, admission)
     return Services(
         judge=judge,
-        rewarder=Rewarder(judge, admission, most=limits.max_batch),
+        rewarder=_rewarder_of(judge, admission, limits),
         calibrator=Calibrator(judge, store, calibrations),
         calibrations=calibrations,
         store=store,
@@ -230,6 +238,11 @@ def _limits_of(settings: Settings, started: StartedJudge, admission: Admission) 
         max_body_bytes=settings.max_body_bytes,
         max_prompt_tokens=started.max_prompt_tokens,
     )
+
+
+def _rewarder_of(judge: Judge, admission: Admission, limits: Limits) -> Rewarder:
+    most_characters = _REWARD_GROWTH * limits.max_body_bytes
+    return Rewarder(judge, admission, most=limits.max_batch, most_characters=most_characters)
 
 
 def _telemetry_of(started: StartedJudge) -> Telemetry:

@@ -21,6 +21,9 @@ class StartupObserver(Protocol):
     def stage(self, text: str) -> None:
         """Called when a new stage begins."""
 
+    def note(self, text: str) -> None:
+        """Called with a fact that somebody may want to know."""
+
     def warning(self, text: str) -> None:
         """Called with a problem that does not stop the service but needs attention."""
 

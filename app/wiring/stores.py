@@ -1,6 +1,9 @@
 """Makes the calibration store that the settings name, and says which machines can share it."""
 
+import os
+import re
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from app.core.errors import StartupError
@@ -10,6 +13,53 @@ from app.ports import CalibrationStore
 _SHARED = frozenset({"redis", "rediss"})
 _OF_REDIS = _SHARED | {"unix"}
 _SQLITE = "sqlite"
+# The default of earlier releases, in the working directory.
+_EARLIER_FILE = Path("scope-judge.db")
+
+
+class StoreChoice(NamedTuple):
+    """The store to open, and a sentence about its place; None if the settings name the place."""
+
+    url: str
+    notice: str | None = None
+
+
+def chosen_store(url: str, judge: str) -> StoreChoice:
+    """The store that the settings name, or the file of a judge in the user's data folder.
+
+    Each judge has its own file, because every judge needs a set `default` of its own. A file that
+    an earlier release made in the working directory stays in use.
+
+    Args:
+        url: SCOPE_STORE_URL; empty if it is not set.
+        judge: Name of the judge.
+
+    Raises:
+        StartupError: The user has no home folder.
+    """
+    if url:
+        return StoreChoice(url)
+    file = _data_folder() / "scope-judge" / (re.sub(r"[^A-Za-z0-9._-]+", "--", judge) + ".db")
+    if _EARLIER_FILE.is_file():
+        there = _EARLIER_FILE.absolute()
+        return StoreChoice(
+            f"{_SQLITE}:///{there}",
+            f"Calibrations are in {there}, as in earlier releases. To use them from every folder, "
+            f"stop the service and move {there.name}, and -wal and -shm beside it, to {file}",
+        )
+    return StoreChoice(f"{_SQLITE}:///{file}", f"Calibrations are in {file}")
+
+
+def _data_folder() -> Path:
+    """The folder of the user's data, as in the XDG Base Directory Specification."""
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    # The specification says that relative paths must be ignored.
+    if named.is_absolute():
+        return named
+    try:
+        return Path.home() / ".local" / "share"
+    except RuntimeError:
+        raise StartupError("there is no home folder: set SCOPE_STORE_URL") from None
 
 
 def is_shared(url: str) -> bool:

@@ -53,7 +53,7 @@ class HttpBench:
         """Comparisons a second through HTTP in batches of 64, with one server process."""
         count = 30 if self._small else 300
 
-        with self._scripted() as ours:
+        with scripted_service(self._folder) as ours:
 
             def sample(repeat: int) -> float:
                 return 64 * self._rate(
@@ -74,7 +74,7 @@ class HttpBench:
     def singles(self) -> Figure:
         """Requests a second of /judge at 64 connections, compared with a bare FastAPI route."""
         count = 400 if self._small else 4000
-        with self._scripted() as ours, self._bare() as theirs:
+        with scripted_service(self._folder) as ours, self._bare() as theirs:
 
             def sample_of(server: HttpServer) -> Callable[[int], float]:
                 return lambda repeat: self._rate(
@@ -100,7 +100,7 @@ class HttpBench:
     def memory(self) -> Figure:
         """Resident memory of the API process after 1e6 judgments, divided by that after 1e4."""
         few, many = (5_000, 25_000) if self._small else (10_000, 1_000_000)
-        with self._scripted() as ours:
+        with scripted_service(self._folder) as ours:
             self._judge_in_thousands(ours, 0, few)
             after_few = ours.rss_bytes() / 2**20
             self._judge_in_thousands(ours, few, many - few)
@@ -147,21 +147,23 @@ class HttpBench:
         answer = self._load.ask(**question, **({} if size is None else {"batch": size}))
         return float(answer["answered"] / answer["seconds"])
 
-    def _scripted(self) -> HttpServer:
-        server = our_service(self._folder, engine="scripted")
-        try:
-            httpx.post(
-                f"{server.url}/calibrate", json={"examples": _examples()}, timeout=PATIENCE_S
-            ).raise_for_status()
-        except BaseException:
-            server.stop()
-            raise
-        return server
-
     def _bare(self) -> HttpServer:
         port = free_port()
         command = [sys.executable, "-m", "tests.benchmarks.bare_route", str(port)]
         return HttpServer(self._folder, "bare", command, {}, port=port, ready_path="/readyz")
+
+
+def scripted_service(folder: Path) -> HttpServer:
+    """A service with the scripted judge and a calibration set."""
+    server = our_service(folder, engine="scripted")
+    try:
+        httpx.post(
+            f"{server.url}/calibrate", json={"examples": _examples()}, timeout=PATIENCE_S
+        ).raise_for_status()
+    except BaseException:
+        server.stop()
+        raise
+    return server
 
 
 def _examples() -> list[dict[str, str]]:

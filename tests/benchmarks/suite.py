@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.wiring.engines import DEMO_FOLDER
+from tests.benchmarks.client_speed import ClientBench
 from tests.benchmarks.engine_speed import Arena, Field
 from tests.benchmarks.http_speed import HttpBench
 from tests.benchmarks.measurement import Figure, Skipped
@@ -15,11 +16,13 @@ from tests.benchmarks.texts import demo_pairs, has_real_texts, pairs_by_question
 _CONTESTANTS = ("engine", "chat-client", "transformers-loop")
 _FIELDS = ("demo", "100m")
 _HTTP = ("http-scripted", "single-scripted", "memory")
+_CLIENT = ("client-batch", "client-stream")
 _RELEASES = ("cpu-single", "cpu-batch")
 NAMES = (
     *(f"{contestant}-{field}" for contestant in _CONTESTANTS for field in _FIELDS),
     "prefix-order",
     *_HTTP,
+    *_CLIENT,
     *_RELEASES,
 )
 
@@ -74,6 +77,7 @@ class Suite:
         if "prefix-order" in names:
             found.append(self._prefix_order())
         found += self._http([name for name in _HTTP if name in names])
+        found += self._client([name for name in _CLIENT if name in names])
         found += self._releases([name for name in _RELEASES if name in names])
         return sorted(found, key=lambda figure: NAMES.index(figure.name))
 
@@ -153,6 +157,17 @@ class Suite:
             return found
         finally:
             bench.close()
+
+    def _client(self, names: Sequence[str]) -> list[Figure]:
+        bench = ClientBench(
+            self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
+        )
+        figures = {"client-batch": bench.batches, "client-stream": bench.stream}
+        found = []
+        for name in names:
+            self._on_stage(name)
+            found.append(figures[name]())
+        return found
 
     def _releases(self, names: Sequence[str]) -> list[Figure | Skipped]:
         if self._against is None:

@@ -87,7 +87,8 @@ def test_each_repeat_has_pairs_of_its_own_and_the_same_ones_on_both_sides() -> N
 def test_the_figures_without_a_model_run_and_are_written_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = ["http-scripted", "single-scripted", "memory", "cpu-single", "cpu-batch"]
+    names = ["http-scripted", "single-scripted", "memory", "client-batch", "client-stream"]
+    names += ["cpu-single", "cpu-batch"]
     file = tmp_path / "bench.json"
     # Compares this release with itself.
     main(["--quick", "--only", *names, "--against", str(ROOT), "--json", str(file)])

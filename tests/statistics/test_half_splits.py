@@ -20,7 +20,8 @@ from scipy.special import ndtr, ndtri
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
+from app.evaluation.curve.labelled_scores import LabelledScores, labelled_scores_of
+from app.evaluation.judgments.jsonl import read_judgments
 from tests.judgment_files import each_file, file_of, only_with_real_files
 
 ALPHAS = (0.10, 0.15, 0.20)
@@ -68,7 +69,7 @@ class Splits(NamedTuple):
 
 @cache
 def scores_of(name: str) -> LabelledScores:
-    return read_labelled_scores(file_of(name))
+    return labelled_scores_of(read_judgments([file_of(name)]), name)
 
 
 def threshold(scores: LabelledScores, rows: np.ndarray, guarantee: str, alpha: float) -> float:

@@ -51,6 +51,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("0", 0),
     "log_level": ("debug", "debug"),
+    "log_format": ("json", "json"),
 }
 WRONG: dict[str, list[str]] = {
     "engine": [SECRET, "VLLM", ""],
@@ -80,6 +81,7 @@ WRONG: dict[str, list[str]] = {
     "traces": [SECRET, ""],
     "port": ["-1", "65536", SECRET],
     "log_level": [SECRET],
+    "log_format": [SECRET],
 }
 
 
@@ -96,7 +98,7 @@ def test_the_defaults_judge_with_the_bundled_judge() -> None:
         *(0.1, "marginal"),
         0.1,
     )
-    assert found.store_url == "sqlite:///scope-judge.db"
+    assert found.store_url == ""
     assert (found.host, found.port) == ("127.0.0.1", 8000)
     assert (found.revision, found.max_model_len, found.prompt_file) == (None, None, None)
 

@@ -1,9 +1,11 @@
 """Store URLs: which stores several machines can share, and the answer to an unknown scheme."""
 
+from pathlib import Path
+
 import pytest
 
 from app.core.errors import StartupError
-from app.wiring.stores import is_own_file, is_shared, make_store
+from app.wiring.stores import chosen_store, is_own_file, is_shared, make_store
 
 
 @pytest.mark.parametrize(
@@ -29,3 +31,53 @@ def test_an_unknown_scheme_is_answered_with_every_known_one() -> None:
         make_store("postgres://store/0")
     for url in ("sqlite:///", "redis://", "rediss://", "unix:///", "memory://"):
         assert url in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("variables", "judge", "file"),
+    [
+        ({}, "demo", "home/.local/share/scope-judge/demo.db"),
+        ({"XDG_DATA_HOME": ""}, "demo", "home/.local/share/scope-judge/demo.db"),
+        ({"XDG_DATA_HOME": "data"}, "demo", "home/.local/share/scope-judge/demo.db"),
+        ({"XDG_DATA_HOME": "{}/data"}, "demo", "data/scope-judge/demo.db"),
+        # Two judges never share a set `default`, and a name cannot leave the folder.
+        (
+            {"XDG_DATA_HOME": "{}/data"},
+            "Qwen/Qwen2.5-7B",
+            "data/scope-judge/Qwen--Qwen2.5-7B.db",
+        ),
+        ({"XDG_DATA_HOME": "{}/data"}, "../x", "data/scope-judge/..--x.db"),
+    ],
+)
+def test_without_a_url_calibrations_are_in_the_users_data_folder(
+    variables: dict[str, str],
+    judge: str,
+    file: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    found = chosen_store("", judge)
+    assert found.url == f"sqlite:///{tmp_path}/{file}"
+    assert found.notice == f"Calibrations are in {tmp_path}/{file}"
+
+
+def test_a_file_of_an_earlier_release_stays_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "scope-judge.db").touch()
+    found = chosen_store("", "demo")
+    assert found.url == f"sqlite:///{tmp_path}/scope-judge.db"
+    assert found.notice is not None
+    assert f"Calibrations are in {tmp_path}/scope-judge.db" in found.notice
+    assert f"to {tmp_path}/data/scope-judge/demo.db" in found.notice
+
+
+def test_a_url_is_used_as_it_is() -> None:
+    assert chosen_store("redis://store:6379/0", "demo") == ("redis://store:6379/0", None)

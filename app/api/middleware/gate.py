@@ -23,7 +23,11 @@ from app.core.errors import (
 from app.defects import log_defect
 
 # Each request to these routes needs a free admission slot.
-_ADMITTED = frozenset({("POST", "/judge"), ("POST", "/judge/batch"), ("POST", "/calibrate")})
+_ADMITTED = frozenset(
+    ("POST", path) for path in ("/judge", "/judge/batch", "/calibrate", "/calibrate/scores")
+)
+# A judged example has 11 structural characters in at least 132 bytes.
+_IMPORT_BYTES_PER_PART = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class GateLimits:
         max_body_bytes: Largest body of one request.
         max_pending_bytes: Most bytes of all requests in progress together.
         timeout_s: Time from the beginning of a request to its answer, in seconds.
-        max_json_parts: Most structural characters in one body, as counted by `JsonMeter`.
+        max_json_parts: Most structural characters in one body, as counted by `JsonMeter`. An
+            import of judged examples may have more, because nothing of it is judged.
         body_bytes_per_s: Smallest average rate of a body. For a body of the largest size the
             deadline applies first: 8 MiB at this rate takes 512 s.
         body_grace_s: Seconds during which the rate is not enforced, because a lost packet can stop
@@ -52,6 +57,11 @@ class GateLimits:
     def max_key_bytes(self) -> int:
         """Most bytes in progress for one key: half of the total, but at least one body."""
         return max(self.max_body_bytes, self.max_pending_bytes // 2)
+
+    @property
+    def max_import_parts(self) -> int:
+        """Most structural characters in an import: as many as the largest body can need."""
+        return max(self.max_json_parts, self.max_body_bytes // _IMPORT_BYTES_PER_PART)
 
 
 class _PendingRequest:
@@ -148,7 +158,9 @@ class Gate:
         announced = Headers(scope=request.scope).get("content-length", "")
         if announced.isascii() and announced.isdecimal():
             self._check_length(int(announced))
-        meter = JsonMeter(self._limits.max_json_parts)
+        is_import = request.scope["path"].endswith("/examples")
+        limits = self._limits
+        meter = JsonMeter(limits.max_import_parts if is_import else limits.max_json_parts)
         try:
             async with asyncio.timeout_at(self._next_part_by(request)) as waiting:
                 while True:

@@ -1,5 +1,6 @@
-"""POST /calibrate, and the routes below /calibrations: list, show, delete, versions, rollback."""
+"""The routes below /calibrate and /calibrations."""
 
+from collections.abc import Iterable
 from functools import partial
 from operator import itemgetter
 from typing import Annotated, NamedTuple
@@ -30,14 +31,19 @@ from app.wire.calibrations import (
     CalibrationListOut,
     CalibrationOut,
     ExampleErrorOut,
+    ExamplesOut,
+    ScoresOut,
     VersionsOut,
 )
 from app.wire.problems import problem_of
 from app.wire.requests import (
     CalibrateIn,
     CalibrationName,
+    Digest,
     ExampleIn,
+    ImportIn,
     InvalidItem,
+    LabelledBatchIn,
     RollbackIn,
     VersionNumber,
 )
@@ -45,6 +51,8 @@ from app.wire.requests import (
 router = APIRouter(tags=["calibrating"], route_class=OffloadingRoute)
 
 Name = Annotated[CalibrationName, Path(description="The calibration set.")]
+# About 2 MB of JSON.
+_LARGEST_PAGE = 10_000
 _OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError)
 
 
@@ -61,27 +69,46 @@ async def calibrate(
     """Adds a labelled batch to a calibration set in one new version."""
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
-    items, read, failed = await request.run(_read_all, body)
-    with services.admission.admit(len(read)):
+    examples = await request.run(_read_all, body)
+    with services.admission.admit(len(examples.read)):
         report = await services.calibrator.add(
             body.calibration,
-            list(read.values()),
+            list(examples.read.values()),
             label_noise=body.label_noise,
             by=caller.name,
-            unread=len(failed),
+            unread=len(examples.failed),
         )
+    return await json_response(
+        lambda: CalibrateOut.of(report, _errors(examples, report.failed)), many=True
+    )
 
-    def answer() -> CalibrateOut:
-        places = list(read)
-        # Indexes in the report count only the examples that could be parsed.
-        both = failed + [(places[i], error) for i, error in report.failed]
-        errors = [
-            ExampleErrorOut(index=i, id=items[i].id, error=problem_of(error))
-            for i, error in sorted(both, key=itemgetter(0))
-        ]
-        return CalibrateOut.of(report, errors)
 
-    return await json_response(answer, many=True)
+@router.post(
+    "/calibrate/scores",
+    response_model=ScoresOut,
+    responses=error_responses(
+        *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, JudgeMismatchError
+    ),
+)
+async def score(
+    body: LabelledBatchIn,
+    request: OffloadingRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Judges a labelled batch for a calibration set and changes nothing.
+
+    POST /calibrations/{name}/examples adds the scores of many batches in one version.
+    """
+    caller.check_calibration(body.calibration)
+    check_batch_size(len(body.examples), services)
+    examples = await request.run(_read_all, body)
+    with services.admission.admit(len(examples.read)):
+        batch = await services.calibrator.judged(body.calibration, list(examples.read.values()))
+    return await json_response(
+        lambda: ScoresOut.of(services.judge.name, batch, _errors(examples, batch.errors)),
+        many=len(body.examples) > MANY_ITEMS,
+    )
 
 
 class _Examples(NamedTuple):
@@ -98,7 +125,7 @@ class _Examples(NamedTuple):
     failed: list[tuple[int, ScopeJudgeError]]
 
 
-def _read_all(body: CalibrateIn) -> _Examples:
+def _read_all(body: LabelledBatchIn) -> _Examples:
     found = _Examples(body.items(), {}, [])
     for i, example in enumerate(found.items):
         if isinstance(example, InvalidItem):
@@ -109,6 +136,24 @@ def _read_all(body: CalibrateIn) -> _Examples:
         except RequestError as exc:
             found.failed.append((i, exc))
     return found
+
+
+def _errors(
+    examples: _Examples, failed: Iterable[tuple[int, ScopeJudgeError]]
+) -> list[ExampleErrorOut]:
+    """All errors of a batch, in order.
+
+    Args:
+        examples: The batch.
+        failed: (index, error) of the examples that were not judged. The indexes count only the
+            examples that could be parsed.
+    """
+    places = list(examples.read)
+    both = examples.failed + [(places[i], error) for i, error in failed]
+    return [
+        ExampleErrorOut(index=i, id=examples.items[i].id, error=problem_of(error))
+        for i, error in sorted(both, key=itemgetter(0))
+    ]
 
 
 @router.get(
@@ -137,6 +182,45 @@ async def delete_calibration(name: Name, services: CurrentServices, caller: Curr
     """Deletes a calibration set; its versions are kept, so a rollback can restore it."""
     caller.check_calibration(name)
     await services.calibrator.delete(name, by=caller.name)
+
+
+@router.get("/calibrations/{name}/examples", response_model=ExamplesOut, responses=_OF_ONE)
+async def list_examples(
+    name: Name,
+    services: CurrentServices,
+    caller: CurrentCaller,
+    limit: Annotated[
+        int, Query(ge=1, le=_LARGEST_PAGE, description="Most examples to list.")
+    ] = 1000,
+    after: Annotated[
+        Digest | None, Query(description="Only examples with a larger digest.")
+    ] = None,
+) -> Response:
+    """Lists the scores and labels of a calibration set, sorted by digest; no texts are kept."""
+    caller.check_calibration(name)
+    calibration = await services.calibrations.get(name)
+    return await json_response(
+        partial(ExamplesOut.of, calibration, after=after or "", limit=limit), many=True
+    )
+
+
+@router.post(
+    "/calibrations/{name}/examples",
+    response_model=CalibrateOut,
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, JudgeMismatchError),
+)
+async def import_examples(
+    name: Name,
+    body: ImportIn,
+    request: OffloadingRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Adds examples that this service's judge has scored, all in one new version or none."""
+    caller.check_calibration(name)
+    batch = await request.run(body.batch)
+    report = await services.calibrator.put(name, batch, by=caller.name)
+    return await json_response(partial(CalibrateOut.of, report, []), many=True)
 
 
 @router.get("/calibrations/{name}/versions", response_model=VersionsOut, responses=_OF_ONE)

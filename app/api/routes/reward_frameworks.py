@@ -73,7 +73,8 @@ async def reward_nemo_gym_verify(
     """
     group = await request.run(body.group, options.reference_key)
     found = await rewards_of([group], options.rule(services.defaults), services, caller)
-    return await answer_with(partial(NemoVerifyOut.of, body, found[0]), found)
+    make = partial(NemoVerifyOut.of, body, found[0])
+    return await answer_with(make, found, large=request.is_large)
 
 
 @router.post("/rewards/nemo-gym/compare", response_model=NemoCompareOut, responses=REWARD_RESPONSES)

@@ -111,12 +111,20 @@ async def rewards_of(
     return await services.rewarder.reward(groups, rule)
 
 
-async def answer_with(make: Callable[[], BaseModel], found: Sequence[GroupRewards]) -> Response:
-    """The response that a function makes of some rewards, with the age of their thresholds."""
+async def answer_with(
+    make: Callable[[], BaseModel], found: Sequence[GroupRewards], *, large: bool = False
+) -> Response:
+    """The response that a function makes of some rewards, with the age of their thresholds.
+
+    Args:
+        make: Makes the answer.
+        found: The rewards.
+        large: Whether the answer is large, even if it has few rewards.
+    """
     outcomes = [each.outcome for group in found for each in group.compared]
     size = len(outcomes) + sum(len(group.standings) for group in found)
     return await json_response(
         make,
-        many=size > MANY_ITEMS,
+        many=large or size > MANY_ITEMS,
         headers=age_headers(each for each in outcomes if isinstance(each, Judgment)),
     )

@@ -36,15 +36,22 @@ class DrainingServer(uvicorn.Server):
         application: Application to serve.
         settings: Settings of the service; the log level, the limits and the drain times are used.
         on_listening: Called with the port when the server listens.
+        on_early_signal: Called with a signal that arrives before the server listens.
     """
 
     def __init__(
-        self, application: FastAPI, settings: Settings, on_listening: Callable[[int], None]
+        self,
+        application: FastAPI,
+        settings: Settings,
+        on_listening: Callable[[int], None],
+        on_early_signal: Callable[[int], None],
     ) -> None:
         connections = Connections(affordable(settings.max_connections))
         protocol = partial(GuardedHttp, connections=connections)
         config = uvicorn.Config(
             application,
+            # The lines of uvicorn are formatted like those of the service.
+            log_config=None,
             log_level=settings.log_level,
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
             # The annotation wants a class, but uvicorn only calls it.
@@ -55,6 +62,7 @@ class DrainingServer(uvicorn.Server):
         self._application = application
         self._drain_lag_s = settings.drain_lag_s
         self._on_listening = on_listening
+        self._on_early_signal = on_early_signal
         self._closes_at: float | None = None
         self.lost: str | None = None
 
@@ -66,8 +74,10 @@ class DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handles a signal."""
+        if not self.started:
+            self._on_early_signal(sig)
         drain(self._application)
-        if sig == signal.SIGTERM and self._closes_at is None and self.started:
+        if sig == signal.SIGTERM and self._closes_at is None:
             self._closes_at = time.monotonic() + self._drain_lag_s
             logger.info(
                 "Draining: /readyz fails from now on, the service accepts requests for %g s more, "

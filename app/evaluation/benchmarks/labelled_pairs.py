@@ -46,6 +46,11 @@ class LabelledPair(NamedTuple):
         """
         if hashlib.sha256(self.id.encode()).digest()[0] % 2:
             return self
+        return self.exchanged
+
+    @property
+    def exchanged(self) -> "LabelledPair":
+        """The same pair with the other response first."""
         label: Side = "B" if self.label == "A" else "A"
         comparison = self.comparison.swapped
         return self._replace(comparison=comparison, label=label, swapped=not self.swapped)

@@ -1,5 +1,6 @@
 """The figure of `scope-judge curve`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,24 +8,31 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.special import betaincinv
 
 from app.core.calibration import GUARANTEES, STANDARD_ALPHAS, ThresholdRow
 from app.core.comparison import Guarantee
+from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.labels import coverage_by_labels
 from app.evaluation.curve.rows import threshold_rows
 
 _ALPHAS = np.arange(4, 121) / 400  # 0.01 to 0.30
+_USUAL_ALPHA = 0.10
 # Blue and vermilion of Okabe and Ito (2008): distinguishable with any colour vision.
 _COLOURS: dict[Guarantee, str] = {"marginal": "#0072B2", "pac": "#D55E00"}
 _MARKERS: dict[Guarantee, str] = {"marginal": "o", "pac": "s"}
-_GREY = "#777777"
+_GREY, _BAND = "#777777", "#d9d9d9"
+# Points that are nearer to each other share one text.
+_TEXT_WIDTH = 0.07
 
 
 def write_curve_figure(
     scores: LabelledScores, file: Path, *, delta: float, label_noise: float
 ) -> None:
-    """Writes risk against coverage, and coverage against alpha.
+    """Writes risk against coverage, coverage against alpha, and coverage against labels.
 
     Args:
         scores: Scores of a judge on labelled pairs.
@@ -35,17 +43,29 @@ def write_curve_figure(
     Raises:
         OSError: The file cannot be written.
     """
-    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
+    figure = Figure(figsize=(13.0, 4.3), layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
+    panels = figure.subplots(1, 3)
     chosen = threshold_rows(scores, STANDARD_ALPHAS, delta=delta, label_noise=label_noise)
     fine = threshold_rows(scores, _ALPHAS.tolist(), delta=delta, label_noise=label_noise)
-    _draw_risk(left, scores, chosen, label_noise)
-    _draw_coverage(right, fine, delta)
-    for axes in (left, right):
+    _draw_risk(panels[0], scores, chosen, label_noise)
+    _draw_coverage(panels[1], fine, chosen)
+    _draw_labels(panels[2], scores, delta, label_noise)
+    for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#e5e5e5", linewidth=0.6)
         axes.set_axisbelow(True)
+    handles, names = panels[1].get_legend_handles_labels()
+    names = [name if name == "marginal" else f"pac, delta {delta:g}" for name in names]
+    band, its_name = panels[0].get_legend_handles_labels()
+    # Below the panels, so that no curve crosses the legend.
+    figure.legend(
+        [*handles, *band],
+        [*names, *its_name],
+        loc="outside lower center",
+        ncols=len(names) + len(its_name),
+        frameon=False,
+    )
     # Without a date and random ids, equal scores write equal bytes.
     metadata = {"Date": None} if file.suffix.lower() == ".svg" else {}
     with rc_context({"svg.hashsalt": "scope-judge"}):
@@ -56,54 +76,139 @@ def _draw_risk(
     axes: Axes, scores: LabelledScores, rows: list[ThresholdRow], label_noise: float
 ) -> None:
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
-    counts = [curve.accepted_at(score, undecided=scores.undecided) for score in curve.scores]
-    coverages = [accepted / scores.n for accepted, _ in counts if accepted]
-    risks = [errors / accepted for accepted, errors in counts if accepted]
+    found = [curve.accepted_at(score, undecided=scores.undecided) for score in curve.scores]
+    counts = np.array([each for each in found if each[0]], dtype=np.int64).reshape(-1, 2)
+    coverages, risks = counts[:, 0] / scores.n, counts[:, 1] / counts[:, 0]
+    low, high = error_interval(counts[:, 0], counts[:, 1])
+    # Below a coverage of 0.1 the risk is that of a few points, often 0 or 1: ignored for the scale.
+    top = 1.15 * max([*high[coverages >= 0.1].tolist(), 0.02])
+    name = "95% interval at each coverage (Clopper-Pearson)"
+    axes.fill_between(coverages, low, high, color=_BAND, linewidth=0, zorder=0, label=name)
     few = "." if len(risks) <= 30 else None
     axes.plot(coverages, risks, color=_GREY, linewidth=1.2, marker=few, zorder=1)
-    # Below a coverage of 0.1 the risk is that of a few points, often 0 or 1: ignored for the scale.
-    scaling = [risk for coverage, risk in zip(coverages, risks, strict=True) if coverage >= 0.1]
     for guarantee in GUARANTEES:
         accepted = [
-            (row.coverage, row.empirical_risk)
+            (row.coverage, row.empirical_risk, row.alpha)
             for row in rows
             if row.guarantee == guarantee and row.empirical_risk is not None
         ]
-        axes.scatter(
-            [coverage for coverage, _ in accepted],
-            [risk for _, risk in accepted],
-            color=_COLOURS[guarantee],
-            marker=_MARKERS[guarantee],
-            s=34 if guarantee == "marginal" else 20,
-            zorder=2,
-            label=f"{guarantee}, alpha 0.05 to 0.25",
-        )
+        if accepted:
+            # Inside the axes, with room for the text.
+            edge = np.clip(high if guarantee == "marginal" else low, 0.06 * top, 0.95 * top)
+            ends = np.interp([x for x, _, _ in accepted], coverages, edge)
+            _draw_points(axes, guarantee, accepted, ends.tolist())
     axes.set(
         xlabel="coverage (share of pairs accepted)",
         ylabel="share of errors among the accepted" + (" (noisy labels)" if label_noise else ""),
-        title=f"Risk of the accepted pairs, n = {scores.n}",
-        xlim=(0, 1.02),
-        ylim=(0, 1.25 * max([*scaling, 0.02])),
+        title=f"Risk at each alpha, n = {scores.n}",
+        xlim=(0, 1.04),
+        ylim=(0, top),
     )
-    axes.legend(frameon=False, loc="best")
 
 
-def _draw_coverage(axes: Axes, rows: list[ThresholdRow], delta: float) -> None:
+def error_interval(
+    accepted: NDArray[np.int64], errors: NDArray[np.int64]
+) -> tuple[FloatArray, FloatArray]:
+    """The 95% interval of each error rate by Clopper and Pearson (1934), shape (m,) each."""
+    right = accepted - errors
+    low = np.where(errors > 0, betaincinv(np.maximum(errors, 1), right + 1, 0.025), 0.0)
+    high = np.where(right > 0, betaincinv(errors + 1, np.maximum(right, 1), 0.975), 1.0)
+    return low, high
+
+
+def _draw_points(
+    axes: Axes,
+    guarantee: Guarantee,
+    points: Sequence[tuple[float, float, float]],
+    ends: Sequence[float],
+) -> None:
+    """Draws points (x, y, alpha) with their alpha: above the band for "marginal", or below it."""
+    axes.scatter(
+        [x for x, _, _ in points],
+        [y for _, y, _ in points],
+        color=_COLOURS[guarantee],
+        marker=_MARKERS[guarantee],
+        s=34 if guarantee == "marginal" else 20,
+        zorder=2,
+    )
+    axes.vlines(
+        [x for x, _, _ in points],
+        [y for _, y, _ in points],
+        ends,
+        color=_COLOURS[guarantee],
+        linewidth=0.6,
+        zorder=1,
+    )
+    groups: list[list[tuple[float, float, float]]] = []
+    for (x, _, alpha), end in zip(points, ends, strict=True):
+        point = (x, end, alpha)
+        if groups and point[0] - groups[-1][-1][0] < _TEXT_WIDTH:
+            groups[-1].append(point)
+        else:
+            groups.append([point])
+    for group in groups:
+        x, y, _ = group[-1]
+        alphas = [alpha for _, _, alpha in group]
+        text = f"{alphas[0]:g}" if len(alphas) == 1 else f"{alphas[0]:g} to {alphas[-1]:g}"
+        above = guarantee == "marginal"
+        axes.annotate(
+            text,
+            (x, y),
+            xytext=(0, 2 if above else -2),
+            textcoords="offset points",
+            ha="right" if x > 0.95 else "center",
+            va="bottom" if above else "top",
+            color=_COLOURS[guarantee],
+            fontsize=8,
+            zorder=3,
+        )
+
+
+def _draw_coverage(axes: Axes, fine: list[ThresholdRow], chosen: list[ThresholdRow]) -> None:
     for guarantee in GUARANTEES:
-        found = [row for row in rows if row.guarantee == guarantee]
+        found = [row for row in fine if row.guarantee == guarantee]
+        marked = [row for row in chosen if row.guarantee == guarantee]
         axes.plot(
             [row.alpha for row in found],
             [row.coverage for row in found],
             color=_COLOURS[guarantee],
             drawstyle="steps-post",
             linewidth=1.6,
-            label=guarantee if guarantee == "marginal" else f"pac, delta {delta:g}",
+        )
+        axes.plot(
+            [row.alpha for row in marked],
+            [row.coverage for row in marked],
+            color=_COLOURS[guarantee],
+            marker=_MARKERS[guarantee],
+            markersize=5,
+            linestyle="",
+            label=guarantee,
         )
     axes.set(
         xlabel="alpha (largest share of errors)",
         ylabel="coverage",
         title="Coverage at each alpha",
         xlim=(0, 0.3),
-        ylim=(0, 1.02),
+        ylim=(-0.03, 1.04),
     )
-    axes.legend(frameon=False, loc="best")
+
+
+def _draw_labels(axes: Axes, scores: LabelledScores, delta: float, label_noise: float) -> None:
+    rows = coverage_by_labels(scores, alpha=_USUAL_ALPHA, delta=delta, label_noise=label_noise)
+    for guarantee in GUARANTEES:
+        found = [row for row in rows if row.guarantee == guarantee]
+        axes.plot(
+            [row.labels for row in found],
+            [row.coverage for row in found],
+            color=_COLOURS[guarantee],
+            marker=_MARKERS[guarantee],
+            markersize=4,
+            linewidth=1.6,
+        )
+    axes.set(
+        xlabel="number of labels (random subsets of these)",
+        ylabel="mean coverage",
+        title=f"Would more labels help? alpha {_USUAL_ALPHA:.2f}",
+        xlim=(0, 1.04 * scores.n),
+        ylim=(-0.03, 1.04),
+    )

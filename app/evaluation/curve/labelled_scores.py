@@ -1,7 +1,6 @@
-"""The scores of a judge on labelled pairs, read from a file of judged pairs."""
+"""The scores of a judge on labelled pairs."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +8,8 @@ from numpy.typing import NDArray
 from app.core.diagnostics import auroc
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2, FloatArray
-from app.evaluation.judgments.jsonl import Skipped, read_judgments
-from app.evaluation.methods import METHODS
+from app.evaluation.judgments.jsonl import Judged, Skipped
+from app.evaluation.methods import METHODS, preferences_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,14 +19,17 @@ class LabelledScores:
     Args:
         uncertainty: Shape (n,). s(x) in nats, within [0, ln 2].
         error: Shape (n,). True where the judge disagrees with the label or has no preference.
-        ties: Number of lines with label "tie", which are left out.
-        skipped: Lines without a label or a signal. A missing answer is never read as 0.5.
+        ties: Number of rows with label "tie", which are left out.
+        skipped: Rows without a label or a signal. A missing answer is never read as 0.5.
+        position_flips: Share of pairs in which the two orders prefer different responses; None for
+            a reward model, which has no order.
     """
 
     uncertainty: FloatArray
     error: NDArray[np.bool_]
     ties: int
     skipped: tuple[Skipped, ...]
+    position_flips: float | None = None
 
     @property
     def n(self) -> int:
@@ -50,24 +52,32 @@ class LabelledScores:
         return auroc(-self.uncertainty, ~self.error)
 
 
-def read_labelled_scores(file: Path) -> LabelledScores:
-    """Reads JSONL, gzipped or not, of pairs that a judge has judged and people have labelled.
+def labelled_scores_of(judged: Judged, source: str) -> LabelledScores:
+    """The scores of judged pairs; a row without a signal of the judge is left out.
 
-    The lines have the format of `read_judgments`. A line without a signal of both orders and
-    without the scores of a reward model is left out.
+    Args:
+        judged: The judged pairs.
+        source: Where they come from, for messages.
 
     Raises:
-        InvalidRequestError: The file cannot be read, a line has another format, or no line is
-            usable.
+        InvalidRequestError: No row is usable, or the rows have the answers of several judges.
     """
-    judged = read_judgments(file)
+    names = {pair.judge for pair in judged.pairs}
+    if len(names) > 1:
+        listed = ", ".join(sorted(name or "an unnamed one" for name in names))
+        raise InvalidRequestError(
+            f"{source} has answers of several judges ({listed}): give those of one"
+        )
     scores = METHODS["bpe"].score(judged.pairs)
     if not len(scores.pairs):
         raise InvalidRequestError(
-            f"{file} has no labelled pair: each line needs label (A or B), and p_fwd and p_rev, or "
-            "score_a and score_b"
+            f"{source} has no labelled pair: each row needs a label (A or B), and p_fwd and p_rev, "
+            "or score_a and score_b"
         )
     unscored = set(range(len(judged.pairs))) - set(scores.pairs.tolist())
-    unusable = [Skipped(judged.lines[i], "judgment of both orders") for i in sorted(unscored)]
-    skipped = tuple(sorted([*judged.skipped, *unusable]))
-    return LabelledScores(scores.uncertainty, scores.error, judged.ties, skipped)
+    unusable = [Skipped(judged.places[i], "judgment of both orders") for i in sorted(unscored)]
+    used = [judged.pairs[i] for i in scores.pairs]
+    flips = None if used[0].scores is not None else preferences_of(used).position_flips
+    return LabelledScores(
+        scores.uncertainty, scores.error, judged.ties, (*judged.skipped, *unusable), flips
+    )

@@ -1,32 +1,19 @@
-"""The rows of `scope-judge curve`: coverage and risk of each alpha under both guarantees."""
+"""Coverage and risk of each alpha under both guarantees, on the labelled pairs of a file."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from app.core.calibration import GUARANTEES, ThresholdRow
+from app.core.assessment import AlphaRow, Assessment
+from app.core.calibration import GUARANTEES, ThresholdRow, threshold_on
 from app.core.comparison import Guarantee
-from app.core.diagnostics import Feasibility, feasibility
-from app.core.pac import pac_threshold
+from app.core.diagnostics import feasibility, feasible_alphas
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 
 
-class CurveRow(NamedTuple):
-    """One alpha under one guarantee.
-
-    Args:
-        threshold: Threshold, coverage and empirical risk.
-        feasibility: Changes that make an infeasible alpha feasible; None for a feasible alpha.
-    """
-
-    threshold: ThresholdRow
-    feasibility: Feasibility | None
-
-
-def curve_rows(
+def assessment_of(
     scores: LabelledScores, alphas: Sequence[float], *, delta: float, label_noise: float
-) -> list[CurveRow]:
-    """A row for each guarantee and alpha, in that order.
+) -> Assessment:
+    """The figures of a judge, with a row for each guarantee and alpha.
 
     Args:
         scores: Scores of a judge on labelled pairs.
@@ -35,31 +22,44 @@ def curve_rows(
         label_noise: Probability in [0, 0.5) that a label is flipped.
     """
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
+
+    def more_labels(row: ThresholdRow) -> int | None:
+        if row.feasible:
+            return None
+        return feasibility(curve, row.alpha, row.guarantee, row.delta).more_examples
+
     rows = threshold_rows(scores, alphas, delta=delta, label_noise=label_noise)
-    return [
-        CurveRow(
-            row, None if row.feasible else feasibility(curve, row.alpha, row.guarantee, row.delta)
-        )
-        for row in rows
-    ]
+    return Assessment(
+        n=scores.n,
+        accuracy=scores.accuracy,
+        auroc=scores.auroc,
+        position_flips=scores.position_flips,
+        rows=[
+            AlphaRow(
+                guarantee=row.guarantee,
+                alpha=row.alpha,
+                delta=row.delta,
+                threshold=row.threshold if row.feasible else None,
+                coverage=row.coverage,
+                empirical_risk=row.empirical_risk,
+                more_labels=more_labels(row),
+            )
+            for row in rows
+        ],
+        feasible={each: feasible_alphas(curve, each, delta) for each in GUARANTEES},
+    )
 
 
 def threshold_rows(
     scores: LabelledScores, alphas: Sequence[float], *, delta: float, label_noise: float
 ) -> list[ThresholdRow]:
-    """The rows of `curve_rows` without their feasibility, which is slower to compute."""
+    """A row for each guarantee and alpha, in that order; arguments as for `assessment_of`."""
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
 
     def row(alpha: float, guarantee: Guarantee) -> ThresholdRow:
-        if guarantee == "marginal":
-            threshold = curve.threshold(alpha)
-        else:
-            threshold = pac_threshold(
-                scores.uncertainty, scores.error, alpha=alpha, delta=delta, label_noise=label_noise
-            )
         return ThresholdRow.of(
             curve,
-            threshold,
+            threshold_on(curve, alpha, guarantee, delta),
             alpha=alpha,
             guarantee=guarantee,
             delta=delta if guarantee == "pac" else None,

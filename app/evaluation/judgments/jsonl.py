@@ -1,23 +1,23 @@
-"""The format of judgments.jsonl: judged pairs to lines, and lines to judged pairs."""
+"""Rows of judged pairs, in files of any format, and the lines of judgments.jsonl."""
 
-import gzip
 import json
 import math
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, cast
+from typing import Any, NamedTuple, cast
 
 from app.core.comparison import Label, Side
-from app.core.errors import InvalidRequestError
+from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
+from app.files.reading import files_of, read_rows
+from app.files.results import FIELDS, result_columns
+from app.files.shapes import Shape, label_in
 from app.ports import Generated
 
 # Every line that `judgment_line` writes begins with these bytes.
 LINE_BEGINS = b'{"dataset": "'
 
-_GZIP_MAGIC = b"\x1f\x8b"
 # The two fields of each signal. A line has the fields of at most one signal.
 _SIGNALS = {
     "gaps": ("gap_fwd", "gap_rev"),
@@ -29,52 +29,54 @@ _SHARES = ("p_fwd", "p_rev", "label_mass")
 
 
 class Skipped(NamedTuple):
-    """A line that was left out.
+    """A row that was left out.
 
     Args:
-        line: Number of the line, from 1.
+        place: File, and line or row number.
         reason: The missing fields.
     """
 
-    line: int
+    place: str
     reason: str
 
 
 class Judged(NamedTuple):
-    """The content of a file of judged pairs.
+    """The content of files of judged pairs.
 
     Args:
-        pairs: In the order of the file. Several lines of one pair are merged.
-        lines: Number of the last line of each pair.
-        ties: Number of lines with label "tie", which are left out.
-        skipped: Lines without a label or without an answer. A missing answer is never read as 0.5.
+        pairs: In the order of the files. Several lines of one pair are merged.
+        places: Place of the last row of each pair.
+        ties: Number of rows with label "tie", which are left out.
+        skipped: Rows without a label or without an answer. A missing answer is never read as 0.5.
+        signal: Name of the signal that the rows have; None if no row has one.
     """
 
     pairs: tuple[JudgedPair, ...]
-    lines: tuple[int, ...]
+    places: tuple[str, ...]
     ties: int
     skipped: tuple[Skipped, ...]
+    signal: str | None = None
 
 
-def read_judgments(file: Path) -> Judged:
-    """Reads JSONL, gzipped or not, of pairs that a judge has judged and people have labelled.
+def read_judgments(inputs: Sequence[Path], shape: Shape | None = None) -> Judged:
+    """Reads files of pairs that a judge has judged and people have labelled.
 
-    Each line has `label` ("A", "B" or "tie") and the judge's answers: `gap_fwd` and `gap_rev`, the
+    Each row has a label (see `label_in`) and the judge's answers: `gap_fwd` and `gap_rev`, the
     label logit of response_a minus that of response_b with response_a shown first and second; or
     `p_fwd` and `p_rev`, the probabilities or vote shares of response_a; or `score_a` and `score_b`,
     the scores of a reward model; or `verdict_fwd` and `verdict_rev`. It may have the other fields
-    that `judgment_line` writes. Unknown fields are ignored. The judge's answers may also be in an
-    object `judgment`, as `scope-judge judge` writes them.
+    that `judgment_line` writes. Unknown fields are ignored. The judge's answers may also be where
+    `scope-judge judge` writes them.
+
+    Args:
+        inputs: Files of any format, folders and patterns.
+        shape: The shape of the rows, which tells the label; None to look for one.
 
     Raises:
-        InvalidRequestError: The file cannot be read, or a line does not have this format. The
-            message names the file and the line.
+        InvalidRequestError: A file cannot be read, or a row does not have this format. The message
+            names the file and the line.
     """
-    try:
-        with _open(file) as opened:
-            return _collected(_lines(opened, file))
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as exc:
-        raise InvalidRequestError(f"{file} cannot be read: {exc}") from None
+    return _collected(line for file in files_of(inputs) for line in _lines(file, shape))
 
 
 def judgment_line(pair: JudgedPair) -> str:
@@ -113,35 +115,27 @@ def judgment_line(pair: JudgedPair) -> str:
     return json.dumps(given, allow_nan=False) + "\n"
 
 
-def _open(file: Path) -> TextIO:
-    with file.open("rb") as opened:
-        is_gzipped = opened.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-    if is_gzipped:
-        return gzip.open(file, "rt", encoding="utf-8-sig")
-    return file.open(encoding="utf-8-sig")
-
-
-def _lines(texts: Iterable[str], file: Path) -> Iterator["_Line"]:
-    for number, text in enumerate(texts, start=1):
-        if not text.strip():
-            continue
-        place = f"{file}, line {number}"
+def _lines(file: Path, shape: Shape | None) -> Iterator["_Line"]:
+    rows = list(read_rows(file))
+    columns = result_columns(row.fields for row in rows)
+    for row in rows:
         try:
-            fields = json.loads(text)
-        except (ValueError, RecursionError):
-            fields = None
-        if not isinstance(fields, dict):
-            raise InvalidRequestError(f"{place}: not a JSON object")
-        if isinstance(fields.get("judgment"), dict):
-            # A line that `scope-judge judge` wrote.
-            fields = {**fields["judgment"], **fields}
-        yield _Line(number, fields, place)
+            label = label_in(row.fields, shape)
+        except InvalidComparisonError as exc:
+            raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
+        fields = row.fields
+        if columns is not None:
+            # A column of the input may be called as a field of the judge.
+            own = columns.without(fields)
+            own = {name: value for name, value in own.items() if name not in FIELDS}
+            fields = {**own, **columns.result(fields)}
+        yield _Line(row.place, fields, label)
 
 
 def _collected(lines: Iterable["_Line"]) -> Judged:
     """Merges the lines of each pair, and counts the lines that are left out."""
     found: dict[tuple[str, ...], JudgedPair] = {}
-    last: dict[tuple[str, ...], int] = {}
+    last: dict[tuple[str, ...], str] = {}
     skipped: list[Skipped] = []
     ties, kind = 0, None
     for line in lines:
@@ -160,30 +154,22 @@ def _collected(lines: Iterable["_Line"]) -> Judged:
             skipped.append(pair)
             continue
         # Ids in files of users may repeat: only lines that `evaluate` wrote are merged.
-        key = (pair.dataset, pair.id) if line.is_of_evaluate else (str(line.number),)
+        key = (pair.dataset, pair.id) if line.is_of_evaluate else (line.place,)
         found[key] = found[key].updated_by(pair) if key in found else pair
-        last[key] = line.number
-    return Judged(tuple(found.values()), tuple(last.values()), ties, tuple(skipped))
+        last[key] = line.place
+    return Judged(tuple(found.values()), tuple(last.values()), ties, tuple(skipped), kind)
 
 
 class _Line(NamedTuple):
-    """One JSON object of a file, with its place for error messages."""
+    """One row of a file, with the answers among its fields, and its place for messages."""
 
-    number: int
-    fields: Mapping[str, Any]
     place: str
+    fields: Mapping[str, Any]
+    label: Label | None
 
     def error(self, reason: str) -> InvalidRequestError:
         """An error that names the file and the line."""
         return InvalidRequestError(f"{self.place}: {reason}")
-
-    @property
-    def label(self) -> Label | None:
-        """The label of people; None where it is missing."""
-        label: Label | None = self.fields.get("label")
-        if label is not None and label not in ("A", "B", "tie"):
-            raise self.error('label must be "A", "B" or "tie"')
-        return label
 
     @property
     def signal(self) -> str | None:
@@ -220,14 +206,14 @@ class _Line(NamedTuple):
         if self.is_of_evaluate and not (self.fields.get("dataset") and self.fields.get("id")):
             raise self.error("a line with asked needs dataset and id")
         if label is None:
-            return Skipped(self.number, "label")
+            return Skipped(self.place, "label")
         if missing:
-            return Skipped(self.number, " and ".join(missing))
+            return Skipped(self.place, " and ".join(missing))
         if not self.is_of_evaluate and all(answer is None for answer in answers):
-            return Skipped(self.number, " and ".join(expected))
+            return Skipped(self.place, " and ".join(expected))
         return JudgedPair(
             dataset=self._string("dataset") or "",
-            id=self._string("id") or f"line-{self.number}",
+            id=self._string("id") or self.place,
             group=self._string("group"),
             label=label,
             swapped=self.fields.get("swapped") is True,
@@ -259,9 +245,9 @@ class _Line(NamedTuple):
 
     def _number(self, name: str, value: object) -> float:
         number = math.nan
-        # A bool is an int in Python; an int of 400 digits has no float.
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            with suppress(OverflowError):
+        # A bool is an int in Python; an int of 400 digits has no float. CSV has texts only.
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            with suppress(OverflowError, ValueError):
                 number = float(value)
         if not math.isfinite(number):
             raise self.error(f"{name} is not a finite number")

@@ -47,7 +47,9 @@ class JudgmentLog:
             InvalidRequestError: A line does not have the format of judgments.jsonl, or holds the
                 answers of another judge.
         """
-        pairs = read_judgments(self._name).pairs
+        if not self._file.content():
+            return {}
+        pairs = read_judgments([self._name]).pairs
         for pair in pairs:
             if pair.judge != self._judge:
                 raise InvalidRequestError(

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from app.core.assessment import AlphaRow
+from app.core.calibration import GUARANTEES
 from app.evaluation import paper
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
@@ -204,7 +206,7 @@ def alphas_table(results: Results) -> Table | None:
             )
             for alpha in results.design.alphas
         )
-        bodies.append((dataset.name, lines))
+        bodies.append((f"{dataset.name}: {_halves_in_words(method.n)}", lines))
     if not bodies:
         return None
     return Table(
@@ -215,6 +217,53 @@ def alphas_table(results: Results) -> Table | None:
         tuple(bodies),
         why_notes(line for _, lines in bodies for line in lines),
     )
+
+
+def _halves_in_words(n: int) -> str:
+    return f"calibrated on {n // 2:,} labels, tested on the other {n - n // 2:,}"
+
+
+def all_labels_table(results: Results) -> Table | None:
+    """Both guarantees calibrated on all labels, as `scope-judge curve`; a body a data set."""
+    bodies = []
+    for dataset in results.datasets:
+        method = method_of(dataset, "bpe")
+        if method is None or not dataset.all_labels:
+            continue
+        lines = tuple(
+            Line(
+                Heading(level(alpha)),
+                tuple(
+                    cell
+                    for guarantee in GUARANTEES
+                    for row in dataset.all_labels
+                    if (row.guarantee, row.alpha) == (guarantee, alpha)
+                    for cell in _all_labels_cells(row)
+                ),
+            )
+            for alpha in results.design.alphas
+        )
+        bodies.append((f"{dataset.name}: calibrated on all {method.n:,} labels", lines))
+    if not bodies:
+        return None
+    return Table(
+        "Calibrated on all labels, as by scope-judge curve",
+        "alpha",
+        (Heading("marginal (SCOPE)", spans=2), Heading("pac", spans=2)),
+        (
+            Heading("Coverage", "share of all pairs that is accepted"),
+            Heading("Empirical risk", "errors among the accepted, on the pairs calibrated on"),
+        )
+        * 2,
+        tuple(bodies),
+        why_notes(line for _, lines in bodies for line in lines),
+    )
+
+
+def _all_labels_cells(row: AlphaRow) -> list[Cell]:
+    risk = row.empirical_risk
+    why = "" if risk is not None else "nothing is accepted"
+    return [Cell(number(row.coverage)), Cell(number(risk), why=why)]
 
 
 def rules_table(dataset: DatasetResults) -> Table | None:

@@ -19,6 +19,7 @@ from app.evaluation.report.ablation_tables import (
 )
 from app.evaluation.report.main_tables import (
     SIGNALS,
+    all_labels_table,
     alphas_table,
     method_of,
     nearest_alpha,
@@ -78,6 +79,7 @@ class Page(NamedTuple):
     quality: Table
     risk: Table
     alphas: Table | None
+    all_labels: Table | None
     plots: tuple[Plots, ...]
     ablations: tuple[Table, ...]
     rules: tuple[Table, ...]
@@ -129,6 +131,7 @@ def _page(results: Results) -> Page:
         quality=quality_table(results),
         risk=risk_table(results, alpha),
         alphas=alphas_table(results),
+        all_labels=all_labels_table(results),
         plots=tuple(
             _plots(results.judge, dataset, f"{place}")
             for place, dataset in enumerate(results.datasets)

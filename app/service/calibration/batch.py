@@ -1,38 +1,50 @@
 """A judged labelled batch, ready to be applied to a calibration set."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import NamedTuple
 
 from app.core.calibration import Calibration, LabelledScore
 from app.core.comparison import LabelledComparison
 from app.core.errors import ScopeJudgeError
 from app.core.fingerprint import batch_digest, example_digest
-from app.service.calibration.trail import Edit
+from app.service.calibration.trail import Action, Edit
 from app.service.judging.judge import Score
 
 
-class JudgedBatch(NamedTuple):
+class JudgedExample(NamedTuple):
+    """One labelled example after judging.
+
+    Args:
+        digest: Digest of the comparison.
+        score: The labelled score; None for a tie.
+    """
+
+    digest: str
+    score: LabelledScore | None
+
+
+@dataclass(frozen=True)
+class JudgedBatch:
     """A judged batch, which can be applied to any version of a set.
 
     Args:
-        scores: Digest of the comparison -> labelled score; None for a tie.
+        examples: The examples in order; an example that could not be judged has its error.
+        fingerprint: Fingerprint of the judge that scored them.
         label_noise: New label noise of the set; None keeps the current one.
-        judged: Number of judged examples, including repetitions.
-        ties: Number of examples without a preferred side.
-        errors: (index in the batch, error) of each example that could not be judged.
+        action: The action that the trail records.
         unread: Number of posted examples that could not be parsed; they are not in the batch.
-        digest: Digest from `core.fingerprint.batch_digest`.
+        digest: Digest from `core.fingerprint.batch_digest`; None if the texts are unknown.
     """
 
-    scores: Mapping[str, LabelledScore | None]
+    examples: Sequence[JudgedExample | ScopeJudgeError]
+    fingerprint: str
     label_noise: float | None
-    judged: int
-    ties: int
-    errors: tuple[tuple[int, ScopeJudgeError], ...]
-    unread: int
-    digest: str
+    action: Action = "calibrate"
+    unread: int = 0
+    digest: str | None = None
 
     @classmethod
     def of(
@@ -53,24 +65,33 @@ class JudgedBatch(NamedTuple):
             label_noise: New label noise of the set; None keeps the current one.
             unread: Number of posted examples that could not be parsed.
         """
-        labelled: dict[str, LabelledScore | None] = {}
-        errors: list[tuple[int, ScopeJudgeError]] = []
+        judged: list[JudgedExample | ScopeJudgeError] = []
         for i, example in enumerate(examples):
             score = scores.get(i)
             if isinstance(score, ScopeJudgeError):
-                errors.append((i, score))
+                judged.append(score)
             else:
-                digest = example_digest(fingerprint, example.comparison)
-                labelled[digest] = _labelled(score, example)
-        return cls(
-            labelled,
-            label_noise,
-            judged=len(scores) - len(errors),
-            ties=len(examples) - len(scores),
-            errors=tuple(errors),
-            unread=unread,
-            digest=batch_digest(examples),
+                known_as = example_digest(fingerprint, example.comparison)
+                judged.append(JudgedExample(known_as, _labelled(score, example)))
+        digest = batch_digest(examples)
+        return cls(judged, fingerprint, label_noise, unread=unread, digest=digest)
+
+    @cached_property
+    def scores(self) -> Mapping[str, LabelledScore | None]:
+        """Digest -> labelled score, None for a tie; the last label of a digest counts."""
+        return dict(each for each in self.examples if isinstance(each, JudgedExample))
+
+    @cached_property
+    def errors(self) -> tuple[tuple[int, ScopeJudgeError], ...]:
+        """(index in the batch, error) of each example that could not be judged."""
+        return tuple(
+            (i, each) for i, each in enumerate(self.examples) if isinstance(each, ScopeJudgeError)
         )
+
+    @cached_property
+    def ties(self) -> int:
+        """Number of examples without a preferred side."""
+        return sum(isinstance(e, JudgedExample) and e.score is None for e in self.examples)
 
     def applied_to(self, before: Calibration) -> tuple[Calibration, int, int]:
         """Returns the set with the batch, and the numbers of added and of removed examples.
@@ -97,12 +118,13 @@ class JudgedBatch(NamedTuple):
             added: Number of new examples.
             removed: Number of removed examples.
         """
+        judged = len(self.examples) - len(self.errors) - self.ties
         return Edit(
-            "calibrate",
+            self.action,
             by,
             at,
             added=added,
-            updated=self.judged - added,
+            updated=judged - added,
             ties=self.ties,
             removed=removed,
             failed=len(self.errors) + self.unread,

@@ -12,6 +12,7 @@ from app.core.calibration import Calibration
 from app.core.comparison import LabelledComparison
 from app.core.errors import (
     CalibrationNotFoundError,
+    JudgeMismatchError,
     JudgmentFailedError,
     ScopeJudgeError,
     StoreCorruptError,
@@ -112,6 +113,27 @@ class Calibrator:
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Posting the batch again is safe.
         """
+        batch = await self.judged(
+            name, examples, label_noise=label_noise, unread=unread, on_progress=on_progress
+        )
+        return await self.put(name, batch, by=by)
+
+    async def judged(
+        self,
+        name: str,
+        examples: Sequence[LabelledComparison],
+        *,
+        label_noise: float | None = None,
+        unread: int = 0,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> JudgedBatch:
+        """Judges a labelled batch for a set, and changes nothing; see `add` for arguments.
+
+        Raises:
+            JudgeMismatchError: The set belongs to another judge; nothing was judged.
+            JudgmentFailedError: Every example failed.
+            UnavailableError: The engine or the store does not answer.
+        """
         present = await self._calibrations.current(name)
         if present is not None:
             refuse_other_judge(present, self._judge.fingerprint)
@@ -119,22 +141,13 @@ class Calibrator:
         # A client that reads only the HTTP status must not take this for a success.
         if scores and all(isinstance(score, JudgmentFailedError) for score in scores.values()):
             raise JudgmentFailedError(f"the judge failed on all {len(scores)} examples")
-        batch = await off_loop(
+        return await off_loop(
             JudgedBatch.of,
             examples,
             scores,
             fingerprint=self._judge.fingerprint,
             label_noise=label_noise,
             unread=unread,
-        )
-        calibration, edit = await self._put(name, batch, by)
-        return CalibrationReport(
-            calibration=calibration,
-            added=edit.added,
-            updated=edit.updated,
-            ties=edit.ties,
-            removed=edit.removed or 0,
-            failed=batch.errors,
         )
 
     async def _scores(
@@ -154,10 +167,32 @@ class Calibrator:
                 on_progress(len(found))
         return found
 
-    async def _put(self, name: str, batch: JudgedBatch, by: str) -> tuple[Calibration, Edit]:
-        """Writes the next version, on top of concurrent changes."""
+    async def put(self, name: str, batch: JudgedBatch, *, by: str) -> CalibrationReport:
+        """Adds judged examples to a set, all in one version or not at all.
+
+        Args:
+            name: Name of the calibration set; a missing set is made.
+            batch: The examples.
+            by: Name of the key that posted the examples, for the trail.
+
+        Returns:
+            The outcome, as of `add`.
+
+        Raises:
+            JudgeMismatchError: The examples or the set belong to another judge; nothing was added.
+            UnavailableError: Nothing was added; or everything was, if the connection to the store
+                broke. Putting the batch again is safe.
+        """
+        if batch.fingerprint != self._judge.fingerprint:
+            raise JudgeMismatchError(
+                f"the examples were scored by the judge {batch.fingerprint[:12]}, this judge is "
+                f"{self._judge.name!r} ({self._judge.fingerprint[:12]}): model, prompt, prefill or "
+                "label tokens differ. Post the examples to a service with that judge, or calibrate "
+                "the labelled pairs again with this one"
+            )
 
         async def attempt(number: int) -> tuple[Calibration, Edit] | None:
+            # On top of concurrent changes: each attempt begins with the present version.
             found = await self._calibrations.current(name)
             before = found or self._empty(name)
             refuse_other_judge(before, self._judge.fingerprint)
@@ -168,7 +203,15 @@ class Calibrator:
             written = await self._writer.write(number, found, after, edit)
             return (written, edit) if written else None
 
-        return await self._writer.until_written(name, attempt)
+        calibration, edit = await self._writer.until_written(name, attempt)
+        return CalibrationReport(
+            calibration=calibration,
+            added=edit.added,
+            updated=edit.updated,
+            ties=edit.ties,
+            removed=edit.removed or 0,
+            failed=batch.errors,
+        )
 
     async def rollback(self, name: str, version: int, *, by: str = "service") -> Calibration:
         """Restores an earlier version of a set, as a new version.

@@ -1,7 +1,8 @@
 """Computes rewards: schedules the comparisons of groups, judges them at once, and scores them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
@@ -31,8 +32,14 @@ from app.service.rewards.tournament import (
 
 # Errors that the texts of one comparison cause; the other comparisons are not affected.
 _OF_TEXTS = (PromptTooLongError, ControlTokenError, InvalidComparisonError)
-# Most characters that are scheduled on the event loop, which takes a few milliseconds.
+# Most characters that are scheduled on the event loop, which takes a few milliseconds. Each
+# text adds a fixed cost, counted as _PER_TEXT characters.
 _MOST_SCHEDULED_ON_LOOP = 2**17
+_PER_TEXT = 64
+_ADVICE = (
+    'send fewer responses or groups at once, or fewer opponents; "opponents": k makes n k / 2 '
+    "comparisons of n responses"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,38 +96,43 @@ class Rewarder:
         judge: Judges the comparisons.
         admission: Counts the comparisons in progress; a reward waits there for its turn.
         most: Most comparisons of one request.
+        most_characters: Most characters of all comparisons of one request. A question is in each
+            of them, so that they can be a thousand times as long as the request.
     """
 
-    def __init__(self, judge: Judge, admission: Admission, *, most: int) -> None:
+    def __init__(
+        self, judge: Judge, admission: Admission, *, most: int, most_characters: int
+    ) -> None:
         self._judge = judge
         self._admission = admission
         self._most = most
+        self._most_characters = most_characters
 
     async def reward(self, groups: Sequence[Group], rule: RewardRule) -> list[GroupRewards]:
         """Computes the rewards of some groups; all their comparisons are one engine call.
 
         Raises:
-            BatchTooLargeError: The groups make more comparisons than one request may have.
+            BatchTooLargeError: The groups make more comparisons than one request may have, or
+                longer ones.
             ScopeJudgeError: No comparison could be judged, because of an error that all have in
                 common.
         """
-        characters = sum(len(text) for group in groups for text in group.responses)
-        if characters <= _MOST_SCHEDULED_ON_LOOP:
-            schedules, items = self._prepared(groups, rule)
-        else:
-            schedules, items = await off_loop(self._prepared, groups, rule)
+        size = sum(len(text) + _PER_TEXT for group in groups for text in group.responses)
+        small = size <= _MOST_SCHEDULED_ON_LOOP
+        prepare = partial(self._prepared, groups, rule)
+        schedules, items = prepare() if small else await off_loop(prepare)
         async with self._admission.admit_in_turn(len(items)):
             outcomes = await judge_items(self._judge, items)
         _raise_common_error(outcomes)
-        judged = iter(outcomes)
-        return [_rewards(schedule, judged, rule) for schedule in schedules]
+        score = partial(_scored, schedules, outcomes, rule)
+        return score() if small else await off_loop(score)
 
     def _prepared(
         self, groups: Sequence[Group], rule: RewardRule
     ) -> tuple[list[Schedule], list[BatchItem]]:
         players = [Players.among(group.responses) for group in groups]
-        # Counted before any pair is made: a body of 8 MB may have 10^10 of them.
-        self._check_number(groups, players, rule)
+        # Checked before any pair is made: a body of 8 MB may have 10^10 of them.
+        self._check_size(groups, players, rule)
         schedules = [
             _schedule(group, of_group, rule)
             for group, of_group in zip(groups, players, strict=True)
@@ -132,22 +144,40 @@ class Rewarder:
         ]
         return schedules, items
 
-    def _check_number(
+    def _check_size(
         self, groups: Sequence[Group], players: Sequence[Players], rule: RewardRule
     ) -> None:
-        count = sum(
-            number_of_pairs(len(each.texts), rule.opponents)
-            if group.reference is None
-            else len(each.texts)
-            for group, each in zip(groups, players, strict=True)
-        )
+        sizes = [_size(*both, rule.opponents) for both in zip(groups, players, strict=True)]
+        count = sum(size.comparisons for size in sizes)
         if count > self._most:
             raise BatchTooLargeError(
                 f"the responses make {count} comparisons and the limit is {self._most} (the "
-                "smaller one of SCOPE_MAX_BATCH and seven eighths of SCOPE_MAX_PENDING): send "
-                'fewer responses or groups at once, or fewer opponents; "opponents": k makes '
-                "n k / 2 comparisons of n responses"
+                f"smaller one of SCOPE_MAX_BATCH and seven eighths of SCOPE_MAX_PENDING): {_ADVICE}"
             )
+        characters = sum(size.characters for size in sizes)
+        if characters > self._most_characters:
+            raise BatchTooLargeError(
+                f"the {count} comparisons have {characters} characters together, because each one "
+                f"has the question and two responses, and the limit is {self._most_characters} "
+                f"(four times SCOPE_MAX_BODY_BYTES): {_ADVICE}"
+            )
+
+
+class _Size(NamedTuple):
+    comparisons: int
+    characters: int
+
+
+def _size(group: Group, players: Players, opponents: Opponents) -> _Size:
+    """The size of a group's comparisons, computed without making them."""
+    number = len(players.texts)
+    of_texts = sum(len(group.responses[player]) for player in players.texts)
+    of_question = sum(len(turn.content) + _PER_TEXT for turn in group.question)
+    if group.reference is not None:
+        return _Size(number, number * (of_question + len(group.reference)) + of_texts)
+    pairs = number_of_pairs(number, opponents)
+    met = number - 1 if opponents == "all" else min(opponents, number - 1)
+    return _Size(pairs, pairs * of_question + max(0, met) * of_texts)
 
 
 def _schedule(group: Group, players: Players, rule: RewardRule) -> Schedule:
@@ -179,10 +209,15 @@ def _raise_common_error(outcomes: Sequence[Outcome]) -> None:
                 raise error
 
 
-def _rewards(schedule: Schedule, judged: Iterator[Outcome], rule: RewardRule) -> GroupRewards:
-    compared = tuple(Compared(pair, next(judged)) for pair in schedule.judged)
-    results = (_result(each, rule) for each in compared)
-    return GroupRewards(standings(schedule, results), compared)
+def _scored(
+    schedules: Sequence[Schedule], outcomes: Sequence[Outcome], rule: RewardRule
+) -> list[GroupRewards]:
+    judged, found = iter(outcomes), list[GroupRewards]()
+    for schedule in schedules:
+        compared = tuple(Compared(pair, next(judged)) for pair in schedule.judged)
+        rows = standings(schedule, (_result(each, rule) for each in compared))
+        found.append(GroupRewards(rows, compared))
+    return found
 
 
 def _result(compared: Compared, rule: RewardRule) -> Result:

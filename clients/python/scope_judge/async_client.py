@@ -16,6 +16,7 @@ from scope_judge.answers import (
     ItemError,
     Judgment,
 )
+from scope_judge.batches import Batch
 from scope_judge.comparisons import (
     Completion,
     Criterion,
@@ -149,7 +150,7 @@ class AsyncScopeClient:
             batches = _cut(work, _items(inputs, item))
             while True:
                 while work.has_room() and (batch := await anext(batches, None)):
-                    running.add(asyncio.create_task(self._transport.run(work.steps(batch))))
+                    running.add(asyncio.create_task(self._transport.run(work.steps(batch.items))))
                 if results := work.results.take():
                     bar.advance(len(results))
                     for result in results:
@@ -248,10 +249,10 @@ async def _items(
             number += 1
 
 
-async def _cut(work: Work[R], items: AsyncIterator[Item]) -> AsyncIterator[Sequence[Item]]:
+async def _cut(work: Work[R], items: AsyncIterator[Item]) -> AsyncIterator[Batch]:
     """Yields batches, and reads no more items than they need."""
     async for item in items:
-        if batch := work.cutter.add(item):
-            yield batch
-    if batch := work.cutter.rest():
-        yield batch
+        if full := work.cutter.add(item):
+            yield Batch(full)
+    if rest := work.cutter.rest():
+        yield Batch(rest, is_last=True)

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from scope_judge.comparisons import Item
 from scope_judge.errors import ScopeError, TooSlowError
@@ -49,6 +49,18 @@ class BatchSize:
     def refused(self, comparisons: int) -> None:
         """Notes that a batch was too large or too slow."""
         self.comparisons = max(1, min(self.comparisons, comparisons // 2))
+
+
+class Batch(NamedTuple):
+    """Items for one request.
+
+    Args:
+        items: At least one item.
+        is_last: Whether no batch follows.
+    """
+
+    items: Sequence[Item]
+    is_last: bool = False
 
 
 class Cutter:

@@ -17,6 +17,7 @@ from scope_judge.answers import (
     ItemError,
     Judgment,
 )
+from scope_judge.batches import Batch
 from scope_judge.comparisons import (
     Completion,
     Criterion,
@@ -161,8 +162,8 @@ class ScopeClient:
         """Judges any number of pairs, and yields one result for each, in order.
 
         Pairs are read when there is room for them, and nothing is sent before the first result is
-        asked for. Batches have a size that takes the service a few seconds. One that is too slow
-        or too large for it is split.
+        asked for. Batches have a size that takes the service a few seconds, which the client learns
+        by its first calls. One that is too slow or too large is split.
 
         Args:
             pairs: Each is (question, a, b), or a mapping with the fields of POST /judge, whose
@@ -196,11 +197,19 @@ class ScopeClient:
         threads: ThreadPoolExecutor | None = None
         try:
             work = self._transport.run(preparation)
-            threads = ThreadPoolExecutor(work.in_flight, thread_name_prefix="scope-judge")
             batches = _cut(work, (item(each, number) for number, each in enumerate(inputs)))
             while True:
                 while work.has_room() and (batch := next(batches, None)):
-                    running.add(threads.submit(self._transport.run, work.steps(batch), stopped))
+                    steps = work.steps(batch.items)
+                    if threads is None and batch.is_last:
+                        # The only one: a thread for it would take longer than a small batch.
+                        self._transport.run(steps)
+                        continue
+                    if threads is None:
+                        threads = ThreadPoolExecutor(
+                            work.in_flight, thread_name_prefix="scope-judge"
+                        )
+                    running.add(threads.submit(self._transport.run, steps, stopped))
                 if results := work.results.take():
                     bar.advance(len(results))
                     yield from results
@@ -325,10 +334,10 @@ class ScopeClient:
         return self._transport.run(self._service.calibration(name))
 
 
-def _cut(work: Work[R], items: Iterator[Item]) -> Iterator[Sequence[Item]]:
+def _cut(work: Work[R], items: Iterator[Item]) -> Iterator[Batch]:
     """Yields batches, and reads no more items than they need."""
     for item in items:
-        if batch := work.cutter.add(item):
-            yield batch
-    if batch := work.cutter.rest():
-        yield batch
+        if full := work.cutter.add(item):
+            yield Batch(full)
+    if rest := work.cutter.rest():
+        yield Batch(rest, is_last=True)

@@ -36,9 +36,9 @@ class Work(Generic[R]):
     Args:
         ask: Sends items in one request.
         failed: Makes the result of a single item that is too large or too slow.
-        info: The service, with its limits.
+        size: The number of comparisons of a batch.
+        max_body_bytes: Largest body that the service accepts.
         in_flight: Most batches at a time.
-        first_size: Number of comparisons before the speed is known.
         clock: Monotonic clock in seconds.
     """
 
@@ -46,21 +46,19 @@ class Work(Generic[R]):
         self,
         ask: Asked[R],
         failed: Callable[[Item, ScopeError], R],
-        info: Info,
         *,
+        size: BatchSize,
+        max_body_bytes: int,
         in_flight: int,
-        first_size: int = FIRST_SIZE,
         clock: Callable[[], float],
     ) -> None:
         self._ask = ask
         self._failed = failed
         self._clock = clock
-        self.in_flight = max(1, min(in_flight, info.limits.max_batch))
-        # All batches together hold no more than one request may have: the service admits at least
-        # that much at a time, so this client alone never overloads it.
-        self._size = BatchSize(info.limits.max_batch // self.in_flight, first_size)
-        self.cutter = Cutter(self._size, info.limits.max_body_bytes)
-        self.results = InOrder[R](self.in_flight)
+        self._size = size
+        self.in_flight = in_flight
+        self.cutter = Cutter(size, max_body_bytes)
+        self.results = InOrder[R](in_flight)
 
     def has_room(self) -> bool:
         """Whether another batch may begin."""
@@ -102,6 +100,8 @@ class Service:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._info: Info | None = None
+        # The speed that one call has seen is that of the next one with the same path and limit.
+        self._sizes: dict[tuple[str, int], BatchSize] = {}
 
     def get(self, path: str) -> Steps[Any]:
         """Sends GET and returns the JSON of the answer."""
@@ -128,37 +128,49 @@ class Service:
         def ask(items: Sequence[Item]) -> Steps[list[Judgment | ItemError]]:
             return self._judge_batch(items, criterion)
 
-        return (yield from self._work(ask, _item_error, in_flight))
+        return (yield from self._work("/judge/batch", ask, _item_error, in_flight))
 
     def _work(
         self,
+        path: str,
         ask: Asked[R],
         failed: Callable[[Item, ScopeError], R],
         in_flight: int,
         first_size: int = FIRST_SIZE,
     ) -> Steps[Work[R]]:
-        info = self._info or (yield from self.info())
-        clock = self._session.timing.monotonic
-        return Work(ask, failed, info, in_flight=in_flight, first_size=first_size, clock=clock)
+        limits = (self._info or (yield from self.info())).limits
+        in_flight = max(1, min(in_flight, limits.max_batch))
+        # All batches together hold no more than one request may have: the service admits at least
+        # that much at a time, so this client alone never overloads it.
+        most = limits.max_batch // in_flight
+        return Work(
+            ask,
+            failed,
+            size=self._sizes.setdefault((path, most), BatchSize(most, first_size)),
+            max_body_bytes=limits.max_body_bytes,
+            in_flight=in_flight,
+            clock=self._session.timing.monotonic,
+        )
 
     def _judge_batch(
         self, items: Sequence[Item], criterion: Mapping[str, Any]
     ) -> Steps[list[Judgment | ItemError]]:
         """Judges items in one request, and again those with a passing error."""
         waits = Waits(self._session)
-        found: dict[int, Judgment | ItemError] = {}
+        places: Sequence[int] = range(len(items))
+        found: list[Judgment | ItemError] = []
         while True:
-            places = [
-                i for i in range(len(items)) if i not in found or _passing(found[i]) is not None
-            ]
             body = body_of(criterion, "comparisons", (items[i] for i in places))
             answer = yield from self._session.exchange(Call("POST", "/judge/batch", body), waits)
             results = _results(answer, "results", len(places), _result)
-            found.update(zip(places, results, strict=True))
-            error = next(filter(None, map(_passing, found.values())), None)
-            pause = None if error is None else waits.pause_after(error)
+            found = found or results
+            for i, result in zip(places, results, strict=True):
+                found[i] = result
+            passing = {i: error for i in places if (error := _passing(found[i])) is not None}
+            pause = waits.pause_after(next(iter(passing.values()))) if passing else None
             if pause is None:
-                return [found[i] for i in range(len(items))]
+                return found
+            places = list(passing)
             yield pause
 
     def rewards(self, path: str, fields: Mapping[str, Any]) -> Steps[GroupRewards]:
@@ -173,7 +185,7 @@ class Service:
             answer = yield from self._session.exchange(call)
             return _results(answer, "groups", len(groups), _group)
 
-        return (yield from self._work(ask, _raise, in_flight))
+        return (yield from self._work("/rewards/groups", ask, _raise, in_flight))
 
     def calibration(self, name: str) -> Steps[CalibrationDetail]:
         """Reads a calibration set."""
@@ -191,7 +203,7 @@ class Service:
             report = parse(CalibrationReport, (yield from self._session.exchange(call)))
             return [_Part(len(some), report)]
 
-        work = yield from self._work(ask, lambda item, error: _Part(1, error), 1, _FIRST_EXAMPLES)
+        work = yield from self._work("/calibrate", ask, _failed_part, 1, _FIRST_EXAMPLES)
         for item in items:
             if batch := work.cutter.add(item):
                 yield from work.steps(batch)
@@ -226,6 +238,10 @@ def _group(value: Any) -> GroupRewards:
 
 def _raise(item: Item, error: ScopeError) -> NoReturn:
     raise error
+
+
+def _failed_part(item: Item, error: ScopeError) -> _Part:
+    return _Part(1, error)
 
 
 def _passing(result: Judgment | ItemError) -> ScopeError | None:

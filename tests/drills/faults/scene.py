@@ -20,7 +20,7 @@ from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 
 # Twice the size of Redis's first files.
-_DISK_MIB = 4
+_DISK_BYTES = 4 * 2**20
 
 
 class Running:
@@ -219,11 +219,9 @@ def no_small_disk() -> str | None:
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    """Mounts a file system of a few MiB at `folder` while the block runs."""
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "none", str(folder)], check=True
-    )
+def small_disk(folder: Path, size: int = _DISK_BYTES) -> Iterator[None]:
+    """Mounts a file system of `size` bytes at `folder` while the block runs."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], check=True)
     try:
         yield
     finally:

@@ -32,6 +32,8 @@ BODY_ROUTES: dict[str, bytes] = {
     "POST /rewards/nemo-gym/verify": b"/rewards/nemo-gym/verify?alpha=null",
     "POST /rewards/nemo-gym/compare": b"/rewards/nemo-gym/compare?alpha=null",
     "POST /calibrate": b"/calibrate",
+    "POST /calibrate/scores": b"/calibrate/scores",
+    "POST /calibrations/{name}/examples": b"/calibrations/fuzz/examples",
     "POST /calibrations/{name}/rollback": b"/calibrations/fuzz/rollback",
 }
 _JSON: Headers = ((b"Content-Type", JSON_TEXT.encode()),)

@@ -27,6 +27,7 @@ _CHATS = frozenset(
     )
 )
 _NEED_THE_BODY = ("positive_data_acceptance", "negative_data_rejection")
+_MAKE_A_SET = ("POST /calibrations/{name}/rollback", "POST /calibrations/{name}/examples")
 _OUTLIVE_A_DELETION = (
     "GET /calibrations/{name}/versions",
     "POST /calibrations/{name}/rollback",
@@ -106,7 +107,7 @@ def _note_scenario(recorder: ScenarioRecorder, document: Document, ledger: Ledge
                 continue
             reason = excuse(node.name, route, answer)
             if node.name == "use_after_free" and made_again(recorder, case_id):
-                reason = "POST /calibrate or a rollback made the set again"
+                reason = "POST /calibrate, an import or a rollback made the set again"
             _note_failure(ledger, node, reason, interaction)
     return noted
 
@@ -127,7 +128,7 @@ def made_again(recorder: ScenarioRecorder, read: str) -> bool:
         if case.operation.label == "POST /calibrate" and isinstance(case.body, dict):
             there = there or case.body.get("calibration", "default") == name
         elif (case.path_parameters or {}).get("name") == name:
-            there = there or case.operation.label.endswith("/rollback")
+            there = there or case.operation.label in _MAKE_A_SET
             there = there and case.operation.label != "DELETE /calibrations/{name}"
     return there
 

@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.serving import scripted_fingerprint
+
 JSON_TEXT = "application/json"
 HALF = "\ud800"
 
@@ -21,8 +23,10 @@ NUMBERS = (
     *(-(2**63), 10**300, 10**4000, float("nan"), float("inf"), float("-inf")),
 )
 OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [{}], {"": 0}, {"__proto__": 1})
+_FINGERPRINT = scripted_fingerprint()
 NAMES = (
     *("question", "response_a", "response_b", "alpha", "guarantee", "delta", "calibration", "id"),
+    *("digest", "gap_fwd", "label_mass", "fingerprint"),
     *("responses", "reference", "groups", "opponents", "output", "input", "type", "text"),
     *("label", "label_noise", "comparisons", "examples", "version", "role", "content"),
     *("", HALF, "x" * 200, "__class__", "model_config"),
@@ -73,6 +77,18 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         "POST /judge": draw.choice((judged, guarded)),
         "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
         "POST /calibrate": {"calibration": name, "label_noise": 0.1, "examples": labelled},
+        "POST /calibrate/scores": {"calibration": name, "examples": labelled},
+        "POST /calibrations/{name}/examples": {
+            "fingerprint": _FINGERPRINT,
+            "label_noise": 0.1,
+            "examples": [
+                {
+                    **{"digest": f"{draw.randint(1, 9):064x}", "label": draw.choice("AB")},
+                    **{"gap_fwd": draw.uniform(-3, 3), "gap_rev": 0.5, "label_mass": 0.9},
+                },
+                {"digest": "f" * 64, "label": "tie"},
+            ],
+        },
         "POST /calibrations/{name}/rollback": {"version": draw.randint(1, 4)},
     }
 

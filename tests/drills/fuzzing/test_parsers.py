@@ -27,7 +27,7 @@ from app.core.errors import (
 from app.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
 from app.engines.openai_pool import parse_urls
 from app.evaluation.benchmarks.catalogue import load_benchmark
-from app.evaluation.curve.labelled_scores import read_labelled_scores
+from app.evaluation.curve.labelled_scores import labelled_scores_of
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.jsonl import read_judgments
 from app.evaluation.judgments.log import JudgmentLog
@@ -339,8 +339,8 @@ def test_a_file_of_the_evaluation_is_read_or_refused_by_name(
     file.write_bytes(content)
     readers: tuple[Callable[[], object], ...] = (
         lambda: load_benchmark(str(file)),
-        lambda: read_judgments(file),
-        lambda: read_labelled_scores(file),
+        lambda: read_judgments([file]),
+        lambda: labelled_scores_of(read_judgments([file]), str(file)),
     )
     for read in readers:
         found = outcome(read, InvalidRequestError)

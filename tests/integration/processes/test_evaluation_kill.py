@@ -57,7 +57,7 @@ def test_a_killed_run_resumes_and_judges_no_pair_twice(tmp_path: Path) -> None:
     found = [json.loads(line) for line in (killed / "judgments.jsonl").read_text().splitlines()]
     assert sorted(int(line["id"]) for line in found) == list(range(PAIRS))
     key = [
-        {p.id: p for p in read_judgments(f / "judgments.jsonl").pairs}
+        {p.id: p for p in read_judgments([f / "judgments.jsonl"]).pairs}
         for f in (killed, undisturbed)
     ]
     assert key[0] == key[1]

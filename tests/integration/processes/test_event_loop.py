@@ -3,6 +3,7 @@
 All other requests wait while the event loop is blocked: judgments, /healthz, new connections.
 """
 
+import hashlib
 import itertools
 import json
 import statistics
@@ -18,6 +19,7 @@ import pytest
 from app.api.auth.needs import NEEDS
 from app.api.middleware.json_meter import most_parts
 from tests.integration.processes.server import free_port
+from tests.serving import scripted_fingerprint
 
 LONGEST_S = 0.05
 # Seconds of the yardstick on a quiet core of the machine for which the limit was chosen.
@@ -77,6 +79,18 @@ def examples(of: Callable[[int], dict[str, Any]], count: int = 1000) -> bytes:
     return json.dumps({"calibration": "large", "examples": labelled}).encode()
 
 
+def imported() -> bytes:
+    """As many judged examples as the largest body holds; each call has new ones."""
+    first, scored = next(fresh), []
+    for i in range(43_000):
+        digest = hashlib.sha256(f"{first} {i}".encode()).hexdigest()
+        gap = 1.2345678901234567 - i / 70_001
+        scores = {"gap_fwd": gap, "gap_rev": -gap, "label_mass": 0.9876543210987654}
+        scored.append({"digest": digest, **scores, "label": "A" if i % 30 else "B"})
+    body = {"fingerprint": scripted_fingerprint(), "examples": scored}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
 def long_text(number: int) -> dict[str, Any]:
     return {**ITEM, "question": f"{number}: " + "a word, " * 980}
 
@@ -100,6 +114,11 @@ def pac() -> bytes:
 
 ONE, BATCH = ("POST", "/judge"), ("POST", "/judge/batch")
 ADD, ROLLBACK = ("POST", "/calibrate"), ("POST", "/calibrations/{name}/rollback")
+SCORE = ("POST", "/calibrate/scores")
+EXPORT, IMPORT = (
+    ("GET", "/calibrations/{name}/examples"),
+    ("POST", "/calibrations/{name}/examples"),
+)
 SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/versions")
 REMOVE = ("DELETE", "/calibrations/{name}")
 # Cases that do not change the store come first; the last case deletes the large set.
@@ -142,6 +161,8 @@ CASES: dict[str, Case] = {
     "list": Case(("GET", "/calibrations")),
     "one set": Case(SET, url="/calibrations/large"),
     "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),
+    "examples": Case(EXPORT, url="/calibrations/large/examples?limit=10000"),
+    "scores": Case(SCORE, 200, lambda: examples(long_text)),
     "alive": Case(("GET", "/healthz")),
     "ready": Case(("GET", "/readyz")),
     "metrics": Case(("GET", "/metrics")),
@@ -158,6 +179,13 @@ CASES: dict[str, Case] = {
         lambda: examples(lambda i: {**ITEM, "question": f"{i} " + "Ж" * 1_300_000}, count=1),
     ),
     "faulty examples": Case(ADD, 200, lambda: examples(wrong)),
+    "import": Case(IMPORT, 200, imported, "/calibrations/imported/examples"),
+    "faulty import": Case(
+        IMPORT,
+        422,
+        lambda: imported().replace(b'"B"}]', b'"C"}]').replace(b'"A"}]', b'"C"}]'),
+        "/calibrations/imported/examples",
+    ),
     "back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/large/rollback"),
     "far back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/changed/rollback"),
     "remove": Case(REMOVE, 204, url="/calibrations/large"),

@@ -61,6 +61,7 @@ DIAGNOSTICS: dict[str, Any] = {
     "mean_label_mass": (*NUMBER, NULL),
     "off_task": int,
     "infeasible": list,
+    "feasible_alphas": list,
     "curve": list,
     "traffic": (dict, NULL),
 }

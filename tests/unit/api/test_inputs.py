@@ -120,7 +120,13 @@ BAD_BODIES: dict[str, bytes] = {
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate", *PATHS])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/judge", "/judge/batch", "/calibrate", "/calibrate/scores"),
+        *("/calibrations/x/examples", *PATHS),
+    ],
+)
 @pytest.mark.parametrize("name", BAD_BODIES)
 async def test_an_unreadable_body_is_refused(
     client: httpx.AsyncClient, path: str, name: str
@@ -172,7 +178,8 @@ async def test_the_batch_limit_is_exact(client: httpx.AsyncClient) -> None:
     over: dict[str, Any] = {"alpha": None, "comparisons": [{}] * 1001}
     body = problem(await send(client, over, "/judge/batch"), "batch_too_large")
     assert "1001" in body["detail"]
-    problem(await send(client, {"examples": [{}] * 1001}, "/calibrate"), "batch_too_large")
+    for path in ("/calibrate", "/calibrate/scores"):
+        problem(await send(client, {"examples": [{}] * 1001}, path), "batch_too_large")
 
 
 @pytest.mark.anyio

@@ -53,7 +53,9 @@ BODIES = {
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate"])
+@pytest.mark.parametrize(
+    "path", ["/judge", "/judge/batch", "/calibrate", "/calibrations/x/examples"]
+)
 @pytest.mark.parametrize("name", BODIES)
 async def test_a_large_body_gets_the_same_bytes_as_a_small_one(
     client: httpx.AsyncClient, path: str, name: str

@@ -19,7 +19,7 @@ _ADAPTER = {"core", "ports", "numpy"}
 _ENGINE = _ADAPTER | {"engines.rendering", "engines.model_files"}
 _ENTRY = {
     *("api", "wire", "wiring", "settings", "evaluation", "service", "core", "files", "output"),
-    *("fastapi", "uvicorn", "typer", "rich", "httpx"),
+    *("logs", "fastapi", "uvicorn", "typer", "rich", "httpx"),
 }
 
 # Row -> modules that its files may import besides the standard library, `app` itself and the files
@@ -31,6 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "telemetry": {"prometheus_client"},
     # stdout and stderr of the process.
     "output": set(),
+    # Formats of the log.
+    "logs": set(),
     "settings": {"pydantic", "pydantic_settings"},
     # Traces, beside telemetry.
     "tracing": {"core", "ports", "opentelemetry"},

@@ -6,65 +6,20 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from typer.testing import CliRunner
 
 from app import __version__
 from app.cli import COMMANDS, app, command
-from app.main import create
 from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison, examples
+from tests.unit.cli.conftest import ENVIRONMENT
 
 runner = CliRunner()
-ENVIRONMENT = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
-
-
-class _ListeningServer(uvicorn.Server):
-    """Sets an event when it listens, so that no test has to poll."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = threading.Event()
-
-    async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-    @property
-    def port(self) -> int:
-        port: int = self.servers[0].sockets[0].getsockname()[1]
-        return port
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        application = create()
-    config = uvicorn.Config(application, port=0, log_level="warning", ws="none")
-    server = _ListeningServer(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    assert server.listening.wait(PATIENCE_S)
-    yield f"http://127.0.0.1:{server.port}"
-    server.should_exit = True
-    thread.join(PATIENCE_S)
-
-
-@pytest.fixture
-def clean_url(url: str) -> str:
-    """URL of a service without a calibration set."""
-    for each in httpx.get(f"{url}/calibrations").json()["calibrations"]:
-        httpx.delete(f"{url}/calibrations/{each['name']}")
-    return url
 
 
 def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -102,7 +57,7 @@ def test_the_help_imports_no_command() -> None:
     assert all(f" {name} " in told.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", ["judge", "calibrate"])
+@pytest.mark.parametrize("name", ["judge", "calibrate", "decide", "sets"])
 def test_commands_that_ask_a_service_load_no_statistics(name: str) -> None:
     program = (
         f"import sys, app.cli.{name}\n"
@@ -128,7 +83,7 @@ def test_examples_are_added_and_summarized(clean_url: str, tmp_path: Path) -> No
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.stderr
     assert "added 29, updated 0, ties 1, removed 0, failed 0" in output_words(result.stderr)
-    assert "calibration default, version 5, n = 29" in output_words(result.stderr)
+    assert "calibration default, version 1 n = 29, accuracy" in output_words(result.stderr)
     assert result.stdout == ""
     again = runner.invoke(app, arguments)
     assert "added 0, updated 29, ties 1, removed 0, failed 0" in output_words(again.stderr)

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +21,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
+from app.wire.headers import AGE_HEADER
 from tests.unit.api.problems import comparison
 
 runner = CliRunner()
@@ -45,9 +46,11 @@ class _Answering(BaseHTTPRequestHandler):
         self.server.asked += body["comparisons"]
         self._send(200, {"results": [self.server.result(item) for item in body["comparisons"]]})
 
-    def _send(self, status: int, answer: object) -> None:
+    def _send(self, status: int, answer: object, headers: Mapping[str, str] = {}) -> None:
         content = json.dumps(answer).encode()
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -63,6 +66,12 @@ class _Answering(BaseHTTPRequestHandler):
     def be_busy(self) -> None:
         self.server.good_batches += 1000
         self._send(503, {"code": "draining", "detail": "it is being stopped"})
+
+    def be_without_store(self) -> None:
+        """Answers once with thresholds that the store has not confirmed."""
+        self.server.good_batches += 1000
+        results = [self.server.result({"question": "old"})] * 2
+        self._send(200, {"results": results}, {AGE_HEADER: "12"})
 
     def interrupt(self) -> None:
         # The main thread gets the signal while the command waits for this answer.
@@ -211,7 +220,9 @@ def test_it_goes_on_by_content_and_not_by_place(tmp_path: Path) -> None:
     assert rows_of(out.read_text()) == expected(file)
 
 
-@pytest.mark.parametrize("then", [_Answering.leave, _Answering.be_busy])
+@pytest.mark.parametrize(
+    "then", [_Answering.leave, _Answering.be_busy, _Answering.be_without_store]
+)
 def test_a_service_that_comes_back_is_waited_for(
     then: Callable[[_Answering], None], tmp_path: Path
 ) -> None:
@@ -571,3 +582,16 @@ def test_ray_refuses_options_that_it_does_not_have(option: str, tmp_path: Path) 
     result = runner.invoke(app, ["judge", str(pairs_in(tmp_path)), "--ray", option])
     assert result.exit_code == 1
     assert "--ray has no --flat" in result.stderr
+
+
+def test_the_address_may_be_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = pairs_in(tmp_path)
+    with serving(Service()) as service:
+        monkeypatch.setenv("SCOPE_URL", service.url)
+        found = runner.invoke(app, ["judge", str(file)])
+        bulk = runner.invoke(app, ["judge", str(file), "--ray", "--alpha", "2"])
+    assert found.exit_code == 0, found.stderr
+    assert rows_of(found.stdout) == expected(file)
+    assert "alpha" in bulk.stderr, "an address that was not typed does not forbid --ray"

@@ -2,8 +2,9 @@
 
 import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -96,6 +97,32 @@ def test_judgments_alone_give_the_same_tables(tmp_path: Path) -> None:
     assert ours == theirs
 
 
+def test_evaluate_and_curve_show_the_same_two_tables(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    evaluated = run(pairs_file(tmp_path), "--methods", "bpe", "--splits", "1000", "--out", out)
+    assert evaluated.exit_code == 0, evaluated.output
+    judged = str(out / "judgments.jsonl")
+    curve = CliRunner().invoke(app, ["curve", judged, "--split"], env={"COLUMNS": "200"})
+    assert curve.exit_code == 0, curve.output
+
+    def rows(text: str, title: str) -> list[str]:
+        following = text[text.index(title) :].splitlines()[4:14]
+        return [" ".join(line.split()) for line in following]
+
+    titles = (
+        "mean of 1000 splits: calibrated on 60 random labels, tested on the other 60",
+        "calibrated on all 120 labels",
+    )
+    for title in titles:
+        found = rows(evaluated.stdout, title)
+        assert found == rows(curve.stdout, title)
+        assert [row.split()[0].rstrip(",") for row in found] == ["marginal"] * 5 + ["pac"] * 5
+    report = (out / "report.html").read_text()
+    assert "mine: calibrated on 60 labels, tested on the other 60" in report
+    assert "mine: calibrated on all 120 labels" in report
+    assert len(results(out)["datasets"][0]["all_labels"]) == 10
+
+
 def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Path) -> None:
     file, out = pairs_file(tmp_path), tmp_path / "out"
     first = ("--splits", "5", "--out", out, "--methods", "bpe", "--limit", "50")
@@ -112,7 +139,7 @@ def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Pa
 def test_answers_to_other_texts_are_not_used_as_results(tmp_path: Path) -> None:
     file, out = pairs_file(tmp_path), tmp_path / "out"
     assert run(file, "--splits", "5", "--out", out, "--methods", "bpe").exit_code == 0
-    file.write_text(file.read_text().replace("quality=", "quality=-"))
+    file.write_text(file.read_text().replace("quality=", "quality=-", 100))
     arguments = ("--splits", "5", "--out", out, "--methods", "self_consistency")
     assert run(file, *arguments).exit_code == 0
     (dataset,) = results(out)["datasets"]
@@ -160,30 +187,137 @@ def test_two_data_sets_are_compared_and_transferred(tmp_path: Path) -> None:
     }
 
 
-def test_another_judge_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    file, out = pairs_file(tmp_path), tmp_path / "out"
-    assert run(file, "--splits", "5", "--out", out).exit_code == 0
-    text = (out / "judgments.jsonl").read_text()
-    (out / "judgments.jsonl").write_text(text.replace('"scripted"', '"other"'))
-    result = run(file, "--splits", "5", "--out", out)
+class Run(NamedTuple):
+    """Arguments of a run, apart from those of all runs; {0} is a folder of files."""
+
+    arguments: str
+    environment: Mapping[str, str] = {}
+
+
+ONE = Run("{0}/one.jsonl")
+# Runs after a run of the scripted judge on one.jsonl in the same folder.
+SAME_RUN = {
+    "the same": ONE,
+    "more methods": Run("{0}/one.jsonl --methods bpe,swap_and_aggregate"),
+    "fewer pairs": Run("{0}/one.jsonl --limit 10"),
+    "another seed": Run("{0}/one.jsonl --seed 3"),
+    "another alpha": Run("{0}/one.jsonl --alpha 0.3"),
+    "more data": Run("{0}/one.jsonl {0}/two.jsonl"),
+    "its own judgments": Run("--from {0}/out/judgments.jsonl"),
+    "a file that has grown": Run("{0}/grown/one.jsonl"),
+}
+OTHER_RUNS = {
+    "other data": (
+        Run("{0}/two.jsonl"),
+        "has the report of scripted on one, and this run is of scripted on two: give another "
+        "--out, or delete that folder",
+    ),
+    "other data of the same name": (
+        Run("{0}/other/one.jsonl"),
+        "has judgments on other pairs called one: only 0 of its 60 judged pairs are in this data. "
+        "Give another --out, or delete that folder",
+    ),
+    "another judge": (
+        Run("{0}/one.jsonl", {"SCOPE_ENGINE": "vllm", "SCOPE_MODEL": "demo"}),
+        "has the report of scripted on one, and this run is of demo on one: give another --out",
+    ),
+    "judgments of another judge": (
+        Run("--from {0}/votes.jsonl"),
+        "has the judgments of another run than {0}/votes.jsonl: give another --out",
+    ),
+}
+
+
+def run_in_one_folder(folder: Path, which: Run) -> Result:
+    words = which.arguments.format(folder).split()
+    methods = () if "--methods" in words else ("--methods", "bpe")
+    out = folder / "out"
+    return run(*words, *methods, "--splits", "5", "--out", out, **which.environment)
+
+
+@pytest.fixture
+def folder_of_one(tmp_path: Path) -> Path:
+    """Files of pairs, and a folder `out` with the run on one.jsonl."""
+    (tmp_path / "grown").mkdir()
+    (tmp_path / "other").mkdir()
+    one = pairs_file(tmp_path, 60, "one.jsonl").read_text()
+    pairs_file(tmp_path, 80, "two.jsonl")
+    (tmp_path / "grown/one.jsonl").write_text(
+        one.replace("Question 5?", "Question five?")
+        + one.replace('"id": "', '"id": "new-').replace("?", "!")
+    )
+    (tmp_path / "other/one.jsonl").write_text(one.replace("Question", "Another question"))
+    votes = [{"id": i, "label": "AB"[i % 2], "p_fwd": i / 40, "p_rev": 0.3} for i in range(40)]
+    (tmp_path / "votes.jsonl").write_text("".join(json.dumps(vote) + "\n" for vote in votes))
+    assert run_in_one_folder(tmp_path, ONE).exit_code == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize("again", SAME_RUN.values(), ids=SAME_RUN)
+def test_the_same_data_and_judge_may_use_the_folder_again(again: Run, folder_of_one: Path) -> None:
+    result = run_in_one_folder(folder_of_one, again)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(("other", "reason"), OTHER_RUNS.values(), ids=OTHER_RUNS)
+def test_another_run_in_the_same_folder_is_refused_and_changes_nothing(
+    other: Run, reason: str, folder_of_one: Path
+) -> None:
+    out = folder_of_one / "out"
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    result = run_in_one_folder(folder_of_one, other)
+    assert result.exit_code == 1
+    assert reason.format(folder_of_one) in told(result)
+    assert "Loading judge" not in result.output
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_judgments_without_a_report_are_not_mixed_with_others(folder_of_one: Path) -> None:
+    out = folder_of_one / "out"
+    # A killed run leaves judgments and no report.
+    (out / "results.json").unlink()
+    result = run_in_one_folder(folder_of_one, Run("{0}/two.jsonl"))
+    assert result.exit_code == 1
+    assert "has judgments on one, and this run is on two: give another --out" in told(result)
+    log = out / "judgments.jsonl"
+    log.write_text(log.read_text().replace('"scripted"', '"other"'))
+    result = run_in_one_folder(folder_of_one, ONE)
     assert result.exit_code == 1
     assert "holds judgments of other, not of scripted: give another --out" in told(result)
+
+
+def test_a_report_of_other_judgments_is_not_replaced(folder_of_one: Path) -> None:
+    votes, out = folder_of_one / "votes.jsonl", folder_of_one / "votes"
+    assert run("--from", votes, "--splits", "5", "--out", out).exit_code == 0
+    result = run(folder_of_one / "one.jsonl", "--splits", "5", "--out", out)
+    assert result.exit_code == 1
+    assert "has the report of an unnamed judge on votes, and this run is of scripted" in told(
+        result
+    )
+    (out / "results.json").write_text('{"mine": 1}')
+    result = run("--from", votes, "--splits", "5", "--out", out)
+    assert result.exit_code == 1
+    assert "results.json was not written by evaluate: give another --out" in told(result)
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--methods", "bpe,guess"], "--methods guess: the methods are predictive_probability"),
-        (["--alpha", "1.5"], "--alpha must be between 0 and 1, both excluded, got 1.5"),
-        (["--delta", "0"], "--delta must be between 0 and 1"),
+        ([], "no data: name a file of labelled pairs, or benchmarks among mt-bench"),
+        (
+            ["demo", "--methods", "bpe,guess"],
+            "--methods guess: the methods are predictive_probability",
+        ),
+        (["demo", "--alpha", "1.5"], "--alpha must be between 0 and 1, both excluded, got 1.5"),
+        (["demo", "--delta", "0"], "--delta must be between 0 and 1"),
         (
             ["nothing-here"],
             "nothing-here is neither a file nor a benchmark; the benchmarks are mt-bench",
         ),
         (["--from", "x.jsonl", "demo"], "--from needs no judge and no data"),
         (["--from", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
-        (["--limit", "1"], "--limit"),
-        (["--out", __file__], "File exists"),
+        (["demo", "--limit", "1"], "--limit"),
+        (["demo", "--out", __file__], "File exists"),
     ],
 )
 def test_bad_arguments_are_refused_with_advice(
@@ -194,6 +328,13 @@ def test_bad_arguments_are_refused_with_advice(
     assert reason in told(result)
     # The runner keeps any other exception, which a user would see as a traceback.
     assert isinstance(result.exception, SystemExit)
+
+
+def test_a_run_without_a_judge_is_refused_with_the_list_of_judges(tmp_path: Path) -> None:
+    result = run(pairs_file(tmp_path), SCOPE_ENGINE="vllm")
+    assert result.exit_code == 1
+    assert "no judge: give --judge with a model of the hub (OWNER/NAME), a folder" in told(result)
+    assert "skywork-critic-8b, demo; or set SCOPE_MODEL" in told(result)
 
 
 def test_an_unknown_judge_is_refused_with_the_list_of_judges(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def figures_of(name: str) -> tuple[int, float, float]:
 
 def measured(name: str) -> DatasetResults:
     file = file_of(name)
-    judge, sources = sources_of(read_judgments(file), file, at_most=2000, seed=0)
+    judge, sources = sources_of(read_judgments([file]), file, at_most=2000, seed=0)
     results = measure(judge, sources, Design(splits=300, ablation_splits=20))
     (dataset,) = results.datasets
     return dataset
@@ -78,7 +78,7 @@ def test_bpe_has_the_known_accuracy_and_auroc_if_a_coin_decides_undecided_pairs(
     # changes the accuracy of most files by more than 0.001. That number determines the AUROC,
     # because all such pairs have confidence 0.5.
     _, accuracy, area = figures_of(name)
-    scores = METHODS["bpe"].score(read_judgments(file_of(name)).pairs)
+    scores = METHODS["bpe"].score(read_judgments([file_of(name)]).pairs)
     right, undecided = ~scores.error, np.flatnonzero(scores.error & (scores.confidence == 0.5))
     explained = []
     for lucky in range(len(undecided) + 1):

@@ -239,7 +239,10 @@ def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:
     pairs = [pair(i, 0.9) for i in range(30)]
     other = [JudgedPair("", str(i), None, "A", judge="j", gaps=(1.0, 1.0)) for i in range(5)]
     judged = Judged(
-        (*pairs, *other), tuple(range(35)), 4, (Skipped(9, "label"), Skipped(10, "label"))
+        (*pairs, *other),
+        tuple(map(str, range(35))),
+        4,
+        (Skipped("line 9", "label"), Skipped("line 10", "label")),
     )
     judge, found = sources_of(judged, Path("x/mine.jsonl.gz"), at_most=20, seed=1)
     assert judge == "j"
@@ -253,6 +256,6 @@ def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:
 def test_a_file_of_several_judges_or_none_is_refused() -> None:
     two = (pair(1, 0.9), JudgedPair("d", "2", None, "A", gaps=(1.0, 1.0)))
     with pytest.raises(InvalidRequestError, match=r"several judges \(an unnamed one, j\)"):
-        sources_of(Judged(two, (1, 2), 0, ()), Path("x"), at_most=9, seed=1)
+        sources_of(Judged(two, ("1", "2"), 0, ()), Path("x"), at_most=9, seed=1)
     with pytest.raises(InvalidRequestError, match="no labelled pair that was judged"):
         sources_of(Judged((), (), 0, ()), Path("x"), at_most=9, seed=1)

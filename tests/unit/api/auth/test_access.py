@@ -28,6 +28,8 @@ MATRIX: dict[Any, str] = {
     "/judge/batch": "judge",
     **dict.fromkeys(PATHS, "judge"),
     "/calibrate": "calibrate",
+    "/calibrate/scores": "calibrate",
+    ("POST", "/calibrations/{name}/examples"): "calibrate",
     "/calibrations/{name}/rollback": "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
     "/metrics": "metrics",
@@ -310,13 +312,20 @@ async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncCl
         return response.status_code
 
     everything = header_of("judge-calibrate-admin")
+    fingerprint = (await client.get("/info", headers=everything)).json()["fingerprint"]
     both = {"examples": examples(20)}
     for name in ("one", "default"):
         await client.post("/calibrate", json={**both, "calibration": name}, headers=everything)
     assert await status("POST", "/calibrate", **both, calibration="one") == 200
     assert await status("POST", "/calibrate", **both) == 403
-    assert await status("GET", "/calibrations/one") == 200
-    assert await status("GET", "/calibrations/default") == 403
+    assert await status("POST", "/calibrate/scores", **both, calibration="one") == 200
+    assert await status("POST", "/calibrate/scores", **both) == 403
+    for below in ("", "/versions", "/examples"):
+        assert await status("GET", f"/calibrations/one{below}") == 200
+        assert await status("GET", f"/calibrations/default{below}") == 403
+    imported: dict[str, Any] = {"fingerprint": fingerprint, "examples": []}
+    assert await status("POST", "/calibrations/one/examples", **imported) == 200
+    assert await status("POST", "/calibrations/default/examples", **imported) == 403
     assert await status("DELETE", "/calibrations/default") == 403
     assert await status("DELETE", "/calibrations/one") == 204
     left = (await client.get("/calibrations", headers=everything)).json()["calibrations"]

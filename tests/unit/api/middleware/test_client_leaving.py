@@ -54,7 +54,9 @@ def scope_of(app: FastAPI, path: str) -> dict[str, Any]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/rewards/group", "/calibrate"])
+@pytest.mark.parametrize(
+    "path", ["/judge", "/judge/batch", "/rewards/group", "/calibrate", "/calibrate/scores"]
+)
 async def test_a_client_that_leaves_cancels_the_engine_call_and_writes_nothing(
     path: str,
 ) -> None:
@@ -65,6 +67,7 @@ async def test_a_client_that_leaves_cancels_the_engine_call_and_writes_nothing(
         "/judge/batch": {"alpha": None, "comparisons": [comparison()]},
         "/rewards/group": {"alpha": None, "question": "Which?", "responses": ["x", "y"]},
         "/calibrate": {"examples": [comparison(label="A")]},
+        "/calibrate/scores": {"examples": [comparison(label="A")]},
     }[path]
     messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
 

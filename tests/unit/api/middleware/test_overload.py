@@ -27,6 +27,7 @@ PLAIN = comparison(alpha=None)
 COUNTED = {
     "/judge/batch": lambda n: {"comparisons": [PLAIN] * n},
     "/calibrate": lambda n: {"examples": examples(n)},
+    "/calibrate/scores": lambda n: {"examples": examples(n)},
 }
 
 
@@ -86,7 +87,7 @@ async def test_a_full_service_reads_no_body() -> None:
         async def unread() -> Any:
             raise AssertionError("the body was read")
 
-        for path in ("/judge", "/judge/batch", "/calibrate"):
+        for path in ("/judge", *COUNTED):
             sent = list[Any]()
 
             async def send(message: Any, sent: list[Any] = sent) -> None:
@@ -163,17 +164,16 @@ async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/rewards/group", "/calibrate"])
+@pytest.mark.parametrize("path", ["/judge", "/rewards/group", *COUNTED])
 async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
     path: str,
 ) -> None:
     engine, store = WaitingEngine(), MemoryStore()
-    body = {
+    single = {
         "/judge": PLAIN,
-        "/judge/batch": {"comparisons": [PLAIN]},
         "/rewards/group": {"alpha": None, "question": "Which?", "responses": ["x", "y"]},
-        "/calibrate": {"examples": examples(3)},
-    }[path]
+    }
+    body = single[path] if path in single else COUNTED[path](3)
     async with opened(engine, store, timeout_s=0.5) as (_, client):
         problem(await client.post(path, json=body), "deadline_exceeded")
         assert engine.cancelled

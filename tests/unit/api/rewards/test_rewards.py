@@ -12,6 +12,7 @@ import pytest
 from app.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.serving import client_of
+from tests.unit.api.middleware.test_overload import Clock, FailingStore
 from tests.unit.api.problems import calibrated, problem
 from tests.unit.api.rewards.doors import script
 from tests.unit.api.test_api import JUDGMENT, check
@@ -232,7 +233,9 @@ BAD_GROUPS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "no opponents": (group(["x", "y"], opponents=0), "opponents", "greater than or equal to 1"),
     "opponents in words": (group(["x", "y"], opponents="two"), "opponents", "'all'"),
-    "half an opponent": (group(["x", "y"], opponents=1.5), "opponents", "'all'"),
+    "half an opponent": (group(["x", "y"], opponents=1.5), "opponents", "valid integer"),
+    "true": (group(["x", "y"], opponents=True), "opponents", "valid integer"),
+    "no number": (group(["x", "y"], opponents=None), "opponents", "valid integer"),
     "comparisons": (group(["x", "y"], comparisons="yes"), "comparisons", "boolean"),
     "unknown field": (group(["x", "y"], oponents=2), "oponents", "no such field"),
 }
@@ -261,6 +264,9 @@ async def test_a_blank_reference_is_refused_instead_of_losing(client: httpx.Asyn
     body = {"question": "Which?", "reference": " ", "responses": ["x"]}
     found = problem(await client.post("/rewards/reference", json=body), "invalid_request")
     assert "the reference is blank" in found["detail"]
+    body = {"question": "Which?", "reference": "x", "responses": []}
+    found = problem(await client.post("/rewards/reference", json=body), "invalid_request")
+    assert "at least 1 item" in found["detail"]
     body = {"question": "Which?", "reference": "x"}
     problem(await client.post("/rewards/reference", json=body), "invalid_request")
 
@@ -290,6 +296,27 @@ async def test_too_many_comparisons_are_refused_with_their_number_and_the_remedy
 
 
 @pytest.mark.anyio
+async def test_a_long_question_is_refused_if_it_would_be_repeated_too_often() -> None:
+    async with client_of(max_body_bytes=10_000) as client:
+        # 28 comparisons of 1,064 + 2 * 100 characters are fewer than 40,000, and 2,064 are not.
+        texts = [f"quality={i} ".ljust(100, "x") for i in range(8)]
+        small = group(texts, question="Q" * 1000)
+        assert (await rewarded(client, small))["accepted"] == [7] * 8
+        body = group(texts, question="Q" * 2000)
+        found = problem(await client.post("/rewards/group", json=body), "batch_too_large")
+        assert "28 comparisons have 63392 characters together" in found["detail"]
+        assert "the limit is 40000" in found["detail"]
+        assert (await rewarded(client, {**body, "opponents": 2}))["accepted"] == [2] * 8
+        # Each short turn costs something, too.
+        turns = [{"role": "user", "content": "Q"}] * 100
+        body = group(texts, question=turns)
+        problem(await client.post("/rewards/group", json=body), "batch_too_large")
+        body = {"question": "Q" * 2000, "responses": texts, "reference": "x" * 3000}
+        found = problem(await client.post("/rewards/reference", json=body), "batch_too_large")
+        assert "8 comparisons have 41312 characters" in found["detail"]
+
+
+@pytest.mark.anyio
 async def test_a_large_group_gets_the_same_rewards_as_a_small_one(
     client: httpx.AsyncClient,
 ) -> None:
@@ -300,6 +327,24 @@ async def test_a_large_group_gets_the_same_rewards_as_a_small_one(
     large = await rewarded(client, group(padded, reward="soft"))
     assert large == small
     assert len(json.dumps(padded)) > 2**18
+
+
+@pytest.mark.anyio
+async def test_rewards_without_the_store_send_the_age_of_their_thresholds() -> None:
+    store, clock = FailingStore(), Clock()
+    async with client_of(store=store, max_staleness_s=60.0) as client:
+        assert isinstance(client._transport, httpx.ASGITransport)
+        app: Any = client._transport.app
+        app.state.services.calibrations._clock = clock
+        await calibrated(client)
+        body = group(qualities(3, 0), alpha=0.1)
+        fresh = await client.post("/rewards/group", json=body)
+        assert "scope-calibration-age" not in fresh.headers
+        store.gone = True
+        clock.now += 41.5
+        stale = await client.post("/rewards/group", json=body)
+        assert stale.headers["scope-calibration-age"] == "42"
+        assert stale.json() == fresh.json()
 
 
 @pytest.mark.anyio

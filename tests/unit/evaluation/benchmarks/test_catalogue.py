@@ -375,7 +375,10 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
         ({"prompt": "Q?", "chosen": "a"}, "--map question=prompt,response_a=chosen"),
         (LINE | {"label": "C"}, "line 1: the label 'C' is not A, B or tie"),
         (LINE | {"label": []}, r"line 1: the label '\[\]' is not A, B or tie"),
-        ({k: v for k, v in LINE.items() if k != "label"}, "line 1: there is no label: question"),
+        (
+            {k: v for k, v in LINE.items() if k != "label"},
+            "line 1: there is no label: the",
+        ),
         (LINE | {"question": 3}, "line 1: question is no text and no list of messages"),
         (LINE | {"question": [{"role": "user"}]}, "line 1: a message has no content"),
         (LINE | {"question": [{"role": "judge", "content": "x"}]}, "the unknown role 'judge'"),

@@ -1,22 +1,23 @@
 """The rows, the figure and the command of `scope-judge curve`."""
 
 import json
-import math
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 from typer.testing import CliRunner
 
 from app.cli import app
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.figure import write_curve_figure
+from app.evaluation.curve.figure import error_interval, write_curve_figure
 from app.evaluation.curve.labelled_scores import LabelledScores
-from app.evaluation.curve.rows import curve_rows, threshold_rows
+from app.evaluation.curve.labels import coverage_by_labels
+from app.evaluation.curve.rows import assessment_of, threshold_rows
 
 runner = CliRunner()
 
@@ -49,20 +50,17 @@ def test_rows_by_hand() -> None:
     # smallest feasible alpha. At 0.05 the error rates need 1 / (0.05 * 18) * 20 = 22.2 points, that
     # is 3 more.
     data = LabelledScores(np.arange(20) / 40, np.arange(20) >= 18, 0, ())
-    rows = curve_rows(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
-    infeasible, some, every = (row.threshold for row in rows[:3])
-    assert [row.threshold.guarantee for row in rows] == ["marginal"] * 3 + ["pac"] * 3
-    assert [row.threshold.delta for row in rows] == [None] * 3 + [0.1] * 3
-    assert (infeasible.threshold, infeasible.coverage, infeasible.empirical_risk) == (
-        *(-math.inf, 0.0, None),
-    )
-    assert (some.threshold, some.coverage, some.empirical_risk) == (17 / 40, 0.9, 0.0)
-    assert (every.threshold, every.coverage, every.empirical_risk) == (LN2, 1.0, 0.1)
-    assert rows[0].feasibility == (1 / 18, 3)
-    assert rows[1].feasibility is None
+    found = assessment_of(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
+    infeasible, some, every = found.rows[:3]
+    assert [row.guarantee for row in found.rows] == ["marginal"] * 3 + ["pac"] * 3
+    assert [row.delta for row in found.rows] == [None] * 3 + [0.1] * 3
+    assert infeasible[3:] == (None, 0.0, None, 3)
+    assert some[3:] == (17 / 40, 0.9, 0.0, None)
+    assert every[3:] == (LN2, 1.0, 0.1, None)
+    assert found.feasible["marginal"] == ((0.056, 0.999),)
     # 20 points are far below the start rank of pac at these alphas.
-    assert not any(row.threshold.feasible for row in rows[3:])
-    assert all(row.feasibility is not None for row in rows[3:])
+    assert not any(row.threshold for row in found.rows[3:])
+    assert all(row.more_labels for row in found.rows[3:])
 
 
 def test_rows_agree_with_the_core_with_and_without_noise() -> None:
@@ -86,6 +84,7 @@ def test_rows_agree_with_the_core_with_and_without_noise() -> None:
         scores(),
         LabelledScores(np.zeros(1), np.ones(1, dtype=bool), 0, ()),
         LabelledScores(np.full(50, LN2), np.zeros(50, dtype=bool), 0, ()),
+        LabelledScores(np.full(50, LN2), np.ones(50, dtype=bool), 0, ()),
     ],
 )
 def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_path: Path) -> None:
@@ -95,6 +94,31 @@ def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_p
         write_curve_figure(data, tmp_path / name, delta=0.1, label_noise=0.1)
         assert ElementTree.parse(tmp_path / name).getroot().tag.endswith("}svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.SVG").read_bytes()
+
+
+def test_the_band_is_the_interval_of_clopper_and_pearson() -> None:
+    accepted, errors = np.array([1, 10, 40, 40, 40]), np.array([1, 0, 3, 40, 17])
+    low, high = error_interval(accepted, errors)
+    for k, e, below, above in zip(accepted, errors, low, high, strict=True):
+        if e > 0:
+            assert binom.sf(e - 1, k, below) == pytest.approx(0.025)
+        if e < k:
+            assert binom.cdf(e, k, above) == pytest.approx(0.025)
+    assert (low[1], high[0], high[3]) == (0.0, 1.0, 1.0)
+
+
+def test_coverage_by_labels_ends_with_that_of_all_labels() -> None:
+    data = scores()
+    rows = coverage_by_labels(data, alpha=0.1, delta=0.1, label_noise=0.0)
+    assert rows == coverage_by_labels(data, alpha=0.1, delta=0.1, label_noise=0.0)
+    for row in threshold_rows(data, (0.1,), delta=0.1, label_noise=0.0):
+        found = [each for each in rows if each.guarantee == row.guarantee]
+        assert [each.labels for each in found] == sorted({each.labels for each in found})
+        assert (found[0].labels, found[-1].labels) == (10, 400)
+        assert found[-1].coverage == pytest.approx(row.coverage, abs=1e-12)
+        # 10 labels never reach the start rank of pac, which is 91.
+        assert found[0].coverage == 0.0 or row.guarantee == "marginal"
+        assert row.coverage > 0.0
 
 
 def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(file: Path) -> None:
@@ -108,7 +132,7 @@ def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(fil
     ]
     assert sum(row[:3] == ["pac,", "delta", "0.1"] for row in rows) == 5
     assert "left out: 1 ties" in result.stderr
-    assert "left out: 1 without p_rev (line 302)" in result.stderr
+    assert f"left out: 1 without p_rev ({file}, line 302)" in result.stderr
 
 
 def test_the_command_takes_alphas_delta_noise_and_a_plot(file: Path, tmp_path: Path) -> None:

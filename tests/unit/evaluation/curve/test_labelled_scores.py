@@ -11,8 +11,8 @@ import pytest
 
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
-from app.evaluation.curve.labelled_scores import LabelledScores, read_labelled_scores
-from app.evaluation.judgments.jsonl import Skipped
+from app.evaluation.curve.labelled_scores import LabelledScores, labelled_scores_of
+from app.evaluation.judgments.jsonl import Skipped, read_judgments
 from tests.judgment_files import SYNTHETIC, each_file, file_of
 
 
@@ -22,8 +22,16 @@ def write(folder: Path, rows: list[Any]) -> Path:
     return file
 
 
+def read_labelled_scores(file: Path) -> LabelledScores:
+    return labelled_scores_of(read_judgments([file]), str(file))
+
+
 def of(folder: Path, rows: list[Any]) -> LabelledScores:
     return read_labelled_scores(write(folder, rows))
+
+
+def place(folder: Path, line: int) -> str:
+    return f"{folder / 'pairs.jsonl'}, line {line}"
 
 
 def pair(p_fwd: float | None, p_rev: float | None, label: str | None = "A") -> dict[str, Any]:
@@ -100,12 +108,12 @@ def test_ties_and_incomplete_lines_are_left_out_and_counted(tmp_path: Path) -> N
     scores = of(tmp_path, rows)
     assert (scores.n, scores.ties) == (2, 2)
     assert scores.skipped == (
-        Skipped(2, "p_rev"),
-        Skipped(4, "p_fwd and p_rev"),
-        Skipped(5, "label"),
+        Skipped(place(tmp_path, 2), "p_rev"),
+        Skipped(place(tmp_path, 4), "p_fwd and p_rev"),
+        Skipped(place(tmp_path, 5), "label"),
     )
     rows = [{"score_a": 1, "score_b": 0, "label": "A"}, {"score_a": None, "label": "B"}]
-    assert of(tmp_path, rows).skipped == (Skipped(2, "score_a and score_b"),)
+    assert of(tmp_path, rows).skipped == (Skipped(place(tmp_path, 2), "score_a and score_b"),)
 
 
 def test_blank_lines_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
@@ -126,17 +134,17 @@ def test_a_gzipped_file_is_read_with_any_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("[1]", "not a JSON object"),
-        ("{", "not a JSON object"),
-        ("[" * 100_000, "not a JSON object"),
+        ("[1]", "this is not a JSON object"),
+        ("{", "this is not a JSON object"),
+        ("[" * 100_000, "this is not a JSON object"),
         ('{"p_fwd": 1.01, "p_rev": 0.5, "label": "A"}', r"p_fwd must be in \[0, 1\], got 1.01"),
         ('{"p_fwd": 1, "p_rev": -0.5, "label": "A"}', r"p_rev must be in \[0, 1\], got -0.5"),
         ('{"p_fwd": NaN, "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
-        ('{"p_fwd": "1", "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
+        ('{"p_fwd": "x", "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
         ('{"p_fwd": true, "p_rev": 0.5, "label": "A"}', "p_fwd is not a finite number"),
         (f'{{"p_fwd": 1{"0" * 400}, "p_rev": 0, "label": "A"}}', "p_fwd is not a finite number"),
-        ('{"p_fwd": 1, "p_rev": 0.5, "label": "a"}', 'label must be "A", "B" or "tie"'),
-        ('{"p_fwd": 1, "p_rev": 0.5, "label": ["A"]}', 'label must be "A", "B" or "tie"'),
+        ('{"p_fwd": 1, "p_rev": 0.5, "label": "c"}', "the label 'c' is not A, B or tie"),
+        ('{"p_fwd": 1, "p_rev": 0.5, "label": ["A"]}', r"the label .* is not A, B or tie"),
         ('{"score_a": 1, "score_b": 0, "label": "A"}', "score_a after lines with p_fwd"),
     ],
 )
@@ -153,13 +161,13 @@ def test_scores_too_far_apart_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_usable_line_is_refused(tmp_path: Path) -> None:
-    unusable: list[list[Any]] = [[], [pair(None, None)], [pair(1, 1, "tie")], [{"label": "A"}]]
+    unusable: list[list[Any]] = [[pair(None, None)], [pair(1, 1, "tie")], [{"label": "A"}]]
     for rows in unusable:
         with pytest.raises(InvalidRequestError, match="no labelled pair"):
             of(tmp_path, rows)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"\x1f\x8b", gzip.compress(b"{}" * 999)[:-9]])
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"\x1f\x8b", gzip.compress(b"{}" * 999)[:-9]])
 def test_a_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_bytes(content)

@@ -61,7 +61,7 @@ def test_a_written_line_is_read_back(
     assert line.isascii()
     assert line.count("\n") == 1
     file = write(tmp_path_factory.mktemp("x"), line)
-    assert read_judgments(file).pairs == (pair,)
+    assert read_judgments([file]).pairs == (pair,)
 
 
 def own(**fields: Any) -> JudgedPair:
@@ -69,7 +69,7 @@ def own(**fields: Any) -> JudgedPair:
 
 
 def read(folder: Path, *pairs: JudgedPair) -> JudgedPair:
-    (found,) = read_judgments(write(folder, *map(judgment_line, pairs))).pairs
+    (found,) = read_judgments([write(folder, *map(judgment_line, pairs))]).pairs
     return found
 
 
@@ -80,9 +80,9 @@ def test_a_file_of_scope_judge_judge_is_read(tmp_path: Path) -> None:
         {"id": 2, "label": "B", "judgment": {"error": {"code": "prompt_too_long"}}},
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    judged = read_judgments(file)
+    judged = read_judgments([file])
     assert [(pair.label, pair.p) for pair in judged.pairs] == [("A", (0.9, 0.7))]
-    assert [skipped.line for skipped in judged.skipped] == [2]
+    assert [skipped.place for skipped in judged.skipped] == [f"{file}, line 2"]
 
 
 def test_lines_of_one_pair_are_merged(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_same_id_in_two_data_sets_is_two_pairs(tmp_path: Path) -> None:
     one = own(gaps=(1.0, 2.0), asked={"orders": "x"})
     two = JudgedPair("arena", "7", None, "B", gaps=(0.0, 0.0), asked={"orders": "x"})
     file = write(tmp_path, judgment_line(one), judgment_line(two))
-    assert [(pair.dataset, pair.label) for pair in read_judgments(file).pairs] == [
+    assert [(pair.dataset, pair.label) for pair in read_judgments([file]).pairs] == [
         ("mt-bench", "A"),
         ("arena", "B"),
     ]
@@ -132,9 +132,9 @@ def test_the_same_id_in_two_data_sets_is_two_pairs(tmp_path: Path) -> None:
 
 def test_lines_that_evaluate_did_not_write_are_never_merged(tmp_path: Path) -> None:
     line = {"id": "same", "label": "A", "p_fwd": 0.9, "p_rev": 0.8}
-    judged = read_judgments(write(tmp_path, line, line))
+    judged = read_judgments([write(tmp_path, line, line)])
     assert [pair.id for pair in judged.pairs] == ["same", "same"]
-    assert judged.lines == (1, 2)
+    assert [place.rpartition(", ")[2] for place in judged.places] == ["line 1", "line 2"]
 
 
 def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path) -> None:
@@ -147,23 +147,23 @@ def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path)
         {"label": "B", "p_fwd": 0.9},
         {"label": "B"},
     )
-    judged = read_judgments(file)
-    assert [pair.id for pair in judged.pairs] == ["line-1"]
+    judged = read_judgments([file])
+    assert [pair.id for pair in judged.pairs] == [f"{file}, line 1"]
     assert judged.ties == 1
     assert judged.skipped == (
-        Skipped(3, "label"),
-        Skipped(5, "p_rev"),
-        Skipped(6, "p_fwd and p_rev"),
+        Skipped(f"{file}, line 3", "label"),
+        Skipped(f"{file}, line 5", "p_rev"),
+        Skipped(f"{file}, line 6", "p_fwd and p_rev"),
     )
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("[1]\n", "not a JSON object"),
-        ("{\n", "not a JSON object"),
-        ({"label": "C"}, "label must be"),
-        ({"label": ["A"]}, "label must be"),
+        ("[1]\n", "this is not a JSON object"),
+        ("{\n", "this is not a JSON object"),
+        ({"label": "C"}, "is not A, B or tie"),
+        ({"label": ["A"]}, "is not A, B or tie"),
         ({"label": "A", "p_fwd": 1.5, "p_rev": 0.1}, r"p_fwd must be in \[0, 1\], got 1.5"),
         ({"label": "A", "p_fwd": True, "p_rev": 0.1}, "p_fwd is not a finite number"),
         ({"label": "A", "gap_fwd": 10**400, "gap_rev": 0.1}, "gap_fwd is not a finite number"),
@@ -186,7 +186,7 @@ def test_a_bad_line_is_refused_with_file_and_line(
 ) -> None:
     file = write(tmp_path, {"label": "A", "verdict_fwd": "A", "verdict_rev": "A"}, line)
     with pytest.raises(InvalidRequestError, match=f"judgments.jsonl, line 2: .*{reason}"):
-        read_judgments(file)
+        read_judgments([file])
 
 
 def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:
@@ -196,16 +196,16 @@ def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:
         {"label": "A", "score_a": 0.9, "score_b": 0.8},
     )
     with pytest.raises(InvalidRequestError, match="line 2: score_a after lines with p_fwd"):
-        read_judgments(file)
+        read_judgments([file])
 
 
 def test_gzipped_files_are_read_and_unreadable_files_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl.gz"
     with gzip.open(file, "wt") as out:
         out.write(judgment_line(own(gaps=(1.0, 2.0), asked={"orders": "x"})))
-    assert read_judgments(file).pairs[0].gaps == (1.0, 2.0)
+    assert read_judgments([file]).pairs[0].gaps == (1.0, 2.0)
     file.write_bytes(file.read_bytes()[:30])
     with pytest.raises(InvalidRequestError, match="cannot be read"):
-        read_judgments(file)
+        read_judgments([file])
     with pytest.raises(InvalidRequestError, match="cannot be read"):
-        read_judgments(tmp_path / "none")
+        read_judgments([tmp_path / "none"])

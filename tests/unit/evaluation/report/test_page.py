@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from app.core.assessment import AlphaRow
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
 from app.evaluation.normal_world import WorldRow
 from app.evaluation.protocol import AblationRow, Design, Row, TransferRow
 from app.evaluation.report import figures
 from app.evaluation.report.page import render_report, write_report
+from app.evaluation.report.table import NONE
 from app.evaluation.results import DatasetResults, MethodResults, ReliabilityBin, Results
 from app.evaluation.selectors import SELECTORS
 
@@ -379,3 +381,29 @@ def test_the_axis_starts_below_the_lowest_bin(place: int, start: float) -> None:
         reliability=(ReliabilityBin(place, 0.3, 0.5, 10), ReliabilityBin(9, 1.0, 1.0, 10)),
     )
     assert figures.lowest_confidence([low]) == start
+
+
+def test_each_rule_of_the_figures_has_a_colour_of_its_own() -> None:
+    colours = []
+    for rule in ("scope", "pac", "naive"):
+        rows = [Row(rule, alpha, outcome(0.5, 0.1, 0.1)) for alpha in (0.05, 0.1)]
+        found: set[str] = set()
+        for draw in (figures.risk_figure, figures.coverage_figure):
+            svg = draw({rule: rows}, {}, alpha=0.1, key=rule)
+            assert svg is not None
+            found |= set(re.findall(r"fill: none; stroke: (#\w{6}); stroke-width: 1.6", svg))
+        colours.append(found)
+    # Blue, vermilion and bluish green of Okabe and Ito (2008).
+    assert colours == [{"#0072b2"}, {"#d55e00"}, {"#009e73"}]
+
+
+def test_the_tables_say_how_many_labels_they_calibrate_on() -> None:
+    shown = AlphaRow("pac", 0.1, 0.1, 0.3, 0.62, 0.07, None)
+    rows = [shown, shown._replace(alpha=0.05, threshold=None, coverage=0.0, empirical_risk=None)]
+    rows += [row._replace(guarantee="marginal", delta=None) for row in rows]
+    read = page(results(replace(dataset("mine"), all_labels=tuple(rows))))
+    caption = "Calibrated on all labels, as by scope-judge curve"
+    assert read.row(caption, "0.10") == ["0.620", "0.070", "0.620", "0.070"]
+    assert read.row(caption, "0.05") == ["0.000", NONE, "0.000", NONE]
+    assert re.search(r"mine: calibrated on all [\d,]+ labels", read.text)
+    assert re.search(r"mine: calibrated on [\d,]+ labels, tested on the other [\d,]+", read.text)

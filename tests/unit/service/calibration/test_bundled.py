@@ -29,6 +29,8 @@ class StageRecorder:
     def stage(self, text: str) -> None:
         self.stages.append(text)
 
+    def note(self, text: str) -> None: ...
+
     def warning(self, text: str) -> None:
         raise AssertionError(text)
 

@@ -1,0 +1,190 @@
+"""`scope-judge decide`: takes results to another alpha without judging again."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.comparisons import Inputs
+from app.cli.console import failure
+from app.cli.output_file import check_output
+from app.cli.service_client import DEFAULT_URL, Url
+from app.cli.summary import print_summary
+from app.core.comparison import Criterion, Guarantee
+from app.core.errors import InvalidRequestError, ScopeJudgeError
+from app.files.reading import Row, files_of, read_rows
+from app.files.results import OutputColumns, ResultColumns, result_columns
+from app.files.writing import json_line, replace_file
+
+# numpy and scipy take a while to import: functions import what needs them.
+if TYPE_CHECKING:
+    from app.cli.acceptance import Source
+
+_DELTA = 0.10
+_CALIBRATION = "default"
+
+
+def decide(
+    files: Inputs,
+    alpha: Annotated[
+        float | None, typer.Option(help="Largest share of wrong verdicts, in (0, 1).")
+    ] = None,
+    no_alpha: Annotated[
+        bool,
+        typer.Option(
+            "--no-alpha", help="Do not abstain for uncertainty; there is then no guarantee."
+        ),
+    ] = False,
+    guarantee: Annotated[str, typer.Option(help="marginal or pac.")] = "marginal",
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Probability that the pac guarantee fails.  [default: 0.1]"),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(help="Name of the calibration set of the service.  [default: default]"),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of a service: results of `judge` with labels, or an exported set."
+        ),
+    ] = None,
+    label_noise: Annotated[
+        float, typer.Option(help="With --labels: probability in [0, 0.5) that a label is flipped.")
+    ] = 0.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File to write, in the format of its ending; default: JSONL on stdout."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace --out.")] = False,
+    flat: Annotated[
+        bool, typer.Option(help="Write verdict, p_bar ... as columns, not as one `judgment`.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Take the results of `judge FILE` to another alpha, without judging again.
+
+    The thresholds come from a calibration set of the service, or from --labels. Every verdict is
+    the one that the service would give now. Rows with an error keep it, and all other columns stay.
+    """
+    criterion = _criterion(alpha, guarantee, delta, calibration, no_alpha=no_alpha)
+    if labels is not None and calibration is not None:
+        raise failure("give --calibration of a service, or --labels, not both")
+    if not 0.0 <= label_noise < 0.5:
+        raise failure(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
+    try:
+        paths = files_of(files)
+        check_output(out, paths, overwrite=overwrite)
+        parts = [list(read_rows(path)) for path in paths]
+        layouts = [result_columns(row.fields for row in part) for part in parts]
+        if not any(layouts):
+            raise InvalidRequestError(f"{files[0]} has no results of `scope-judge judge FILE`")
+        source = _source(criterion, labels, label_noise, url)
+        rows = [row for part in parts for row in part]
+        found = [
+            _decided(row, layout, criterion, source)
+            for part, layout in zip(parts, layouts, strict=True)
+            for row in part
+        ]
+        kept = [
+            row.fields if layout is None else layout.without(row.fields)
+            for part, layout in zip(parts, layouts, strict=True)
+            for row in part
+        ]
+        is_flat = flat or any(layout is not None and layout.nested is None for layout in layouts)
+        _write(out, kept, found, flat=is_flat)
+    except ScopeJudgeError as exc:
+        raise failure(exc.detail) from None
+    print_summary(found, [row.place for row in rows], asked=0, seconds=0.0)
+    failed = sum("error" in result for result in found)
+    if failed:
+        raise failure(f"{failed} of {len(found)} rows have no judgment; see their `error`")
+
+
+def _criterion(
+    alpha: float | None,
+    guarantee: str,
+    delta: float | None,
+    calibration: str | None,
+    *,
+    no_alpha: bool,
+) -> Criterion:
+    if (alpha is None) != no_alpha:
+        raise failure("give --alpha, or --no-alpha for verdicts without a guarantee")
+    if guarantee not in ("marginal", "pac"):
+        raise failure(f"--guarantee must be marginal or pac, got {guarantee}")
+    if delta is not None and guarantee != "pac":
+        raise failure("--delta needs --guarantee pac")
+    for name, value in (("alpha", alpha), ("delta", delta)):
+        if value is not None and not 0.0 < value < 1.0:
+            raise failure(f"--{name} must be between 0 and 1, both excluded, got {value}")
+    kind: Guarantee = "pac" if guarantee == "pac" else "marginal"
+    level = (_DELTA if delta is None else delta) if kind == "pac" else None
+    return Criterion(alpha, kind, level, calibration or _CALIBRATION)
+
+
+def _source(criterion: Criterion, labels: Path | None, label_noise: float, url: str) -> "Source":
+    from app.cli.acceptance import rule_of_file, rule_of_service
+
+    if labels is None:
+        return rule_of_service(criterion, url)
+    return rule_of_file(criterion, labels, label_noise)
+
+
+def _decided(
+    row: Row, layout: ResultColumns | None, criterion: Criterion, source: "Source"
+) -> dict[str, Any]:
+    """The result of a row under the criterion; an error stays an error.
+
+    Raises:
+        InvalidRequestError: Another judge made the result.
+    """
+    from app.cli.acceptance import score_of
+    from app.service.judging.decisions import decide as decided
+    from app.wire.answers import JudgmentOut
+    from app.wire.problems import problem_of
+
+    result = {} if layout is None else layout.result(row.fields)
+    if "error" in result:
+        return {"error": result["error"]}
+    score = score_of(result)
+    if score is None:
+        problem = problem_of(InvalidRequestError("the row has no scores of a judge"))
+        return {"error": problem.model_dump(mode="json", exclude_none=True)}
+    judge = result.get("judge")
+    if source.judge is not None and judge != source.judge:
+        raise InvalidRequestError(
+            f"{row.place}: the result is of the judge {judge}, and the labels are of {source.judge}"
+        )
+    judgment = decided(
+        score.preference,
+        criterion,
+        source.rule,
+        label_mass=score.label_mass,
+        # A judgment that was off task stays so, whatever the limit of that service was.
+        min_label_mass=math.inf if score.off_task else source.min_label_mass,
+        judge=str(judge),
+    )
+    return JudgmentOut.of(judgment, None).model_dump(mode="json", exclude={"id"})
+
+
+def _write(
+    out: Path | None,
+    kept: Sequence[Mapping[str, Any]],
+    found: Sequence[Mapping[str, Any]],
+    *,
+    flat: bool,
+) -> None:
+    columns = OutputColumns({column for row in kept for column in row}, flat=flat)
+    rows = [columns.row(row, result) for row, result in zip(kept, found, strict=True)]
+    if out is None:
+        for row in rows:
+            print(json_line(row))
+        return
+    try:
+        replace_file(out, rows)
+    except OSError as exc:
+        raise failure(f"{out} cannot be written: {exc.strerror}") from None

@@ -1,0 +1,226 @@
+"""`scope-judge filter`: keeps the preference pairs that the judge confirms, for DPO and others."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import typer
+from rich.markup import escape
+
+from app.cli.asking import ROWS_PER_REQUEST, Results, Run, judged_with_journal, write_all
+from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
+from app.cli.console import console, failure, print_sentence
+from app.cli.file_run import stoppable
+from app.cli.output_file import check_output
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.cli.summary import REASONS, promises
+from app.core.errors import InvalidComparisonError
+from app.files.preferences import preferred_of, turned_round
+from app.files.reading import files_of
+from app.files.results import OutputColumns
+
+
+class Decision(NamedTuple):
+    """The decision about a pair.
+
+    Args:
+        action: "keep", "flip" or "drop".
+        p_bar: Probability that the preferred response of the row is the better one; None without a
+            judgment.
+        risk_level: Smallest alpha that accepts the judgment; None if none does.
+        reason: The reason why the pair is dropped, in words; None if it is not.
+    """
+
+    action: Literal["keep", "flip", "drop"]
+    p_bar: float | None
+    risk_level: float | None
+    reason: str | None
+
+
+def filter(
+    files: Inputs,
+    out: Annotated[
+        Path,
+        typer.Option(help="File for the kept pairs, in the format of its ending, as for `judge`."),
+    ],
+    flip: Annotated[
+        bool,
+        typer.Option("--flip", help="Turn a pair round if the judge prefers the other response."),
+    ] = False,
+    review: Annotated[
+        Path | None, typer.Option(help="File for the dropped pairs, with the reason.")
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
+    ] = None,
+    guarantee: Annotated[str | None, typer.Option(help="marginal or pac.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Probability that the pac guarantee fails.")
+    ] = None,
+    calibration: Annotated[str | None, typer.Option(help="Name of the calibration set.")] = None,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Comparisons in one request.")
+    ] = ROWS_PER_REQUEST,
+    overwrite: Annotated[
+        bool,
+        typer.Option(help="Replace --out and --review; drop an unfinished run."),
+    ] = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Keep the preference pairs whose label the judge confirms.
+
+    A pair is dropped if the judge abstains, or prefers the other response. --flip turns the latter
+    round. The rows keep their columns and order, and get decision, p_bar and risk_level. If the
+    command is stopped, run it again: it goes on with the rest.
+    """
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
+    criterion = {name: value for name, value in given.items() if value is not None}
+    with stoppable(out):
+        items = _labelled(read_items(files, given_shape(shape, columns), labelled=False))
+        _check_outputs(files, out, review, overwrite=overwrite)
+
+        def write(results: Results) -> None:
+            decisions = [decided(item, results[item.key], flip=flip) for item in items]
+            write_all(out.resolve(), kept_rows(items, decisions))
+            if review is not None:
+                write_all(review.resolve(), dropped_rows(items, decisions))
+
+        run = Run(out.resolve(), overwrite, batch_size)
+        with connected(url, patience_s=patience) as service:
+            results, _ = judged_with_journal(items, criterion, service, run, write)
+    found = [results[item.key] for item in items]
+    _print_summary([decided(i, r, flip=flip) for i, r in zip(items, found, strict=True)], found)
+    failed = sum("error" in result for result in found)
+    if failed:
+        raise failure(f"{failed} of {len(found)} pairs got no judgment and were dropped")
+
+
+def _labelled(items: Sequence[Item]) -> list[Item]:
+    """The items; a row whose label is not known has that error."""
+    found = [_checked(item) for item in items]
+    first = found[0]
+    if isinstance(first.fields, InvalidComparisonError):
+        # The other rows will hardly be better.
+        raise failure(f"{first.row.place}: {first.fields.detail}")
+    return found
+
+
+def _checked(item: Item) -> Item:
+    try:
+        preferred_of(item.row.fields, item.shape)
+    except InvalidComparisonError as exc:
+        return item._replace(fields=exc, key=item.row.place)
+    return item
+
+
+def _check_outputs(
+    inputs: Sequence[Path], out: Path, review: Path | None, *, overwrite: bool
+) -> None:
+    paths = files_of(inputs)
+    check_output(out, paths, overwrite=overwrite)
+    check_output(review, [*paths, out], overwrite=overwrite)
+    if review is not None and review.resolve() == out.resolve():
+        raise failure("--out and --review must be two files")
+
+
+def decided(item: Item, result: Mapping[str, Any], *, flip: bool) -> Decision:
+    """The decision about one pair.
+
+    Args:
+        item: The row.
+        result: The judgment of the row, or its error.
+        flip: Turn a pair round, instead of dropping it, if the judge prefers the other response.
+    """
+    if "error" in result:
+        error = result["error"]
+        return Decision("drop", None, None, f"{error['code']}: {error['detail']}")
+    preferred = preferred_of(item.row.fields, item.shape)
+    p_bar = 1.0 - result["p_bar"] if preferred == "B" else result["p_bar"]
+    level = result["risk_level"]
+    if preferred == "tie":
+        return Decision("drop", p_bar, level, "the label is a tie")
+    if result["verdict"] == "abstain":
+        return Decision("drop", p_bar, level, REASONS.get(result["reason"], result["reason"]))
+    if result["verdict"] == preferred:
+        return Decision("keep", p_bar, level, None)
+    if flip:
+        # The row is written with the other response preferred.
+        return Decision("flip", 1.0 - p_bar, level, None)
+    return Decision("drop", p_bar, level, "the judge prefers the other response")
+
+
+def kept_rows(items: Sequence[Item], decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    """The kept and flipped rows in order, with decision, p_bar and risk_level."""
+    columns = _columns(items)
+    rows = []
+    for item, decision in zip(items, decisions, strict=True):
+        if decision.action == "drop":
+            continue
+        row = item.row.fields
+        if decision.action == "flip":
+            row = turned_round(row, item.shape)
+        rows.append(columns.row(row, _shown(decision)))
+    return rows
+
+
+def dropped_rows(items: Sequence[Item], decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    """The dropped rows in order, each with the reason."""
+    columns = _columns(items)
+    return [
+        columns.row(item.row.fields, {**_shown(decision), "reason": decision.reason})
+        for item, decision in zip(items, decisions, strict=True)
+        if decision.action == "drop"
+    ]
+
+
+def _columns(items: Sequence[Item]) -> OutputColumns:
+    return OutputColumns({column for item in items for column in item.row.fields}, flat=True)
+
+
+def _shown(decision: Decision) -> dict[str, Any]:
+    return {
+        "decision": decision.action,
+        "p_bar": decision.p_bar,
+        "risk_level": decision.risk_level,
+    }
+
+
+def _print_summary(decisions: Sequence[Decision], results: Sequence[Mapping[str, Any]]) -> None:
+    counts: Counter[str] = Counter(decision.action for decision in decisions)
+    console.print(
+        f"{len(decisions)} pairs: [bold]kept {counts['keep']}, flipped {counts['flip']}, "
+        f"dropped {counts['drop']}[/]",
+        highlight=False,
+    )
+    # An error's detail differs from row to row; its code does not.
+    reasons = Counter(str(d.reason).partition(": ")[0] for d in decisions if d.action == "drop")
+    for reason, count in reasons.most_common():
+        console.print(f"  dropped, {count}: {escape(reason)}", highlight=False)
+    judgments = [result for result in results if "error" not in result]
+    for promise in promises(judgments):
+        print_sentence(promise)
+    _print_wrong_pairs(counts, judgments)
+
+
+def _print_wrong_pairs(counts: Counter[str], judgments: Sequence[Mapping[str, Any]]) -> None:
+    """Prints the bound on the wrong pairs of the output, if all verdicts have one alpha."""
+    accepted = [judgment for judgment in judgments if judgment["verdict"] != "abstain"]
+    alphas = {judgment["alpha"] for judgment in accepted}
+    written = counts["keep"] + counts["flip"]
+    if len(alphas) != 1 or None in alphas or not written:
+        return
+    # A wrong pair of the output has a wrong verdict, and so have some of the dropped pairs.
+    most = min(written, int(alphas.pop() * len(accepted)))
+    print_sentence(
+        f"So at most {most} of the {written} written pairs are the wrong way round "
+        f"({most / written:.0%}), in the same sense."
+    )
+    if counts["flip"]:
+        print_sentence(
+            "The flipped pairs alone may be wrong more often: label and judge disagree on them."
+        )

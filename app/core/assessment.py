@@ -1,0 +1,178 @@
+"""Whether a judge is good enough: figures of labelled pairs, and one recommendation in words.
+
+The module imports no numpy: `scope-judge calibrate` makes an assessment of a service's answer.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.core.comparison import Guarantee
+
+# 95% of a normal distribution lie within so many standard deviations.
+_Z = 1.959963984540054
+# With fewer labels the interval of an accuracy is wider than 10 points to each side.
+_FEWEST_LABELS = 100
+# A rule that answers fewer pairs is recommended only if there is no other.
+_USEFUL_COVERAGE = 0.5
+_USUAL_ALPHA = 0.10
+# More than so many times the labels would rest on the luck of a few pairs.
+_MOST_GROWTH = 10
+
+LOOKING_NOTE = (
+    "Choosing alpha from this table is a look at the labels: each alpha keeps its own promise, "
+    "the best of several does not. Choose alpha by what you can bear."
+)
+
+
+class AlphaInterval(NamedTuple):
+    """Feasible alphas from `low` to `high`, in steps of 0.001."""
+
+    low: float
+    high: float
+
+
+class AlphaRow(NamedTuple):
+    """One alpha under one guarantee, on labelled pairs.
+
+    Args:
+        guarantee: "marginal" or "pac".
+        alpha: Largest share of errors among accepted verdicts, in (0, 1).
+        delta: In (0, 1) for "pac"; None for "marginal".
+        threshold: In nats; None if the alpha is infeasible.
+        coverage: Accepted share of the labelled pairs, in [0, 1].
+        empirical_risk: Share of errors among the accepted pairs; None if none is accepted.
+        more_labels: Number of further labels that make an infeasible alpha feasible if the error
+            rates stay the same; None if no number does, or the alpha is feasible.
+    """
+
+    guarantee: Guarantee
+    alpha: float
+    delta: float | None
+    threshold: float | None
+    coverage: float
+    empirical_risk: float | None
+    more_labels: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """The figures of a judge on labelled pairs.
+
+    Args:
+        n: Number of labelled pairs.
+        accuracy: Share of pairs on which judge and label agree; None without pairs.
+        auroc: AUROC of confidence for being right; None if all verdicts are right or all are wrong.
+        position_flips: Share of pairs in which the two orders prefer different responses; None if
+            unknown.
+        rows: One for each guarantee and alpha, in this order.
+        feasible: All feasible alphas of each guarantee.
+    """
+
+    n: int
+    accuracy: float | None
+    auroc: float | None
+    position_flips: float | None
+    rows: Sequence[AlphaRow]
+    feasible: Mapping[Guarantee, Sequence[AlphaInterval]]
+
+    @property
+    def accuracy_interval(self) -> tuple[float, float] | None:
+        """The 95% interval of the accuracy; None without pairs."""
+        return None if self.accuracy is None else share_interval(self.accuracy, self.n)
+
+
+def share_interval(share: float, n: int) -> tuple[float, float]:
+    """The 95% interval of a share by Wilson (1927), within [0, 1].
+
+    Args:
+        share: Observed share, in [0, 1].
+        n: Number of observations, at least 1.
+    """
+    centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+    # Rounding must not leave 1.0 out where all are right, or 0.0 where all are wrong.
+    low = 0.0 if share == 0.0 else max(0.0, centre - half)
+    return low, 1.0 if share == 1.0 else min(1.0, centre + half)
+
+
+def recommendation(found: Assessment) -> str:
+    """One recommendation in plain words."""
+    interval = found.accuracy_interval
+    if interval is None or found.accuracy is None:
+        return "There is no labelled pair yet: label some."
+    low, high = interval
+    share = f"{found.accuracy:.0%} ({low:.0%} to {high:.0%})"
+    if high < 0.5:
+        return (
+            f"Your judge agrees with people on {share} of the pairs: it is wrong more often than a "
+            "coin. Check that labels and responses are not swapped, or use another judge or prompt."
+        )
+    if low <= 0.5:
+        return _of_a_coin(found, share)
+    best = _best(found)
+    if best is not None:
+        return _use(best)
+    pac = [row for row in found.rows if row.guarantee == "pac"]
+    most = _MOST_GROWTH * found.n
+    helped = [row for row in pac if row.more_labels and row.more_labels <= most]
+    if not helped:
+        return (
+            f"Your judge agrees with people on {share} of the pairs, but it is wrong too often "
+            "where it is most certain: more labels will hardly make one of these alphas feasible "
+            "with pac. Use another judge or prompt, or a larger alpha."
+        )
+    row = min(helped, key=lambda row: (row.alpha != _USUAL_ALPHA, row.more_labels))
+    return (
+        f"Label about {row.more_labels} more pairs: alpha {_alpha(row.alpha)} with pac then "
+        "becomes feasible if the judge stays as good."
+    )
+
+
+def alphas_in_words(feasible: Sequence[AlphaInterval]) -> str:
+    """A set of alphas, e.g. "0.08-0.171, from 0.174"."""
+    return ", ".join(map(_interval, feasible)) or "none"
+
+
+def _of_a_coin(found: Assessment, share: str) -> str:
+    best = _best(found)
+    if found.n < _FEWEST_LABELS:
+        return (
+            f"Your judge agrees with people on {share} of {found.n} pairs: these are too few "
+            f"labels to tell it from a coin. Label at least {_FEWEST_LABELS} pairs."
+        )
+    coin = f"Your judge agrees with people on {share} of the pairs: this is no better than a coin."
+    if best is None:
+        return f"{coin} More labels will not help; use another judge or prompt."
+    return f"{coin} Only its most certain verdicts are better. {_use(best)}"
+
+
+def _best(found: Assessment) -> AlphaRow | None:
+    """The smallest alpha under "pac" that answers half of the pairs, or else the most pairs."""
+    rows = [row for row in found.rows if row.guarantee == "pac" and row.coverage > 0.0]
+    useful = [row for row in rows if row.coverage >= _USEFUL_COVERAGE]
+    if useful:
+        return min(useful, key=lambda row: row.alpha)
+    return max(rows, key=lambda row: (row.coverage, -row.alpha), default=None)
+
+
+def _use(row: AlphaRow) -> str:
+    return (
+        f"Use alpha {_alpha(row.alpha)} with pac: it answers {row.coverage:.0%} of pairs like "
+        f"these, and at most {100 * row.alpha:.3g}% of the answers are wrong, except with "
+        f"probability {_alpha(row.delta or 0.0)}."
+    )
+
+
+def _alpha(alpha: float) -> str:
+    """Two decimals where they are exact: 0.10, but 0.125."""
+    return f"{alpha:.2f}" if round(alpha, 2) == alpha else f"{alpha:g}"
+
+
+def _interval(interval: AlphaInterval) -> str:
+    if interval.high >= 0.999:
+        return f"from {interval.low:g}"
+    if interval.low == interval.high:
+        return f"{interval.low:g}"
+    return f"{interval.low:g}-{interval.high:g}"

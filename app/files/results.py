@@ -1,0 +1,157 @@
+"""Where the results of `scope-judge judge FILE` are among the columns of its rows.
+
+They are one object under `judgment`, or with `--flat` columns of their own. A name that the input
+had already was avoided: `judgment_2`, or `judgment_alpha` and `judgment_alpha_2` for `alpha`.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+RESULT = "judgment"
+_OBJECTS = ("calibration", "error")
+_NUMBERS = (
+    *("p_fwd", "p_rev", "p_bar", "uncertainty", "confidence", "threshold"),
+    *("alpha", "delta", "risk_level", "label_mass"),
+)
+_WORDS = ("verdict", "preferred", "reason", "guarantee", "judge")
+FIELDS = (*_WORDS, *_NUMBERS, *_OBJECTS)
+_SETS: Mapping[str, tuple[str, ...]] = {
+    "verdict": ("A", "B", "abstain"),
+    "preferred": ("A", "B"),
+    "reason": ("off_task", "no_preference", "infeasible", "uncertain"),
+    "guarantee": ("marginal", "pac"),
+}
+# Fields of which a judgment, or an error, has one at least.
+_ESSENTIAL = ("verdict", "error")
+
+
+class ResultColumns(NamedTuple):
+    """The columns that hold results.
+
+    Args:
+        nested: The column with an object; None for flat results.
+        flat: Field -> its column, for flat results.
+    """
+
+    nested: str | None
+    flat: Mapping[str, str]
+
+    def result(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a row without its nulls; {} if it has none."""
+        if self.nested is not None:
+            found = _object(row.get(self.nested)) or {}
+        else:
+            found = {field: row.get(column) for field, column in self.flat.items()}
+        return {name: _value(name, each) for name, each in found.items() if each is not None}
+
+    def without(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The row without its result."""
+        own = {self.nested} if self.nested is not None else set(self.flat.values())
+        return {name: value for name, value in row.items() if name not in own}
+
+
+class OutputColumns:
+    """Names the columns of results: none takes the name of a column of the input.
+
+    Args:
+        taken: Names of all columns of the input.
+        flat: Write the fields of a result as columns, not as one object.
+    """
+
+    def __init__(self, taken: Collection[str], *, flat: bool) -> None:
+        self._taken = taken
+        self._flat = flat
+        self._names: dict[str, str] = {}
+
+    def row(self, kept: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+        """A row of the output: columns of the input, and the result."""
+        if not self._flat:
+            return {**kept, self._name(RESULT): dict(result)}
+        return {**kept, **{self._name(name): value for name, value in result.items()}}
+
+    def _name(self, wanted: str) -> str:
+        """The name of a column that no row has, e.g. "judgment_alpha"."""
+        if wanted not in self._names:
+            name, number = wanted, 2
+            if name in self._taken and self._flat:
+                name = f"{RESULT}_{wanted}"
+            base = name
+            while name in self._taken:
+                name, number = f"{base}_{number}", number + 1
+            self._names[wanted] = name
+        return self._names[wanted]
+
+
+def result_columns(rows: Iterable[Mapping[str, Any]]) -> ResultColumns | None:
+    """Finds the columns with the results of `scope-judge judge`; None if there are none.
+
+    Args:
+        rows: All rows of a file: any of them may lack a column.
+    """
+    rows = list(rows)
+    columns: dict[str, None] = {}
+    nested: dict[str, None] = {}
+    for row in rows:
+        columns |= dict.fromkeys(row)
+        for name in row:
+            if name not in nested and re.fullmatch(rf"{RESULT}(_\d+)?", name):
+                found = _object(row[name]) or {}
+                if any(field in found for field in _ESSENTIAL):
+                    nested[name] = None
+    if nested:
+        return ResultColumns(max(nested, key=_number), {})
+    names = {field: _flat_name(field, columns) for field in FIELDS}
+    # A column that has other values is the input's own, and the result's one had no value.
+    flat = {
+        field: name
+        for field, name in names.items()
+        if name is not None and all(_fits(field, row.get(name)) for row in rows)
+    }
+    if not any(field in flat for field in _ESSENTIAL):
+        return None
+    return ResultColumns(None, flat)
+
+
+def _flat_name(field: str, columns: Mapping[str, None]) -> str | None:
+    """The last name that a field can have: the earlier ones were taken by the input."""
+    longer = [name for name in columns if re.fullmatch(rf"{RESULT}_{field}(_\d+)?", name)]
+    return max(longer, key=_number) if longer else (field if field in columns else None)
+
+
+def _fits(field: str, value: Any) -> bool:
+    """Whether a field of a result can have this value."""
+    if value is None:
+        return True
+    if field in _OBJECTS:
+        return _object(value) is not None
+    if field in _SETS:
+        return value in _SETS[field]
+    return field not in _NUMBERS or not isinstance(_value(field, value), str)
+
+
+def _number(name: str) -> int:
+    found = re.search(r"_(\d+)$", name)
+    return int(found[1]) if found else 1
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    """An object, or its JSON as CSV has it; None for anything else."""
+    if isinstance(value, str) and value.startswith("{"):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    return value if isinstance(value, dict) else None
+
+
+def _value(field: str, value: Any) -> Any:
+    """A value as JSON would have it: the cells of CSV are texts."""
+    if not isinstance(value, str):
+        return value
+    if field in _OBJECTS:
+        return _object(value) or value
+    if field in _NUMBERS:
+        with suppress(ValueError):
+            return float(value)
+    return value

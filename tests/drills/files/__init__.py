@@ -1,0 +1,1 @@
+"""`judge FILE` is killed, stopped and starved of disk; every row must be judged once."""

@@ -1,0 +1,24 @@
+"""An interrupted run of `judge FILE` gives the same results; `make files` uses 20,000 rows."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.drills.files.interruptions import INTERRUPTIONS, ROWS_PER_REQUEST, drill
+
+ROWS = 1500
+
+
+@pytest.mark.anyio
+async def test_every_row_is_judged_once_whatever_interrupts_the_run(tmp_path: Path) -> None:
+    async with drill(tmp_path, ROWS) as scene:
+        scene.undisturbed()
+        for name, interruption in INTERRUPTIONS.items():
+            if interruption.needs_small_disk and os.geteuid() != 0:
+                continue
+            found = scene.disturbed(interruption, times=2)
+            assert found.equal, name
+            assert found.left == (), name
+            # The requests that were in flight, or not yet synced, when the run was interrupted.
+            assert (found.again or 0) <= 2 * 2 * ROWS_PER_REQUEST, name

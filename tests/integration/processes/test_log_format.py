@@ -1,0 +1,67 @@
+"""Tests of the service's log: every line has a time, and with JSON every line is an object."""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.integration.processes.server import SERVE, Server
+from tests.unit.api.problems import comparison
+
+UVICORN = (sys.executable, "-m", "uvicorn", "--factory", "app.main:create", "--port", "{port}")
+QUESTION = "xyzzy-question"
+COMMANDS = pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["serve", "uvicorn"])
+
+
+def log_of_a_run(folder: Path, command: tuple[str, ...], settings: Mapping[str, str]) -> list[str]:
+    """The lines of a service that has judged a pair and was stopped."""
+    scripted = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://", **settings}
+    with Server(folder, scripted, command=command) as server:
+        body = comparison(alpha=None, question=QUESTION)
+        assert server.client.post("/judge?x=secret", json=body).status_code == 200
+        assert server.stop() in (0, -15)
+        return server.log.read_text().splitlines()
+
+
+@COMMANDS
+def test_json_logs_have_an_object_in_every_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    found = [
+        json.loads(line)
+        for line in log_of_a_run(tmp_path, command, {"SCOPE_LOG_FORMAT": "json"})
+        # Uvicorn's own command logs before it loads the application.
+        if command is SERVE or line.startswith("{")
+    ]
+    assert {"app", "uvicorn.error", "uvicorn.access"} <= {line["logger"] for line in found}
+    for line in found:
+        assert set(line) == {"time", "level", "logger", "message"}
+        assert datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0)
+        assert line["level"] in ("info", "warning")
+        assert QUESTION not in line["message"]
+        assert "secret" not in line["message"]
+    (access,) = [line["message"] for line in found if line["logger"] == "uvicorn.access"]
+    assert access.endswith('"POST /judge HTTP/1.1" 200')
+
+
+@COMMANDS
+def test_lines_of_text_begin_with_the_time(command: tuple[str, ...], tmp_path: Path) -> None:
+    lines = log_of_a_run(tmp_path, command, {})
+    (access,) = [line for line in lines if "POST /judge HTTP" in line]
+    begin = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO     127.0.0.1:\d+ - "
+    assert re.match(begin, access)
+
+
+def test_a_start_that_fails_logs_its_reason_as_json(tmp_path: Path) -> None:
+    settings = {
+        "SCOPE_ENGINE": "openai",
+        "SCOPE_STORE_URL": "memory://",
+        "SCOPE_LOG_FORMAT": "json",
+    }
+    with pytest.raises(AssertionError, match="serve ended"):
+        Server(tmp_path, settings).start()
+    last = json.loads((tmp_path / "serve.log").read_text().splitlines()[-1])
+    assert last["level"] == "error"
+    assert "SCOPE_OPENAI_URLS" in last["message"]

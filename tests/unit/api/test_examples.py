@@ -1,0 +1,262 @@
+"""Tests of the judged examples of a set through HTTP: staging, export and import."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.engines.scripted import ScriptedEngine
+from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
+from tests.serving import client_of
+from tests.unit.api.problems import calibrated, examples, problem
+
+pytestmark = pytest.mark.anyio
+
+PATH = "/calibrations/default/examples"
+FINGERPRINT = "f" * 64
+
+
+def digest(number: int) -> str:
+    return f"{number:064x}"
+
+
+def scored(number: int, **fields: Any) -> dict[str, Any]:
+    valid = {"gap_fwd": number / 7, "gap_rev": -0.3, "label_mass": 0.9, "label": "A"}
+    return {"digest": digest(number), **valid, **fields}
+
+
+async def exported(client: httpx.AsyncClient, *, limit: int, path: str = PATH) -> dict[str, Any]:
+    """The whole set, read in pages."""
+    page: dict[str, Any] = (await client.get(path, params={"limit": limit})).json()
+    whole = page
+    while len(page["examples"]) == limit:
+        last = page["examples"][-1]["digest"]
+        page = (await client.get(path, params={"limit": limit, "after": last})).json()
+        assert {**page, "examples": []} == {**whole, "examples": []}
+        whole["examples"] += page["examples"]
+    return whole
+
+
+async def imported(client: httpx.AsyncClient, rows: list[Any], **fields: Any) -> httpx.Response:
+    """Posts rows under the fingerprint of the service."""
+    fingerprint = (await client.get("/info")).json()["fingerprint"]
+    return await client.post(PATH, json={"fingerprint": fingerprint, "examples": rows, **fields})
+
+
+@pytest.mark.parametrize("limit", [1, 7, 60, 1000])
+async def test_pages_hold_every_example_once_sorted_by_digest(limit: int) -> None:
+    async with client_of() as client:
+        made = await calibrated(client)
+        found = await exported(client, limit=limit)
+    digests = [row["digest"] for row in found["examples"]]
+    assert digests == sorted(set(digests))
+    assert len(digests) == found["n"] == 60
+    described = ("name", "version", "judge", "fingerprint", "label_noise")
+    assert {key: found[key] for key in described} == {key: made[key] for key in described}
+    assert "Question" not in json.dumps(found)
+
+
+async def test_a_set_that_moves_to_another_store_keeps_every_bit(tmp_path: Path) -> None:
+    stores = MemoryStore(), SqliteStore(tmp_path / "sets.db")
+    async with client_of(store=stores[0]) as one, client_of(store=stores[1]) as other:
+        rows = examples(400)
+        for row in rows[::40]:
+            row["label"] = "B"
+        await one.post("/calibrate", json={"examples": rows, "label_noise": 0.01})
+        whole = await exported(one, limit=33)
+        body = {key: whole[key] for key in ("judge", "fingerprint", "label_noise", "examples")}
+        answer = (await other.post(PATH, json=body)).json()
+        assert (answer["version"], answer["added"], answer["failed"]) == (1, 400, 0)
+        before, after = [(await each.get("/calibrations/default")).json() for each in (one, other)]
+        assert before == after
+        assert any(row["feasible"] for row in after["thresholds"])
+        # The stored digest is over the checksum of the examples, the judge and the label noise.
+        found = [await each.read("default") for each in stores]
+    digests = [each.meta["digest"] for each in found if each is not None]
+    assert len(digests) == 2
+    assert digests[0] == digests[1]
+
+
+async def test_every_kind_of_number_survives_the_way_through_json() -> None:
+    numbers = [5e-324, 1.7976931348623157e308, 0.1 + 0.2, 1 / 3, -0.0, 2**53 + 1.0, 1e22]
+    rows = [scored(i, gap_fwd=number, gap_rev=-number) for i, number in enumerate(numbers)]
+    rows += [scored(50, label_mass=0), scored(51, label_mass=1, gap_fwd=3)]
+    async with client_of() as client:
+        assert (await imported(client, rows)).status_code == 200
+        found = (await exported(client, limit=1000))["examples"]
+    for row, back in zip(rows, found, strict=True):
+        assert back == row
+        assert [repr(float(row[key])) for key in ("gap_fwd", "gap_rev")] == [
+            repr(back[key]) for key in ("gap_fwd", "gap_rev")
+        ]
+
+
+async def test_importing_twice_makes_one_version_and_one_entry_of_the_trail() -> None:
+    rows = [scored(i) for i in range(5)] + [scored(3, label="B")]
+    async with client_of() as client:
+        first = (await imported(client, rows, label_noise=0.1, judge="scripted")).json()
+        again = (await imported(client, rows, label_noise=0.1)).json()
+        trail = (await client.get("/calibrations/default/versions")).json()["versions"]
+        (fourth,) = (await client.get(PATH, params={"after": digest(2), "limit": 1})).json()[
+            "examples"
+        ]
+    assert (first["version"], first["n"], first["added"], first["updated"]) == (1, 5, 5, 1)
+    assert (again["version"], again["n"], again["added"], again["updated"]) == (1, 5, 0, 6)
+    assert [
+        (each["action"], each["by"], each["added"], each["batch_digest"]) for each in trail
+    ] == [("import", "anonymous", 5, None)]
+    # The last label of a digest counts.
+    assert fourth["label"] == "B"
+
+
+async def test_a_tie_removes_its_example() -> None:
+    async with client_of() as client:
+        await imported(client, [scored(1), scored(2)])
+        ties = [{"digest": digest(2), "label": "tie"}, {"digest": digest(9), "label": "tie"}]
+        nulls = dict.fromkeys(("gap_fwd", "gap_rev", "label_mass"))
+        answer = (await imported(client, [ties[0], {**ties[1], **nulls}])).json()
+        left = await exported(client, limit=1000)
+        (newest, _) = (await client.get("/calibrations/default/versions")).json()["versions"]
+    assert (answer["ties"], answer["removed"], answer["n"]) == (2, 1, 1)
+    assert [row["digest"] for row in left["examples"]] == [digest(1)]
+    assert (newest["ties"], newest["removed"], newest["updated"]) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        (scored(7, gap_fwd=float("nan")), "examples.2.gap_fwd"),
+        (scored(7, gap_rev=float("inf")), "examples.2.gap_rev"),
+        (scored(7, gap_fwd="1.0"), "examples.2.gap_fwd"),
+        (scored(7, label_mass=1.0000001), "examples.2.label_mass"),
+        (scored(7, label_mass=-0.1), "examples.2.label_mass"),
+        (scored(7, label_mass=None), "examples.2.label_mass"),
+        (scored(7, label="C"), "examples.2.label"),
+        (scored(7, digest="F" * 64), "examples.2.digest"),
+        (scored(7, digest="f" * 63), "examples.2.digest"),
+        (scored(7, question="Which?"), "examples.2.question"),
+        (scored(7, label="tie"), "examples.2.gap_fwd"),
+        ({"digest": digest(7), "label": "A"}, "examples.2.gap_fwd"),
+        ("text", "examples.2"),
+        (None, "examples.2"),
+    ],
+)
+async def test_one_bad_example_keeps_all_others_out(row: Any, field: str) -> None:
+    async with client_of() as client:
+        fingerprint = (await client.get("/info")).json()["fingerprint"]
+        body = {"fingerprint": fingerprint, "examples": [scored(1), scored(2), row, scored(3)]}
+        # httpx refuses to write NaN.
+        kind = {"Content-Type": "application/json"}
+        response = await client.post(PATH, content=json.dumps(body), headers=kind)
+        refused = problem(response, "invalid_request")
+        problem(await client.get("/calibrations/default"), "calibration_not_found")
+    assert refused["errors"][0]["field"] == field
+
+
+async def test_an_import_with_many_faults_names_ten() -> None:
+    async with client_of() as client:
+        refused = problem(await imported(client, [None] * 5000), "invalid_request")
+    assert len(refused["errors"]) == 10
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"fingerprint": "abc", "examples": []},
+        {"examples": []},
+        {"fingerprint": FINGERPRINT, "examples": [], "label_noise": 0.5},
+        {"fingerprint": FINGERPRINT, "examples": {}},
+        {"fingerprint": FINGERPRINT, "examples": [], "calibration": "x"},
+    ],
+)
+async def test_a_malformed_import_is_refused(body: dict[str, Any]) -> None:
+    async with client_of() as client:
+        problem(await client.post(PATH, json=body), "invalid_request")
+
+
+async def test_scores_of_another_judge_are_refused() -> None:
+    async with client_of() as client:
+        body = {"fingerprint": FINGERPRINT, "examples": [scored(1)]}
+        refused = problem(await client.post(PATH, json=body), "judge_mismatch")
+        assert "scored by the judge ffffffffffff" in refused["detail"]
+        problem(await client.get("/calibrations/default"), "calibration_not_found")
+
+
+async def test_a_set_of_another_judge_takes_no_import() -> None:
+    store = MemoryStore()
+    async with (
+        client_of(ScriptedEngine(judge="one"), store) as one,
+        client_of(ScriptedEngine(judge="two"), store) as two,
+    ):
+        await imported(one, [scored(1)])
+        problem(await imported(two, [scored(2)]), "judge_mismatch")
+        assert (await one.get("/calibrations/default")).json()["n"] == 1
+
+
+async def test_more_examples_than_a_batch_may_have_are_imported_at_once() -> None:
+    rows = [scored(i, gap_fwd=1.2345678901234567 + i) for i in range(30_000)]
+    async with client_of() as client:
+        answer = (await imported(client, rows)).json()
+        assert (answer["version"], answer["n"]) == (1, 30_000)
+        page = (await client.get(PATH, params={"limit": 10_000})).json()
+        assert len(page["examples"]) == 10_000
+        problem(await client.get(PATH, params={"limit": 10_001}), "invalid_request")
+
+
+async def test_scores_are_those_that_calibrate_would_add() -> None:
+    rows = examples(20)
+    rows[3]["label"] = "tie"
+    rows[5] = {"question": 3, "id": "x", "label": "A"}
+    rows.append({**rows[0], "label": "B"})
+    async with client_of() as client:
+        staged = (await client.post("/calibrate/scores", json={"examples": rows})).json()
+        assert (await client.get("/calibrations")).json()["calibrations"] == []
+        problem(await client.get("/calibrations/default/versions"), "calibration_not_found")
+        direct = {"calibration": "direct", "examples": rows}
+        added = (await client.post("/calibrate", json=direct)).json()
+        answer = (await imported(client, staged["scores"])).json()
+        one = await exported(client, limit=1000)
+        other = await exported(client, limit=1000, path="/calibrations/direct/examples")
+    assert (staged["ties"], staged["failed"]) == (1, 1)
+    assert [(each["index"], each["id"]) for each in staged["errors"]] == [(5, "x")]
+    assert len(staged["scores"]) == 20
+    assert staged["scores"][0]["digest"] == staged["scores"][-1]["digest"]
+    assert one["examples"] == other["examples"]
+    counts = ("n", "added", "updated", "ties", "removed", "accuracy", "thresholds")
+    assert {key: answer[key] for key in counts} == {key: added[key] for key in counts}
+
+
+async def test_scores_for_a_set_of_another_judge_are_refused_before_judging() -> None:
+    store = MemoryStore()
+    async with (
+        client_of(ScriptedEngine(judge="one"), store) as one,
+        client_of(ScriptedEngine(judge="two"), store) as two,
+    ):
+        await calibrated(one)
+        response = await two.post("/calibrate/scores", json={"examples": examples(1)})
+        problem(response, "judge_mismatch")
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_imports_and_calibrations_at_once_lose_nothing(kind: str, tmp_path: Path) -> None:
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "sets.db")
+    async with client_of(store=store) as one, client_of(store=store) as two:
+        fingerprint = (await one.get("/info")).json()["fingerprint"]
+        imports = (
+            one.post(
+                PATH, json={"fingerprint": fingerprint, "examples": [scored(i), scored(i + 1)]}
+            )
+            for i in range(0, 20, 2)
+        )
+        batches = (two.post("/calibrate", json={"examples": [row]}) for row in examples(10))
+        answers = await asyncio.gather(*imports, *batches)
+        assert {each.status_code for each in answers} == {200}
+        found = await exported(two, limit=1000)
+        trail = (await one.get("/calibrations/default/versions")).json()["versions"]
+    assert found["n"] == len(found["examples"]) == 30
+    assert sorted(each.json()["version"] for each in answers) == list(range(1, 21))
+    assert sum(each["added"] for each in trail) == 30

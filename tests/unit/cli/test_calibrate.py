@@ -1,0 +1,325 @@
+"""Tests of `scope-judge calibrate FILE`: one version, and no pair lost or counted twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.engines.scripted import ScriptedEngine, by_quality
+from app.ports import LabelLogits, Prompt, PromptError
+from app.stores.memory import MemoryStore
+from tests.serving import application_of
+from tests.unit.api.problems import examples
+from tests.unit.cli.listening import Disturbed, listening
+
+runner = CliRunner()
+ROWS = 20
+
+
+class Judging:
+    """A service whose store survives it, and that remembers which prompts were judged."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+        self._store = MemoryStore()
+
+    def application(self, judge: str = "scripted", **settings: Any) -> FastAPI:
+        def script(prompt: Prompt) -> LabelLogits | PromptError:
+            self.prompts.append(prompt.user)
+            return by_quality(prompt)
+
+        return application_of(ScriptedEngine(script, judge=judge), self._store, **settings)
+
+    @property
+    def pairs(self) -> int:
+        """Number of judged pairs."""
+        return len(self.prompts) // 2
+
+
+@pytest.fixture
+def judging() -> Judging:
+    return Judging()
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("app.cli.service_client._FIRST_PAUSE_S", 0.01)
+
+
+def written(folder: Path, rows: list[dict[str, Any]], name: str = "labels.jsonl") -> Path:
+    file = folder / name
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def calibrated(url: str, file: Path | str, *options: str, **kwargs: Any) -> Result:
+    """Calibrates with batches of four pairs."""
+    arguments = ["calibrate", str(file), "--url", url, "--batch-size", "4", *options]
+    return runner.invoke(app, arguments, **kwargs)
+
+
+def journals(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*.partial"))
+
+
+def versions(url: str, name: str = "default") -> list[dict[str, Any]]:
+    """The trail of a set, oldest change first."""
+    found: list[dict[str, Any]] = httpx.get(f"{url}/calibrations/{name}/versions").json()[
+        "versions"
+    ]
+    return found[::-1]
+
+
+def examples_in(url: str, name: str) -> Any:
+    return httpx.get(f"{url}/calibrations/{name}/examples").json()["examples"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_run_makes_one_version_whatever_the_batches(
+    judging: Judging, tmp_path: Path, size: int
+) -> None:
+    rows = examples(ROWS)
+    rows[3]["label"] = "tie"
+    file = written(tmp_path, [*rows, rows[0]])
+    with listening(judging.application()) as url:
+        result = calibrated(url, file, "--batch-size", str(size), "--label-noise", "0.1")
+        assert result.exit_code == 0, result.stderr
+        (only,) = versions(url)
+        httpx.post(f"{url}/calibrate", json={"calibration": "one", "examples": rows})
+        assert examples_in(url, "default") == examples_in(url, "one")
+    assert (only["action"], only["n"], only["label_noise"]) == ("import", ROWS - 1, 0.1)
+    # The repeated row counts as an update.
+    assert (only["added"], only["updated"], only["ties"]) == (ROWS - 1, 1, 1)
+    assert "added 19, updated 1, ties 1, removed 0, failed 0" in result.stderr
+    assert journals(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "at", "handled", "judged"),
+    [
+        ("/calibrate/scores", 1, False, 0),
+        ("/calibrate/scores", 1, True, 4),
+        ("/calibrate/scores", 4, False, 12),
+        ("/calibrate/scores", 4, True, 16),
+        ("/examples", 1, False, ROWS),
+        ("/examples", 1, True, ROWS),
+    ],
+)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_stopped_leaves_the_old_version_and_goes_on(
+    judging: Judging,
+    tmp_path: Path,
+    path: str,
+    at: int,
+    handled: bool,
+    judged: int,
+    how: signal.Signals,
+) -> None:
+    file = written(tmp_path, examples(ROWS))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def stop() -> None:
+        started[0].send_signal(how)
+        started[0].wait()
+
+    with listening(
+        Disturbed(judging.application(), path, at=at, then=stop, handled=handled)
+    ) as url:
+        earlier = [{**examples(1)[0], "question": "Earlier?"}]
+        httpx.post(f"{url}/calibrate", json={"examples": earlier}).raise_for_status()
+        before = judging.pairs
+        program = "from app.cli import main; main()"
+        command = ["calibrate", str(file), "--url", url, "--batch-size", "4"]
+        started.append(
+            subprocess.Popen([sys.executable, "-c", program, *command], stderr=subprocess.PIPE)
+        )
+        _, told = started[0].communicate()
+        assert started[0].returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+        assert b"Traceback" not in told
+        if how == signal.SIGINT:
+            state = b"is unchanged" if path == "/calibrate/scores" else b"may have been changed"
+            assert state in b" ".join(told.split())
+        assert judging.pairs - before == judged
+        committed = path == "/examples" and handled
+        assert len(versions(url)) == (2 if committed else 1)
+
+        known = judging.pairs
+        result = calibrated(url, file)
+        assert result.exit_code == 0, result.stderr
+        # A batch whose answer was lost is judged again.
+        lost = 4 if handled and path == "/calibrate/scores" else 0
+        assert judging.pairs - known == ROWS - judged + lost
+        assert [(each["version"], each["n"]) for each in versions(url)] == [(1, 1), (2, ROWS + 1)]
+        alone = {"calibration": "alone", "examples": [*earlier, *examples(ROWS)]}
+        httpx.post(f"{url}/calibrate", json=alone).raise_for_status()
+        assert examples_in(url, "default") == examples_in(url, "alone")
+    assert journals(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["/calibrate/scores", "/examples"])
+def test_a_busy_service_is_waited_for(judging: Judging, tmp_path: Path, path: str) -> None:
+    file = written(tmp_path, examples(ROWS))
+    busy = Disturbed(judging.application(), path, at=1, then=lambda: None)
+    with listening(busy) as url:
+        result = calibrated(url, file)
+        assert result.exit_code == 0, result.stderr
+        assert [each["n"] for each in versions(url)] == [ROWS]
+    assert "waiting for the service" in result.stderr
+    assert judging.pairs == ROWS
+
+
+def stopped(url: str, disturbed: Disturbed, file: Path) -> None:
+    """Leaves a run with four judged pairs behind."""
+    assert disturbed.requests == 0
+    result = calibrated(url, file, "--patience", "0")
+    assert result.exit_code == 1
+    assert "draining" in result.stderr
+
+
+def test_scores_of_another_judge_are_dropped_only_on_request(
+    judging: Judging, tmp_path: Path
+) -> None:
+    file = written(tmp_path, examples(ROWS))
+    disturbed = Disturbed(judging.application(), "/calibrate/scores", at=2, then=lambda: None)
+    with listening(disturbed) as url:
+        stopped(url, disturbed, file)
+    assert journals(tmp_path) == [".labels.jsonl.calibrate-default.partial"]
+    known = judging.pairs
+    with listening(judging.application("other")) as url:
+        result = calibrated(url, file)
+        assert result.exit_code == 1
+        assert "4 results of a run with other settings (judge)" in result.stderr
+        assert judging.pairs == known
+        assert calibrated(url, file, "--overwrite").exit_code == 0
+        assert [each["judge"] for each in versions(url)] == ["other"]
+    assert judging.pairs == known + ROWS
+
+
+def test_a_judge_that_is_replaced_during_a_run_spoils_nothing(
+    judging: Judging, tmp_path: Path
+) -> None:
+    file = written(tmp_path, examples(ROWS))
+    one, other = judging.application("one"), judging.application("other")
+
+    def replace() -> None:
+        disturbed.app = other
+
+    disturbed = Disturbed(one, "/calibrate/scores", at=3, then=replace)
+    with listening(other), listening(disturbed) as url:
+        result = calibrated(url, file)
+        assert result.exit_code == 1
+        assert "another judge than at the beginning" in result.stderr
+        disturbed.app = one
+        assert calibrated(url, file).exit_code == 0
+        assert [(each["judge"], each["n"]) for each in versions(url)] == [("one", ROWS)]
+
+
+def test_a_run_goes_on_by_content_and_not_by_place(judging: Judging, tmp_path: Path) -> None:
+    rows = examples(ROWS)
+    file = written(tmp_path, rows)
+    disturbed = Disturbed(judging.application(), "/calibrate/scores", at=3, then=lambda: None)
+    with listening(disturbed) as url:
+        stopped(url, disturbed, file)
+        # Two judged rows are gone, one has another label, and the order is another.
+        rows[2]["label"] = "B"
+        written(tmp_path, rows[:1:-1])
+        known = judging.pairs
+        assert calibrated(url, file).exit_code == 0
+        assert judging.pairs - known == ROWS - 8 + 1
+        httpx.post(f"{url}/calibrate", json={"calibration": "one", "examples": rows[2:]})
+        assert examples_in(url, "default") == examples_in(url, "one")
+
+
+def test_standard_input_is_kept_in_the_cache_folder(judging: Judging, tmp_path: Path) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in examples(ROWS))
+    disturbed = Disturbed(judging.application(), "/calibrate/scores", at=2, then=lambda: None)
+    with listening(disturbed) as url:
+        assert calibrated(url, "-", "--patience", "0", input=text).exit_code == 1
+        (kept,) = (tmp_path / "cache" / "scope-judge").iterdir()
+        assert kept.name.endswith(".calibrate-default.partial")
+        assert "Question" not in kept.read_text()
+        assert calibrated(url, "-", input=text).exit_code == 0
+        assert [each["n"] for each in versions(url)] == [ROWS]
+    assert judging.pairs == ROWS
+    assert journals(tmp_path) == []
+
+
+def test_a_run_with_more_scores_than_a_request_holds_makes_few_versions(
+    judging: Judging, tmp_path: Path
+) -> None:
+    file = written(tmp_path, examples(100))
+    with listening(judging.application(max_body_bytes=8000)) as url:
+        result = calibrated(url, file)
+        assert result.exit_code == 0, result.stderr
+        made = versions(url)
+        whole = examples_in(url, "default")
+    # A score takes at most 200 bytes, and 1,000 bytes are left for the other fields.
+    assert 2 <= len(made) <= 3
+    assert f"they become {len(made)} versions" in " ".join(result.stderr.split())
+    assert "added 100, updated 0, ties 0, removed 0, failed 0" in result.stderr
+    assert len(whole) == made[-1]["n"] == 100
+
+
+def test_a_run_in_which_nothing_was_judged_changes_nothing(
+    judging: Judging, tmp_path: Path
+) -> None:
+    rows = [{**row, "response_a": " "} for row in examples(5)]
+    file = written(tmp_path, rows)
+    with listening(judging.application()) as url:
+        result = calibrated(url, file, "--label-noise", "0.1")
+        assert result.exit_code == 1
+        assert "no pair was judged, and default is unchanged" in " ".join(result.stderr.split())
+        assert "and 2 more" in result.stderr
+        assert httpx.get(f"{url}/calibrations").json()["calibrations"] == []
+    assert journals(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "x" * 65])
+def test_a_name_that_the_service_refuses_leaves_no_file(
+    judging: Judging, tmp_path: Path, name: str
+) -> None:
+    file = written(tmp_path, examples(5))
+    with listening(judging.application()) as url:
+        result = calibrated(url, file, "--name", name)
+    assert result.exit_code == 1
+    assert "invalid_request: calibration: " in result.stderr
+    assert os.listdir(tmp_path) == ["labels.jsonl"]
+
+
+def test_a_wrong_label_noise_is_refused_before_anything_is_judged(
+    judging: Judging, tmp_path: Path
+) -> None:
+    file = written(tmp_path, examples(5))
+    with listening(judging.application()) as url:
+        result = calibrated(url, file, "--label-noise", "0.5")
+    assert result.exit_code == 1
+    assert "--label-noise must be at least 0 and below 0.5, got 0.5" in result.stderr
+    assert judging.pairs == 0
+
+
+def test_two_runs_of_the_same_file_do_not_mix(judging: Judging, tmp_path: Path) -> None:
+    file = written(tmp_path, examples(ROWS))
+    results: list[Result] = []
+
+    def second() -> None:
+        results.append(calibrated(urls[0], file))
+
+    urls: list[str] = []
+    with listening(judging.application()) as plain:
+        urls.append(plain)
+        disturbed = Disturbed(judging.application(), "/calibrate/scores", at=2, then=second)
+        with listening(disturbed) as url:
+            assert calibrated(url, file).exit_code == 0
+    (refused,) = results
+    assert refused.exit_code == 1
+    assert "is being written by another process" in " ".join(refused.stderr.split())

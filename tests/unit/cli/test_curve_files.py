@@ -1,0 +1,196 @@
+"""`scope-judge curve` on files of every format, and on pairs that nobody has judged yet."""
+
+import json
+import random
+import socket
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.files.writing import write_rows
+
+FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "jsonl.gz", "csv.zst", "parquet.gz")
+
+
+def run(*arguments: str | Path, **environment: str) -> Result:
+    given = ["curve", *map(str, arguments)]
+    return CliRunner().invoke(app, given, env={"COLUMNS": "200", **environment})
+
+
+def told(result: Result) -> str:
+    return " ".join(result.output.split())
+
+
+def pairs(n: int = 60) -> list[dict[str, Any]]:
+    """Labelled pairs on which the scripted judge is right more often when it is more certain."""
+    rng = random.Random(4)
+    rows = []
+    for i in range(n):
+        quality = round(rng.gauss(0, 2), 3)
+        right = rng.random() < 0.5 + min(0.5, abs(quality) / 3)
+        rows.append(
+            {
+                "question": f"Question {i}, or not?",
+                "response_a": f"quality={quality}",
+                "response_b": f"quality=0 of {i}",
+                "label": "A" if (quality > 0) == right else "B",
+            }
+        )
+    return rows
+
+
+def written(path: Path, rows: list[dict[str, Any]]) -> Path:
+    write_rows(path, path, rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def judged(url: str, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The pairs with their judgments, and a pair that got an error."""
+    rows = pairs()
+    bodies = [{k: v for k, v in row.items() if k != "label"} for row in rows]
+    answer = httpx.post(f"{url}/judge/batch", json={"alpha": None, "comparisons": bodies}).json()
+    found = [
+        {**row, "judgment": {k: v for k, v in result.items() if k != "id"}}
+        for row, result in zip(rows, answer["results"], strict=True)
+    ]
+    error = {"error": {"code": "prompt_too_long", "detail": "too long"}}
+    return [*found, {**rows[0], "question": "x", "judgment": error}]
+
+
+def flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {**{k: v for k, v in row.items() if k != "judgment"}, **row["judgment"]} for row in rows
+    ]
+
+
+def own_words(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Labels in a data set's words, without texts, and a column whose name a result would take."""
+    return [
+        {"winner": f"model_{row['label'].lower()}", "verdict": "mine", "p_fwd": 3}
+        | {
+            f"judgment_{k}" if k in ("verdict", "p_fwd") else k: v
+            for k, v in row["judgment"].items()
+        }
+        for row in rows
+    ]
+
+
+def probabilities(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": row["label"],
+            "p_fwd": row["judgment"]["p_fwd"],
+            "p_rev": row["judgment"]["p_rev"],
+        }
+        for row in rows
+        if "p_fwd" in row["judgment"]
+    ]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize(
+    "shaped", [list, flat, own_words, probabilities], ids=["nested", "flat", "own", "p"]
+)
+def test_every_format_and_shape_gives_the_same_screen(
+    judged: list[dict[str, Any]], ending: str, shaped: Any, tmp_path: Path
+) -> None:
+    expected = run(written(tmp_path / "expected.jsonl", probabilities(judged)))
+    assert expected.stdout.startswith("n = 60, accuracy 0.")
+    result = run(written(tmp_path / f"rows.{ending}", shaped(judged)))
+    assert result.exit_code == 0, result.output
+    assert result.stdout == expected.stdout
+    if shaped is not probabilities:
+        assert "left out: 1 without p_fwd and p_rev" in told(result)
+
+
+def test_several_files_and_folders_are_one_sample(
+    judged: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    whole = run(written(tmp_path / "whole.jsonl", judged))
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    first = written(folder / "a.csv", flat(judged[:20]))
+    second = written(folder / "b.parquet", judged[20:])
+    for inputs in ([folder], [first, second], [folder / "*"]):
+        assert run(*inputs).stdout == whole.stdout
+
+
+def test_a_map_names_the_column_of_the_label(judged: list[dict[str, Any]], tmp_path: Path) -> None:
+    rows = [{"better": row["label"], "judgment": row["judgment"]} for row in judged]
+    file = written(tmp_path / "rows.jsonl", rows)
+    mapped = run(file, "--map", "label=better")
+    assert mapped.stdout == run(written(tmp_path / "e.jsonl", judged)).stdout
+
+
+def test_answers_of_several_judges_are_refused(
+    judged: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    other = [{**judged[0], "judgment": {**judged[0]["judgment"], "judge": "other"}}]
+    result = run(written(tmp_path / "rows.jsonl", judged + other))
+    assert result.exit_code == 1
+    assert "answers of several judges (other, scripted): give those of one" in told(result)
+
+
+def test_unjudged_pairs_are_judged_by_the_service_first(
+    judged: list[dict[str, Any]], url: str, tmp_path: Path
+) -> None:
+    file = written(tmp_path / "pairs.csv", pairs())
+    result = run(file, "--url", url)
+    assert result.exit_code == 0, result.output
+    assert "These 60 pairs are not judged yet: the service at" in told(result)
+    out = tmp_path / "pairs-judged.jsonl"
+    assert result.stdout == run(written(tmp_path / "e.jsonl", judged)).stdout
+    assert run(out).stdout == result.stdout
+    again = run(file, "--url", url)
+    assert again.exit_code == 1
+    assert f"{out} is there already: `scope-judge curve {out}` reads it" in told(again)
+
+
+def test_unjudged_pairs_are_judged_by_a_judge_that_is_loaded_here(
+    judged: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    file = written(tmp_path / "pairs.parquet", pairs())
+    out = tmp_path / "out"
+    arguments = (file, "--judge", "demo", "--out", out)
+    result = run(*arguments, SCOPE_ENGINE="scripted")
+    assert result.exit_code == 0, result.output
+    assert "is loaded and judges them first" in told(result)
+    assert result.stdout == run(written(tmp_path / "e.jsonl", judged)).stdout
+    assert run(out / "judgments.jsonl").stdout == result.stdout
+
+
+def test_without_a_service_and_a_judge_the_error_says_both_ways(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        result = run(written(tmp_path / "pairs.jsonl", pairs(3)), "--url", address)
+    assert result.exit_code == 1
+    assert "start the service with `scope-judge serve`" in told(result)
+    assert "or load a judge here with --judge MODEL" in told(result)
+
+
+def test_unjudged_pairs_without_labels_are_refused_before_any_is_judged(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in row.items() if k != "label"} for row in pairs(3)]
+    result = run(written(tmp_path / "pairs.jsonl", rows), "--url", "http://127.0.0.1:9")
+    assert result.exit_code == 1
+    assert "line 1: there is no label: the columns are question, response_a, response_b" in told(
+        result
+    )
+
+
+def test_the_screen_of_calibrate_is_that_of_curve(
+    judged: list[dict[str, Any]], clean_url: str, tmp_path: Path
+) -> None:
+    curve = run(written(tmp_path / "judged.jsonl", judged)).stdout
+    file = written(tmp_path / "pairs.jsonl", pairs())
+    calibrated = CliRunner().invoke(
+        app, ["calibrate", str(file), "--url", clean_url], env={"COLUMNS": "200"}
+    )
+    assert calibrated.exit_code == 0, calibrated.output
+    assert curve in calibrated.stderr
+    assert json.loads(httpx.get(f"{clean_url}/calibrations/default").text)["n"] == 60

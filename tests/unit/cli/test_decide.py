@@ -1,0 +1,216 @@
+"""`scope-judge decide` gives the results that judging anew would give, from every format."""
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.files.reading import read_rows
+from app.files.writing import write_rows
+from app.stores.memory import MemoryStore
+from tests.serving import application_of
+from tests.unit.cli.listening import listening
+
+CRITERIA: tuple[list[str], ...] = (
+    ["--alpha", "0.05"],
+    ["--alpha", "0.2"],
+    ["--alpha", "0.05", "--guarantee", "pac"],
+    ["--alpha", "0.15", "--guarantee", "pac"],
+    ["--alpha", "0.25", "--guarantee", "pac", "--delta", "0.05"],
+    ["--no-alpha"],
+)
+ENDINGS = ("jsonl", "json", "csv", "tsv", "parquet", "jsonl.gz", "csv.zst")
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
+
+
+def told(result: Result) -> str:
+    return " ".join(result.output.split())
+
+
+def pairs(n: int = 150) -> list[dict[str, Any]]:
+    rng = random.Random(8)
+    rows = []
+    for i in range(n):
+        quality = round(rng.gauss(0, 2), 2)
+        right = rng.random() < 0.55 + min(0.45, abs(quality) / 3)
+        rows.append(
+            {
+                # The first pair has no preference.
+                "question": f"Question {i}?",
+                "response_a": f"quality={quality if i else 0}",
+                "response_b": f"quality=0 of {i}",
+                "label": "A" if (quality > 0) == right else "B",
+                "reason": "the annotator's",
+            }
+        )
+    return rows
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with listening(application_of(store=MemoryStore())) as url:
+        examples = [{k: v for k, v in row.items() if k != "reason"} for row in pairs()]
+        body = {"examples": examples, "label_noise": 0.02}
+        httpx.post(f"{url}/calibrate", json=body).raise_for_status()
+        yield url
+
+
+@pytest.fixture(scope="module")
+def folder(url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pairs, their results at alpha 0.1, and the exported set."""
+    folder = tmp_path_factory.mktemp("decide")
+    write_rows(folder / "pairs.jsonl", folder / "pairs.jsonl", pairs())
+    out = folder / "judged.jsonl"
+    judged = run("judge", folder / "pairs.jsonl", "--out", out, "--url", url)
+    assert judged.exit_code == 0, judged.output
+    export = run("sets", "export", "default", "--out", folder / "set.jsonl", "--url", url)
+    assert export.exit_code == 0, export.output
+    return folder
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [row.fields for row in read_rows(path)]
+
+
+@pytest.mark.parametrize("criterion", CRITERIA, ids=" ".join)
+def test_the_results_are_those_of_judging_anew(
+    criterion: list[str], url: str, folder: Path, tmp_path: Path
+) -> None:
+    new = tmp_path / "new.jsonl"
+    anew = run("judge", folder / "pairs.jsonl", "--out", new, "--url", url, *criterion)
+    assert anew.exit_code == 0, anew.output
+    expected = rows_of(new)
+    for source in (["--url", url], ["--labels", str(folder / "set.jsonl")]):
+        decided = tmp_path / f"{len(source[0])}.jsonl"
+        result = run("decide", folder / "judged.jsonl", *criterion, *source, "--out", decided)
+        assert result.exit_code == 0, result.output
+        assert rows_of(decided) == expected
+        # The same counts and the same promise.
+        assert told(result) in re.sub(r", \d+ pairs a second", "", told(anew))
+    verdicts = {row["judgment"]["verdict"] for row in expected}
+    # Below 184 labels pac accepts nothing at 0.05.
+    infeasible = criterion[1:] == ["0.05", "--guarantee", "pac"]
+    assert verdicts == ({"abstain"} if infeasible else {"A", "B", "abstain"})
+
+
+def test_deciding_again_replaces_what_was_decided(url: str, folder: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.csv", tmp_path / "second.jsonl"
+    arguments = ["--alpha", "0.25", "--guarantee", "pac", "--url", url]
+    run("decide", folder / "judged.jsonl", *arguments, "--out", first)
+    run("decide", first, "--alpha", "0.1", "--url", url, "--out", second)
+    assert rows_of(second) == rows_of(folder / "judged.jsonl")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("flat", [False, True], ids=["nested", "flat"])
+def test_every_format_is_decided_alike(
+    ending: str, flat: bool, url: str, folder: Path, tmp_path: Path
+) -> None:
+    judged, out = tmp_path / f"judged.{ending}", tmp_path / f"out.{ending}"
+    pairs_file, options = folder / "pairs.jsonl", ["--flat"] if flat else []
+    # Without an alpha all columns that have one are empty, and may be lost.
+    run("judge", pairs_file, "--no-alpha", "--url", url, "--out", judged, *options)
+    result = run("decide", judged, "--alpha", "0.2", "--url", url, "--out", out)
+    assert result.exit_code == 0, result.output
+    expected = tmp_path / f"expected.{ending}"
+    run("judge", pairs_file, "--alpha", "0.2", "--url", url, "--out", expected, *options)
+    assert rows_of(out) == rows_of(expected)
+    assert rows_of(out)[5]["reason"] == "the annotator's"
+
+
+def test_labelled_results_are_labels(url: str, folder: Path, tmp_path: Path) -> None:
+    # 0.02 is the noise of the set.
+    options = ["--alpha", "0.1", "--labels", str(folder / "judged.jsonl")]
+    options += ["--label-noise", "0.02"]
+    out = tmp_path / "out.jsonl"
+    result = run("decide", folder / "judged.jsonl", *options, "--out", out)
+    assert result.exit_code == 0, result.output
+    for found, expected in zip(rows_of(out), rows_of(folder / "judged.jsonl"), strict=True):
+        judgment, known = found["judgment"], expected["judgment"]
+        assert judgment["verdict"] == known["verdict"]
+        assert judgment["threshold"] == pytest.approx(known["threshold"], rel=1e-12)
+        assert judgment["calibration"] == {"name": "judged.jsonl", "version": 0, "n": 150}
+
+
+def test_an_error_stays_an_error_and_no_scores_are_one(
+    url: str, folder: Path, tmp_path: Path
+) -> None:
+    rows = rows_of(folder / "judged.jsonl")[:3]
+    error = {"code": "prompt_too_long", "detail": "too long"}
+    rows[0]["judgment"] = {"error": error}
+    del rows[1]["judgment"]["uncertainty"]
+    file, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    write_rows(file, file, rows)
+    result = run("decide", file, "--alpha", "0.2", "--url", url, "--out", out)
+    assert result.exit_code == 1
+    assert "2 of 3 rows have no judgment" in told(result)
+    first, second, third = (row["judgment"] for row in rows_of(out))
+    assert first == {"error": error}
+    assert second["error"]["detail"] == "the row has no scores of a judge"
+    assert "verdict" in third
+
+
+def test_a_judgment_off_task_is_never_accepted(folder: Path, tmp_path: Path) -> None:
+    rows = rows_of(folder / "judged.jsonl")[5:7]
+    rows[0]["judgment"] |= {"verdict": "abstain", "reason": "off_task"}
+    file = tmp_path / "rows.jsonl"
+    write_rows(file, file, rows)
+    result = run("decide", file, "--no-alpha")
+    first, second = (json.loads(line)["judgment"] for line in result.stdout.splitlines())
+    assert (first["verdict"], first["reason"]) == ("abstain", "off_task")
+    assert second["verdict"] in ("A", "B")
+
+
+def test_the_results_of_another_judge_are_refused(url: str, folder: Path, tmp_path: Path) -> None:
+    rows = rows_of(folder / "judged.jsonl")
+    rows[4]["judgment"]["judge"] = "other"
+    file = tmp_path / "rows.jsonl"
+    write_rows(file, file, rows)
+    result = run("decide", file, "--alpha", "0.2", "--url", url, "--out", tmp_path / "out.jsonl")
+    assert result.exit_code == 1
+    words = "line 5: the result is of the judge other, and the labels are of scripted"
+    assert words in told(result)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "give --alpha, or --no-alpha"),
+        (["--alpha", "0.1", "--no-alpha"], "give --alpha, or --no-alpha"),
+        (["--alpha", "1"], "--alpha must be between 0 and 1"),
+        (["--alpha", "0.1", "--guarantee", "sure"], "--guarantee must be marginal or pac"),
+        (["--alpha", "0.1", "--delta", "0.1"], "--delta needs --guarantee pac"),
+        (["--alpha", "0.1", "--label-noise", "0.5"], "--label-noise must be at least 0"),
+        (["--alpha", "0.1", "--labels", "x", "--calibration", "y"], "not both"),
+        (["--alpha", "0.1", "--labels", "{pairs}"], "has no labelled result"),
+        (["--alpha", "0.1", "--calibration", "absent"], "calibration_not_found"),
+        (["--alpha", "0.1", "--out", "{judged}"], "would overwrite the file"),
+        (["--alpha", "0.1", "--out", "{pairs}"], "is there already"),
+        (["--alpha", "0.1", "--out", "x.xls"], "the name must end in .jsonl"),
+    ],
+)
+def test_a_mistake_is_named(arguments: list[str], words: str, url: str, folder: Path) -> None:
+    given = [
+        each.format(pairs=folder / "pairs.jsonl", judged=folder / "judged.jsonl")
+        for each in arguments
+    ]
+    result = run("decide", folder / "judged.jsonl", *given, "--url", url)
+    assert result.exit_code == 1
+    assert words in told(result)
+
+
+def test_a_file_without_results_is_refused(folder: Path) -> None:
+    result = run("decide", folder / "pairs.jsonl", "--no-alpha")
+    assert result.exit_code == 1
+    assert "has no results of `scope-judge judge FILE`" in told(result)

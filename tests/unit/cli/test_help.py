@@ -1,0 +1,112 @@
+"""Tests of -h and of shell completion: both must be fast, and know every command and option."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from app.cli import COMMANDS, command
+from tests.patience import PATIENCE_S
+
+SCOPE_JUDGE = str(Path(sys.executable).with_name("scope-judge"))
+# Each takes a tenth of a second to import, or more. Typer itself imports rich and pydantic.
+HEAVY = frozenset(
+    (
+        *("numpy", "scipy", "sklearn", "matplotlib", "jinja2", "datasets", "pyarrow"),
+        *("fastapi", "starlette", "uvicorn", "httpx", "pydantic_settings", "prometheus_client"),
+        *("vllm", "torch", "transformers", "huggingface_hub", "redis", "ray", "asyncio"),
+    )
+)
+SUBCOMMANDS = [
+    [name, sub]
+    for name in COMMANDS
+    for sub in getattr(command(name), "commands", ())  # Only a group has commands.
+]
+PROGRAM = """
+import sys
+from app.cli import app
+try:
+    app(sys.argv[1:])
+except SystemExit as exc:
+    print("loaded:", *{name.partition(".")[0] for name in sys.modules})
+    sys.exit(exc.code)
+"""
+
+
+def output_of(command: Sequence[str], **environment: str) -> str:
+    done = subprocess.run(
+        command,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("names", [[], *([name] for name in COMMANDS), *SUBCOMMANDS], ids=" ".join)
+def test_help_loads_no_heavy_module(names: list[str]) -> None:
+    text, _, loaded = output_of([sys.executable, "-c", PROGRAM, *names, "-h"]).rpartition("loaded:")
+    assert f"Usage: -c {' '.join(names)}".rstrip() in text
+    assert "--help" in text
+    assert not set(loaded.split()) & HEAVY
+
+
+def completed_by_bash(words: str) -> list[str]:
+    """The words that bash offers for the last of these words, with our completion script."""
+    script = output_of([SCOPE_JUDGE, "--show-completion", "bash"], **NO_DETECTION)
+    call = (
+        f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+        f"_scope_judge_completion {SCOPE_JUDGE}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    return output_of(["bash", "-c", f"{script}\n{call}"]).split()
+
+
+def completed_by_zsh(words: str) -> list[str]:
+    """The words that the program offers to zsh; zsh itself is not on every machine."""
+    output = output_of(
+        [SCOPE_JUDGE],
+        _SCOPE_JUDGE_COMPLETE="complete_zsh",
+        _TYPER_COMPLETE_ARGS=words.replace("''", ""),
+    )
+    # _arguments '*: :(("word":"its help" ...
+    return [part.rpartition('"')[2] for part in output.split('":"')[:-1]]
+
+
+# Otherwise the option takes no value, but looks for the shell that has started it.
+NO_DETECTION = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+COMPLETIONS = {
+    "scope-judge ''": list(COMMANDS),
+    "scope-judge ev": ["evaluate"],
+    "scope-judge serve --p": ["--port"],
+    "scope-judge judge --al": ["--alpha"],
+    "scope-judge evaluate demo --ju": ["--judge"],
+    "scope-judge keys ''": ["add", "list", "revoke"],
+    "scope-judge keys add --r": ["--role"],
+}
+
+
+@pytest.mark.parametrize("complete", [completed_by_bash, completed_by_zsh])
+@pytest.mark.parametrize("words", COMPLETIONS)
+def test_a_shell_completes_commands_and_their_options(
+    words: str, complete: Callable[[str], list[str]]
+) -> None:
+    assert complete(words) == COMPLETIONS[words]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_calls_this_program(shell: str) -> None:
+    script = output_of([SCOPE_JUDGE, "--show-completion", shell], **NO_DETECTION)
+    assert f"_SCOPE_JUDGE_COMPLETE=complete_{shell}" in script
+
+
+def test_completion_is_installed_for_bash(tmp_path: Path) -> None:
+    installing = [SCOPE_JUDGE, "--install-completion", "bash"]
+    assert "bash completion installed" in output_of(
+        installing, **NO_DETECTION, HOME=str(tmp_path), PYTHONPATH=os.getcwd()
+    )
+    assert "scope-judge" in (tmp_path / ".bash_completions/scope-judge.sh").read_text()

@@ -1,0 +1,340 @@
+"""Tests of `scope-judge sets` against services that listen on a port."""
+
+import gzip
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.cli import sets as command
+from app.engines.scripted import ScriptedEngine
+from app.stores.memory import MemoryStore
+from tests.serving import application_of
+from tests.unit.api.problems import examples
+from tests.unit.cli.listening import Disturbed, listening
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.cli.service_client._FIRST_PAUSE_S", 0.01)
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A service with the sets `default`, with two versions, and `small`."""
+    with listening(application_of(store=MemoryStore())) as url:
+        for name, n in (("default", 60), ("default", 400), ("small", 3)):
+            body = {"calibration": name, "examples": examples(n), "label_noise": 0.05}
+            httpx.post(f"{url}/calibrate", json=body).raise_for_status()
+        yield url
+
+
+@pytest.fixture
+def empty_url() -> Iterator[str]:
+    with listening(application_of(store=MemoryStore())) as url:
+        yield url
+
+
+def run(url: str, *arguments: str, **kwargs: Any) -> Result:
+    return runner.invoke(app, ["sets", *arguments, "--url", url], **kwargs)
+
+
+def words(text: str) -> str:
+    """The output of a command in one line, independent of the terminal's width."""
+    return " ".join(text.split())
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def set_at(url: str, name: str = "default") -> Any:
+    return httpx.get(f"{url}/calibrations/{name}").json()
+
+
+def test_sets_are_listed_for_people_pipes_and_programs(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = run(url, "list")
+    accuracy = "1.000"
+    assert piped.stdout.splitlines() == [
+        "\t".join(("default", "2", "460", "scripted", accuracy, "marginal, pac")),
+        "\t".join(("small", "1", "3", "scripted", accuracy, "infeasible")),
+    ]
+    monkeypatch.setattr(command, "_on_a_terminal", lambda: True)
+    table = words(run(url, "list").stdout)
+    for heading in ("name", "version", "n", "judge", "accuracy", "alpha 0.10"):
+        assert f" {heading} " in table
+    assert "marginal, pac" in table
+    found = json.loads(run(url, "list", "--json").stdout)
+    assert found == httpx.get(f"{url}/calibrations").json()["calibrations"]
+
+
+def test_a_service_without_sets_says_how_to_make_one(empty_url: str) -> None:
+    result = run(empty_url, "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "`scope-judge calibrate FILE` makes one" in words(result.stderr)
+
+
+def test_a_set_is_shown_with_thresholds_and_quality(url: str) -> None:
+    result = run(url, "show", "default")
+    assert result.exit_code == 0
+    shown = words(result.stdout)
+    assert "calibration default, version 2, n = 460" in shown
+    assert "marginal" in shown
+    assert "accuracy 1.000" in shown
+    assert "label noise 0.05" in shown
+    assert json.loads(run(url, "show", "default", "--json").stdout) == set_at(url)
+
+
+def test_versions_say_when_by_whom_and_with_which_effect(url: str) -> None:
+    run(url, "rollback", "default", "1")
+    lines = [line.split("\t") for line in run(url, "versions", "default").stdout.splitlines()]
+    assert [[each[0], *each[2:]] for each in lines] == [
+        ["3", "anonymous", "rollback to 1", "0", "0", "400", "60"],
+        ["2", "anonymous", "calibrate", "400", "0", "0", "460"],
+        ["1", "anonymous", "calibrate", "60", "0", "0", "60"],
+    ]
+    assert len(run(url, "versions", "default", "--limit", "1").stdout.splitlines()) == 1
+    found = json.loads(run(url, "versions", "default", "--json").stdout)
+    assert found == httpx.get(f"{url}/calibrations/default/versions").json()["versions"]
+
+
+def test_a_deleted_set_comes_back_with_the_printed_command(url: str) -> None:
+    before = set_at(url)
+    result = run(url, "delete", "default", "--yes")
+    assert result.exit_code == 0
+    assert "`scope-judge sets rollback default 2`" in words(result.stderr)
+    assert httpx.get(f"{url}/calibrations/default").status_code == 404
+    result = run(url, "rollback", "default", "2")
+    assert result.exit_code == 0
+    assert "default is version 4, with the 460 examples of version 2" in words(result.stderr)
+    assert set_at(url) == {**before, "version": 4}
+
+
+def test_nothing_is_deleted_without_a_terminal_and_without_yes(url: str) -> None:
+    result = run(url, "delete", "default", input="y\n")
+    assert result.exit_code == 1
+    assert "give --yes to delete" in words(result.stderr)
+    assert set_at(url)["n"] == 460
+
+
+@pytest.mark.parametrize(("reply", "deleted"), [("y", True), ("n", False), ("", False)])
+def test_on_a_terminal_a_deletion_is_confirmed(url: str, reply: str, deleted: bool) -> None:
+    ours, theirs = pty.openpty()
+    program = "from app.cli import main; main()"
+    arguments = ["sets", "delete", "default", "--url", url]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], stdin=theirs, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(theirs)
+        os.write(ours, f"{reply}\n".encode())
+        told = process.communicate()[1]
+    os.close(ours)
+    assert "Delete default, version 2 with 460 examples?" in told
+    assert process.returncode == (0 if deleted else 1)
+    assert (httpx.get(f"{url}/calibrations/default").status_code == 404) == deleted
+
+
+def _gunzipped(file: Path) -> str:
+    return gzip.decompress(file.read_bytes()).decode()
+
+
+def _unzstd(file: Path) -> str:
+    with pyarrow.CompressedInputStream(str(file), "zstd") as stream:
+        return bytes(stream.read()).decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "text_of"),
+    [("set.jsonl", Path.read_text), ("set.jsonl.gz", _gunzipped), ("set.jsonl.zst", _unzstd)],
+)
+def test_an_export_moves_a_set_to_another_service(
+    url: str, empty_url: str, tmp_path: Path, name: str, text_of: Callable[[Path], str]
+) -> None:
+    file = tmp_path / name
+    written = run(url, "export", "default", "--out", str(file))
+    assert written.exit_code == 0
+    assert f"{file} has default, version 2, with 460 examples" in words(written.stderr)
+    assert text_of(file) == run(url, "export", "default").stdout
+    header, *rows = rows_of(text_of(file))
+    info = httpx.get(f"{url}/info").json()
+    assert header == {
+        **{"scope_judge_set": 1, "name": "default", "version": 2, "judge": "scripted"},
+        **{"fingerprint": info["fingerprint"], "label_noise": 0.05, "n": 460},
+    }
+    assert [sorted(row) for row in rows] == [
+        ["digest", "gap_fwd", "gap_rev", "label", "label_mass"]
+    ] * 460
+    result = run(empty_url, "import", str(file))
+    assert result.exit_code == 0, result.stderr
+    assert "default is version 1 with 460 examples: added 460" in words(result.stderr)
+    assert set_at(empty_url) == {**set_at(url), "version": 1}
+    again = run(empty_url, "import", str(file), "--name", "copy")
+    assert "copy is version 1 with 460 examples" in words(again.stderr)
+    repeated = run(empty_url, "import", str(file))
+    assert "version 1 with 460 examples: added 0, updated 460" in words(repeated.stderr)
+
+
+def test_a_pipe_moves_a_set(url: str, empty_url: str) -> None:
+    text = run(url, "export", "small").stdout
+    assert run(empty_url, "import", "-", input=text).exit_code == 0
+    assert set_at(empty_url, "small") == set_at(url, "small")
+
+
+def test_an_export_holds_one_version_even_if_the_set_changes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.cli.set_file._PAGE", 7)
+    plain = application_of(store=MemoryStore())
+    changes = iter(range(2))
+
+    class Changing:
+        """Changes the set before the third page of the first two attempts."""
+
+        def __init__(self) -> None:
+            self.pages = 0
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and scope["path"].endswith("/examples"):
+                self.pages += 1
+                if self.pages == 3 and (number := next(changes, None)) is not None:
+                    self.pages = 0
+                    row = {**examples(1)[0], "question": f"New {number}?"}
+                    transport = httpx.ASGITransport(plain)
+                    async with httpx.AsyncClient(transport=transport) as client:
+                        url = "http://localhost/calibrate"
+                        (await client.post(url, json={"examples": [row]})).raise_for_status()
+            await plain(scope, receive, send)
+
+    with listening(Changing()) as url:
+        httpx.post(f"{url}/calibrate", json={"examples": examples(30)}).raise_for_status()
+        result = run(url, "export", "default")
+        assert result.exit_code == 0, result.stderr
+        header, *rows = rows_of(result.stdout)
+        assert (header["version"], header["n"], len(rows)) == (3, 32, 32)
+        assert {row["digest"] for row in rows} == {
+            row["digest"]
+            for row in httpx.get(f"{url}/calibrations/default/examples").json()["examples"]
+        }
+
+
+def test_a_large_import_says_how_many_versions_it_makes(url: str) -> None:
+    text = run(url, "export", "default").stdout
+    with listening(application_of(store=MemoryStore(), max_body_bytes=50_000)) as small:
+        result = run(small, "import", "-", input=text)
+        assert result.exit_code == 0, result.stderr
+        made = set_at(small)
+    assert 2 <= made["version"] <= 3
+    assert made["n"] == 460
+    assert f"they become {made['version']} versions" in words(result.stderr)
+    assert "added 460, updated 0" in words(result.stderr)
+
+
+def test_a_busy_service_is_waited_for(url: str) -> None:
+    text = run(url, "export", "default").stdout
+    plain = application_of(store=MemoryStore())
+    with listening(Disturbed(plain, "/examples", at=1, then=lambda: None)) as busy:
+        result = run(busy, "import", "-", input=text)
+        assert result.exit_code == 0, result.stderr
+        assert set_at(busy)["n"] == 460
+    assert "waiting for the service" in result.stderr
+
+
+def test_a_rollback_that_gets_no_answer_is_not_repeated() -> None:
+    plain = application_of(store=MemoryStore())
+    busy = Disturbed(plain, "/rollback", at=1, then=lambda: None)
+    with listening(busy) as url:
+        result = run(url, "rollback", "default", "1")
+    assert result.exit_code == 1
+    assert busy.requests == 1
+    assert "look whether the change was made" in words(result.stderr)
+
+
+def test_another_judge_imports_nothing(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "set.jsonl"
+    run(url, "export", "default", "--out", str(file))
+    other = application_of(ScriptedEngine(judge="other"), MemoryStore())
+    with listening(other) as there:
+        result = run(there, "import", str(file))
+        assert httpx.get(f"{there}/calibrations").json()["calibrations"] == []
+    assert result.exit_code == 1
+    told = words(result.stderr)
+    assert "the judge 'scripted'" in told
+    assert "the service has the judge 'other'" in told
+    assert "run `scope-judge calibrate`" in told
+
+
+HEADER = {"scope_judge_set": 1, "name": "x", "version": 1, "judge": "scripted", "n": 1}
+DIGEST = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (examples(3), "line 1: this is no exported set"),
+        ([{"scope_judge_set": 1}], "line 1: this is no exported set"),
+        ([{**HEADER, "scope_judge_set": 2}], "a later release of scope-judge wrote this set"),
+        ([HEADER], "has 0 examples and was written with 1: it was cut off"),
+        ([HEADER, {"digest": DIGEST, "label": "A"}], "invalid_request: examples.0.gap_fwd"),
+    ],
+)
+def test_a_wrong_file_is_refused(
+    empty_url: str, tmp_path: Path, rows: list[dict[str, Any]], message: str
+) -> None:
+    fields = {
+        "fingerprint": httpx.get(f"{empty_url}/info").json()["fingerprint"],
+        "label_noise": 0.0,
+    }
+    described = [{**row, **fields} if "name" in row else row for row in rows]
+    file = tmp_path / "set.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in described))
+    result = run(empty_url, "import", str(file))
+    assert result.exit_code == 1
+    assert message in words(result.stderr)
+    assert httpx.get(f"{empty_url}/calibrations").json()["calibrations"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "absent"], "calibration_not_found"),
+        (["versions", "absent"], "calibration_not_found"),
+        (["delete", "absent", "--yes"], "calibration_not_found"),
+        (["export", "absent"], "calibration_not_found"),
+        (["rollback", "small", "9"], "version_not_found"),
+        (["rollback", "absent", "1"], "calibration_not_found"),
+        (["import", "absent.jsonl"], "absent.jsonl cannot be read"),
+        (["export", "small", "--out", "set.csv"], "the name must end in .jsonl"),
+        (["export", "small", "--out", "/absent/set.jsonl"], "cannot be written"),
+    ],
+)
+def test_a_mistake_is_an_error_in_words(url: str, arguments: list[str], message: str) -> None:
+    result = run(url, *arguments)
+    assert result.exit_code == 1
+    assert message in words(result.stderr)
+    assert "Traceback" not in result.stderr
+
+
+def test_an_export_that_is_there_is_only_replaced_on_request(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "set.jsonl"
+    file.write_text("mine")
+    arguments = ["export", "small", "--out", str(file)]
+    result = run(url, *arguments)
+    assert result.exit_code == 1
+    assert "is there already" in words(result.stderr)
+    assert file.read_text() == "mine"
+    assert run(url, *arguments, "--overwrite").exit_code == 0
+    assert len(rows_of(file.read_text())) == 4

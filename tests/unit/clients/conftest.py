@@ -1,0 +1,28 @@
+"""The real service on a socket, with the scripted judge."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from app.main import create
+from tests.unit.api.problems import examples
+from tests.unit.cli.listening import listening
+
+ENVIRONMENT = {
+    "SCOPE_ENGINE": "scripted",
+    "SCOPE_STORE_URL": "memory://",
+    "SCOPE_MAX_BATCH": "300",
+}
+
+
+@pytest.fixture(scope="session")
+def service_url() -> Iterator[str]:
+    """URL of a service whose default set has 60 pairs; its judge reads `quality=1.5` in texts."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        application = create()
+    with listening(application) as url:
+        httpx.post(f"{url}/calibrate", json={"examples": examples()}).raise_for_status()
+        yield url

@@ -1,0 +1,249 @@
+"""The package as such: its Python, its types, its versions, and no secret in any text of it."""
+
+import ast
+import dataclasses
+import inspect
+import json
+import pickle
+import tomllib
+import traceback
+import types
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+
+import scope_judge
+from app.wire.problems import STATUS
+from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, answers, comparisons
+from scope_judge.errors import class_of
+from tests.integration.processes.server import free_port
+from tests.unit.api.test_openapi import COMMITTED
+from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.planned import PlannedService, hang_up, page, problem, serving
+from tests.unit.docs.markdown import ROOT
+
+FOLDER = ROOT / "clients" / "python"
+FILES = sorted((FOLDER / "scope_judge").rglob("*.py"))
+SCHEMAS: dict[str, Any] = json.loads(COMMITTED.read_text())["components"]["schemas"]
+KEY = "sj_0123456789abcdef"
+TEXT = "a secret question"
+# The schema of each dataclass.
+SCHEMA_OF = {
+    answers.Judgment: "JudgmentOut",
+    answers.CalibrationReference: "CalibrationReferenceOut",
+    answers.Fault: "Fault",
+    answers.Problem: "Problem",
+    answers.ItemError: "ItemErrorOut",
+    answers.Threshold: "ThresholdOut",
+    answers.CalibrationReport: "CalibrateOut",
+    answers.ExampleError: "ExampleErrorOut",
+    answers.CurvePoint: "CurvePointOut",
+    answers.Infeasible: "InfeasibleOut",
+    answers.Traffic: "TrafficOut",
+    answers.CalibrationDetail: "CalibrationDetailOut",
+    answers.Limits: "LimitsOut",
+    answers.Info: "InfoOut",
+    answers.GroupRewards: "RewardsOut",
+    answers.Comparison: "ComparisonOut",
+    answers.ComparisonError: "ComparisonErrorOut",
+}
+
+
+def shape_of_hint(hint: Any) -> set[str]:
+    """The JSON types of a Python type; a list names its items."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return set().union(*map(shape_of_hint, arguments))
+    if origin is Literal:
+        return {"string"}
+    if origin is tuple:
+        return {f"array of {' or '.join(sorted(shape_of_hint(arguments[0])))}"}
+    if dataclasses.is_dataclass(hint):
+        return {SCHEMA_OF[hint]}  # type: ignore[index]
+    names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+    return {names[hint]}
+
+
+def shape_of_schema(schema: dict[str, Any]) -> set[str]:
+    """The JSON types of a schema, written in the same way."""
+    if "$ref" in schema:
+        return {schema["$ref"].rpartition("/")[2]}
+    if "anyOf" in schema:
+        return set().union(*map(shape_of_schema, schema["anyOf"]))
+    if schema["type"] == "array":
+        return {f"array of {' or '.join(sorted(shape_of_schema(schema['items'])))}"}
+    return {schema["type"]}
+
+
+@pytest.mark.parametrize("cls", SCHEMA_OF, ids=lambda cls: cls.__name__)
+def test_the_type_of_each_field_is_that_of_the_interface(cls: type) -> None:
+    schema = SCHEMAS[SCHEMA_OF[cls]]
+    for name, hint in get_type_hints(cls).items():
+        assert shape_of_hint(hint) == shape_of_schema(schema["properties"][name]), name
+        assert name in schema["required"] or type(None) in get_args(hint), name
+
+
+def test_a_verdict_is_one_of_the_interface() -> None:
+    properties = SCHEMAS["JudgmentOut"]["properties"]
+    assert set(get_args(answers.Verdict)) == set(properties["verdict"]["enum"])
+    assert set(get_args(answers.Side)) == set(properties["preferred"]["anyOf"][0]["enum"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "fields"),
+    [
+        (
+            "JudgeIn",
+            {*comparisons.comparison("q", "a", "b", 1), *get_type_hints(comparisons.Criterion)},
+        ),
+        ("JudgeBatchIn", {"comparisons", *get_type_hints(comparisons.Criterion)}),
+        ("CalibrateIn", {"examples", *comparisons.calibrate_fields("default", 0.1)}),
+        ("ExampleIn", {*comparisons.comparison("q", "a", "b", 1), "label"}),
+        ("RewardGroupIn", {"question", "responses", *get_type_hints(comparisons.GroupRule)}),
+        ("RewardGroupsIn", {"groups", *get_type_hints(comparisons.GroupRule)}),
+        (
+            "RewardReferenceIn",
+            {"question", "responses", "reference", *get_type_hints(comparisons.ReferenceRule)},
+        ),
+    ],
+)
+def test_each_field_that_is_sent_is_one_of_the_interface(schema: str, fields: set[str]) -> None:
+    assert fields <= set(SCHEMAS[schema]["properties"])
+
+
+def test_each_error_of_the_service_has_an_exception_of_its_branch() -> None:
+    from app.core import errors
+
+    for error, status in STATUS.items():
+        kind = class_of(status)
+        assert issubclass(kind, scope_judge.RequestError) == issubclass(error, errors.RequestError)
+        assert issubclass(kind, scope_judge.UnavailableError) == issubclass(
+            error, errors.UnavailableError
+        )
+        assert issubclass(kind, scope_judge.ServerError) == issubclass(error, errors.DefectError)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_each_file_is_python_3_10(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 10))
+    # Names that came with 3.11 or later.
+    new = {"Self", "StrEnum", "TaskGroup", "Unpack", "assert_never", "tomllib", "ExceptionGroup"}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not used & new
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert (
+        not {alias.name for node in imports if node.module == "typing" for alias in node.names}
+        & new
+    )
+
+
+def test_both_clients_have_the_same_methods_and_arguments() -> None:
+    def methods(cls: type) -> dict[str, list[str]]:
+        public = {name: each for name, each in vars(cls).items() if not name.startswith("_")}
+        return {
+            name.removeprefix("a") if name == "aclose" else name: list(
+                inspect.signature(each).parameters
+            )
+            for name, each in public.items()
+        }
+
+    assert methods(ScopeClient) == methods(AsyncScopeClient)
+    assert [*inspect.signature(ScopeClient).parameters] == [
+        *inspect.signature(AsyncScopeClient).parameters
+    ]
+
+
+def test_the_distribution_has_one_version_one_dependency_and_types() -> None:
+    project = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]
+    service = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == scope_judge.__version__ == service["version"]
+    assert [name.partition(">")[0] for name in project["dependencies"]] == ["httpx"]
+    assert project["license"] == service["license"]
+    assert (FOLDER / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert (FOLDER / "scope_judge" / "py.typed").is_file()
+    assert set(scope_judge.__all__) <= set(dir(scope_judge))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("act", [problem(401, "unauthenticated"), page(404), hang_up, None])
+def test_no_exception_shows_the_key_or_a_text(
+    kind: Kind, act: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    with serving(PlannedService([act] * 2 if act else [])) as service:
+        host = service.url if act else f"http://127.0.0.1:{free_port()}"
+        url = host.replace("http://", f"http://user:{KEY}@")
+        with pytest.raises(ScopeError) as caught:
+            call(kind, url, "judge", TEXT, "a", "b")
+        if act is not None:
+            assert service.headers[0]["Authorization"] == f"Bearer {KEY}"
+    shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    shown += repr(vars(caught.value)) + caplog.text
+    assert KEY not in shown
+    assert TEXT not in shown
+    assert caught.value.__context__ is None
+
+
+def test_no_repr_shows_the_key() -> None:
+    with ScopeClient("http://x:other@host/base", KEY) as client:
+        session = client._service._session
+        shown = repr(client) + repr(session) + str(client.url)
+        assert client.url == "http://host/base"
+    assert KEY not in shown
+    assert "other" not in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("localhost:8000", "'localhost:8000' is not the address of a service"),
+        ("x:secret@host", "'host' is not the address"),
+        ("ftp://x:secret@host/p", "'host/p' is not the address"),
+        ("http://", "write it with http:// or https://"),
+    ],
+)
+def test_something_that_is_no_address_is_an_error_at_once(url: str, words: str) -> None:
+    for client in (ScopeClient, AsyncScopeClient):
+        with pytest.raises(ValueError, match="http") as caught:
+            client(url)
+        assert words in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sj_\u2026", "sj_1\nX: y"])
+def test_something_that_is_no_key_is_an_error_that_does_not_show_it(key: str) -> None:
+    with pytest.raises(ValueError, match="characters that a key cannot have") as caught:
+        ScopeClient("http://host", key)
+    assert "sj_" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_address_and_key_are_in_the_environment(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(PlannedService()) as service:
+        monkeypatch.setenv("SCOPE_URL", service.url)
+        monkeypatch.setenv("SCOPE_API_KEY", f" {KEY}\n")
+        assert call(kind, None, "judge", "q", "a", "b").verdict == "A"
+        assert call(kind, None, "judge", "q", "a", "b", client_api_key="sj_2").verdict == "A"
+    sent = [headers["Authorization"] for headers in service.headers]
+    assert sent == [f"Bearer {KEY}", "Bearer sj_2"]
+
+
+def test_without_an_environment_the_address_is_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SCOPE_URL", raising=False)
+    with ScopeClient() as client:
+        assert client.url == "http://127.0.0.1:8000"
+
+
+def test_exceptions_and_results_cross_processes() -> None:
+    error = class_of(503)("later", code="draining", status=503, retry_after_s=2.0)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert vars(again) == vars(error)
+    item = answers.ItemError(1, answers.Problem("internal", "d", 500))
+    assert pickle.loads(pickle.dumps(item)) == item

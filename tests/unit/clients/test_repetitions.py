@@ -1,0 +1,237 @@
+"""Only a 429, a 503 and a broken connection are tried again; other errors say what to do."""
+
+import email.utils
+import socket
+from typing import Any, NamedTuple
+
+import pytest
+
+from scope_judge import (
+    AnswerError,
+    AuthenticationError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    RequestError,
+    ScopeError,
+    ServerError,
+    TooLargeError,
+    TooSlowError,
+    UnavailableError,
+)
+from scope_judge.exchange import Pause
+from tests.integration.processes.server import free_port
+from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.planned import (
+    Act,
+    Clock,
+    PlannedService,
+    hang_up,
+    page,
+    problem,
+    reset_in_body,
+    serving,
+)
+
+PAIR = ("question", "a", "b")
+NOW = 1_800_000_000.0
+IN_TEN_S = email.utils.formatdate(NOW + 10, usegmt=True)
+LONG_AGO = email.utils.formatdate(NOW - 1000, usegmt=True)
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.mark.parametrize(
+    ("act", "pause"),
+    [
+        # Half of one second: chance is 0.5.
+        (problem(429, "overloaded"), 0.5),
+        (problem(503, "draining"), 0.5),
+        (problem(429, "overloaded", Retry_After="7"), 7.5),
+        (problem(503, "engine_unavailable", Retry_After="0"), 0.5),
+        (problem(503, "draining", Retry_After=IN_TEN_S), 10.5),
+        (problem(503, "draining", Retry_After=LONG_AGO), 0.5),
+        (problem(503, "draining", Retry_After="soon"), 0.5),
+        (page(503), 0.5),
+        (hang_up, 0.5),
+        (reset_in_body, 0.5),
+    ],
+)
+def test_a_passing_error_is_tried_again(kind: Kind, act: Act, pause: float) -> None:
+    clock, waits = Clock(now=NOW), list[Pause]()
+    with serving(PlannedService([act])) as service:
+        found = call(
+            *(kind, service.url, "judge", *PAIR),
+            clock=clock,
+            client_patience_s=100,
+            client_on_wait=waits.append,
+        )
+    assert found.verdict == "A"
+    assert len(service.bodies) == 2
+    assert clock.pauses == pytest.approx([pause])
+    assert [wait.seconds for wait in waits] == clock.pauses
+
+
+class Refusal(NamedTuple):
+    act: Act
+    error: type[ScopeError]
+    code: str
+    status: int
+    words: str
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Refusal(
+            problem(401, "unauthenticated"), AuthenticationError, "unauthenticated", 401, "key"
+        ),
+        Refusal(page(401), AuthenticationError, "status_401", 401, "requires a key"),
+        Refusal(problem(403, "forbidden"), ForbiddenError, "forbidden", 403, "no: forbidden"),
+        Refusal(
+            problem(404, "calibration_not_found"),
+            *(NotFoundError, "calibration_not_found", 404, "no: calibration_not_found"),
+        ),
+        Refusal(problem(409, "judge_mismatch"), ConflictError, "judge_mismatch", 409, "no: judge"),
+        Refusal(
+            problem(413, "prompt_too_long"), TooLargeError, "prompt_too_long", 413, "no: prompt"
+        ),
+        Refusal(
+            problem(422, "invalid_request"), RequestError, "invalid_request", 422, "no: invalid"
+        ),
+        Refusal(problem(408, "body_too_slow"), RequestError, "body_too_slow", 408, "no: body"),
+        Refusal(problem(500, "internal"), ServerError, "internal", 500, "no: internal"),
+        Refusal(problem(502, "judgment_failed"), ServerError, "judgment_failed", 502, "no: judg"),
+        Refusal(problem(504, "deadline_exceeded"), TooSlowError, "deadline_exceeded", 504, "no: d"),
+        Refusal(page(504), TooSlowError, "status_504", 504, "gave no reason"),
+        Refusal(page(200), AnswerError, "unexpected_answer", 200, "check that url"),
+        Refusal(page(200, b"[1]"), AnswerError, "unexpected_answer", None, "scope-judge service"),  # type: ignore[arg-type]
+        Refusal(page(404), AnswerError, "unexpected_answer", 404, "check that url (or SCOPE_URL)"),
+        Refusal(
+            page(404, b'{"detail": "Not Found"}'),
+            *(AnswerError, "unexpected_answer", 404, "check that url"),
+        ),
+        Refusal(
+            page(301, Location="https://x/?secret=1"),
+            *(AnswerError, "unexpected_answer", 301, "a redirect to https://x/:"),
+        ),
+    ],
+)
+def test_any_other_error_is_raised_at_once(kind: Kind, refusal: Refusal) -> None:
+    with serving(PlannedService([refusal.act])) as service, pytest.raises(ScopeError) as caught:
+        call(kind, service.url, "judge", *PAIR, client_patience_s=100)
+    error = caught.value
+    assert type(error) is refusal.error
+    assert (error.code, error.status) == (refusal.code, refusal.status)
+    assert refusal.words in error.detail
+    assert str(error) == f"{error.code}: {error.detail}"
+    assert len(service.bodies) == 1
+
+
+def test_pauses_grow_and_end_with_the_patience(kind: Kind) -> None:
+    clock = Clock(chance=1.0)
+    with (
+        serving(PlannedService([problem(503, "draining")] * 100)) as service,
+        pytest.raises(UnavailableError, match="no: draining"),
+    ):
+        call(kind, service.url, "judge", *PAIR, clock=clock, client_patience_s=100)
+    assert clock.pauses == [1, 2, 4, 8, 16, 30, 30]
+    assert len(service.bodies) == 8
+
+
+def test_a_service_that_asks_for_more_than_the_patience_is_not_waited_for(kind: Kind) -> None:
+    clock = Clock()
+    with (
+        serving(PlannedService([problem(503, "draining", Retry_After="60")])) as service,
+        pytest.raises(UnavailableError) as caught,
+    ):
+        call(kind, service.url, "judge", *PAIR, clock=clock, client_patience_s=59)
+    assert caught.value.retry_after_s == 60
+    assert clock.pauses == []
+
+
+def test_an_address_that_never_answered_is_probably_wrong(kind: Kind) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(UnavailableError) as caught:
+        call(kind, url, "judge", *PAIR)
+    assert caught.value.code == "no_connection"
+    assert f"no answer from {url} (ConnectError" in caught.value.detail
+    assert "`scope-judge serve`" in caught.value.detail
+    assert "SCOPE_URL" in caught.value.detail
+
+
+def test_a_given_patience_also_holds_for_an_address_that_never_answered(kind: Kind) -> None:
+    clock = Clock()
+    with pytest.raises(UnavailableError):
+        call(
+            *(kind, f"http://127.0.0.1:{free_port()}", "judge", *PAIR),
+            clock=clock,
+            client_patience_s=2.0,
+        )
+    assert clock.pauses == [0.5, 1.0]
+
+
+def test_a_service_that_was_there_is_waited_for(kind: Kind) -> None:
+    # The first error shows that there is a service, so the lost connection is one of a restart.
+    acts = [problem(503, "draining"), hang_up, hang_up]
+    clock = Clock()
+    with serving(PlannedService(acts)) as service:
+        assert call(kind, service.url, "judge", *PAIR, clock=clock).verdict == "A"
+    assert clock.pauses == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(("idempotent", "requests"), [(True, 2), (False, 1)])
+def test_a_request_that_may_count_twice_is_not_sent_again_once_it_may_have_arrived(
+    kind: Kind, idempotent: bool, requests: int
+) -> None:
+    with serving(PlannedService([reset_in_body])) as service:
+        given: dict[str, Any] = {
+            "clock": Clock(),
+            "client_patience_s": 100,
+            "idempotent": idempotent,
+        }
+        if idempotent:
+            call(kind, service.url, "post", "/any", {"x": 1}, **given)
+        else:
+            with pytest.raises(UnavailableError, match="no_connection"):
+                call(kind, service.url, "post", "/any", {"x": 1}, **given)
+    assert len(service.bodies) == requests
+
+
+def test_the_clients_own_timeout_is_not_tried_again(kind: Kind) -> None:
+    # The kernel accepts connections of this socket, and nobody answers.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(TooSlowError, match="timeout_s") as caught:
+            call(kind, url, "judge", *PAIR, client_timeout_s=0.05, client_patience_s=100)
+    assert (caught.value.code, caught.value.status) == ("timeout", None)
+
+
+def test_without_a_key_the_message_says_where_to_put_one(kind: Kind) -> None:
+    with serving(PlannedService([problem(401, "unauthenticated")] * 2)) as service:
+        with pytest.raises(AuthenticationError, match="api_key or in SCOPE_API_KEY"):
+            call(kind, service.url, "judge", *PAIR)
+        with pytest.raises(AuthenticationError, match="does not know the key"):
+            call(kind, service.url, "judge", *PAIR, client_api_key="sj_1")
+
+
+def test_waiting_is_logged(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(PlannedService([problem(503, "draining")])) as service:
+        call(kind, service.url, "judge", *PAIR, clock=Clock(), client_patience_s=9)
+    (line,) = [record for record in caplog.records if record.name == "scope_judge"]
+    assert line.getMessage() == "waiting 0.5 s for the service: draining: no: draining"
+
+
+def test_a_repeated_request_is_the_same(kind: Kind) -> None:
+    with serving(PlannedService([hang_up])) as service:
+        call(kind, service.url, "judge", *PAIR, clock=Clock(), client_patience_s=9, id="x")
+    assert (
+        service.bodies[0]
+        == service.bodies[1]
+        == {
+            "question": "question",
+            "response_a": "a",
+            "response_b": "b",
+            "id": "x",
+        }
+    )

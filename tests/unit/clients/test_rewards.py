@@ -1,0 +1,94 @@
+"""Rewards through both clients: None is no reward, and many groups are a few requests."""
+
+from typing import Any
+
+import pytest
+
+from scope_judge import GroupRewards, RequestError, TooLargeError
+from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.planned import Clock, Handler, PlannedService, problem, serving
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+ANSWERS = ["quality=3", "quality=0", "quality=3"]
+
+
+def groups(count: int) -> list[tuple[str, list[str]]]:
+    return [(f"{number}?", ["a", "b", "c", "d"][: 2 + number % 3]) for number in range(count)]
+
+
+def test_a_response_without_an_accepted_comparison_has_no_reward(kind: Kind) -> None:
+    with serving(PlannedService()) as service:
+        found = call(kind, service.url, "rewards", "q", ["a", "b", "c"], alpha=0.2, opponents=1)
+    assert found == [1.0, 1.0, None]
+    assert service.bodies == [
+        {"question": "q", "responses": ["a", "b", "c"], "alpha": 0.2, "opponents": 1}
+    ]
+
+
+def test_groups_have_their_rewards_in_order(kind: Kind) -> None:
+    with serving(PlannedService()) as service:
+        found = call(kind, service.url, "rewards_many", groups(300), clock=Clock(), reward="soft")
+    assert [len(each.rewards) for each in found] == [2 + number % 3 for number in range(300)]
+    assert len(service.bodies) < 30
+    assert {body["reward"] for body in service.bodies} == {"soft"}
+
+
+def test_groups_that_are_too_many_for_a_request_are_split(kind: Kind) -> None:
+    def at_most_two(handler: Handler, body: dict[str, Any]) -> None:
+        if len(body["groups"]) > 2:
+            problem(413, "batch_too_large")(handler)
+        else:
+            handler.as_usual(body)
+
+    with serving(PlannedService(rule=at_most_two)) as service:
+        found = call(kind, service.url, "rewards_many", groups(20), clock=Clock())
+    assert [len(each.rewards) for each in found] == [2 + number % 3 for number in range(20)]
+
+
+def test_a_group_that_is_too_large_by_itself_is_an_error(kind: Kind) -> None:
+    acts = [problem(413, "batch_too_large")] * 9
+    with serving(PlannedService(acts)) as service, pytest.raises(TooLargeError):
+        call(kind, service.url, "rewards_many", groups(4), clock=Clock())
+
+
+@pytest.mark.parametrize("bad", [None, ("q",), ("q", 3)])
+def test_something_that_is_no_group_is_named_by_its_number(kind: Kind, bad: Any) -> None:
+    with serving(PlannedService()) as service, pytest.raises(TypeError, match="number 1 is not a"):
+        call(kind, service.url, "rewards_many", [*groups(1), bad])
+
+
+def test_the_service_rewards_the_better_response(kind: Kind, service_url: str) -> None:
+    found = call(kind, service_url, "group_rewards", "Which?", ANSWERS, comparisons=True)
+    assert isinstance(found, GroupRewards)
+    assert found.rewards == (1.0, -1.0, 1.0)
+    assert found.ties == (1, 0, 1)
+    assert found.comparisons is not None
+    assert [(each.a, each.b, each.judgment.verdict) for each in found.comparisons] == [(0, 1, "A")]
+
+
+def test_the_service_takes_the_messages_of_a_trainer(kind: Kind, service_url: str) -> None:
+    responses = [[{"role": "assistant", "content": text}] for text in ANSWERS[:2]]
+    question = [{"role": "user", "content": "Which?"}]
+    assert call(kind, service_url, "rewards", question, responses) == [1.0, -1.0]
+
+
+def test_the_service_abstains_into_no_reward(kind: Kind, service_url: str) -> None:
+    equal = call(kind, service_url, "group_rewards", "Which?", ["quality=1 x", "quality=1 y"])
+    assert equal.rewards == (None, None)
+    assert equal.reasons == ("abstained", "abstained")
+
+
+def test_the_service_rewards_many_groups_and_single_responses(kind: Kind, service_url: str) -> None:
+    given = [(f"{number}?", ANSWERS[:2]) for number in range(700)]
+    found = call(kind, service_url, "rewards_many", given)
+    assert [each.rewards for each in found] == [(1.0, -1.0)] * 700
+    one = call(kind, service_url, "reference_rewards", "Which?", ["quality=0"], "quality=3")
+    assert one.rewards == (-1.0,)
+
+
+@pytest.mark.parametrize("responses", [[], ["one"], ["a", None]])
+def test_the_service_says_what_is_wrong_with_a_group(
+    kind: Kind, service_url: str, responses: list[Any]
+) -> None:
+    with pytest.raises(RequestError, match="invalid_request"):
+        call(kind, service_url, "rewards", "Which?", responses)

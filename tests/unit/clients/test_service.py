@@ -1,0 +1,128 @@
+"""Both clients against the service itself, with the scripted judge."""
+
+from collections import UserList
+from typing import Any
+
+import httpx
+import pytest
+
+from scope_judge import ItemError, Judgment, NotFoundError, RequestError
+from tests.unit.clients.doors import KINDS, Kind, call
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+
+
+def pair(gap: float, **fields: Any) -> dict[str, Any]:
+    texts = {"response_a": f"quality={gap}", "response_b": "quality=0"}
+    return {"question": "Which?", **texts, **fields}
+
+
+def test_a_judgment_is_the_one_of_the_service(kind: Kind, service_url: str) -> None:
+    found = call(kind, service_url, "judge", "Which?", "quality=3", "quality=0", id="x", alpha=0.2)
+    answer = httpx.post(f"{service_url}/judge", json=pair(3, id="x", alpha=0.2)).json()
+    assert isinstance(found, Judgment)
+    assert found.accepted
+    assert found.calibration is not None
+    for name, value in answer.items():
+        if name != "calibration":
+            assert getattr(found, name) == value
+
+
+def test_an_abstention_is_a_judgment_without_a_verdict(kind: Kind, service_url: str) -> None:
+    found = call(kind, service_url, "judge", "Which?", "quality=1", "quality=1")
+    assert isinstance(found, Judgment)
+    assert (found.verdict, found.reason, found.accepted) == ("abstain", "no_preference", False)
+
+
+def test_without_an_alpha_there_is_no_promise(kind: Kind, service_url: str) -> None:
+    found = call(kind, service_url, "judge", "Which?", "quality=1", "quality=0", alpha=None)
+    assert (found.alpha, found.guarantee, found.threshold) == (None, None, None)
+
+
+def test_messages_and_turns_are_judged(kind: Kind, service_url: str) -> None:
+    question = [
+        {"role": "user", "content": "Which?"},
+        {"role": "assistant", "content": "This."},
+        {"role": "user", "content": "And now?"},
+    ]
+    assert call(kind, service_url, "judge", question, "quality=3", "quality=0").verdict == "A"
+    turns = [{"role": "user", "content": "One"}, {"role": "user", "content": "Two"}]
+    # Any sequence is a list, such as a column of a data set.
+    a, b = UserList(["x", "quality=0"]), ("y", "quality=3")
+    assert call(kind, service_url, "judge", turns, a, b).verdict == "B"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "code"),
+    [
+        ({"calibration": "no"}, NotFoundError, "calibration_not_found"),
+        ({"alpha": 2}, RequestError, "invalid_request"),
+        ({"guarantee": "marginal", "delta": 0.1}, RequestError, "invalid_request"),
+    ],
+)
+def test_judge_raises_the_error_of_its_pair(
+    kind: Kind, service_url: str, options: dict[str, Any], error: type[Exception], code: str
+) -> None:
+    with pytest.raises(error, match=code):
+        call(kind, service_url, "judge", "Which?", "a", "b", **options)
+
+
+def test_many_pairs_have_results_in_order_and_errors_in_their_places(
+    kind: Kind, service_url: str
+) -> None:
+    given: list[Any] = [pair(2.0, id=number) for number in range(700)]
+    given[100] = pair(2.0, question=" ", id=100)
+    given[300] = pair(2.0, id=300, calibration="no")
+    given[650] = ("Which?", "quality=0", "quality=2")
+    found = call(kind, service_url, "judge_many", given)
+    assert [each.id for each in found] == [*range(650), None, *range(651, 700)]
+    errors = {i: each.error.code for i, each in enumerate(found) if isinstance(each, ItemError)}
+    assert errors == {100: "invalid_comparison", 300: "calibration_not_found"}
+    assert {each.verdict for i, each in enumerate(found) if i not in (100, 300, 650)} == {"A"}
+    assert found[650].verdict == "B"
+
+
+def test_a_criterion_of_a_pair_overrides_that_of_the_call(kind: Kind, service_url: str) -> None:
+    found = call(kind, service_url, "judge_many", [pair(1), pair(1, alpha=0.3)], alpha=None)
+    assert [each.alpha for each in found] == [None, 0.3]
+
+
+def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: str) -> None:
+    name = f"many-{kind}"
+    given: list[Any] = [
+        (f"{number}?", f"quality={number / 100}", "quality=0", "A") for number in range(1, 700)
+    ]
+    given[500] = {**pair(1.0, question=" ", id="bad"), "label": "B"}
+    given[600] = {**pair(1.0, question="tied"), "label": "tie"}
+    report = call(kind, service_url, "calibrate", name, iter(given))
+    assert (report.name, report.n, report.added, report.ties, report.failed) == (
+        *(name, 697, 697, 1, 1),
+    )
+    (error,) = report.errors
+    assert (error.index, error.id, error.error.code) == (500, "bad", "invalid_comparison")
+    again = call(kind, service_url, "calibrate", name, given)
+    assert (again.n, again.added, again.updated) == (697, 0, 697)
+    detail = call(kind, service_url, "calibration", name)
+    assert (detail.n, detail.version) == (697, again.version)
+    assert {row.guarantee for row in detail.thresholds} == {"marginal", "pac"}
+    assert detail.curve
+
+
+def test_the_service_says_what_it_is(kind: Kind, service_url: str) -> None:
+    found = call(kind, service_url, "info")
+    answer = call(kind, service_url, "get", "/info")
+    assert (found.judge, found.limits.max_batch) == ("scripted", 300)
+    assert found.fingerprint == answer["fingerprint"]
+
+
+def test_a_set_that_does_not_exist_is_not_found(kind: Kind, service_url: str) -> None:
+    with pytest.raises(NotFoundError, match="calibration_not_found"):
+        call(kind, service_url, "calibration", "no-such")
+
+
+def test_any_route_can_be_called(kind: Kind, service_url: str) -> None:
+    body = {"comparisons": [pair(3.0, id=1)], "alpha": 0.2}
+    answer = call(kind, service_url, "post", "/judge/batch", body, idempotent=True)
+    assert [each["id"] for each in answer["results"]] == [1]
+    with pytest.raises(RequestError, match="there is no such field"):
+        call(kind, service_url, "post", "/judge/batch", {"x": 1}, idempotent=True)

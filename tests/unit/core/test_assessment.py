@@ -1,0 +1,178 @@
+"""The recommendation in words for judges of every kind, and the feasible alphas by brute force."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from app.core.assessment import AlphaInterval, Assessment, recommendation, share_interval
+from app.core.assessment import alphas_in_words as words
+from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
+from app.core.comparison import Guarantee
+from app.core.diagnostics import feasibility, feasible_alphas
+from app.core.pac import pac_threshold
+from app.core.preference import LN2
+from app.core.thresholds import ThresholdCurve
+from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.rows import assessment_of
+from app.evaluation.normal_world import NormalJudge
+
+
+def assessed(uncertainty: np.ndarray, error: np.ndarray, noise: float = 0.0) -> Assessment:
+    scores = LabelledScores(uncertainty, error, 0, ())
+    return assessment_of(scores, STANDARD_ALPHAS, delta=STANDARD_DELTA, label_noise=noise)
+
+
+def drawn(accuracy: float, auroc: float, n: int) -> tuple[np.ndarray, np.ndarray]:
+    return NormalJudge(accuracy, auroc).draw(n, np.random.default_rng(3))
+
+
+def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
+    """All equally certain: the confidence says nothing."""
+    return np.full(right + wrong, 0.3), np.arange(right + wrong) >= right
+
+
+@pytest.mark.parametrize(
+    ("points", "noise", "sentence"),
+    [
+        pytest.param(
+            drawn(0.894, 0.822, 1000),
+            0.0,
+            r"Use alpha 0\.05 with pac: it answers 74% of pairs like these, and at most 5% of the "
+            r"answers are wrong, except with probability 0\.10\.",
+            id="a good judge",
+        ),
+        pytest.param(
+            right_and_wrong(104, 96),
+            0.0,
+            r"Your judge agrees with people on 52% \(45% to 59%\) of the pairs: this is no better "
+            r"than a coin\. More labels will not help; use another judge or prompt\.",
+            id="a coin",
+        ),
+        pytest.param(
+            right_and_wrong(14, 6),
+            0.0,
+            r"Your judge agrees with people on 70% \(48% to 85%\) of 20 pairs: these are too few "
+            r"labels to tell it from a coin\. Label at least 100 pairs\.",
+            id="too few labels to tell it from a coin",
+        ),
+        # Start rank of pac at 0.10 and 0.10 is 91: 71 more than 20.
+        pytest.param(
+            right_and_wrong(20, 0),
+            0.0,
+            r"Label about 71 more pairs: alpha 0\.10 with pac then becomes feasible if the judge "
+            r"stays as good\.",
+            id="all right, too few labels",
+        ),
+        pytest.param(
+            right_and_wrong(300, 0),
+            0.0,
+            r"Use alpha 0\.05 with pac: it answers 100% of pairs like these, and at most 5% .*",
+            id="all right",
+        ),
+        pytest.param(
+            right_and_wrong(0, 60),
+            0.0,
+            r"Your judge agrees with people on 0% \(0% to 6%\) of the pairs: it is wrong more "
+            r"often than a coin\. Check that labels and responses are not swapped, .*",
+            id="all wrong",
+        ),
+        pytest.param(
+            right_and_wrong(620, 380),
+            0.0,
+            r"Your judge agrees with people on 62% \(59% to 65%\) of the pairs, but it is wrong "
+            r"too often where it is most certain: more labels will hardly make .*",
+            id="better than a coin, and no use",
+        ),
+        # 74% agreement with labels of which 20% are wrong is 90% in truth.
+        pytest.param(
+            right_and_wrong(740, 260),
+            0.2,
+            r"Use alpha 0\.15 with pac: it answers 100% .*",
+            id="noisy labels, known noise",
+        ),
+        pytest.param(
+            right_and_wrong(740, 260),
+            0.0,
+            r"Your judge agrees with people on 74% .*, but it is wrong too often where it is .*",
+            id="noisy labels, unknown noise",
+        ),
+        pytest.param(
+            (np.linspace(0.0, 0.6, 400), np.arange(400) >= 200),
+            0.0,
+            r"Your judge .* no better than a coin\. Only its most certain verdicts are better\. "
+            r"Use alpha 0\.\d\d with pac: it answers 5\d% .*",
+            id="a coin that knows when it is right",
+        ),
+    ],
+)
+def test_each_kind_of_judge_gets_its_recommendation(
+    points: tuple[np.ndarray, np.ndarray], noise: float, sentence: str
+) -> None:
+    found = recommendation(assessed(*points, noise))
+    assert re.fullmatch(sentence, found), found
+
+
+def test_no_labels_ask_for_labels() -> None:
+    assert "label some" in recommendation(Assessment(0, None, None, None, (), {}))
+
+
+def test_the_interval_of_an_accuracy_is_wilsons() -> None:
+    # Wilson's interval solves (p - x)^2 = z^2 x (1 - x) / n.
+    for right, n in ((0, 10), (7, 20), (104, 200), (20, 20)):
+        for bound in share_interval(right / n, n):
+            gap = (right / n - bound) ** 2 - 1.959963984540054**2 * bound * (1 - bound) / n
+            assert gap == pytest.approx(0.0, abs=1e-12)
+            assert 0.0 <= bound <= 1.0
+
+
+def test_a_set_of_alphas_is_said_in_words() -> None:
+    some = [AlphaInterval(0.08, 0.171), AlphaInterval(0.173, 0.173), AlphaInterval(0.175, 0.999)]
+    assert words(some) == "0.08-0.171, 0.173, from 0.175"
+    assert words([]) == "none"
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("guarantee", ["marginal", "pac"])
+def test_the_feasible_alphas_are_those_of_brute_force(guarantee: Guarantee, noise: float) -> None:
+    gaps = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        # Rounded, so that there are ties.
+        score = np.round(rng.random(150) * LN2, 2)
+        error = rng.random(150) < 0.15 + 0.3 * score
+        curve = ThresholdCurve.fit(score, error, noise)
+        found = feasible_alphas(curve, guarantee, 0.1)
+        expected = []
+        for alpha in (np.arange(1, 1000) / 1000).tolist():
+            if guarantee == "marginal":
+                threshold = curve.threshold(alpha)
+            else:
+                threshold = pac_threshold(score, error, alpha=alpha, delta=0.1, label_noise=noise)
+            if threshold > -math.inf:
+                expected.append(alpha)
+        covered = [
+            alpha
+            for alpha in (np.arange(1, 1000) / 1000).tolist()
+            if any(low <= alpha <= high for low, high in found)
+        ]
+        assert covered == expected
+        assert covered
+        gaps += len(found) - 1
+        if guarantee == "pac":
+            first = feasibility(curve, 0.001, "pac", 0.1).smallest_alpha
+            assert first == expected[0]
+    # Under "pac" a larger alpha can be infeasible again; under "marginal" never.
+    assert (gaps > 0) == (guarantee == "pac")
+
+
+def test_more_labels_are_never_none_at_all() -> None:
+    # The first 40 are wrong more often than the next: pac at 0.2 (start rank 38) is infeasible, and
+    # more labels only lower the rank that is tested.
+    error = np.zeros(200, dtype=bool)
+    error[:40:2] = True
+    found = assessed(np.arange(200) / 400, error)
+    rows = [row for row in found.rows if row.guarantee == "pac" and row.threshold is None]
+    assert rows
+    assert all(row.more_labels is None or row.more_labels > 0 for row in rows)
