@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve test setup setup-dev lint types architecture unit engine docs prose reference fuzz bench bench-scores drills files faults soak replicas ray monitoring containers lock demo-judge clean
+.PHONY: serve test setup setup-dev lint types architecture unit engine docs prose reference fuzz bench bench-scores drills doors files faults soak replicas ray monitoring containers lock demo-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
@@ -50,6 +50,9 @@ drills: setup-dev  ## Attack a real service in every way that is known here; ARG
 
 files: setup-dev  ## Kill, stop and starve `judge` of 20,000 rows; ARGS="--only NAME --rows N"
 	$(BIN)/python -m tests.drills.files $(ARGS)
+
+doors: setup-dev  ## The adapters inside TRL, verl, verifiers, inspect_ai and OpenRLHF; ARGS="--only NAME"
+	$(BIN)/python -m tests.drills.doors $(ARGS)
 
 faults: setup-dev  ## Break the store, the engine, the network and the service under load; ARGS="--only NAME --seconds N"
 	$(BIN)/python -m tests.drills.faults $(ARGS)

@@ -129,7 +129,7 @@ async def episode_of(answers: list[str]) -> Any:
 
 
 def row(trace: Any) -> dict[str, Any]:
-    """What verifiers has recorded for one attempt."""
+    """The record of one attempt."""
     reward = trace.rewards.get("scope_judge", "absent")
     return {
         "answer": trace.last_message.content,

@@ -1,0 +1,250 @@
+"""Options of the adapters, groups of prompts, slime's baseline, and messages to users."""
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scope_judge import RequestError, ScopeClient
+from scope_judge.reward_settings import VARIABLES, RewardSettings
+from scope_judge.reward_source import REASONS, Reward, flags_of, shared_source
+from scope_judge.slime import custom_rm, normalized_rewards
+from scope_judge.trl import ScopeReward, _of_environment, groups_of, scope_reward
+from scope_judge.verl import compute_score
+from tests.unit.clients.adapters.doors import called_by_slime, sample, slime_arguments
+from tests.unit.clients.adapters.service import served
+
+# Option -> text of the variable, and value.
+GIVEN: dict[str, tuple[str, Any]] = {
+    "alpha": ("0.2", 0.2),
+    "guarantee": ("pac", "pac"),
+    "delta": ("0.05", 0.05),
+    "calibration": ("mine", "mine"),
+    "opponents": ("4", 4),
+    "reward": ("soft", "soft"),
+    "empty": ("null", "null"),
+    "timeout_s": ("20", 20.0),
+    "patience_s": ("0", 0.0),
+    "failures": ("none", "none"),
+}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served() as url:
+        yield url
+
+
+def read(options: Mapping[str, Any], **environment: str) -> dict[str, Any]:
+    settings = RewardSettings.of(options, environment)
+    return {**settings.connection, **settings.rule, "failures": settings.failures}
+
+
+def test_every_option_comes_from_its_variable_or_its_argument() -> None:
+    assert set(GIVEN) == set(VARIABLES)
+    environment = {VARIABLES[name]: text for name, (text, _) in GIVEN.items()}
+    values = {name: value for name, (_, value) in GIVEN.items()}
+    assert read({}, **environment) == read(values) == values
+    assert read({"alpha": None}, SCOPE_REWARD_ALPHA="0.2")["alpha"] is None
+    assert read({}, SCOPE_REWARD_ALPHA="null", SCOPE_REWARD_OPPONENTS="all") == {
+        "alpha": None,
+        "opponents": "all",
+        "failures": "raise",
+    }
+    assert read({}, SCOPE_REWARD_ALPHA=" ") == {"failures": "raise"}
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "error", "message"),
+    [
+        ({"alhpa": 0.1}, {}, TypeError, "'alhpa' is not one of the options"),
+        ({"reward": "medium"}, {}, ValueError, "reward must be hard or soft, and is 'medium'"),
+        ({"failures": "zero"}, {}, ValueError, "failures must be raise or none"),
+        ({}, {"SCOPE_REWARD_ALPHA": "a lot"}, ValueError, "SCOPE_REWARD_ALPHA must be a number"),
+        ({}, {"SCOPE_REWARD_OPPONENTS": "2.5"}, ValueError, "SCOPE_REWARD_OPPONENTS must be"),
+        ({}, {"SCOPE_REWARD_KIND": "x"}, ValueError, "SCOPE_REWARD_KIND must be hard or soft"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    options: dict[str, Any], environment: dict[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        RewardSettings.of(options, environment)
+
+
+def test_a_reason_has_exactly_one_flag() -> None:
+    assert flags_of(Reward(0.0, None)) == dict.fromkeys(REASONS, 0)
+    for reason in REASONS:
+        assert flags_of(Reward(None, reason)) == {**dict.fromkeys(REASONS, 0), reason: 1}
+
+
+@pytest.mark.parametrize(
+    ("prompts", "longest", "sizes"),
+    [
+        ("", None, []),
+        ("a", None, [1]),
+        ("aabb", None, [2, 2]),
+        ("aabba", None, [2, 2, 1]),
+        ("aaaabb", 2, [2, 2, 2]),
+        ("aaaaabb", 2, [2, 2, 1, 2]),
+        ("ab", 8, [1, 1]),
+    ],
+)
+def test_a_group_is_a_run_of_equal_prompts(
+    prompts: str, longest: int | None, sizes: list[int]
+) -> None:
+    texts = [[{"role": "user", "content": each}] for each in prompts]
+    groups = groups_of(texts, longest)
+    assert [len(group) for group in groups] == sizes
+    assert [i for group in groups for i in group] == list(range(len(prompts)))
+
+
+def test_each_group_is_rewarded_by_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = ["One?"] * 3 + ["Two?"] * 2 + ["Three?"]
+    completions = [f"quality={each}" for each in (2, 0, 1, 0, 3, 5)]
+    reward = ScopeReward(url=url, alpha=None)
+    expected = [1.0, -1.0, 0.0, -1.0, 1.0, None]
+    monkeypatch.setenv("SCOPE_URL", url)
+    monkeypatch.setenv("SCOPE_REWARD_ALPHA", "null")
+    copy = pickle.loads(pickle.dumps(reward))
+    try:
+        for each in (reward, copy, scope_reward):
+            assert each(prompts, completions) == expected
+    finally:
+        for each in (reward, copy, _of_environment()):
+            asyncio.run(each._source.aclose())
+        _of_environment.cache_clear()
+
+
+def test_a_call_of_a_tool_is_an_error_that_names_the_response(url: str) -> None:
+    call = [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]
+    reward = ScopeReward(url=url, alpha=None, failures="none")
+    try:
+        with pytest.raises(RequestError, match="tool"):
+            reward(["One?"] * 2, ["yes", call])
+    finally:
+        asyncio.run(reward._source.aclose())
+
+
+@pytest.mark.parametrize("extra_info", [None, {}, {"question": " "}, {"prompt": "Which?"}])
+def test_verl_is_told_where_the_question_belongs(extra_info: Any) -> None:
+    with pytest.raises(ValueError, match="extra_info has no 'question'"):
+        asyncio.run(compute_score("pairs", "a", "b", extra_info))
+
+
+@pytest.mark.parametrize("reference", [None, "", "  "])
+def test_verl_is_told_that_the_reference_is_missing(reference: Any) -> None:
+    with pytest.raises(ValueError, match=r"reward_model\.ground_truth is empty"):
+        asyncio.run(compute_score("pairs", "a", reference, {"question": "Which?"}))
+
+
+def test_verl_takes_a_question_with_another_name_and_messages(url: str) -> None:
+    async def scored() -> dict[str, float]:
+        options: dict[str, Any] = {"url": url, "alpha": None}
+        asked = {"prompt": [{"role": "user", "content": "Which?"}]}
+        try:
+            return await compute_score(
+                "pairs", "quality=1", "quality=0", asked, question_key="prompt", **options
+            )
+        finally:
+            await shared_source(**options).aclose()
+
+    assert asyncio.run(scored())["score"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "message"),
+    [
+        ({"reward_key": None, "group_rm": False}, sample("a", "b"), "--reward-key reward"),
+        ({"group_rm": False}, sample("a", None), "--label-key"),
+        ({"group_rm": True}, [[sample("a", "b")], sample("a", "b")], "several samples"),
+        (
+            {"group_rm": True},
+            [sample("a", "b"), SimpleNamespace(**{**vars(sample("a", "b")), "prompt": "Else?"})],
+            "different prompts",
+        ),
+    ],
+)
+def test_slime_is_told_what_is_missing(arguments: Any, given: Any, message: str) -> None:
+    args = SimpleNamespace(**{"reward_key": "reward", **arguments})
+    with pytest.raises(ValueError, match=message):
+        asyncio.run(custom_rm(args, given))
+
+
+def test_several_samples_of_one_rollout_are_compared_with_their_labels(url: str) -> None:
+    both = [sample("quality=1", "quality=0"), sample("quality=0", "quality=1")]
+    found = asyncio.run(called_by_slime(both, {"url": url, "alpha": None}, group_rm=False))
+    assert [each["reward"] for each in found] == [1.0, -1.0]
+
+
+def rewarded(group: int, reward: float | None) -> SimpleNamespace:
+    """A sample of slime after the reward function."""
+    given = {
+        "reward": reward or 0.0,
+        **flags_of(Reward(reward, "abstained" if reward is None else None)),
+    }
+    found = SimpleNamespace(group_index=group, reward=given)
+    found.get_reward_value = lambda args: given["reward"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        # By hand: the mean of (1, -1, none) is 0 and the deviation sqrt(2); that of (1, 0.5) is
+        # 0.75 and sqrt(1/8).
+        ({}, [0.70710678, -0.70710678, 0.0, 0.70710678, 0.0, 0.0, -0.70710678]),
+        ({"grpo_std_normalization": False}, [1.0, -1.0, 0.0, 0.25, 0.0, 0.0, -0.25]),
+        (
+            {"advantage_estimator": "reinforce_plus_plus_baseline"},
+            [1.0, -1.0, 0.0, 0.25, 0.0, 0.0, -0.25],
+        ),
+        ({"advantage_estimator": "ppo"}, [1.0, -1.0, 0.0, 1.0, 0.0, 1.0, 0.5]),
+        ({"rewards_normalization": False}, [1.0, -1.0, 0.0, 1.0, 0.0, 1.0, 0.5]),
+    ],
+)
+def test_slimes_baseline_leaves_out_samples_without_a_reward(
+    arguments: dict[str, Any], expected: list[float]
+) -> None:
+    usual = {
+        "advantage_estimator": "grpo",
+        "grpo_std_normalization": True,
+        "rewards_normalization": True,
+    }
+    rewards = [(0, 1.0), (0, -1.0), (0, None), (1, 1.0), (1, None), (2, 1.0), (1, 0.5)]
+    samples = [rewarded(*each) for each in rewards]
+    raw, normalized = normalized_rewards(slime_arguments({}, **{**usual, **arguments}), samples)
+    assert raw == [1.0, -1.0, 0.0, 1.0, 0.0, 1.0, 0.5]
+    assert normalized == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("module", ["trl", "verl", "slime"])
+def test_an_adapter_imports_no_framework_before_it_is_used(module: str) -> None:
+    program = (
+        f"import sys, scope_judge.{module}\n"
+        "frameworks = {'trl', 'verl', 'slime', 'torch', 'accelerate', 'transformers'}\n"
+        "found = frameworks & set(sys.modules)\n"
+        "assert not found, found\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_group_of_more_comparisons_than_a_request_may_have_says_what_to_do() -> None:
+    with served(calibrated=False, max_batch=10) as url, ScopeClient(url) as client:
+        assert client.info().limits.max_batch == 10
+        reward = ScopeReward(url=url, alpha=None)
+        try:
+            with pytest.raises(RequestError, match="opponents"):
+                reward(["One?"] * 6, [f"quality={i}" for i in range(6)])
+            # Several groups are split over requests.
+            found = reward(["One?"] * 4 + ["Two?"] * 4, [f"quality={i}" for i in range(8)])
+        finally:
+            asyncio.run(reward._source.aclose())
+    assert found[0] == -1.0
+    assert found[7] == 1.0
