@@ -1,9 +1,11 @@
-"""Reward functions for TRL's GRPOTrainer and RLOOTrainer (TRL 1.1 or newer)."""
+"""Reward functions for TRL's GRPOTrainer and RLOOTrainer (TRL 1.6 or newer)."""
 
 import functools
 import logging
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from scope_judge.comparisons import Completion, Group, Question
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncScopeReward", "ScopeReward", "scope_reward"]
 
+# Older trainers take a None of all reward functions for the reward 0.
+_OLDEST_TRL = (1, 6)
+
 logger = logging.getLogger("scope_judge")
 
 
@@ -28,6 +33,7 @@ class _Grouped:
     def __init__(
         self, *, num_generations: int | None = None, **options: "Unpack[RewardOptions]"
     ) -> None:
+        _check_version()
         self._source = RewardSource(RewardSettings.of(options))
         self._num_generations = num_generations
         # TRL logs "rewards/scope_reward/mean".
@@ -52,6 +58,7 @@ class ScopeReward(_Grouped):
     Raises:
         TypeError: An option has an unknown name.
         ValueError: An option has an impossible value.
+        RuntimeError: TRL is too old: it would take no reward for the reward 0.
     """
 
     def __call__(
@@ -198,6 +205,19 @@ def _gathered(
             raise each
         rewards |= each
     return [rewards[i] for i in range(begin, end)]
+
+
+def _check_version() -> None:
+    """Raises RuntimeError if an installed TRL cannot leave a reward out."""
+    try:
+        found = version("trl")
+    except PackageNotFoundError:
+        return
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    if numbers and tuple(map(int, numbers.groups())) < _OLDEST_TRL:
+        raise RuntimeError(
+            f"trl {found} takes a missing reward for the reward 0: install trl 1.6 or newer"
+        )
 
 
 def _process_state() -> Any:

@@ -5,6 +5,8 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,7 @@ from scope_judge import RequestError, ScopeClient
 from scope_judge.reward_settings import VARIABLES, RewardSettings
 from scope_judge.reward_source import REASONS, Reward, flags_of, shared_source
 from scope_judge.slime import custom_rm, normalized_rewards
-from scope_judge.trl import ScopeReward, _of_environment, groups_of, scope_reward
+from scope_judge.trl import AsyncScopeReward, ScopeReward, _of_environment, groups_of, scope_reward
 from scope_judge.verl import compute_score
 from tests.unit.clients.adapters.doors import called_by_slime, sample, slime_arguments
 from tests.unit.clients.adapters.service import served
@@ -119,6 +121,22 @@ def test_each_group_is_rewarded_by_itself(url: str, monkeypatch: pytest.MonkeyPa
         for each in (reward, copy, _of_environment()):
             asyncio.run(each._source.aclose())
         _of_environment.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_refused"),
+    [("0.29.1", True), ("1.5.1", True), ("1.6.0", False), ("1.16.0", False), ("2.0.0rc1", False)],
+)
+def test_a_trainer_that_takes_no_reward_for_0_is_refused(
+    version: str, is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / f"trl-{version}.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: trl\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for kind in (ScopeReward, AsyncScopeReward):
+        with pytest.raises(RuntimeError, match=r"1\.6 or newer") if is_refused else nullcontext():
+            kind()
 
 
 def test_a_call_of_a_tool_is_an_error_that_names_the_response(url: str) -> None:
