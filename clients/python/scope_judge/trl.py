@@ -183,6 +183,7 @@ def _gathered(
     Raises:
         ScopeError: Any process has no rewards. All raise it: a process that waited for another one
             that has ended would wait for ever.
+        TypeError: A completion of any process is none.
     """
     state = _process_state()
     if state is None:
@@ -194,14 +195,14 @@ def _gathered(
     counts: list[int] = gather_object([len(prompts)])
     begin = sum(counts[: state.process_index])
     end = begin + len(prompts)
-    outcome: dict[int, Reward] | ScopeError
+    outcome: dict[int, Reward] | ScopeError | TypeError
     try:
         outcome = judged([p for p, _ in everything], [c for _, c in everything], begin, end)
-    except ScopeError as exc:
+    except (ScopeError, TypeError) as exc:
         outcome = exc
     rewards: dict[int, Reward] = {}
     for each in gather_object([outcome]):
-        if isinstance(each, ScopeError):
+        if isinstance(each, ScopeError | TypeError):
             raise each
         rewards |= each
     return [rewards[i] for i in range(begin, end)]

@@ -43,7 +43,7 @@ SPLIT = PLAN._replace(generations=2, batch=3, processes=2)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the drill and prints a line for each check."""
     given = _arguments(arguments)
-    pythons = {name: python_of(name, given.environments) for name in given.only}
+    pythons = {name: python_of(name, given.environments.absolute()) for name in given.only}
     wrong = 0
     others = [name for name in pythons if name != "trl"]
     with (

@@ -4,13 +4,23 @@
 """
 
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.drills.doors.training import Plan, Run, check_advantages, check_rewards, counts, train
+from tests.drills.doors.training import (
+    Plan,
+    Run,
+    check_advantages,
+    check_rewards,
+    counts,
+    environment,
+    train,
+)
+from tests.patience import PATIENCE_S
 from tests.unit.clients.adapters.service import served
 
 pytestmark = pytest.mark.skipif(
@@ -68,3 +78,41 @@ def test_the_asynchronous_function_says_that_it_judges_parts(url: str, tmp_path:
     assert counts(run.logs)["unopposed"] == 4
     assert "split over processes" in run.output
     check_advantages(run.logs)
+
+
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+_FAILING = """
+import sys
+from pathlib import Path
+from accelerate import PartialState
+from scope_judge import UnavailableError
+from scope_judge.reward_source import Reward
+from scope_judge.trl import _gathered
+
+def judged(prompts, completions, begin, end):
+    if begin > 0:
+        raise UnavailableError("gone", code="engine_unavailable", status=503)
+    return {i: Reward(1.0, None) for i in range(begin, end)}
+
+state = PartialState(cpu=True)
+try:
+    _gathered(["a"], ["b"], judged)
+except UnavailableError as exc:
+    # Lines of several processes would mix on stdout.
+    Path(sys.argv[1], str(state.process_index)).write_text(exc.code)
+"""
+
+
+def test_an_error_of_one_process_is_raised_in_all(tmp_path: Path) -> None:
+    program, raised = tmp_path / "failing.py", tmp_path / "raised"
+    program.write_text(_FAILING)
+    raised.mkdir()
+    ended = subprocess.run(
+        [*TORCHRUN, str(program), str(raised)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    codes = {file.name: file.read_text() for file in raised.iterdir()}
+    assert codes == dict.fromkeys("01", "engine_unavailable"), ended.stderr
