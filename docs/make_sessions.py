@@ -129,9 +129,9 @@ SESSIONS = (
         "Tomás has preference pairs, some of them the wrong way round. He wants to drop these.",
         _preferences,
         (
-            "scope-judge judge preferences.parquet --alpha 0.1 --out judged.jsonl",
-            "scope-judge decide judged.jsonl --alpha 0.05 --out strict.jsonl",
-            'grep -c \'"verdict": "A"\' judged.jsonl strict.jsonl',
+            "scope-judge filter preferences.parquet --alpha 0.05 --guarantee pac "
+            "--out kept.parquet --review dropped.jsonl",
+            "head -n 3 dropped.jsonl",
         ),
     ),
     Session(

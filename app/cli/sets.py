@@ -125,7 +125,7 @@ def rollback(
 ) -> None:
     """Restore an earlier version of a set, as a new version; also of a deleted set."""
     with connected(url) as service:
-        now = service.change_once("POST", set_path(name, "/rollback"), {"version": version})
+        now = service.change_once(set_path(name, "/rollback"), {"version": version})
     _say(f"{name} is version {now['version']}, with the {now['n']} examples of version {version}.")
 
 
@@ -141,7 +141,7 @@ def delete(
         (newest,) = service.get(set_path(name, "/versions"), limit=1)["versions"]
         if not yes:
             _confirm(f"Delete {name}, version {newest['version']} with {newest['n']} examples?")
-        service.change_once("DELETE", set_path(name))
+        service.delete_once(set_path(name))
     _say(
         f"{name} is deleted. `scope-judge sets rollback {name} {newest['version']}` restores it "
         "from its trail."

@@ -1,5 +1,6 @@
 """Tests that output never blocks the program."""
 
+import logging
 import os
 import pty
 import subprocess
@@ -21,6 +22,13 @@ def pipe() -> Iterator[tuple[int, int]]:
     yield ends
     for end in ends:
         os.close(end)
+
+
+@pytest.fixture(autouse=True)
+def _plain_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets the format of a process that has not set up its log; other tests set it up."""
+    plain = logging.Formatter("%(levelname)s:  %(message)s")
+    monkeypatch.setattr("app.output._formatter", plain)
 
 
 def fill(writing: int) -> int:

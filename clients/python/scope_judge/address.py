@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 URL_VARIABLE = "SCOPE_URL"
@@ -52,7 +52,7 @@ class Address:
         given = url or environment.get(URL_VARIABLE, "").strip() or DEFAULT_URL
         parts = urlsplit(given)
         host = parts.netloc.rpartition("@")[2]
-        if parts.scheme not in ("http", "https") or not host:
+        if parts.scheme not in ("http", "https") or not host or not _has_sound_port(parts):
             shown = host + parts.path if parts.netloc else given.rpartition("@")[2]
             raise ValueError(
                 f"{shown!r} is not the address of a service: write it with http:// or https://, "
@@ -61,6 +61,13 @@ class Address:
         if api_key is None:
             api_key = unquote(parts.password or "") or environment.get(KEY_VARIABLE, "")
         return cls(urlunsplit((parts.scheme, host, parts.path, "", "")), _key(api_key.strip()))
+
+
+def _has_sound_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 def _key(text: str) -> Key | None:

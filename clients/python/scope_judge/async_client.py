@@ -1,7 +1,15 @@
 """The asynchronous client."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -56,6 +64,7 @@ class AsyncScopeClient:
         timeout_s: Longest time without an answer to one try.
         patience_s: How long a request is repeated.
         on_wait: Receives each pause before a repetition.
+        confirmed_only: Whether answers with thresholds that are not confirmed are asked for again.
         sleep: Waits some seconds, for tests.
         timing: Clocks and chance, for tests.
 
@@ -71,12 +80,15 @@ class AsyncScopeClient:
         timeout_s: float = TIMEOUT_S,
         patience_s: float | None = None,
         on_wait: OnWait = log_wait,
+        confirmed_only: bool = False,
         sleep: Callable[[float], Awaitable[None]] | None = None,
         timing: Timing | None = None,
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._service = Service(Session(address, timing or Timing(), patience_s))
+        self._service = Service(
+            Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
+        )
         self._transport = AsyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:
@@ -101,6 +113,18 @@ class AsyncScopeClient:
     async def post(self, path: str, body: Any, *, idempotent: bool) -> Any:
         """Sends JSON to a path and returns the JSON of the answer, as `ScopeClient.post`."""
         return await self._transport.run(self._service.post(path, body, idempotent=idempotent))
+
+    async def delete(self, path: str) -> None:
+        """Sends DELETE to a path, once, as `ScopeClient.delete`."""
+        await self._transport.run(self._service.delete(path))
+
+    async def judge_batch(
+        self, comparisons: Sequence[Mapping[str, Any]], **criterion: "Unpack[Criterion]"
+    ) -> list[dict[str, Any]]:
+        """Judges comparisons in one request, as `ScopeClient.judge_batch`."""
+        return await self._transport.run(
+            self._service.judge_batch(comparisons, checked(criterion, Criterion))
+        )
 
     async def info(self) -> Info:
         """The judge, the defaults and the limits of the service; raises ScopeError."""

@@ -1,7 +1,7 @@
 """The synchronous client."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from types import TracebackType
@@ -63,6 +63,8 @@ class ScopeClient:
         patience_s: How long a request is repeated. By default 600 s, but not at all while no
             service has ever answered this client: the address is then probably wrong.
         on_wait: Receives each pause before a repetition; by default it is logged as a warning.
+        confirmed_only: Whether an answer whose thresholds the calibration store has not confirmed
+            is asked for again, as after a 503: for results that are read much later.
         sleep: Waits some seconds, for tests.
         timing: Clocks and chance, for tests.
 
@@ -78,12 +80,15 @@ class ScopeClient:
         timeout_s: float = TIMEOUT_S,
         patience_s: float | None = None,
         on_wait: OnWait = log_wait,
+        confirmed_only: bool = False,
         sleep: Callable[[float], None] | None = None,
         timing: Timing | None = None,
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._service = Service(Session(address, timing or Timing(), patience_s))
+        self._service = Service(
+            Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
+        )
         self._transport = SyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:
@@ -118,6 +123,33 @@ class ScopeClient:
             ScopeError: The service refuses the request, or does not answer.
         """
         return self._transport.run(self._service.post(path, body, idempotent=idempotent))
+
+    def delete(self, path: str) -> None:
+        """Sends DELETE to a path; raises ScopeError.
+
+        It is not sent again if the connection breaks: somebody may have made the thing again.
+        """
+        self._transport.run(self._service.delete(path))
+
+    def judge_batch(
+        self, comparisons: Sequence[Mapping[str, Any]], **criterion: "Unpack[Criterion]"
+    ) -> list[dict[str, Any]]:
+        """Judges comparisons in one request, and again those whose error may pass.
+
+        Args:
+            comparisons: Each has the fields of POST /judge.
+            **criterion: The criterion of every comparison without one, as in `judge`.
+
+        Returns:
+            For each comparison, in order, the JSON of its judgment or of its `error`.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer.
+            TypeError: A comparison has no question and responses, or JSON cannot express it.
+        """
+        return self._transport.run(
+            self._service.judge_batch(comparisons, checked(criterion, Criterion))
+        )
 
     def info(self) -> Info:
         """The judge, the defaults and the limits of the service; raises ScopeError."""

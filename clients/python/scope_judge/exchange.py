@@ -87,6 +87,8 @@ class Timing:
 DEFAULT_PATIENCE_S = 600.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _REPEATED = (429, 503)
+# Sent by the service while its store does not answer.
+_AGE_HEADER = "scope-calibration-age"
 
 
 @dataclass(slots=True)
@@ -99,12 +101,15 @@ class Session:
         patience_s: How long a request is repeated. None for DEFAULT_PATIENCE_S, but for 0 s while
             no service has answered at the address, which is then probably wrong.
         reached: Whether a service has answered.
+        confirmed_only: Whether an answer whose thresholds the calibration store has not confirmed
+            is asked for again, as after a 503.
     """
 
     address: Address
     timing: Timing = field(default_factory=Timing)
     patience_s: float | None = None
     reached: bool = False
+    confirmed_only: bool = False
 
     def exchange(self, call: Call, waits: "Waits | None" = None) -> Steps[Any]:
         """Sends a request until it is answered, and returns the JSON of the answer.
@@ -146,11 +151,20 @@ class Session:
             )
         return UnavailableError(
             f"no answer from {self.address.url} ({answer.text}): start the service with "
-            f"`scope-judge serve`, or give its address as url or in {URL_VARIABLE}",
+            f"`scope-judge serve`, or give its address as url (on a command line as --url) or in "
+            f"{URL_VARIABLE}",
             code="no_connection",
         )
 
     def _content_or_error(self, reply: Reply, content: Any) -> Any:
+        if reply.status == 204:
+            return None
+        if 200 <= reply.status < 300 and self.confirmed_only and _AGE_HEADER in reply.headers:
+            return UnavailableError(
+                "the calibration store does not confirm the thresholds",
+                code="thresholds_not_confirmed",
+                status=503,
+            )
         if 200 <= reply.status < 300:
             return self._unexpected(reply) if content is _NOTHING else content
         if reply.status < 400:

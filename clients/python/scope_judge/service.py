@@ -16,7 +16,7 @@ from scope_judge.answers import (
     Problem,
 )
 from scope_judge.batches import FIRST_SIZE, BatchSize, Cutter, InOrder, in_parts
-from scope_judge.comparisons import Example, Item, body_of, example_item, to_json
+from scope_judge.comparisons import Example, Item, body_of, example_item, pair_item, to_json
 from scope_judge.errors import AnswerError, ScopeError
 from scope_judge.exchange import Call, Session, Steps, Waits
 from scope_judge.parsing import parse
@@ -111,6 +111,10 @@ class Service:
         """Sends POST with JSON and returns the JSON of the answer."""
         return self._session.exchange(Call("POST", path, to_json(body), idempotent))
 
+    def delete(self, path: str) -> Steps[None]:
+        """Sends DELETE, once."""
+        return self._session.exchange(Call("DELETE", path, idempotent=False))
+
     def info(self) -> Steps[Info]:
         """Reads the judge, the defaults and the limits."""
         self._info = parse(Info, (yield from self.get("/info")))
@@ -126,7 +130,7 @@ class Service:
         """Prepares the judging of many comparisons."""
 
         def ask(items: Sequence[Item]) -> Steps[list[Judgment | ItemError]]:
-            return self._judge_batch(items, criterion)
+            return [_result(each) for each in (yield from self._judge_items(items, criterion))]
 
         return (yield from self._work("/judge/batch", ask, _item_error, in_flight))
 
@@ -152,17 +156,24 @@ class Service:
             clock=self._session.timing.monotonic,
         )
 
-    def _judge_batch(
+    def judge_batch(
+        self, comparisons: Sequence[Mapping[str, Any]], criterion: Mapping[str, Any]
+    ) -> Steps[list[dict[str, Any]]]:
+        """Judges comparisons in one request; returns the JSON of each result."""
+        items = [pair_item(each, number) for number, each in enumerate(comparisons)]
+        return (yield from self._judge_items(items, criterion))
+
+    def _judge_items(
         self, items: Sequence[Item], criterion: Mapping[str, Any]
-    ) -> Steps[list[Judgment | ItemError]]:
+    ) -> Steps[list[dict[str, Any]]]:
         """Judges items in one request, and again those with a passing error."""
         waits = Waits(self._session)
         places: Sequence[int] = range(len(items))
-        found: list[Judgment | ItemError] = []
+        found: list[dict[str, Any]] = []
         while True:
             body = body_of(criterion, "comparisons", (items[i] for i in places))
             answer = yield from self._session.exchange(Call("POST", "/judge/batch", body), waits)
-            results = _results(answer, "results", len(places), _result)
+            results = _results(answer, "results", len(places), _object)
             found = found or results
             for i, result in zip(places, results, strict=True):
                 found[i] = result
@@ -244,10 +255,17 @@ def _failed_part(item: Item, error: ScopeError) -> _Part:
     return _Part(1, error)
 
 
-def _passing(result: Judgment | ItemError) -> ScopeError | None:
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise AnswerError("a result is no JSON object", code="unexpected_answer")
+    return value
+
+
+def _passing(result: Mapping[str, Any]) -> ScopeError | None:
     """The error after which the item may get a judgment; None for all other results."""
-    if isinstance(result, ItemError) and result.error.status in _PASSING:
-        return result.error.exception()
+    if "error" in result:
+        error = parse(ItemError, result).error
+        return error.exception() if error.status in _PASSING else None
     return None
 
 

@@ -53,7 +53,7 @@ def judging() -> Judging:
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("app.cli.service_client._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("scope_judge.exchange._FIRST_PAUSE_S", 0.01)
 
 
 def written(folder: Path, rows: list[dict[str, Any]], name: str = "labels.jsonl") -> Path:

@@ -214,7 +214,7 @@ def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
         (["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "x"], "--url"),
         (
             ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://x:port"],
-            "no address",
+            "is not the address of a service",
         ),
     ],
 )
@@ -319,4 +319,4 @@ def test_a_url_without_a_scheme_is_reported(url: str) -> None:
     pair = ["judge", "--question", "q", "--a", "a", "--b", "b"]
     result = runner.invoke(app, [*pair, "--url", url.removeprefix("http://")])
     assert result.exit_code == 1
-    assert "needs http://" in result.stderr
+    assert "write it with http:// or https://" in result.stderr

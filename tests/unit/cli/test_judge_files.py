@@ -35,7 +35,9 @@ class _Answering(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self._send(200, {"limits": {"max_batch": 100}, "fingerprint": self.server.fingerprint})
+        limits = {"max_batch": 100, "max_body_bytes": 2**23}
+        judge = {"judge": "demo", "fingerprint": self.server.fingerprint}
+        self._send(200, {"limits": limits, **judge})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -83,10 +85,16 @@ class _Answering(BaseHTTPRequestHandler):
         pass
 
 
+def problem(code: str, detail: str) -> dict[str, Any]:
+    """An error of one comparison, as the service writes it."""
+    status = {"prompt_too_long": 413, "engine_unavailable": 503, "calibration_not_found": 404}
+    return {"code": code, "detail": detail, "status": status[code]}
+
+
 def judgment(item: dict[str, Any]) -> dict[str, Any]:
     """A judgment that depends on the question, so that a mixed up row would show."""
     if item["question"] == "bad":
-        return {"id": None, "error": {"code": "prompt_too_long", "detail": "too long"}}
+        return {"id": None, "error": problem("prompt_too_long", "too long")}
     return {
         "id": item.get("id"),
         "verdict": "A",
@@ -139,7 +147,7 @@ def serving(service: Service) -> Iterator[Service]:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cli.service_client._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("scope_judge.exchange._FIRST_PAUSE_S", 0.01)
 
 
 def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:
@@ -247,7 +255,7 @@ def test_an_error_that_passes_is_no_result(tmp_path: Path) -> None:
     def result(item: dict[str, Any]) -> dict[str, Any]:
         if item["question"] not in failed:
             failed.add(item["question"])
-            return {"id": 1, "error": {"code": "engine_unavailable", "detail": "it is gone"}}
+            return {"id": 1, "error": problem("engine_unavailable", "it is gone")}
         return judgment(item)
 
     file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
@@ -534,7 +542,7 @@ def test_errors_are_counted_with_an_example_each(tmp_path: Path) -> None:
 
 
 def test_a_run_that_cannot_judge_anything_stops_at_once_and_says_why(tmp_path: Path) -> None:
-    error = {"code": "calibration_not_found", "detail": "there is no calibration 'x'"}
+    error = problem("calibration_not_found", "there is no calibration 'x'")
     service = Service(result=lambda item: {"id": None, "error": error})
     result = judged(service, pairs_in(tmp_path), out=tmp_path / "out.jsonl")
     assert result.exit_code == 1
@@ -544,7 +552,7 @@ def test_a_run_that_cannot_judge_anything_stops_at_once_and_says_why(tmp_path: P
 
 def test_an_error_of_the_run_is_no_result_of_a_row(tmp_path: Path) -> None:
     # Somebody deletes the calibration while the run is in progress.
-    error = {"code": "calibration_not_found", "detail": "there is no calibration 'default'"}
+    error = problem("calibration_not_found", "there is no calibration 'default'")
     results = iter([*([None] * 3), *([error] * 3)])
 
     def result(item: dict[str, Any]) -> dict[str, Any]:
@@ -563,7 +571,7 @@ def test_an_error_of_the_run_is_no_result_of_a_row(tmp_path: Path) -> None:
 
 
 def test_a_row_that_names_its_own_calibration_has_its_own_error(tmp_path: Path) -> None:
-    error = {"code": "calibration_not_found", "detail": "there is no calibration 'mine'"}
+    error = problem("calibration_not_found", "there is no calibration 'mine'")
 
     def result(item: dict[str, Any]) -> dict[str, Any]:
         return {"id": None, "error": error} if "calibration" in item else judgment(item)

@@ -28,7 +28,7 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cli.service_client._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("scope_judge.exchange._FIRST_PAUSE_S", 0.01)
 
 
 @pytest.fixture

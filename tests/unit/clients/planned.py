@@ -105,6 +105,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
+    def do_DELETE(self) -> None:
+        self.answer({})
+
     def answer(self, body: dict[str, Any]) -> None:
         planned = self.server.note(self.path, body, dict(self.headers.items()))
         if planned is not None:

@@ -1,6 +1,7 @@
 """Only a 429, a 503 and a broken connection are tried again; other errors say what to do."""
 
 import email.utils
+import json
 import socket
 from typing import Any, NamedTuple
 
@@ -25,8 +26,10 @@ from tests.unit.clients.doors import KINDS, Kind, call
 from tests.unit.clients.planned import (
     Act,
     Clock,
+    Handler,
     PlannedService,
     hang_up,
+    judgment,
     page,
     problem,
     reset_in_body,
@@ -235,3 +238,35 @@ def test_a_repeated_request_is_the_same(kind: Kind) -> None:
             "id": "x",
         }
     )
+
+
+def unconfirmed(handler: Handler) -> None:
+    """Answers with thresholds that the store has not confirmed for twelve seconds."""
+    answer = {"results": [judgment({"question": "old"})]}
+    handler.send(200, json.dumps(answer).encode(), {"Scope-Calibration-Age": "12"})
+
+
+def test_thresholds_that_are_not_confirmed_are_asked_for_again_on_demand(kind: Kind) -> None:
+    pairs = [{"question": "q", "response_a": "a", "response_b": "b"}]
+    for only, requests in ((False, 1), (True, 2)):
+        with serving(PlannedService([unconfirmed])) as service:
+            call(
+                *(kind, service.url, "judge_batch", pairs),
+                clock=Clock(),
+                client_patience_s=100,
+                client_confirmed_only=only,
+            )
+        assert len(service.bodies) == requests
+
+
+def test_a_deletion_whose_answer_is_lost_is_not_repeated(kind: Kind) -> None:
+    with serving(PlannedService([hang_up])) as service:
+        with pytest.raises(UnavailableError):
+            call(kind, service.url, "delete", "/calibrations/x", client_patience_s=100)
+        assert len(service.bodies) == 1
+
+
+@pytest.mark.parametrize("url", ["http://host:port", "http://host:99999", "http://h:0"])
+def test_an_impossible_port_is_named_as_such(kind: Kind, url: str) -> None:
+    with pytest.raises(ValueError, match="is not the address of a service"):
+        call(kind, url, "info")

@@ -126,3 +126,18 @@ def test_any_route_can_be_called(kind: Kind, service_url: str) -> None:
     assert [each["id"] for each in answer["results"]] == [1]
     with pytest.raises(RequestError, match="there is no such field"):
         call(kind, service_url, "post", "/judge/batch", {"x": 1}, idempotent=True)
+
+
+def test_a_batch_is_the_json_of_the_service(kind: Kind, service_url: str) -> None:
+    pairs = [pair(3, id=1), {**pair(3), "response_a": " "}]
+    found = call(kind, service_url, "judge_batch", pairs, alpha=0.2)
+    answer = httpx.post(f"{service_url}/judge/batch", json={"alpha": 0.2, "comparisons": pairs})
+    assert found == answer.json()["results"]
+    assert found[1]["error"]["code"] == "invalid_comparison"
+
+
+def test_a_set_is_deleted_once(kind: Kind, service_url: str) -> None:
+    call(kind, service_url, "calibrate", "gone", [("Which?", "quality=3", "quality=0", "A")])
+    assert call(kind, service_url, "delete", "/calibrations/gone") is None
+    with pytest.raises(NotFoundError, match="calibration_not_found"):
+        call(kind, service_url, "delete", "/calibrations/gone")
