@@ -104,7 +104,7 @@ class ScopeClient:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._transport.http.close()
+        self._transport.close()
 
     def get(self, path: str) -> Any:
         """Sends GET to a path and returns the JSON of the answer; raises ScopeError."""

@@ -49,9 +49,23 @@ class SyncTransport:
         on_wait: OnWait,
         sleep: Callable[[float], None] | None,
     ) -> None:
-        self.http = httpx.Client(**_options(address, timeout_s))
+        self._http = httpx.Client(**_options(address, timeout_s))
         self._on_wait = on_wait
         self._sleep = sleep
+        self._lock = threading.Lock()
+        self._running = 0
+        self._closing = False
+
+    def close(self) -> None:
+        """Closes the connections, or lets the last running exchange close them.
+
+        An exchange in another thread may be opening a connection, which would stay open.
+        """
+        with self._lock:
+            self._closing = True
+            is_idle = self._running == 0
+        if is_idle:
+            self._http.close()
 
     def run(self, steps: Steps[T], stopped: threading.Event | None = None) -> T:
         """Runs an exchange and returns its result.
@@ -60,7 +74,18 @@ class SyncTransport:
             ScopeError: The exchange raises it.
             StoppedError: `stopped` was set between two steps.
         """
-        stopped = stopped or threading.Event()
+        with self._lock:
+            self._running += 1
+        try:
+            return self._run(steps, stopped or threading.Event())
+        finally:
+            with self._lock:
+                self._running -= 1
+                is_last = self._closing and self._running == 0
+            if is_last:
+                self._http.close()
+
+    def _run(self, steps: Steps[T], stopped: threading.Event) -> T:
         answer: Answer = None
         while True:
             if stopped.is_set():
@@ -79,7 +104,7 @@ class SyncTransport:
 
     def _send(self, call: Call) -> Answer:
         try:
-            return _reply(self.http.request(**_request(call)))
+            return _reply(self._http.request(**_request(call)))
         except httpx.RequestError as exc:
             return _no_reply(exc)
 

@@ -38,9 +38,13 @@ def service_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def small_url(service_url: str) -> Iterator[str]:
-    """URL of a service with the same set, in which a request has four comparisons at most."""
+    """URL of a service in which a request has four comparisons at most.
+
+    Both services have the set `same`, which no test changes.
+    """
+    exported = httpx.get(f"{service_url}/calibrations/default/examples").json()
+    body = {name: exported[name] for name in ("fingerprint", "examples")}
     with running(SCOPE_MAX_BATCH="4") as url:
-        exported = httpx.get(f"{service_url}/calibrations/default/examples").json()
-        body = {name: exported[name] for name in ("fingerprint", "examples")}
-        httpx.post(f"{url}/calibrations/default/examples", json=body).raise_for_status()
+        for each in (service_url, url):
+            httpx.post(f"{each}/calibrations/same/examples", json=body).raise_for_status()
         yield url

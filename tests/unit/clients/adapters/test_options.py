@@ -257,12 +257,16 @@ def test_a_group_of_more_comparisons_than_a_request_may_have_says_what_to_do() -
     with served(calibrated=False, max_batch=10) as url, ScopeClient(url) as client:
         assert client.info().limits.max_batch == 10
         reward = ScopeReward(url=url, alpha=None)
+        few = ScopeReward(url=url, alpha=None, opponents=4)
         try:
             with pytest.raises(RequestError, match="opponents"):
-                reward(["One?"] * 6, [f"quality={i}" for i in range(6)])
-            # Several groups are split over requests.
+                few(["One?"] * 6, [f"quality={i}" for i in range(6)])
+            # With all opponents a group is split over requests, and so are several groups.
+            whole = reward(["One?"] * 6, [f"quality={i}" for i in range(6)])
             found = reward(["One?"] * 4 + ["Two?"] * 4, [f"quality={i}" for i in range(8)])
         finally:
             asyncio.run(reward._source.aclose())
+            asyncio.run(few._source.aclose())
+    assert whole == [-1.0, -0.6, -0.2, 0.2, 0.6, 1.0]
     assert found[0] == -1.0
     assert found[7] == 1.0
