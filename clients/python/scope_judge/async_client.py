@@ -212,7 +212,7 @@ class AsyncScopeClient:
     ) -> GroupRewards:
         """Compares the responses to one question with each other, as `ScopeClient` does."""
         fields = {**checked(rule, GroupRule), "question": question, "responses": responses}
-        return await self._transport.run(self._service.rewards("/rewards/group", fields))
+        return await self._transport.run(self._service.group_rewards(fields))
 
     def rewards_many(
         self,

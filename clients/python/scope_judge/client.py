@@ -295,7 +295,7 @@ class ScopeClient:
             ScopeError: There are no rewards.
         """
         fields = {**checked(rule, GroupRule), "question": question, "responses": responses}
-        return self._transport.run(self._service.rewards("/rewards/group", fields))
+        return self._transport.run(self._service.group_rewards(fields))
 
     def rewards_many(
         self,

@@ -1,5 +1,6 @@
 """The calls of the service as exchanges, which both clients run."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -17,8 +18,9 @@ from scope_judge.answers import (
 )
 from scope_judge.batches import FIRST_SIZE, BatchSize, Cutter, InOrder, in_parts
 from scope_judge.comparisons import Example, Item, body_of, example_item, pair_item, to_json
-from scope_judge.errors import AnswerError, ScopeError
+from scope_judge.errors import AnswerError, ScopeError, TooLargeError
 from scope_judge.exchange import Call, Session, Steps, Waits
+from scope_judge.large_groups import in_requests, is_splittable
 from scope_judge.parsing import parse
 
 R = TypeVar("R")
@@ -188,12 +190,30 @@ class Service:
         """Computes the rewards of one group of responses."""
         return parse(GroupRewards, (yield from self.post(path, fields, idempotent=True)))
 
+    def group_rewards(self, fields: Mapping[str, Any]) -> Steps[GroupRewards]:
+        """Computes the rewards of one group, in several requests if one is too small for it."""
+        try:
+            return (yield from self.rewards("/rewards/group", fields))
+        except TooLargeError as exc:
+            if not is_splittable(exc, fields):
+                raise
+        return (yield from in_requests(fields, self._rewards_of_reference))
+
+    def _rewards_of_reference(self, fields: dict[str, Any]) -> Steps[GroupRewards]:
+        return self.rewards("/rewards/reference", fields)
+
     def rewarding(self, options: Mapping[str, Any], in_flight: int) -> Steps[Work[GroupRewards]]:
         """Prepares the rewards of many groups."""
 
         def ask(groups: Sequence[Item]) -> Steps[list[GroupRewards]]:
             call = Call("POST", "/rewards/groups", body_of(options, "groups", groups))
-            answer = yield from self._session.exchange(call)
+            try:
+                answer = yield from self._session.exchange(call)
+            except TooLargeError as exc:
+                if len(groups) > 1 or not is_splittable(exc, options):
+                    raise
+                fields = {**options, **json.loads(groups[0].content)}
+                return [(yield from in_requests(fields, self._rewards_of_reference))]
             return _results(answer, "groups", len(groups), _group)
 
         return (yield from self._work("/rewards/groups", ask, _raise, in_flight))
