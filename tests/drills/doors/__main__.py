@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from app.core.errors import EngineUnavailableError
 from app.engines.scripted import ScriptedEngine
@@ -46,12 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pythons = {name: python_of(name, given.environments.absolute()) for name in given.only}
     wrong = 0
     others = [name for name in pythons if name != "trl"]
-    with (
-        served() as url,
-        served(ScriptedEngine(raises(EngineUnavailableError("down"))), calibrated=False) as down,
-    ):
+    down = served(ScriptedEngine(raises(EngineUnavailableError("down"))), calibrated=False)
+    slow = served(ScriptedEngine(latency_s=3600.0), calibrated=False, timeout_s=0.05)
+    with served() as url, down as down_url, slow as slow_url:
         for name in others:
-            wrong += _check_scenes(name, pythons[name], url, down)
+            # 503, 504, and nobody at the address.
+            broken = (down_url, slow_url, "http://127.0.0.1:9")
+            wrong += _check_scenes(name, pythons[name], url, broken)
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-doors-"))
     settings = {"SCOPE_STORE_URL": f"sqlite:///{folder}/calibration.db"}
     with Server(folder, settings, start_timeout_s=VLLM_START_S) as server:
@@ -65,21 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(1 if wrong else 0)
 
 
-def _check_scenes(name: str, python: str, url: str, down: str) -> int:
+def _check_scenes(name: str, python: str, url: str, broken: Sequence[str]) -> int:
     """Number of outcomes and failures that a framework has not recorded as it should."""
     scenes = [Asked(s.response, s.opponent, {**s.options, "url": url}) for s in SCENES.values()]
     expected = [scene.expected for scene in SCENES.values()]
-    broken: dict[str, Any] = {"patience_s": 0.0, "alpha": None}
     failing = [
-        Asked("quality=1", "quality=0", {**broken, "url": down}),
-        Asked("quality=1", "quality=0", {**broken, "url": "http://127.0.0.1:9"}),
-        Asked("quality=1", "quality=0", {"url": url, "calibration": "absent"}),
+        Asked("quality=1", "quality=0", {"patience_s": 0.0, "alpha": None, "url": each})
+        for each in broken
     ]
-    errors = [ERROR] * 3
+    failing.append(Asked("quality=1", "quality=0", {"url": url, "calibration": "absent"}))
+    errors = [ERROR] * len(failing)
     if FRAMEWORKS[name].takes_failures:
         failing += [each._replace(options={**each.options, "failures": "none"}) for each in failing]
         # A wrong configuration is always an error.
-        errors += [UNANSWERED, UNANSWERED, ERROR]
+        errors += [*([UNANSWERED] * len(broken)), ERROR]
     answers = ask(name, python, [*scenes, *failing])
     print(f"{name}: {answers.versions}", flush=True)
     return _report(name, "outcomes and failures", [*expected, *errors], answers.found)

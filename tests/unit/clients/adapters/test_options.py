@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scope_judge import RequestError, ScopeClient
+from scope_judge import RequestError
 from scope_judge.reward_settings import VARIABLES, RewardSettings
 from scope_judge.reward_source import REASONS, Reward, flags_of, shared_source
 from scope_judge.slime import custom_rm, normalized_rewards
@@ -253,20 +253,18 @@ def test_an_adapter_imports_no_framework_before_it_is_used(module: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_group_of_more_comparisons_than_a_request_may_have_says_what_to_do() -> None:
-    with served(calibrated=False, max_batch=10) as url, ScopeClient(url) as client:
-        assert client.info().limits.max_batch == 10
+def test_groups_of_more_comparisons_than_a_request_may_have_are_split() -> None:
+    with served(calibrated=False, max_batch=10) as url:
         reward = ScopeReward(url=url, alpha=None)
         few = ScopeReward(url=url, alpha=None, opponents=4)
         try:
             with pytest.raises(RequestError, match="opponents"):
                 few(["One?"] * 6, [f"quality={i}" for i in range(6)])
-            # With all opponents a group is split over requests, and so are several groups.
-            whole = reward(["One?"] * 6, [f"quality={i}" for i in range(6)])
-            found = reward(["One?"] * 4 + ["Two?"] * 4, [f"quality={i}" for i in range(8)])
+            one = reward(["One?"] * 6, [f"quality={i}" for i in range(6)])
+            two = reward(["One?"] * 4 + ["Two?"] * 4, [f"quality={i}" for i in range(8)])
         finally:
             asyncio.run(reward._source.aclose())
             asyncio.run(few._source.aclose())
-    assert whole == [-1.0, -0.6, -0.2, 0.2, 0.6, 1.0]
-    assert found[0] == -1.0
-    assert found[7] == 1.0
+    # By hand: the response i of n has won i and lost n - 1 - i comparisons.
+    assert one == pytest.approx([(2 * i - 5) / 5 for i in range(6)])
+    assert two == pytest.approx([(2 * i - 3) / 3 for i in (*range(4), *range(4))])
