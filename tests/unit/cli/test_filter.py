@@ -1,6 +1,9 @@
 """`scope-judge filter`: no abstention, tie or error is kept, and a flipped pair is turned round."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,9 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.reading import read_rows
+from app.main import create
+from tests.unit.cli.conftest import ENVIRONMENT
+from tests.unit.cli.listening import Disturbed, listening
 
 runner = CliRunner()
 GOOD, BAD, SAME = "quality=4", "quality=0", "quality=3.9"
@@ -171,6 +177,40 @@ def test_order_columns_and_format_stay(service: str, tmp_path: Path) -> None:
     assert [row["decision"] for row in found] == list(range(30)), "the input's own column"
     assert [row["score"] for row in found] == [i / 7 for i in range(30)]
     assert {row["judgment_decision"] for row in found} == {"keep"}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_run_goes_on_and_judges_nothing_again(
+    how: signal.Signals, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    rows = [labelled(f"quality=4.{i:02}", BAD) for i in range(24)]
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def stop() -> None:
+        started[0].send_signal(how)
+        started[0].wait()
+
+    disturbed = Disturbed(create(), "/judge/batch", at=4, then=stop)
+    with listening(disturbed) as url:
+        calibrated(url)
+        command = ["filter", str(file), "--out", str(out), "--batch-size", "4", "--url", url]
+        program = [sys.executable, "-c", "from app.cli import main; main()", *command]
+        started.append(subprocess.Popen(program, stderr=subprocess.PIPE))
+        _, told = started[0].communicate()
+        assert started[0].returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+        assert b"Traceback" not in told
+        assert not out.exists()
+        before = disturbed.requests
+        result = runner.invoke(app, command)
+    assert result.exit_code == 0, result.stderr
+    # At most the last request whose answer came is not in the journal.
+    assert disturbed.requests - before in (3, 4)
+    assert [row["response_a"] for row in rows_in(out)] == [row["response_a"] for row in rows]
+    assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".partial")] == []
 
 
 @pytest.mark.parametrize(
