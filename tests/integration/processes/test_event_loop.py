@@ -20,6 +20,7 @@ from app.api.auth.needs import NEEDS
 from app.api.middleware.json_meter import most_parts
 from tests.integration.processes.server import free_port
 from tests.serving import scripted_fingerprint
+from tests.unit.api.rewards.doors import DOORS
 
 LONGEST_S = 0.05
 # Seconds of the yardstick on a quiet core of the machine for which the limit was chosen.
@@ -112,6 +113,27 @@ def pac() -> bytes:
     return json.dumps({"comparisons": [of(next(fresh)) for _ in range(32)]}).encode()
 
 
+def responses(count: int, *, words: int = 900) -> list[str]:
+    """Different responses; each call has new ones."""
+    return [f"quality={i % 40 / 10} {next(fresh)} " + "a word, " * words for i in range(count)]
+
+
+def reward(**fields: Any) -> Callable[[], bytes]:
+
+    def body() -> bytes:
+        made = {name: make() for name, make in fields.items()}
+        return json.dumps({**made, "calibration": "large"}).encode()
+
+    return body
+
+
+def largest_door(name: str) -> Callable[[], bytes]:
+    """A trainer's request for one comparison of two long texts."""
+    texts = ("quality=1 " + "a word, " * 120_000, "quality=2 " + "Ж" * 500_000)
+    return lambda: json.dumps(DOORS[name].body(*texts)).encode()
+
+
+REWARDS = "/rewards/"
 ONE, BATCH = ("POST", "/judge"), ("POST", "/judge/batch")
 ADD, ROLLBACK = ("POST", "/calibrate"), ("POST", "/calibrations/{name}/rollback")
 SCORE = ("POST", "/calibrate/scores")
@@ -158,6 +180,41 @@ CASES: dict[str, Case] = {
     "alphas": Case(BATCH, 200, lambda: many(an_alpha("marginal"))),
     "pac alphas": Case(BATCH, 200, pac),
     "faults": Case(BATCH, 200, lambda: many(wrong)),
+    "largest group": Case(
+        ("POST", f"{REWARDS}group"),
+        200,
+        reward(question=lambda: "Which?", responses=lambda: responses(45, words=400)),
+    ),
+    "many groups": Case(
+        ("POST", f"{REWARDS}groups"),
+        200,
+        reward(
+            groups=lambda: [{"question": "Which?", "responses": responses(2)} for _ in range(400)]
+        ),
+    ),
+    "too many responses": Case(
+        ("POST", f"{REWARDS}group"),
+        413,
+        reward(question=lambda: "Which?", responses=lambda: responses(200_000, words=0)),
+    ),
+    "references": Case(
+        ("POST", f"{REWARDS}reference"),
+        200,
+        reward(
+            question=lambda: "Which?",
+            reference=lambda: "quality=2",
+            responses=lambda: responses(1000),
+        ),
+    ),
+    **{
+        name: Case(
+            ("POST", DOORS[name].path),
+            200,
+            largest_door(name),
+            f"{DOORS[name].path}?calibration=large",
+        )
+        for name in ("OpenRLHF", "slime", "NeMo Gym verify", "NeMo Gym compare")
+    },
     "list": Case(("GET", "/calibrations")),
     "one set": Case(SET, url="/calibrations/large"),
     "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),

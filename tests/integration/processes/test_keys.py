@@ -164,8 +164,8 @@ def test_the_commands_send_the_key_of_the_environment(tmp_path: Path) -> None:
         url = str(server.client.base_url)
         pair = ["judge", "--question", "q", "--a", "a", "--b", "b", "--no-alpha", "--url", url]
         for key, words in (
-            ("", "requires a key: put your key into SCOPE_API_KEY"),
-            ("scope_wrong", "does not know the key in SCOPE_API_KEY"),
+            ("", "requires a key: give it as api_key or in SCOPE_API_KEY"),
+            ("scope_wrong", "does not know the key: check api_key or SCOPE_API_KEY"),
             ("scope_ä", "characters that a key cannot have"),
         ):
             arguments = ["judge", str(pairs), "--url", url, "--out", str(out), "--overwrite"]
