@@ -82,7 +82,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         deadline = time.monotonic() + PATIENCE_S
         while not prometheus.query(f"sum_over_time(up[1m]) >= {_SCRAPES}"):
             assert time.monotonic() < deadline
-            traffic.send_any()
+            traffic.send_any(calibrating=False)
         exposition = httpx.get(service.url + "/metrics").text
         yield Scraped(prometheus, exposition, in_cluster.ask("targets")["activeTargets"], began)
 
