@@ -8,10 +8,10 @@ from pydantic import Field
 
 from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
 from app.core.comparison import Guarantee, Label
+from app.gauges import TrafficFigures
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
 from app.service.calibration.trail import Change
-from app.telemetry import TrafficFigures
 from app.wire.answers import RISK_LEVEL, Out
 from app.wire.problems import Problem
 
@@ -293,8 +293,8 @@ class TrafficOut(Out):
 
     `abstentions` is the share of judgments that abstained. `expected_abstentions` is the share of
     the labelled pairs that the same thresholds do not accept. Both are null if fewer than 200
-    judgments had a feasible alpha. `drifted` is true if abstentions or uncertainty differ by more
-    than chance, in either direction.
+    judgments had a feasible alpha. `drifted` is true if the judgments of all replicas are unlike
+    the labelled pairs by more than chance (`GET /calibrations/{name}/monitor` has the evidence).
     """
 
     judgments: int
@@ -305,7 +305,7 @@ class TrafficOut(Out):
     drifted: bool
 
     @classmethod
-    def of(cls, figures: TrafficFigures) -> "TrafficOut":
+    def of(cls, figures: TrafficFigures, *, drifted: bool) -> "TrafficOut":
         """Converts the figures."""
         return cls(
             judgments=figures.judgments,
@@ -313,7 +313,7 @@ class TrafficOut(Out):
             expected_abstentions=figures.expected_abstentions,
             uncertainty=figures.uncertainty,
             expected_uncertainty=figures.expected_uncertainty,
-            drifted=figures.has_drifted,
+            drifted=drifted,
         )
 
 
@@ -337,7 +337,9 @@ class CalibrationDetailOut(CalibrationOut):
     traffic: TrafficOut | None
 
     @classmethod
-    def of(cls, calibration: Calibration, traffic: TrafficFigures | None) -> "CalibrationDetailOut":
+    def of(
+        cls, calibration: Calibration, traffic: TrafficFigures | None, *, drifted: bool
+    ) -> "CalibrationDetailOut":
         """Converts a calibration set with its curve and its traffic."""
         return cls(
             **_fields(calibration),
@@ -365,7 +367,7 @@ class CalibrationDetailOut(CalibrationOut):
                 for guarantee, intervals in calibration.feasible_alphas.items()
             ],
             curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
-            traffic=None if traffic is None else TrafficOut.of(traffic),
+            traffic=None if traffic is None else TrafficOut.of(traffic, drifted=drifted),
         )
 
 

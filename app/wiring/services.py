@@ -15,6 +15,7 @@ from app.core.errors import (
 from app.core.fingerprint import JudgeIdentity
 from app.ports import Engine, Mortal, Store
 from app.service.admission import Admission
+from app.service.auditing.drift import Drift
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
@@ -125,6 +126,9 @@ async def open_services(
         await stack.enter_async_context(
             _background(following, name="following the calibration store")
         )
+        await stack.enter_async_context(
+            _background(services.drift.follow(), name="the test of drift")
+        )
         yield services
 
 
@@ -217,6 +221,7 @@ def _assemble(
         rewarder=_rewarder_of(judge, admission, limits),
         calibrator=Calibrator(judge, store, calibrations),
         calibrations=calibrations,
+        drift=Drift(calibrations, store, telemetry),
         store=store,
         admission=admission,
         readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),

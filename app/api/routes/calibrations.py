@@ -173,8 +173,12 @@ async def get_calibration(name: Name, services: CurrentServices, caller: Current
     """Shows one calibration set with its thresholds and its risk-coverage curve."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
-    traffic = services.calibrations.drift.figures(calibration)
-    return await json_response(partial(CalibrationDetailOut.of, calibration, traffic), many=True)
+    traffic = services.calibrations.traffic.figures(calibration)
+    drift = {} if traffic is None else await services.drift.of(calibration)
+    drifted = any(each.alarm for each in drift.values())
+    return await json_response(
+        partial(CalibrationDetailOut.of, calibration, traffic, drifted=drifted), many=True
+    )
 
 
 @router.delete("/calibrations/{name}", status_code=204, responses=_OF_ONE)

@@ -144,7 +144,9 @@ class Judge:
         self._telemetry.count_stale_judgments(
             sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
         )
-        self._calibrations.drift.note(outcomes, calibrations)
+        self._calibrations.traffic.note(
+            [request.comparison for request in requests], outcomes, calibrations
+        )
         return outcomes
 
     async def _pac_thresholds(
