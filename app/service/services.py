@@ -6,6 +6,7 @@ from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
 from app.ports import Store
 from app.service.admission import Admission
+from app.service.auditing.auditor import Auditor
 from app.service.auditing.drift import Drift
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -37,6 +38,7 @@ class Services:
     calibrator: Calibrator
     calibrations: Calibrations
     drift: Drift
+    auditor: Auditor
     store: Store
     admission: Admission
     readiness: Readiness
