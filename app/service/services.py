@@ -8,6 +8,7 @@ from app.ports import Store
 from app.service.admission import Admission
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.drift import Drift
+from app.service.auditing.monitor import Monitor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
@@ -39,6 +40,7 @@ class Services:
     calibrations: Calibrations
     drift: Drift
     auditor: Auditor
+    monitor: Monitor
     store: Store
     admission: Admission
     readiness: Readiness

@@ -17,6 +17,7 @@ from app.ports import Engine, Mortal, Store
 from app.service.admission import Admission
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.drift import Drift
+from app.service.auditing.monitor import Monitor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
@@ -124,15 +125,13 @@ async def open_services(
         await check_answers(services, observer)
         await prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
-        following = follow(services.calibrations, services.store)
-        await stack.enter_async_context(
-            _background(following, name="following the calibration store")
-        )
-        await stack.enter_async_context(
-            _background(services.drift.follow(), name="the test of drift")
-        )
-        auditing = services.auditor.follow()
-        await stack.enter_async_context(_background(auditing, name="following the audits"))
+        for name, work in {
+            "following the calibration store": follow(services.calibrations, services.store),
+            "following the audits": services.auditor.follow(),
+            "the monitor of audits": services.monitor.follow(),
+            "the test of drift": services.drift.follow(),
+        }.items():
+            await stack.enter_async_context(_background(work, name=name))
         yield services
 
 
@@ -205,13 +204,9 @@ def _assemble(
     if tracing is not None:
         engine, store = TracedEngine(engine, tracing), traced_store(store, tracing)
     admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
-    calibrations = Calibrations(
-        store,
-        telemetry,
-        max_staleness_s=settings.max_staleness_s,
-        min_label_mass=settings.min_label_mass,
-    )
+    calibrations = _calibrations_of(settings, store, telemetry)
     auditor = _auditor_of(settings, started, store, telemetry)
+    monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)
     judge = Judge(
         engine,
         started.template,
@@ -220,6 +215,7 @@ def _assemble(
         name=started.name,
         fingerprint=started.identity.fingerprint,
         auditor=auditor,
+        monitor=monitor,
     )
     limits = _limits_of(settings, started, admission)
     return Services(
@@ -229,6 +225,7 @@ def _assemble(
         calibrations=calibrations,
         drift=Drift(calibrations, store, telemetry),
         auditor=auditor,
+        monitor=monitor,
         store=store,
         admission=admission,
         readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
@@ -240,6 +237,15 @@ def _assemble(
             settings.default_alpha, settings.default_guarantee, settings.default_delta
         ),
         end_markers=tuple(settings.reward_end_markers.split()),
+    )
+
+
+def _calibrations_of(settings: Settings, store: Store, telemetry: Telemetry) -> Calibrations:
+    return Calibrations(
+        store,
+        telemetry,
+        max_staleness_s=settings.max_staleness_s,
+        min_label_mass=settings.min_label_mass,
     )
 
 

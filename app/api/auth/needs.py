@@ -24,6 +24,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/calibrations/{name}"): "key",
     ("GET", "/calibrations/{name}/examples"): "key",
     ("POST", "/calibrations/{name}/examples"): "calibrate",
+    ("GET", "/calibrations/{name}/monitor"): "key",
     ("GET", "/calibrations/{name}/versions"): "key",
     ("POST", "/calibrations/{name}/rollback"): "admin",
     ("DELETE", "/calibrations/{name}"): "admin",

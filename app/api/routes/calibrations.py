@@ -35,6 +35,7 @@ from app.wire.calibrations import (
     ScoresOut,
     VersionsOut,
 )
+from app.wire.monitor import MonitorOut
 from app.wire.problems import problem_of
 from app.wire.requests import (
     CalibrateIn,
@@ -178,6 +179,22 @@ async def get_calibration(name: Name, services: CurrentServices, caller: Current
     drifted = any(each.alarm for each in drift.values())
     return await json_response(
         partial(CalibrationDetailOut.of, calibration, traffic, drifted=drifted), many=True
+    )
+
+
+@router.get("/calibrations/{name}/monitor", response_model=MonitorOut, responses=_OF_ONE)
+async def monitor_calibration(
+    name: Name, services: CurrentServices, caller: CurrentCaller
+) -> Response:
+    """Shows what labels of drawn judgments prove about a set, and whether its traffic drifts."""
+    caller.check_calibration(name)
+    calibration = await services.calibrations.get(name)
+    await services.auditor.catch_up()
+    report = await services.monitor.of(calibration)
+    drift = await services.drift.of(calibration)
+    return await json_response(
+        partial(MonitorOut.of, services, calibration, report, drift),
+        many=len(report.reports) > MANY_ITEMS,
     )
 
 

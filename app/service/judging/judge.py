@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,6 +24,7 @@ from app.core.errors import (
 from app.core.preference import preference_from_gaps
 from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError
 from app.service.auditing.auditor import Auditor
+from app.service.auditing.monitor import Monitor
 from app.service.auditing.sampling import Candidate
 from app.service.calibration.cache import Calibrations, Usable
 from app.service.judging.decisions import AcceptanceRule, PreferenceRow, decide
@@ -73,6 +74,7 @@ class Judge:
         calibrations: Cache of the calibration sets that thresholds come from.
         telemetry: Counts outcomes.
         auditor: Draws judgments for audits; None if there are none.
+        monitor: Says which criteria are suspended because of audits; None if none ever are.
         name: Name of the judge in answers.
         fingerprint: Fingerprint of the judge; only sets made under this fingerprint are valid.
     """
@@ -87,6 +89,7 @@ class Judge:
         name: str,
         fingerprint: str,
         auditor: Auditor | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
         self._engine = engine
         self._template = template
@@ -94,6 +97,7 @@ class Judge:
         self._pac = PacThresholds()
         self._telemetry = telemetry
         self._auditor = auditor
+        self._monitor = monitor
         self.name = name
         self.fingerprint = fingerprint
 
@@ -134,13 +138,16 @@ class Judge:
         # Find the thresholds before the engine call: if too many are waiting, no engine work is
         # wasted.
         thresholds = await self._pac_thresholds(requests, calibrations)
+        suspended = await self._suspended(requests, calibrations)
         to_score = [
             i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
         ]
         answers = await self.score([requests[i].comparison for i in to_score])
         scores = dict(zip(to_score, answers, strict=True))
         begun = time.perf_counter()
-        decide_all = partial(self._decide_all, requests, calibrations, scores, thresholds)
+        decide_all = partial(
+            self._decide_all, requests, calibrations, scores, thresholds, suspended
+        )
         if len(requests) <= _MOST_DECIDED_ON_LOOP:
             outcomes = decide_all()
         else:
@@ -197,6 +204,21 @@ class Judge:
             if request.criterion.guarantee == "pac" and isinstance(usable, Usable)
         }
         return await self._pac.find(asked.items()) if asked else {}
+
+    async def _suspended(
+        self,
+        requests: Sequence[JudgeRequest],
+        calibrations: Sequence[Usable | ScopeJudgeError | None],
+    ) -> Collection[Criterion]:
+        """Returns the criteria under which judgments abstain because of audits."""
+        if self._monitor is None or not self._monitor.suspends:
+            return ()
+        asked = {
+            request.criterion: usable.calibration
+            for request, usable in zip(requests, calibrations, strict=True)
+            if isinstance(usable, Usable)
+        }
+        return await self._monitor.suspended(asked.items())
 
     def _count(self, outcome: Judgment | ScopeJudgeError) -> None:
         if isinstance(outcome, ScopeJudgeError):
@@ -282,6 +304,7 @@ class Judge:
         calibrations: Sequence[Usable | ScopeJudgeError | None],
         scores: Mapping[int, Score | ScopeJudgeError],
         thresholds: Mapping[Criterion, float],
+        suspended: Collection[Criterion],
     ) -> list[Judgment | ScopeJudgeError]:
         found: dict[int, Judgment | ScopeJudgeError] = {
             i: calibration
@@ -301,7 +324,9 @@ class Judge:
             criterion, calibration = requests[i].criterion, calibrations[i]
             assert not isinstance(calibration, ScopeJudgeError)
             if criterion not in rules:
-                rules[criterion] = AcceptanceRule.of(criterion, calibration, thresholds)
+                rules[criterion] = AcceptanceRule.of(
+                    criterion, calibration, thresholds, suspended=criterion in suspended
+                )
             found[i] = decide(
                 PreferenceRow(*numbers),
                 criterion,

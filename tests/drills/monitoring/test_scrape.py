@@ -30,6 +30,8 @@ _RATE_INTERVAL_S = 4
 MAY_BE_EMPTY = {
     # No engine call failed.
     ("Engine, store, stale judgments", "engine: {{code}}"),
+    # Nobody labels a drawn judgment here.
+    ("Errors among the labels", "{{calibration}} {{guarantee}} {{alpha}}"),
     # Has data only if the version changed within the interval.
     ("Calibration changed", ""),
 }
@@ -67,7 +69,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         Prometheus(folder / "kubernetes", config=kubernetes_config(folder)) as in_cluster,
         Running(
             folder,
-            {"engine": "scripted", "store_url": "memory://", "port": str(port), "drain_lag_s": "0"},
+            {"engine": "scripted", "store_url": "memory://", "port": str(port), "drain_lag_s": "0"}
+            | {"audit_rate": "1"},
         ).process as service,
         Traffic(service.url, material, seed=1) as traffic,
     ):

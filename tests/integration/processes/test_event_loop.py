@@ -217,6 +217,7 @@ CASES: dict[str, Case] = {
     },
     "list": Case(("GET", "/calibrations")),
     "one set": Case(SET, url="/calibrations/large"),
+    "monitor": Case(("GET", "/calibrations/{name}/monitor"), url="/calibrations/large/monitor"),
     "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),
     "examples": Case(EXPORT, url="/calibrations/large/examples?limit=10000"),
     "scores": Case(SCORE, 200, lambda: examples(long_text)),
