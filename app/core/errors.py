@@ -15,7 +15,8 @@
     │   ├── MethodNotAllowedError     the path does not support the method
     │   ├── CalibrationNotFoundError  no calibration set has this name
     │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
-    │   └── JudgeMismatchError        the calibration set belongs to another judge
+    │   ├── JudgeMismatchError        the calibration set belongs to another judge
+    │   └── AuditsIncompleteError     audits have no label, so the others are no random sample
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
     │   ├── DeadlineExceededError     the time limit passed; the work was stopped
@@ -186,6 +187,13 @@ class JudgeMismatchError(RequestError):
 
     code = "judge_mismatch"
     title = "The calibration belongs to another judge"
+
+
+class AuditsIncompleteError(RequestError):
+    """Audits have no label, so the labelled ones may be no random sample of the traffic."""
+
+    code = "audits_incomplete"
+    title = "Audits have no label"
 
 
 class OverloadedError(UnavailableError):

@@ -6,6 +6,7 @@ from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
 from app.ports import Store
 from app.service.admission import Admission
+from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
@@ -41,6 +42,7 @@ class Services:
     drift: Drift
     auditor: Auditor
     monitor: Monitor
+    absorber: Absorber
     store: Store
     admission: Admission
     readiness: Readiness

@@ -34,6 +34,13 @@ class CalibrationReferenceOut(Out):
     n: int
 
 
+class AuditReferenceOut(Out):
+    """The audit of a judgment that was drawn at random."""
+
+    id: str
+    rate: float
+
+
 class JudgmentOut(Out):
     """A verdict or an abstention; all probabilities are of response_a being preferred."""
 
@@ -56,6 +63,7 @@ class JudgmentOut(Out):
     label_mass: float
     calibration: CalibrationReferenceOut | None
     judge: str
+    audit: AuditReferenceOut | None
 
     @classmethod
     def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgmentOut":
@@ -84,6 +92,9 @@ class JudgmentOut(Out):
                 name=reference.name, version=reference.version, n=reference.n
             ),
             judge=judgment.judge,
+            audit=None
+            if judgment.audit is None
+            else AuditReferenceOut(id=judgment.audit.id, rate=judgment.audit.rate),
         )
 
 
@@ -135,6 +146,7 @@ class InfoOut(Out):
     default_delta: float
     min_label_mass: float
     on_alarm: OnAlarm
+    audit_rate: float
     limits: LimitsOut
 
     @classmethod
@@ -155,6 +167,7 @@ class InfoOut(Out):
             default_delta=defaults.delta,
             min_label_mass=services.calibrations.min_label_mass,
             on_alarm=services.monitor.on_alarm,
+            audit_rate=services.auditor.rate,
             limits=LimitsOut(
                 max_batch=limits.max_batch,
                 max_body_bytes=limits.max_body_bytes,

@@ -15,6 +15,7 @@ from app.core.errors import (
 from app.core.fingerprint import JudgeIdentity
 from app.ports import Engine, Mortal, Store
 from app.service.admission import Admission
+from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
@@ -217,15 +218,17 @@ def _assemble(
         auditor=auditor,
         monitor=monitor,
     )
+    calibrator = Calibrator(judge, store, calibrations)
     limits = _limits_of(settings, started, admission)
     return Services(
         judge=judge,
         rewarder=_rewarder_of(judge, admission, limits),
-        calibrator=Calibrator(judge, store, calibrations),
+        calibrator=calibrator,
         calibrations=calibrations,
         drift=Drift(calibrations, store, telemetry),
         auditor=auditor,
         monitor=monitor,
+        absorber=Absorber(auditor, calibrator, calibrations, fingerprint=judge.fingerprint),
         store=store,
         admission=admission,
         readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
@@ -233,10 +236,14 @@ def _assemble(
         tracing=tracing,
         identity=started.identity,
         limits=limits,
-        defaults=CriterionDefaults(
-            settings.default_alpha, settings.default_guarantee, settings.default_delta
-        ),
+        defaults=_defaults_of(settings),
         end_markers=tuple(settings.reward_end_markers.split()),
+    )
+
+
+def _defaults_of(settings: Settings) -> CriterionDefaults:
+    return CriterionDefaults(
+        settings.default_alpha, settings.default_guarantee, settings.default_delta
     )
 
 

@@ -37,6 +37,7 @@ class JudgedBatch:
         action: The action that the trail records.
         unread: Number of posted examples that could not be parsed; they are not in the batch.
         digest: Digest from `core.fingerprint.batch_digest`; None if the texts are unknown.
+        replaces: Whether all other examples of the set are removed.
     """
 
     examples: Sequence[JudgedExample | ScopeJudgeError]
@@ -45,6 +46,7 @@ class JudgedBatch:
     action: Action = "calibrate"
     unread: int = 0
     digest: str | None = None
+    replaces: bool = False
 
     @classmethod
     def of(
@@ -101,6 +103,8 @@ class JudgedBatch:
         put = {digest: score for digest, score in self.scores.items() if score is not None}
         known = before.table
         take = [digest for digest, s in self.scores.items() if s is None and digest in known]
+        if self.replaces:
+            take = [digest for digest in known if digest not in put]
         noise = before.label_noise if self.label_noise is None else self.label_noise
         differs = any(known.get(digest) != score for digest, score in put.items())
         if not differs and not take and noise == before.label_noise:

@@ -22,7 +22,7 @@ from app.service.calibration.parsing import (
     parse_text,
 )
 
-Action = Literal["calibrate", "delete", "import", "rollback"]
+Action = Literal["absorb", "calibrate", "delete", "import", "rollback"]
 Thresholds = Mapping[str, float | None]
 
 

@@ -34,6 +34,7 @@ JUDGMENT: dict[str, Any] = {
     "label_mass": NUMBER,
     "calibration": (dict, NULL),
     "judge": str,
+    "audit": (dict, NULL),
 }
 CALIBRATION: dict[str, Any] = {
     "name": str,
@@ -318,6 +319,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,
             "on_alarm": str,
+            "audit_rate": NUMBER,
             "limits": dict,
         },
     )
