@@ -30,8 +30,6 @@ _RATE_INTERVAL_S = 4
 MAY_BE_EMPTY = {
     # No engine call failed.
     ("Engine, store, stale judgments", "engine: {{code}}"),
-    # Nobody labels a drawn judgment here.
-    ("Errors among the labels", "{{calibration}} {{guarantee}} {{alpha}}"),
     # Has data only if the version changed within the interval.
     ("Calibration changed", ""),
 }
