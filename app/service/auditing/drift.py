@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -28,6 +28,7 @@ from app.core.errors import ScopeJudgeError
 from app.ports import AuditStore
 from app.service.auditing.traffic import VALUES
 from app.service.calibration.cache import Calibrations
+from app.service.calibration.parsing import PARSE_ERRORS, parse_finite
 from app.service.off_loop import off_loop
 from app.telemetry import Telemetry
 
@@ -225,16 +226,16 @@ class Drift:
         stored = await self._store.evidence(calibration.name)
         entries = _entries(stored, calibration.write_id)
         own = entries.get(state.place or 0)
-        if state.judged and (own is None or own["replica"] != self._replica):
+        if state.judged and (own is None or own.replica != self._replica):
             # The places of another version's entries are free.
             places = range(1, len(entries) + 2)
             state.place = next(place for place in places if place not in entries)
         if state.judged and state.place is not None and state.martingales is not None:
-            text = _text(calibration.write_id, self._replica, state.martingales)
-            if stored.get(str(state.place)) != text:
-                await self._store.put_evidence(calibration.name, str(state.place), text)
+            entry = _Entry(calibration.write_id, self._replica, state.martingales.largest)
+            if stored.get(str(state.place)) != entry.text:
+                await self._store.put_evidence(calibration.name, str(state.place), entry.text)
         state.others = {
-            place: each["largest"] for place, each in entries.items() if place != state.place
+            place: each.largest for place, each in entries.items() if place != state.place
         }
         state.exchanged = state.judged
         self._merge(state, calibration)
@@ -268,16 +269,27 @@ def stream_figures(largest: Sequence[float]) -> StreamFigures:
     return StreamFigures(evidence, evidence >= 1.0 / DRIFT_DELTA)
 
 
-def _text(write_id: str, replica: str, martingales: Martingales) -> str:
-    entry = {"write_id": write_id, "replica": replica, "largest": martingales.largest}
-    return json.dumps(entry, separators=(",", ":"))
+class _Entry(NamedTuple):
+    """The evidence of one replica as the store keeps it."""
+
+    write_id: str
+    replica: str
+    largest: dict[str, float]
+
+    @property
+    def text(self) -> str:
+        """The entry as JSON without spaces."""
+        return json.dumps(self._asdict(), separators=(",", ":"))
 
 
-def _entries(stored: Mapping[str, str], write_id: str) -> dict[int, dict[str, Any]]:
+def _entries(stored: Mapping[str, str], write_id: str) -> dict[int, _Entry]:
     """Place -> entry of each replica that was registered for a version; others are left out."""
     found = {}
     for place, text in stored.items():
-        entry = json.loads(text)
-        if entry["write_id"] == write_id:
-            found[int(place)] = entry
+        # Another release may write other entries; their places are free for this version.
+        with suppress(*PARSE_ERRORS):
+            fields = json.loads(text)
+            largest = {name: parse_finite(fields["largest"][name]) for name in STREAMS}
+            if fields["write_id"] == write_id:
+                found[int(place)] = _Entry(write_id, str(fields["replica"]), largest)
     return found

@@ -113,6 +113,19 @@ async def test_the_entries_of_earlier_versions_are_overwritten() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"largest": {}}', '{"largest": {"x": "1"}}'])
+async def test_an_entry_of_another_program_is_overwritten(text: str) -> None:
+    store = MemoryStore()
+    await store.put_evidence("default", "1", text)
+    async with replicas(1, store) as (services,):
+        calibration = await calibrate(services)
+        await judge(services, 20)
+        await services.drift.of(calibration)
+        ((place, written),) = await entries(store)
+        assert (place, json.loads(written)["write_id"]) == ("1", calibration.write_id)
+
+
+@pytest.mark.anyio
 async def test_a_replica_whose_place_was_taken_takes_another_one() -> None:
     store = MemoryStore()
     async with replicas(1, store) as (services,):
