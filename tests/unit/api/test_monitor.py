@@ -174,6 +174,24 @@ async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
 
 
 @pytest.mark.anyio
+async def test_at_most_a_hundred_criteria_are_listed_with_alarms_first() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrate(client)
+        found = await judge(client, pairs(30), alpha=0.1)
+        await label(client, [(each["audit"]["id"], "B") for each in found])
+        certain = await judge(client, pairs(40), alpha=0.3)
+        await label(client, [(each["audit"]["id"], "A") for each in certain])
+        alphas = [{**each, "alpha": 0.4 + i / 1000} for i, each in enumerate(pairs(110))]
+        await judge(client, alphas)
+        answer = await shown(client)
+        first, second, *others = answer["criteria"]
+        assert (len(answer["criteria"]), answer["left_out"]) == (100, 12)
+        assert (first["alpha"], first["alarm"], first["audited"]) == (0.1, True, 30)
+        assert (second["alpha"], second["audited"]) == (0.3, 40)
+        assert {each["audited"] for each in others} == {0}
+
+
+@pytest.mark.anyio
 async def test_draws_without_a_label_in_time_are_counted() -> None:
     async with client_of(audit_rate=1.0, audit_expires_s=1e-6) as client:
         await calibrate(client)

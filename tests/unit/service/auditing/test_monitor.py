@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from app.core.comparison import Criterion, Label
 from app.core.monitoring import MonitorFigures, monitor
@@ -267,3 +268,28 @@ async def test_a_replaced_log_is_computed_anew() -> None:
         stage.auditor._store = empty()
         await stage.auditor.catch_up()
         assert await stage.reports() == {}
+
+
+@pytest.mark.anyio
+async def test_the_twenty_criteria_with_the_most_labels_have_gauges() -> None:
+    async with scene() as (stage, write_id):
+        # The criterion with the number k has k labels.
+        keys = [MARGINAL._replace(alpha=0.01 * k) for k in range(1, 26)]
+        await stage.append(
+            *(
+                drawn(i, write_id=write_id, criterion=key)
+                for k, key in enumerate(keys, start=1)
+                for i in range(k)
+            ),
+            *(labelled(i, "A") for i in range(25)),
+        )
+        await stage.reports()
+        text, _ = stage.telemetry.exposition()
+        families = text_string_to_metric_families(text.decode())
+        shown = {
+            float(sample.labels["alpha"]): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == "scope_monitor_audited"
+        }
+        assert shown == {key.alpha: k for k, key in enumerate(keys, start=1) if k > 5}

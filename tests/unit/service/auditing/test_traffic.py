@@ -68,3 +68,17 @@ async def test_the_tested_values_are_uncertainty_position_gap_and_label_mass() -
         numbers = calibration.table.numbers
         found = preference_from_gaps(numbers[:, 0], numbers[:, 1])
         assert found.entropy.tolist() == calibration.uncertainty.tolist()
+
+
+@pytest.mark.anyio
+async def test_judgments_that_nobody_tests_take_a_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.service.auditing.traffic._MOST_FRESH", 50)
+    async with services_of() as services:
+        await calibrate(services)
+        for _ in range(5):
+            await judge(services, 30)
+        assert waiting(services) == 60
+        await judge(services, 30)
+        assert waiting(services) == 30
