@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
-from app.ports import CalibrationStore
+from app.ports import Store
 from app.service.admission import Admission
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -35,7 +35,7 @@ class Services:
     rewarder: Rewarder
     calibrator: Calibrator
     calibrations: Calibrations
-    store: CalibrationStore
+    store: Store
     admission: Admission
     readiness: Readiness
     telemetry: Telemetry

@@ -13,7 +13,7 @@ from app.core.errors import (
     OverloadedError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.ports import CalibrationStore, Engine, Mortal
+from app.ports import Engine, Mortal, Store
 from app.service.admission import Admission
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -189,7 +189,7 @@ async def open_judge(
 def _assemble(
     settings: Settings,
     started: StartedJudge,
-    store: CalibrationStore,
+    store: Store,
     tracing: Tracing | None = None,
 ) -> Services:
     telemetry = _telemetry_of(started)
