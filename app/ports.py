@@ -343,18 +343,11 @@ class AuditStore(Protocol):
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call makes; the same for every replica."""
 
-    async def append_audits(
-        self, entries: Sequence[str], *, expected: int | None = None
-    ) -> int | None:
-        """Appends entries in one atomic step, durable when this method returns.
-
-        Args:
-            entries: The entries in order, at least one.
-            expected: The position at which the log must end; None appends at any position.
+    async def append_audits(self, entries: Sequence[str]) -> int:
+        """Appends entries, at least one, in one atomic step; durable when this method returns.
 
         Returns:
-            The position of the last entry; None if the log ends elsewhere. Nothing was written
-            then.
+            The position of the last entry. The others have the positions before it.
         """
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:

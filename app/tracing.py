@@ -223,12 +223,10 @@ class TracedStore:
         with self._tracing.span("store.secret"):
             return await self._store.secret()
 
-    async def append_audits(
-        self, entries: Sequence[str], *, expected: int | None = None
-    ) -> int | None:
+    async def append_audits(self, entries: Sequence[str]) -> int:
         """Delegates to the store."""
         with self._tracing.span("store.append_audits"):
-            return await self._store.append_audits(entries, expected=expected)
+            return await self._store.append_audits(entries)
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Delegates to the store."""

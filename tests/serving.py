@@ -41,7 +41,9 @@ async def services_of(
     await own.open()
     started = await StartedJudge.start(engine, PromptTemplate())
     try:
-        yield _assemble(settings, started, own, tracing)
+        services = _assemble(settings, started, own, tracing)
+        await services.auditor.open()
+        yield services
     finally:
         await engine.stop()
         if store is None:

@@ -6,6 +6,7 @@ from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
 from app.ports import Store
 from app.service.admission import Admission
+from app.service.auditing.auditor import Auditor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
@@ -35,6 +36,7 @@ class Services:
     rewarder: Rewarder
     calibrator: Calibrator
     calibrations: Calibrations
+    auditor: Auditor
     store: Store
     admission: Admission
     readiness: Readiness

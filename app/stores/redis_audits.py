@@ -34,20 +34,16 @@ class RedisAudits(RedisConnection):
             )
         return bytes.fromhex(found)
 
-    async def append_audits(
-        self, entries: Sequence[str], *, expected: int | None = None
-    ) -> int | None:
-        """Appends entries in one atomic step; returns None if the log ends elsewhere."""
-        arguments = ("" if expected is None else str(expected), *entries)
+    async def append_audits(self, entries: Sequence[str]) -> int:
+        """Appends entries in one atomic step, and returns the position of the last one."""
         if len(entries) <= _MOST_ON_LOOP:
             with self._translated():
-                last = await self._client.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *arguments)
+                last = await self._client.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *entries)
         else:
             last = await self._in_thread(
-                lambda bulk: bulk.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *arguments)
+                lambda bulk: bulk.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *entries)
             )
-        position = int(cast("int", last))
-        return None if position < 0 else position
+        return int(cast("int", last))
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""

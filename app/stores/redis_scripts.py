@@ -92,15 +92,11 @@ redis.pcall('PUBLISH', 'scope:calibration:changed', name)
 return 1
 """
 
-# An empty first argument appends at any position. The script returns -1 if the log ends elsewhere.
 APPEND_SCRIPT = """
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 local last = newest and tonumber(string.match(newest[1], '^%d+')) or 0
-if ARGV[1] ~= '' and tonumber(ARGV[1]) ~= last then
-  return -1
+for i, entry in ipairs(ARGV) do
+  redis.call('XADD', KEYS[1], string.format('%d-0', last + i), 'entry', entry)
 end
-for i = 2, #ARGV do
-  redis.call('XADD', KEYS[1], string.format('%d-0', last + i - 1), 'entry', ARGV[i])
-end
-return last + #ARGV - 1
+return last + #ARGV
 """

@@ -124,13 +124,9 @@ class SqliteStore:
         """Returns 32 random bytes, which the first call makes."""
         return await self._run(sqlite_audits.secret)
 
-    async def append_audits(
-        self, entries: Sequence[str], *, expected: int | None = None
-    ) -> int | None:
-        """Appends entries in one atomic step; returns None if the log ends elsewhere."""
-        return await self._run(
-            lambda connection: sqlite_audits.append(connection, entries, expected)
-        )
+    async def append_audits(self, entries: Sequence[str]) -> int:
+        """Appends entries in one atomic step, and returns the position of the last one."""
+        return await self._run(lambda connection: sqlite_audits.append(connection, entries))
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""

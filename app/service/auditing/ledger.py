@@ -168,6 +168,10 @@ class Ledger:
             return "labelled"
         return "open" if now <= self._number(row, "last_at") + expires_s else "expired"
 
+    def set_of_row(self, row: int) -> str:
+        """Returns the name of a row's calibration set."""
+        return self._names[self._set_of_row[row]]
+
     def at_row(self, row: int) -> Draw:
         """Returns the draw of a row."""
         label = _LABELS[self._labels[row]]

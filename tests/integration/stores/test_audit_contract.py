@@ -47,24 +47,14 @@ async def test_a_page_begins_after_its_position(store: Store) -> None:
     assert await store.audits(after=99, limit=5) == []
 
 
-async def test_only_the_end_that_was_expected_is_extended(store: Store) -> None:
-    assert await store.append_audits(["a"], expected=1) is None
-    assert await store.append_audits(["a"], expected=0) == 1
-    assert await store.append_audits(["b", "c"], expected=0) is None
-    assert await store.append_audits(["b", "c"], expected=2) is None
-    assert await audit_log(store) == ["a"]
-    assert await store.append_audits(["b", "c"], expected=1) == 3
-    assert await audit_log(store) == ["a", "b", "c"]
-
-
-async def test_one_of_many_that_expect_the_same_end_wins(connect: Connect) -> None:
+async def test_batches_of_several_clients_do_not_mix(connect: Connect) -> None:
     clients = [await connect() for _ in range(5)]
     ends = await asyncio.gather(
-        *(client.append_audits([f"of {i}"] * 10, expected=0) for i, client in enumerate(clients))
+        *(client.append_audits([f"of {i}"] * 10) for i, client in enumerate(clients))
     )
-    assert sorted(end or 0 for end in ends) == [0, 0, 0, 0, 10]
-    winner = next(i for i, end in enumerate(ends) if end)
-    assert await audit_log(clients[0]) == [f"of {winner}"] * 10
+    assert sorted(ends) == [10, 20, 30, 40, 50]
+    entries = await audit_log(clients[0])
+    assert all(entries[end - 10 : end] == [f"of {i}"] * 10 for i, end in enumerate(ends))
 
 
 async def test_a_batch_is_never_read_in_part(connect: Connect) -> None:
