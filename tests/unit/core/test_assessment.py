@@ -8,7 +8,7 @@ import pytest
 
 from app.core.assessment import AlphaInterval, Assessment, recommendation, share_interval
 from app.core.assessment import alphas_in_words as words
-from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
+from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA, threshold_on
 from app.core.comparison import Guarantee
 from app.core.diagnostics import feasibility, feasible_alphas
 from app.core.pac import pac_threshold
@@ -176,3 +176,17 @@ def test_more_labels_are_never_none_at_all() -> None:
     rows = [row for row in found.rows if row.guarantee == "pac" and row.threshold is None]
     assert rows
     assert all(row.more_labels is None or row.more_labels > 0 for row in rows)
+
+
+def curve_with_steady_errors(n: int) -> ThresholdCurve:
+    """At least 7% errors among any number of the most certain points, and not one more."""
+    errors = np.ceil(np.arange(1, n + 1) * 7 / 100)
+    return ThresholdCurve.fit(np.arange(n) / (2 * n), np.diff(errors, prepend=0.0) > 0)
+
+
+def test_more_examples_reach_the_start_rank_of_large_sets() -> None:
+    # Rank 91 allows 5.5% of errors, and rank 210, where tests start from 840 examples on, 7.1%.
+    assert feasibility(curve_with_steady_errors(200), 0.1, "pac", 0.1).more_examples == 640
+    found = {n: threshold_on(curve_with_steady_errors(n), 0.1, "pac", 0.1) for n in (839, 840)}
+    assert found[839] == -math.inf
+    assert found[840] > -math.inf
