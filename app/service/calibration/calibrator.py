@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from app.core.calibration import Calibration
 from app.core.comparison import LabelledComparison
@@ -356,7 +357,8 @@ def _counted(rollback: Edit, now: Calibration | None, was: Calibration) -> Edit:
 
 
 def _same_but_for_examples(one: Calibration, other: Calibration) -> bool:
-    return (one.fingerprint, one.label_noise) == (other.fingerprint, other.label_noise)
+    kept = attrgetter("fingerprint", "label_noise", "clusters")
+    return bool(kept(one) == kept(other))
 
 
 def _not_found(name: str) -> CalibrationNotFoundError:
