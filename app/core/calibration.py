@@ -1,10 +1,9 @@
 """A calibration set: its labelled scores, and the thresholds computed from them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from app.core.diagnostics import (
 from app.core.errors import LabelsMissingError
 from app.core.examples import Examples
 from app.core.examples import LabelledScore as LabelledScore
-from app.core.pac import pac_threshold_of_counts, rounded_down
+from app.core.pac import rounded_down
 from app.core.pac_pairs import PacPairs
 from app.core.preference import FloatArray, Preferences, preference_from_gaps
 from app.core.threshold_rows import CurvePoint as CurvePoint
@@ -113,6 +112,11 @@ class Calibration:
         """Number of pairs without a label."""
         return int(self.table.unlabelled.sum())
 
+    @property
+    def labelled(self) -> int:
+        """Number of pairs of which people prefer one side."""
+        return self.n - self.unlabelled - self.ties
+
     @cached_property
     def ties(self) -> int:
         """Number of pairs of a pool that people found equal; only their number is used."""
@@ -144,6 +148,11 @@ class Calibration:
         """Shape (n,). True where the label mass is at least `min_label_mass`."""
         return ~(self.table.numbers[:, 2] < self.min_label_mass)
 
+    @property
+    def off_task(self) -> int:
+        """Number of pairs with less label mass than `min_label_mass`."""
+        return int((~self.on_task).sum())
+
     @cached_property
     def curve(self) -> ThresholdCurve:
         """SCOPE's threshold for every alpha, from the examples on task.
@@ -152,7 +161,7 @@ class Calibration:
             LabelsMissingError: A pair has no label.
         """
         if self.unlabelled:
-            raise self._labels_missing('"marginal" needs all labels')
+            raise self.labels_missing('"marginal" needs all labels')
         used = self.on_task & self.sided
         return ThresholdCurve.fit(self.uncertainty[used], self.error[used], self.label_noise)
 
@@ -176,13 +185,15 @@ class Calibration:
             curve=self.curve if whole else None,
         )
 
-    @property
-    def pac_digests(self) -> tuple[str, ...]:
-        """Digests of the pairs of `pac_pairs`, in order."""
-        used = self.counted & self.on_task & ~self.table.tied
-        return tuple(compress(self.table, used))
+    def pac_digests(self, places: Iterable[int]) -> list[str]:
+        """Returns the digests of pairs, by their indices in `pac_pairs`."""
+        used = np.flatnonzero(self.counted & self.on_task & ~self.table.tied)
+        rows = {int(used[place]): None for place in places}
+        found = {row: digest for row, digest in enumerate(self.table) if row in rows}
+        return [found[row] for row in rows]
 
-    def _labels_missing(self, why: str) -> LabelsMissingError:
+    def labels_missing(self, why: str) -> LabelsMissingError:
+        """Returns the error of a question that this set cannot answer without further labels."""
         return LabelsMissingError(
             f"calibration {self.name!r} has {self.unlabelled} pairs without a label, and {why}: "
             f"GET /calibrations/{self.name}/next lists the pairs to label next"
@@ -246,9 +257,7 @@ class Calibration:
             assert delta is not None, "pac needs a delta"
             found = self.pac_pairs.tests(alpha, delta).threshold
             if found is None:
-                raise self._labels_missing(
-                    f"alpha {alpha:g} with delta {delta:g} needs more labels"
-                )
+                raise self.labels_missing(f"alpha {alpha:g} with delta {delta:g} needs more labels")
             threshold = found
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
@@ -362,23 +371,6 @@ class Calibration:
                 risk_level = float(curve.risk_levels[i])
                 points.append(CurvePoint(score, accepted / n, errors / accepted, risk_level))
         return tuple(points)
-
-
-def threshold_on(
-    curve: ThresholdCurve, alpha: float, guarantee: Guarantee, delta: float | None
-) -> float:
-    """Returns lambda_hat in nats on a curve, as `Calibration.threshold` does."""
-    if guarantee == "marginal":
-        return curve.threshold(alpha)
-    assert delta is not None, "pac needs a delta"
-    return pac_threshold_of_counts(
-        curve.scores,
-        curve.accepted,
-        curve.errors,
-        alpha=rounded_down(alpha),
-        delta=rounded_down(delta),
-        label_noise=curve.label_noise,
-    )
 
 
 def _cache_key(

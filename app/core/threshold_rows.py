@@ -1,10 +1,11 @@
-"""The threshold of one alpha with its effect, and a point of the risk-coverage curve."""
+"""The threshold of one alpha, its effect, and a point of the risk-coverage curve."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from app.core.comparison import Guarantee
+from app.core.pac import pac_threshold_of_counts, rounded_down
 from app.core.thresholds import ThresholdCurve
 
 
@@ -77,3 +78,20 @@ class CurvePoint(NamedTuple):
     coverage: float
     empirical_risk: float
     risk_level: float
+
+
+def threshold_on(
+    curve: ThresholdCurve, alpha: float, guarantee: Guarantee, delta: float | None
+) -> float:
+    """Returns lambda_hat in nats on the curve of pairs that all have labels."""
+    if guarantee == "marginal":
+        return curve.threshold(alpha)
+    assert delta is not None, "pac needs a delta"
+    return pac_threshold_of_counts(
+        curve.scores,
+        curve.accepted,
+        curve.errors,
+        alpha=rounded_down(alpha),
+        delta=rounded_down(delta),
+        label_noise=curve.label_noise,
+    )

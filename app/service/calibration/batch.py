@@ -89,33 +89,6 @@ class JudgedBatch:
             judged, fingerprint, label_noise, unread=unread, digest=digest, clusters=clusters
         )
 
-    @classmethod
-    def of_pool(
-        cls,
-        comparisons: Sequence[Comparison],
-        scores: Mapping[int, Score | ScopeJudgeError],
-        *,
-        fingerprint: str,
-        unread: int,
-    ) -> "JudgedBatch":
-        """Makes a batch of pairs without labels; long work for large texts, which are hashed.
-
-        Args:
-            comparisons: The pairs.
-            scores: Index -> score or error, for each pair.
-            fingerprint: Fingerprint of the judge.
-            unread: Number of posted pairs that could not be parsed.
-        """
-        judged: list[JudgedExample | ScopeJudgeError] = []
-        for i, comparison in enumerate(comparisons):
-            score = scores[i]
-            if isinstance(score, ScopeJudgeError):
-                judged.append(score)
-            else:
-                known_as = example_digest(fingerprint, comparison)
-                judged.append(JudgedExample(known_as, _scored(score, comparison, None)))
-        return cls(judged, fingerprint, None, action="pool", unread=unread)
-
     @cached_property
     def scores(self) -> Mapping[str, LabelledScore | None]:
         """Digest -> labelled score, None for an unjudged tie; the last label of a digest counts."""
@@ -197,10 +170,11 @@ def _labelled(score: Score | None, example: LabelledComparison) -> LabelledScore
     if example.label == "tie":
         return None
     assert score is not None, "every example except ties is judged"
-    return _scored(score, example.comparison, example.label)
+    return scored(score, example.comparison, example.label)
 
 
-def _scored(score: Score, comparison: Comparison, label: Label | None) -> LabelledScore:
+def scored(score: Score, comparison: Comparison, label: Label | None) -> LabelledScore:
+    """Returns the calibration point of a judged comparison; long work for a large text."""
     question = question_digest(comparison)
     return LabelledScore(score.gap_fwd, score.gap_rev, score.label_mass, label, question)
 
