@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from app.core.calibration import LabelledScore
+from app.core.clusters import ClusterRule
 from app.core.comparison import (
     Comparison,
     Criterion,
@@ -25,7 +26,6 @@ from app.core.comparison import (
     Label,
     LabelledComparison,
     Role,
-    Side,
     Turn,
 )
 from app.core.errors import InvalidRequestError, RequestError
@@ -91,6 +91,14 @@ LabelNoise = Annotated[
     Field(
         description="Probability that a label is flipped, for the whole set. If it is left out, "
         "the set's value stays."
+    ),
+]
+Clusters = Annotated[
+    ClusterRule | None,
+    Field(
+        description="How `pac` counts pairs of one question, for the whole set: `one` pair a "
+        "question, all with `adjusted` numbers, or all (`ignore`). If it is left out, the set's "
+        "value stays."
     ),
 ]
 Alpha = Annotated[
@@ -266,31 +274,57 @@ class CalibrateIn(LabelledBatchIn):
     """A labelled batch for one calibration set."""
 
     label_noise: LabelNoise = None
+    clusters: Clusters = None
+
+
+class PoolPairIn(_ComparisonIn):
+    """A comparison without a label."""
+
+    id: Identifier | None = None
+
+    def pair(self) -> Comparison:
+        """The comparison; raises InvalidComparisonError like `comparison`."""
+        return self.comparison()
+
+
+class PoolIn(Strict):
+    """Comparisons of the traffic, to be judged now and labelled later."""
+
+    # `items` validates them, after the route has checked how many there are.
+    comparisons: list[SkipValidation[PoolPairIn]]
+
+    def items(self) -> list[PoolPairIn | InvalidItem]:
+        """Validates each comparison on its own."""
+        return [_read(PoolPairIn, value) for value in self.comparisons]
 
 
 class ScoredExampleIn(Strict):
-    """One example with a preferred side, as the judge has scored it."""
+    """One example as the judge has scored it; its label is null if a pool has it without one."""
 
     digest: Digest
     gap_fwd: FiniteFloat
     gap_rev: FiniteFloat
     label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)]
-    label: Side
+    label: Label | None
+    question: Digest | None = None
 
     def judged(self) -> JudgedExample:
         """The example as a set keeps it."""
-        score = LabelledScore(self.gap_fwd, self.gap_rev, self.label_mass, self.label)
+        score = LabelledScore(
+            self.gap_fwd, self.gap_rev, self.label_mass, self.label, self.question
+        )
         return JudgedExample(self.digest, score)
 
 
 class TieIn(Strict):
-    """One example without a preferred side, which leaves the set."""
+    """One example without a preferred side and without scores, which leaves the set."""
 
     digest: Digest
     gap_fwd: None = None
     gap_rev: None = None
     label_mass: None = None
     label: Literal["tie"]
+    question: Digest | None = None
 
     def judged(self) -> JudgedExample:
         """The example as a batch keeps it."""
@@ -299,7 +333,10 @@ class TieIn(Strict):
 
 def _read_judged(value: Any) -> JudgedExample:
     """Validates one judged example; raises ValidationError."""
-    is_tie = isinstance(value, dict) and value.get("label") == "tie"
+    # A tie of a pool has scores, and any other tie has none.
+    is_tie = (
+        isinstance(value, dict) and value.get("label") == "tie" and value.get("gap_fwd") is None
+    )
     model: type[TieIn | ScoredExampleIn] = TieIn if is_tie else ScoredExampleIn
     return model.model_validate(value).judged()
 
@@ -310,6 +347,7 @@ class ImportIn(Strict):
     judge: Annotated[Text, Field(max_length=256)] | None = None
     fingerprint: Digest
     label_noise: LabelNoise = None
+    clusters: Clusters = None
     # `batch` validates them one by one, so that other threads can run in between.
     examples: list[SkipValidation[ScoredExampleIn | TieIn]]
 
@@ -331,7 +369,9 @@ class ImportIn(Strict):
                 break
         if faults:
             raise invalid_request(faults)
-        return JudgedBatch(judged, self.fingerprint, self.label_noise, action="import")
+        return JudgedBatch(
+            judged, self.fingerprint, self.label_noise, action="import", clusters=self.clusters
+        )
 
 
 class RollbackIn(Strict):

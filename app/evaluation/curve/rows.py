@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from app.core.assessment import AlphaRow, Assessment
-from app.core.calibration import GUARANTEES, ThresholdRow, threshold_on
+from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
 from app.core.diagnostics import feasibility, feasible_alphas
+from app.core.threshold_rows import ThresholdRow, threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 

@@ -15,6 +15,7 @@ from app.core.comparison import (
 )
 from app.core.errors import (
     JudgmentFailedError,
+    LabelsMissingError,
     RequestError,
     ScopeJudgeError,
     StoreCorruptError,
@@ -133,7 +134,8 @@ class Judge:
             raise lost[0]
         # Find the thresholds before the engine call: if too many are waiting, no engine work is
         # wasted.
-        thresholds = await self._pac_thresholds(requests, calibrations)
+        thresholds, refused = await self._pac_thresholds(requests, calibrations)
+        calibrations = _with_labels(requests, calibrations, refused)
         to_score = [
             i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
         ]
@@ -184,8 +186,8 @@ class Judge:
         self,
         requests: Sequence[JudgeRequest],
         calibrations: Sequence[Usable | ScopeJudgeError | None],
-    ) -> Mapping[Criterion, float]:
-        """Returns the threshold of each `pac` criterion.
+    ) -> tuple[Mapping[Criterion, float], Mapping[Criterion, LabelsMissingError]]:
+        """Returns the threshold of each `pac` criterion, and errors for those that lack labels.
 
         Those of `marginal` are looked up in `_decide_all`.
         """
@@ -194,7 +196,9 @@ class Judge:
             for request, usable in zip(requests, calibrations, strict=True)
             if request.criterion.guarantee == "pac" and isinstance(usable, Usable)
         }
-        return await self._pac.find(asked.items()) if asked else {}
+        found = await self._pac.find(asked.items()) if asked else {}
+        refused = {key: each for key, each in found.items() if isinstance(each, LabelsMissingError)}
+        return {key: each for key, each in found.items() if isinstance(each, float)}, refused
 
     def _count(self, outcome: Judgment | ScopeJudgeError) -> None:
         if isinstance(outcome, ScopeJudgeError):
@@ -312,6 +316,29 @@ class Judge:
         for outcome in outcomes:
             self._count(outcome)
         return outcomes
+
+
+def _with_labels(
+    requests: Sequence[JudgeRequest],
+    calibrations: Sequence[Usable | ScopeJudgeError | None],
+    refused: Mapping[Criterion, LabelsMissingError],
+) -> list[Usable | ScopeJudgeError | None]:
+    """The calibrations, with an error in place of each that lacks labels for its criterion.
+
+    Args:
+        requests: The requests.
+        calibrations: For each request, its calibration, its error, or None without an alpha.
+        refused: The errors of `pac` criteria.
+    """
+    found: list[Usable | ScopeJudgeError | None] = []
+    for request, usable in zip(requests, calibrations, strict=True):
+        missing: LabelsMissingError | None = None
+        if isinstance(usable, Usable):
+            missing = refused.get(request.criterion)
+            if request.criterion.guarantee == "marginal" and usable.calibration.unlabelled:
+                missing = usable.calibration.labels_missing('"marginal" needs all labels')
+        found.append(missing or usable)
+    return found
 
 
 async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) -> list[Prompt]:

@@ -8,11 +8,12 @@ import pytest
 
 from app.core.assessment import AlphaInterval, Assessment, recommendation, share_interval
 from app.core.assessment import alphas_in_words as words
-from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA, threshold_on
+from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.comparison import Guarantee
 from app.core.diagnostics import feasibility, feasible_alphas
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
+from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.rows import assessment_of
