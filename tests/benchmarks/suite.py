@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.wiring.engines import DEMO_FOLDER
+from tests.benchmarks.audit_draws import audit_draws
 from tests.benchmarks.client_speed import ClientBench
 from tests.benchmarks.engine_speed import Arena, Field
 from tests.benchmarks.http_speed import HttpBench
@@ -18,11 +19,13 @@ _FIELDS = ("demo", "100m")
 _HTTP = ("http-scripted", "single-scripted", "memory")
 _CLIENT = ("client-batch", "client-stream")
 _RELEASES = ("cpu-single", "cpu-batch")
+_AUDITS = "audit-draws"
 NAMES = (
     *(f"{contestant}-{field}" for contestant in _CONTESTANTS for field in _FIELDS),
     "prefix-order",
     *_HTTP,
     *_CLIENT,
+    _AUDITS,
     *_RELEASES,
 )
 
@@ -35,6 +38,7 @@ def samples_of(name: str, repeats: int) -> int:
         "prefix-order": 3 * repeats,
         "cpu-single": repeats,
         "cpu-batch": repeats,
+        _AUDITS: repeats,
     }.get(name, 2 * repeats)
 
 
@@ -78,6 +82,8 @@ class Suite:
             found.append(self._prefix_order())
         found += self._http([name for name in _HTTP if name in names])
         found += self._client([name for name in _CLIENT if name in names])
+        if _AUDITS in names:
+            found.append(self._audits())
         found += self._releases([name for name in _RELEASES if name in names])
         return sorted(found, key=lambda figure: NAMES.index(figure.name))
 
@@ -168,6 +174,12 @@ class Suite:
             self._on_stage(name)
             found.append(figures[name]())
         return found
+
+    def _audits(self) -> Figure:
+        self._on_stage(_AUDITS)
+        return audit_draws(
+            self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
+        )
 
     def _releases(self, names: Sequence[str]) -> list[Figure | Skipped]:
         if self._against is None:
