@@ -24,6 +24,7 @@ from scope_judge.answers import (
     ItemError,
     Judgment,
 )
+from scope_judge.audits import AsyncAudits, AuditCalls
 from scope_judge.batches import Batch
 from scope_judge.comparisons import (
     Completion,
@@ -56,7 +57,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class AsyncScopeClient:
+class AsyncScopeClient(AsyncAudits):
     """A client of a scope-judge service for asyncio; its methods are those of `ScopeClient`.
 
     Args:
@@ -87,9 +88,9 @@ class AsyncScopeClient:
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._service = Service(
-            Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
-        )
+        session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
+        self._service = Service(session)
+        self._audits = AuditCalls(session)
         self._transport = AsyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ from scope_judge.answers import (
     ItemError,
     Judgment,
 )
+from scope_judge.audits import AuditCalls, SyncAudits
 from scope_judge.batches import Batch
 from scope_judge.comparisons import (
     Completion,
@@ -49,7 +50,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class ScopeClient:
+class ScopeClient(SyncAudits):
     """A client of a scope-judge service. Several threads can share it.
 
     A request is repeated after a 429, a 503 or a broken connection, and never after another error.
@@ -87,9 +88,9 @@ class ScopeClient:
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._service = Service(
-            Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
-        )
+        session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
+        self._service = Service(session)
+        self._audits = AuditCalls(session)
         self._transport = SyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:

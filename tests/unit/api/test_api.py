@@ -34,6 +34,7 @@ JUDGMENT: dict[str, Any] = {
     "label_mass": NUMBER,
     "calibration": (dict, NULL),
     "judge": str,
+    "audit": (dict, NULL),
 }
 CALIBRATION: dict[str, Any] = {
     "name": str,
@@ -319,6 +320,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
             **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,
+            "audit_rate": NUMBER,
             "limits": dict,
         },
     )

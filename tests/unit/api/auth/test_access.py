@@ -30,6 +30,8 @@ MATRIX: dict[Any, str] = {
     "/calibrate": "calibrate",
     "/calibrate/scores": "calibrate",
     ("POST", "/calibrations/{name}/examples"): "calibrate",
+    "/audits/labels": "calibrate",
+    "/calibrations/{name}/absorb": "calibrate",
     "/calibrations/{name}/rollback": "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
     "/metrics": "metrics",
