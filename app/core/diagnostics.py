@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom, rankdata
+from scipy.stats import rankdata
 
 from app.core.assessment import AlphaInterval
 from app.core.comparison import Guarantee
@@ -16,6 +16,7 @@ from app.core.pac import (
     fair_start_rank,
     good_start_rank,
     observed_error,
+    p_values,
     points_for_good_start,
     start_rank,
 )
@@ -194,10 +195,14 @@ def _examples_from(
     if start is None or not curve.n:
         return None
     bound = observed_error(alpha, curve.label_noise)
-    allowed = allowable_errors(np.array([start]), bound, delta)[0]
     # More labels only lower the rank that the start rank has now.
     early = curve.accepted <= start
-    passing = np.flatnonzero(early & (curve.errors * (start / curve.accepted) <= allowed))
+    expected = curve.errors * (start / curve.accepted)
+    if curve.design_effects is None:
+        passes = expected <= allowable_errors(np.array([start]), bound, delta)[0]
+    else:
+        passes = p_values(expected, np.array(start), bound, curve.design_effects) <= delta
+    passing = np.flatnonzero(early & passes)
     if not len(passing):
         return None
     needed = math.ceil(curve.n * start / int(curve.accepted[passing[-1]]))
@@ -219,6 +224,7 @@ def _is_feasible_pac(curve: ThresholdCurve, delta: float) -> NDArray[np.bool_]:
     if len(tested):
         blocks = np.searchsorted(curve.accepted, starts[tested], side="left")
         bounds = [observed_error(alpha, curve.label_noise) for alpha in ALPHA_GRID[tested].tolist()]
-        p_values = binom.cdf(curve.errors[blocks], curve.accepted[blocks], bounds)
-        feasible[tested] = p_values <= delta
+        effects = None if curve.design_effects is None else curve.design_effects[blocks]
+        found = p_values(curve.errors[blocks], curve.accepted[blocks], bounds, effects)
+        feasible[tested] = found <= delta
     return feasible

@@ -59,6 +59,17 @@ def example_digest(fingerprint: str, comparison: Comparison) -> str:
     return _digest([fingerprint, question, responses])
 
 
+def question_digest(comparison: Comparison) -> str:
+    """Identifies the question of a comparison, whatever the judge and the responses.
+
+    Pairs of one question are not independent of each other: `core.clusters` counts them.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    return _digest(["question", [(turn.role, turn.content) for turn in comparison.question]])
+
+
 def batch_digest(batch: Sequence[LabelledComparison]) -> str:
     """Identifies a labelled batch, so that clients can recognise the batches that they posted.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, ndtri
+from scipy.special import bdtr, betainc, ndtri
 from scipy.stats import binom
 
 from app.core.preference import LN2, FloatArray
@@ -67,6 +67,20 @@ def pac_threshold(
     return pac_threshold_of_counts(*counted, alpha=alpha, delta=delta, label_noise=label_noise)
 
 
+class PacTests(NamedTuple):
+    """The outcome of fixed-sequence testing on pairs of which some may have no label yet.
+
+    Args:
+        threshold: In nats; -inf if no rank passes, ln 2 if the test at the last rank passes; None
+            while a test that may change the threshold lacks labels.
+        score: The next test needs the labels of all pairs up to this score, in nats; None once the
+            threshold is known.
+    """
+
+    threshold: float | None
+    score: float | None
+
+
 def pac_threshold_of_counts(
     scores: FloatArray,
     accepted: NDArray[np.int64],
@@ -92,18 +106,91 @@ def pac_threshold_of_counts(
     Raises:
         ValueError: An argument is out of range.
     """
+    tests = pac_tests(scores, accepted, errors, alpha=alpha, delta=delta, label_noise=label_noise)
+    assert tests.threshold is not None, "every pair has a label"
+    return tests.threshold
+
+
+def pac_tests(
+    scores: FloatArray,
+    accepted: NDArray[np.int64],
+    errors: NDArray[np.int64],
+    *,
+    alpha: float,
+    delta: float,
+    label_noise: float = 0.0,
+    labelled: int | None = None,
+    drawn: int | None = None,
+    effects: FloatArray | None = None,
+) -> PacTests:
+    """Tests the ranks in ascending order, as far as labels reach.
+
+    Fixed-sequence testing looks at no label beyond the first test that fails. So the threshold of
+    partly labelled pairs is the one of the same pairs with all labels, for the alpha and delta that
+    were chosen in advance.
+
+    Args:
+        scores: Shape (m,). Distinct uncertainties, ascending, in nats.
+        accepted: Shape (m,). Number of pairs at or below each score, without those that people
+            found equal; pairs without a label count.
+        errors: Shape (m,). Number of errors among those pairs.
+        alpha: In (0, 1).
+        delta: In (0, 1).
+        label_noise: In [0, 0.5).
+        labelled: Number of leading scores up to which all pairs have a label; None for all.
+        drawn: Number of pairs that were drawn before labels were seen, which fixes the ranks; None
+            if no pair was left out since then. It is larger than `accepted[-1]` if people found
+            pairs equal.
+        effects: Shape (m,). Design effect up to each score; None for independent pairs.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
     if not (0.0 < alpha < 1.0 and 0.0 < delta < 1.0):
         raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
     bound = observed_error(alpha, label_noise)
     n = int(accepted[-1]) if len(accepted) else 0
-    ranks = rank_sequence(alpha, delta, label_noise, n)
+    ranks = rank_sequence(alpha, delta, label_noise, n if drawn is None else drawn)
+    if ranks and n < ranks[-1]:
+        # Ties left pairs out. The ranks below n stay, so that no label moves them.
+        ranks = (*(rank for rank in ranks if rank < n), n) if ranks[0] <= n else ()
     blocks = np.unique(np.searchsorted(accepted, ranks, side="left"))
-    failed = np.flatnonzero(binom.cdf(errors[blocks], accepted[blocks], bound) > delta)
-    passed = int(failed[0]) if len(failed) else len(blocks)
+    ready = blocks[blocks < (len(scores) if labelled is None else labelled)]
+    effect = None if effects is None else effects[ready]
+    failed = np.flatnonzero(p_values(errors[ready], accepted[ready], bound, effect) > delta)
+    if not len(failed) and len(ready) < len(blocks):
+        return PacTests(None, float(scores[blocks[len(ready)]]))
+    passed = int(failed[0]) if len(failed) else len(ready)
     if passed == 0:
-        return -math.inf
-    last = blocks[passed - 1]
-    return LN2 if last == len(scores) - 1 else float(scores[last])
+        return PacTests(-math.inf, None)
+    last = ready[passed - 1]
+    return PacTests(LN2 if last == len(scores) - 1 else float(scores[last]), None)
+
+
+def p_values(
+    errors: NDArray[np.int64] | FloatArray,
+    accepted: NDArray[np.int64],
+    bound: ArrayLike,
+    effects: FloatArray | None = None,
+) -> FloatArray:
+    """Returns P[Bin(k, bound) <= e] for e errors among k pairs, broadcast to one shape.
+
+    With a design effect d it is that of e / d errors among k / d pairs, by the incomplete beta
+    function, which equals the binomial distribution function at integers.
+
+    Args:
+        errors: Numbers of errors.
+        accepted: Numbers of pairs.
+        bound: Largest error rate, in (0, 1).
+        effects: Design effects, at least 1; None for independent pairs.
+    """
+    found: FloatArray
+    if effects is None:
+        found = binom.cdf(errors, accepted, bound)
+    else:
+        right = np.maximum((accepted - errors) / effects, np.finfo(float).tiny)
+        found = betainc(right, errors / effects + 1.0, 1.0 - np.asarray(bound))
+    return found
 
 
 @lru_cache(maxsize=4096)

@@ -13,8 +13,9 @@ from app.core.errors import (
     OverloadedError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.ports import CalibrationStore, Engine, Mortal
+from app.ports import Engine, Mortal, Store
 from app.service.admission import Admission
+from app.service.auditing.auditor import Auditor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
@@ -118,6 +119,7 @@ async def open_services(
         )
         services = _assemble(settings, judge, store, tracing)
         stack.callback(services.judge.close)
+        await services.auditor.open()
         await check_answers(services, observer)
         await prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
@@ -125,6 +127,8 @@ async def open_services(
         await stack.enter_async_context(
             _background(following, name="following the calibration store")
         )
+        auditing = services.auditor.follow()
+        await stack.enter_async_context(_background(auditing, name="following the audits"))
         yield services
 
 
@@ -189,7 +193,7 @@ async def open_judge(
 def _assemble(
     settings: Settings,
     started: StartedJudge,
-    store: CalibrationStore,
+    store: Store,
     tracing: Tracing | None = None,
 ) -> Services:
     telemetry = _telemetry_of(started)
@@ -203,6 +207,7 @@ def _assemble(
         max_staleness_s=settings.max_staleness_s,
         min_label_mass=settings.min_label_mass,
     )
+    auditor = _auditor_of(settings, started, store, telemetry)
     judge = Judge(
         engine,
         started.template,
@@ -210,6 +215,7 @@ def _assemble(
         telemetry,
         name=started.name,
         fingerprint=started.identity.fingerprint,
+        auditor=auditor,
     )
     limits = _limits_of(settings, started, admission)
     return Services(
@@ -217,6 +223,7 @@ def _assemble(
         rewarder=_rewarder_of(judge, admission, limits),
         calibrator=Calibrator(judge, store, calibrations),
         calibrations=calibrations,
+        auditor=auditor,
         store=store,
         admission=admission,
         readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
@@ -228,6 +235,18 @@ def _assemble(
             settings.default_alpha, settings.default_guarantee, settings.default_delta
         ),
         end_markers=tuple(settings.reward_end_markers.split()),
+    )
+
+
+def _auditor_of(
+    settings: Settings, started: StartedJudge, store: Store, telemetry: Telemetry
+) -> Auditor:
+    return Auditor(
+        store,
+        telemetry,
+        fingerprint=started.identity.fingerprint,
+        rate=settings.audit_rate,
+        expires_s=settings.audit_expires_s,
     )
 
 

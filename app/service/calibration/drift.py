@@ -167,8 +167,7 @@ class SetTraffic:
     def _expected_at(self, calibration: Calibration, threshold: float) -> _Expected:
         found = self._expected.get(threshold)
         if found is None:
-            accepted, _ = calibration.curve.accepted_at(threshold, undecided=calibration.undecided)
-            abstained = calibration.n - accepted
+            abstained = calibration.n - calibration.accepts(threshold)
             # Rule of succession: no finite set proves that abstentions are impossible.
             likely = (abstained + 1) / (calibration.n + 2)
             found = _Expected(abstained / calibration.n, math.sqrt(likely * (1.0 - likely)))

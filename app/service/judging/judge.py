@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -15,6 +15,7 @@ from app.core.comparison import (
 )
 from app.core.errors import (
     JudgmentFailedError,
+    LabelsMissingError,
     RequestError,
     ScopeJudgeError,
     StoreCorruptError,
@@ -23,6 +24,8 @@ from app.core.errors import (
 )
 from app.core.preference import preference_from_gaps
 from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError
+from app.service.auditing.auditor import Auditor
+from app.service.auditing.sampling import Candidate
 from app.service.calibration.cache import Calibrations, Usable
 from app.service.judging.decisions import AcceptanceRule, PreferenceRow, decide
 from app.service.judging.pac_thresholds import PacThresholds
@@ -70,6 +73,7 @@ class Judge:
         template: Template of the prompts.
         calibrations: Cache of the calibration sets that thresholds come from.
         telemetry: Counts outcomes.
+        auditor: Draws judgments for audits; None if there are none.
         name: Name of the judge in answers.
         fingerprint: Fingerprint of the judge; only sets made under this fingerprint are valid.
     """
@@ -83,12 +87,14 @@ class Judge:
         *,
         name: str,
         fingerprint: str,
+        auditor: Auditor | None = None,
     ) -> None:
         self._engine = engine
         self._template = template
         self._calibrations = calibrations
         self._pac = PacThresholds()
         self._telemetry = telemetry
+        self._auditor = auditor
         self.name = name
         self.fingerprint = fingerprint
 
@@ -128,7 +134,8 @@ class Judge:
             raise lost[0]
         # Find the thresholds before the engine call: if too many are waiting, no engine work is
         # wasted.
-        thresholds = await self._pac_thresholds(requests, calibrations)
+        thresholds, refused = await self._pac_thresholds(requests, calibrations)
+        calibrations = _with_labels(requests, calibrations, refused)
         to_score = [
             i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
         ]
@@ -145,14 +152,42 @@ class Judge:
             sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
         )
         self._calibrations.drift.note(outcomes, calibrations)
+        if self._auditor is not None and self._auditor.rate > 0:
+            await self._audit(self._auditor, requests, calibrations, scores, outcomes)
         return outcomes
+
+    async def _audit(
+        self,
+        auditor: Auditor,
+        requests: Sequence[JudgeRequest],
+        calibrations: Sequence[Usable | ScopeJudgeError | None],
+        scores: Mapping[int, Score | ScopeJudgeError],
+        outcomes: list[Judgment | ScopeJudgeError],
+    ) -> None:
+        """Draws some of the judgments for audits, and names the draws in the outcomes."""
+        candidates: dict[int, Candidate] = {}
+        for i, (outcome, usable) in enumerate(zip(outcomes, calibrations, strict=True)):
+            score = scores.get(i)
+            if (
+                isinstance(outcome, Judgment)
+                and isinstance(usable, Usable)
+                and isinstance(score, Score)
+            ):
+                candidates[i] = Candidate(
+                    *(requests[i].comparison, outcome, usable.calibration),
+                    *(score.gap_fwd, score.gap_rev),
+                )
+        drawn = await auditor.draw(list(candidates.values()))
+        for (i, candidate), audit in zip(candidates.items(), drawn, strict=True):
+            if audit is not None:
+                outcomes[i] = replace(candidate.judgment, audit=audit)
 
     async def _pac_thresholds(
         self,
         requests: Sequence[JudgeRequest],
         calibrations: Sequence[Usable | ScopeJudgeError | None],
-    ) -> Mapping[Criterion, float]:
-        """Returns the threshold of each `pac` criterion.
+    ) -> tuple[Mapping[Criterion, float], Mapping[Criterion, LabelsMissingError]]:
+        """Returns the threshold of each `pac` criterion, and errors for those that lack labels.
 
         Those of `marginal` are looked up in `_decide_all`.
         """
@@ -161,7 +196,9 @@ class Judge:
             for request, usable in zip(requests, calibrations, strict=True)
             if request.criterion.guarantee == "pac" and isinstance(usable, Usable)
         }
-        return await self._pac.find(asked.items()) if asked else {}
+        found = await self._pac.find(asked.items()) if asked else {}
+        refused = {key: each for key, each in found.items() if isinstance(each, LabelsMissingError)}
+        return {key: each for key, each in found.items() if isinstance(each, float)}, refused
 
     def _count(self, outcome: Judgment | ScopeJudgeError) -> None:
         if isinstance(outcome, ScopeJudgeError):
@@ -281,22 +318,39 @@ class Judge:
         return outcomes
 
 
+def _with_labels(
+    requests: Sequence[JudgeRequest],
+    calibrations: Sequence[Usable | ScopeJudgeError | None],
+    refused: Mapping[Criterion, LabelsMissingError],
+) -> list[Usable | ScopeJudgeError | None]:
+    """The calibrations, with an error in place of each that lacks labels for its criterion.
+
+    Args:
+        requests: The requests.
+        calibrations: For each request, its calibration, its error, or None without an alpha.
+        refused: The errors of `pac` criteria.
+    """
+    found: list[Usable | ScopeJudgeError | None] = []
+    for request, usable in zip(requests, calibrations, strict=True):
+        missing: LabelsMissingError | None = None
+        if isinstance(usable, Usable):
+            missing = refused.get(request.criterion)
+            if request.criterion.guarantee == "marginal" and usable.calibration.unlabelled:
+                missing = usable.calibration.labels_missing('"marginal" needs all labels')
+        found.append(missing or usable)
+    return found
+
+
 async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) -> list[Prompt]:
     """The prompts of both orders of each comparison; large texts are rendered in a thread."""
 
     def rendered() -> list[Prompt]:
         return [prompt for each in comparisons for prompt in template.both_orders(each)]
 
-    texts = [text for each in comparisons for text in _texts(each)]
+    texts = [text for each in comparisons for text in each.texts]
     if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _MOST_RENDERED_ON_LOOP:
         return rendered()
     return await off_loop(rendered)
-
-
-def _texts(comparison: Comparison) -> Iterator[str]:
-    yield from (turn.content for turn in comparison.question)
-    yield from comparison.response_a
-    yield from comparison.response_b
 
 
 def score_of_orders(

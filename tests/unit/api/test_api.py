@@ -62,6 +62,7 @@ DIAGNOSTICS: dict[str, Any] = {
     "off_task": int,
     "infeasible": list,
     "feasible_alphas": list,
+    "requested": list,
     "curve": list,
     "traffic": (dict, NULL),
 }
@@ -79,6 +80,7 @@ INFEASIBLE: dict[str, Any] = {
     "delta": (*NUMBER, NULL),
     "smallest_feasible_alpha": (*NUMBER, NULL),
     "more_examples": (int, NULL),
+    "after_looking": str,
 }
 
 
