@@ -27,8 +27,9 @@ def labels(
 ) -> NDArray[np.bool_]:
     """Errors that labels show, of which a share is flipped."""
     rates = np.concatenate([np.full(phase.labels, phase.error) for phase in phases])
-    wrong = rng.random(len(rates)) < rates
-    return wrong ^ (rng.random(len(rates)) < flipped)
+    wrong: NDArray[np.bool_] = rng.random(len(rates)) < rates
+    shown: NDArray[np.bool_] = wrong ^ (rng.random(len(rates)) < flipped)
+    return shown
 
 
 def runs(

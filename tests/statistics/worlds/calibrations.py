@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.calibration import threshold_on
 from app.core.diagnostics import feasibility
 from app.core.pac import allowable_errors, observed_error, rank_sequence
 from app.core.preference import LN2, FloatArray
+from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.normal_world import NormalJudge
 
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
     error: FloatArray
     asked: NDArray[np.int64]
 
-    def over(self, alpha: float) -> FloatArray:
+    def over(self, alpha: float) -> NDArray[np.bool_]:
         """Whether the true error exceeds alpha."""
         return self.error > alpha
 
@@ -55,8 +55,8 @@ class Calibrations(NamedTuple):
         cls, judge: NormalJudge, n: int, count: int, rng: np.random.Generator
     ) -> "Calibrations":
         """Draws independent calibrations."""
-        uncertainty, wrong = (each.reshape(count, n) for each in judge.draw(n * count, rng))
-        return cls.sorted(judge, uncertainty, wrong)
+        uncertainty, wrong = judge.draw(n * count, rng)
+        return cls.sorted(judge, uncertainty.reshape(count, n), wrong.reshape(count, n))
 
     @classmethod
     def sorted(
@@ -64,7 +64,7 @@ class Calibrations(NamedTuple):
     ) -> "Calibrations":
         """Sorts the pairs of each calibration."""
         order = np.argsort(uncertainty, axis=1)
-        errors = np.cumsum(np.take_along_axis(wrong, order, 1), axis=1)
+        errors = np.cumsum(np.take_along_axis(wrong, order, 1), axis=1, dtype=np.int64)
         return cls(judge, np.take_along_axis(uncertainty, order, 1), errors)
 
     def pac(self, alpha: float, delta: float = DELTA) -> Outcome:
@@ -98,7 +98,8 @@ def with_more_labels(
     Returns:
         True coverage and error of each run, at the first feasible size or at the last one.
     """
-    uncertainty, wrong = (each.reshape(count, -1) for each in judge.draw(sizes[-1] * count, rng))
+    uncertainty, wrong = judge.draw(sizes[-1] * count, rng)
+    uncertainty, wrong = uncertainty.reshape(count, -1), wrong.reshape(count, -1)
     found = np.full(count, -math.inf)
     for size in sizes:
         grown = Calibrations.sorted(judge, uncertainty[:, :size], wrong[:, :size])

@@ -47,7 +47,8 @@ def grouped(accuracy: float, auroc: float, pairs: int, correlation: float) -> Dr
         own = rng.standard_normal(count)
         level = ndtr(np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own)
         # Quantiles of the judge's uncertainty, so that one pair alone is as without groups.
-        return np.quantile(judge.draw(100_000, np.random.default_rng(0))[0], level)
+        values: FloatArray = np.quantile(judge.draw(100_000, np.random.default_rng(0))[0], level)
+        return values
 
     return draw
 
