@@ -11,12 +11,12 @@ from scipy.stats import rankdata
 
 from app.core.assessment import AlphaInterval
 from app.core.comparison import Guarantee
-from app.core.pac import (
+from app.core.pac import p_values
+from app.core.start_rank import (
     allowable_errors,
     fair_start_rank,
     good_start_rank,
     observed_error,
-    p_values,
     points_for_good_start,
     start_rank,
 )

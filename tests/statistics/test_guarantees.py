@@ -140,8 +140,8 @@ def test_a_later_start_gives_pac_more_coverage_at_the_same_promise() -> None:
 @pytest.mark.parametrize("n", [200, 1000])
 def test_pac_almost_never_accepts_a_useless_judge(n: int) -> None:
     # The judge is wrong 15% of the time at every score, so every acceptance is a violation. It
-    # passes the first test with probability P[Bin(91, 0.15) <= 5] = 0.006 at most; for n = 1000
-    # that is P[Bin(210, 0.15) <= 15] = 0.0004.
+    # passes the first test with probability P[Bin(91, 0.15) <= 5] = 0.006 at most. For n = 1000 it
+    # is P[Bin(210, 0.15) <= 15] = 0.0004.
     outcome = simulate(World(0.85, 0.5, n=n), "pac")
     assert (outcome.coverage > 0).mean() <= 0.006 + STANDARD_ERRORS * standard_error(0.006)
     assert (outcome.coverage > 0).mean() == outcome.violations
