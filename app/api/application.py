@@ -14,7 +14,7 @@ from app.api.middleware.gate import Gate, GateLimits
 from app.api.middleware.observation import Observation
 from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
-from app.api.routes import docs, operations, reward_frameworks, rewards
+from app.api.routes import docs, operations, pools, reward_frameworks, rewards
 from app.api.routes import judge as judging
 from app.service.off_loop import off_loop
 from app.service.services import Services
@@ -85,7 +85,7 @@ def create_application(
     app.add_middleware(Observation)
     errors.install(app)
     for routes in (
-        *(judging, rewards, reward_frameworks, calibrating, auditing, operations, docs),
+        *(judging, rewards, reward_frameworks, calibrating, pools, auditing, operations, docs),
     ):
         app.include_router(routes.router)
     return app

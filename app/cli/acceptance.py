@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from app.cli.score_upload import set_path
 from app.cli.service_client import ServiceClient, connected
 from app.cli.set_file import MARK, set_rows
-from app.core.calibration import Calibration, LabelledScore, threshold_on
+from app.core.calibration import Calibration, LabelledScore
 from app.core.comparison import CalibrationReference, Criterion
 from app.core.errors import InvalidRequestError, RequestError
+from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.files.reading import Row, read_rows
 from app.files.results import result_columns

@@ -1,15 +1,15 @@
 """A calibration set: its labelled scores, and the thresholds computed from them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assessment import AlphaInterval
+from app.core.clusters import ClusterRule, lots_of, one_a_question, question_numbers
 from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
 from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
 from app.core.comparison import Guarantee
@@ -20,82 +20,20 @@ from app.core.diagnostics import (
     feasibility,
     feasible_alphas,
 )
+from app.core.errors import LabelsMissingError
 from app.core.examples import Examples
 from app.core.examples import LabelledScore as LabelledScore
-from app.core.pac import pac_threshold_of_counts, rounded_down
+from app.core.pac import rounded_down
+from app.core.pac_pairs import PacPairs
 from app.core.preference import FloatArray, Preferences, preference_from_gaps
+from app.core.threshold_rows import CurvePoint as CurvePoint
+from app.core.threshold_rows import ThresholdRow as ThresholdRow
 from app.core.thresholds import ThresholdCurve
 
 GUARANTEES: tuple[Guarantee, ...] = ("marginal", "pac")
 _CURVE_POINTS = 200
 # Callers choose alpha and delta, so the number of cached thresholds is bounded.
 _KEPT_THRESHOLDS = 1024
-
-
-class ThresholdRow(NamedTuple):
-    """The threshold of one alpha under one guarantee, and its effect on the calibration set.
-
-    Args:
-        alpha: Largest share of errors among accepted verdicts, in (0, 1).
-        guarantee: "marginal" or "pac".
-        delta: In (0, 1) for "pac"; None for "marginal".
-        threshold: lambda_hat in nats; -inf if infeasible.
-        coverage: Accepted share of the calibration set, in [0, 1].
-        empirical_risk: Observed share of errors among the accepted examples; None if no example is
-            accepted.
-    """
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    threshold: float
-    coverage: float
-    empirical_risk: float | None
-
-    @classmethod
-    def of(
-        cls,
-        curve: ThresholdCurve,
-        threshold: float,
-        *,
-        alpha: float,
-        guarantee: Guarantee,
-        delta: float | None,
-        undecided: int,
-        off_task: int = 0,
-    ) -> "ThresholdRow":
-        """Computes the row of a threshold in nats, on the curve and the off-task examples."""
-        n = curve.n + off_task
-        accepted, errors = curve.accepted_at(threshold, undecided=undecided)
-        return cls(
-            alpha=alpha,
-            guarantee=guarantee,
-            delta=delta,
-            threshold=threshold,
-            coverage=accepted / n if n else 0.0,
-            empirical_risk=errors / accepted if accepted else None,
-        )
-
-    @property
-    def feasible(self) -> bool:
-        """Whether any judgment can be accepted at this alpha."""
-        return self.threshold > -np.inf
-
-
-class CurvePoint(NamedTuple):
-    """One point of the risk-coverage curve of a calibration set.
-
-    Args:
-        uncertainty: Threshold in nats.
-        coverage: Accepted share of the set, in [0, 1].
-        empirical_risk: Observed share of errors among the accepted examples.
-        risk_level: Smallest alpha whose threshold reaches this uncertainty.
-    """
-
-    uncertainty: float
-    coverage: float
-    empirical_risk: float
-    risk_level: float
 
 
 @dataclass(frozen=True)
@@ -113,6 +51,11 @@ class Calibration:
         min_label_mass: In [0, 1). An example with less label mass is off task: never accepted.
         changed_at: Time at which this version was made, in seconds since 1970; None in sets of
             older releases.
+        clusters: How "pac" counts pairs of one question; "marginal" counts all pairs.
+
+    Pairs of a pool have no label until /calibrate gives them one. Until all have one, the set has a
+    "pac" threshold only where the labels so far decide it, and no figure that needs all labels:
+    people label in the order of rising uncertainty, so the labels so far are no sample.
 
     Thresholds and curve use only the examples on task. No threshold accepts an off-task example, so
     S = 0 in SCOPE's eq. 5 (scope_condition), and the example adds nothing to the sum. Counting it
@@ -131,10 +74,11 @@ class Calibration:
     examples: Mapping[str, LabelledScore]
     min_label_mass: float = 0.0
     changed_at: float | None = None
+    clusters: ClusterRule = "one"
 
     @property
     def n(self) -> int:
-        """Number of examples."""
+        """Number of examples, with and without labels."""
         return len(self.examples)
 
     @cached_property
@@ -150,9 +94,49 @@ class Calibration:
 
     @cached_property
     def error(self) -> NDArray[np.bool_]:
-        """Shape (n,). True where the judge disagrees with the label or has no preference."""
+        """Shape (n,). True where the judge disagrees with the label or has no preference.
+
+        False for pairs without a preferred side.
+        """
         p_bar = self.preferences.p_bar
-        return np.where(self.table.label_a, p_bar <= 0.5, p_bar >= 0.5)
+        wrong: NDArray[np.bool_] = np.where(self.table.label_a, p_bar <= 0.5, p_bar >= 0.5)
+        return self.sided & wrong
+
+    @cached_property
+    def sided(self) -> NDArray[np.bool_]:
+        """Shape (n,). True where people prefer one side."""
+        return ~(self.table.unlabelled | self.table.tied)
+
+    @cached_property
+    def unlabelled(self) -> int:
+        """Number of pairs without a label."""
+        return int(self.table.unlabelled.sum())
+
+    @property
+    def labelled(self) -> int:
+        """Number of pairs of which people prefer one side."""
+        return self.n - self.unlabelled - self.ties
+
+    @cached_property
+    def ties(self) -> int:
+        """Number of pairs of a pool that people found equal; only their number is used."""
+        return int(self.table.tied.sum())
+
+    @cached_property
+    def questions(self) -> int:
+        """Number of different questions; a pair whose question is unknown counts as one."""
+        return int(self._question_numbers.max()) + 1 if self.n else 0
+
+    @cached_property
+    def _question_numbers(self) -> NDArray[np.int64]:
+        return question_numbers(self.table.questions)
+
+    @cached_property
+    def counted(self) -> NDArray[np.bool_]:
+        """Shape (n,). True for the pairs that "pac" counts, among them ties and off-task pairs."""
+        if self.clusters != "one" or self.questions == self.n:
+            return np.ones(self.n, dtype=bool)
+        return one_a_question(self._question_numbers, lots_of(self.table))
 
     @cached_property
     def uncertainty(self) -> FloatArray:
@@ -164,26 +148,81 @@ class Calibration:
         """Shape (n,). True where the label mass is at least `min_label_mass`."""
         return ~(self.table.numbers[:, 2] < self.min_label_mass)
 
+    @property
+    def off_task(self) -> int:
+        """Number of pairs with less label mass than `min_label_mass`."""
+        return int((~self.on_task).sum())
+
     @cached_property
     def curve(self) -> ThresholdCurve:
-        """SCOPE's threshold for every alpha, from the examples on task."""
-        uncertainty, error = self.uncertainty[self.on_task], self.error[self.on_task]
-        return ThresholdCurve.fit(uncertainty, error, self.label_noise)
+        """SCOPE's threshold for every alpha, from the examples on task.
+
+        Raises:
+            LabelsMissingError: A pair has no label.
+        """
+        if self.unlabelled:
+            raise self.labels_missing('"marginal" needs all labels')
+        used = self.on_task & self.sided
+        return ThresholdCurve.fit(self.uncertainty[used], self.error[used], self.label_noise)
+
+    @property
+    def _is_adjusted(self) -> bool:
+        return self.clusters == "adjusted" and self.questions < self.n
+
+    @cached_property
+    def pac_pairs(self) -> PacPairs:
+        """The pairs that "pac" counts, without those off task."""
+        drawn = self.counted & self.on_task
+        used = drawn & ~self.table.tied
+        whole = not self.unlabelled and self.counted.all()
+        return PacPairs.fit(
+            self.uncertainty[used],
+            self.error[used],
+            self.sided[used],
+            label_noise=self.label_noise,
+            drawn=int(drawn.sum()),
+            numbers=self._question_numbers[used] if self._is_adjusted else None,
+            curve=self.curve if whole else None,
+        )
+
+    def pac_digests(self, places: Iterable[int]) -> list[str]:
+        """Returns the digests of pairs, by their indices in `pac_pairs`."""
+        used = np.flatnonzero(self.counted & self.on_task & ~self.table.tied)
+        rows = {int(used[place]): None for place in places}
+        found = {row: digest for row, digest in enumerate(self.table) if row in rows}
+        return [found[row] for row in rows]
+
+    def labels_missing(self, why: str) -> LabelsMissingError:
+        """Returns the error of a question that this set cannot answer without further labels."""
+        return LabelsMissingError(
+            f"calibration {self.name!r} has {self.unlabelled} pairs without a label, and {why}: "
+            f"GET /calibrations/{self.name}/next lists the pairs to label next"
+        )
 
     @property
     def accuracy(self) -> float | None:
-        """Share of examples on which judge and label agree; None without examples."""
-        return float(1.0 - self.error.mean()) if self.n else None
+        """Share of examples on which judge and label agree; None unless all have labels."""
+        if self.unlabelled or not self.sided.any():
+            return None
+        return float(1.0 - self.error[self.sided].mean())
 
     @property
     def auroc(self) -> float | None:
-        """AUROC of confidence for being right; None if all verdicts are right or all are wrong."""
-        return auroc(self.preferences.confidence, ~self.error)
+        """AUROC of confidence for being right; None unless all pairs have labels.
+
+        None also if all verdicts are right or all are wrong.
+        """
+        if self.unlabelled:
+            return None
+        return auroc(self.preferences.confidence[self.sided], ~self.error[self.sided])
 
     @property
     def expected_calibration_error(self) -> float | None:
-        """Expected calibration error of the confidence, in [0, 1]; None without examples."""
-        return expected_calibration_error(self.preferences.confidence, ~self.error)
+        """Expected calibration error of the confidence, in [0, 1]; None unless all have labels."""
+        if self.unlabelled:
+            return None
+        confidence = self.preferences.confidence[self.sided]
+        return expected_calibration_error(confidence, ~self.error[self.sided])
 
     @property
     def position_flips(self) -> float | None:
@@ -204,12 +243,22 @@ class Calibration:
         """Returns lambda_hat in nats; -inf if infeasible, ln 2 to accept everything.
 
         With "pac", alpha and delta are rounded down to four significant digits.
+
+        Raises:
+            LabelsMissingError: The threshold depends on labels that the set does not have yet.
         """
         # Safe in several threads at once: each reads the dictionary once and writes it once.
         kept = self.kept_threshold(alpha, guarantee, delta)
         if kept is not None:
             return kept
-        threshold = threshold_on(self.curve, alpha, guarantee, delta)
+        if guarantee == "marginal":
+            threshold = self.curve.threshold(alpha)
+        else:
+            assert delta is not None, "pac needs a delta"
+            found = self.pac_pairs.tests(alpha, delta).threshold
+            if found is None:
+                raise self.labels_missing(f"alpha {alpha:g} with delta {delta:g} needs more labels")
+            threshold = found
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
         self._thresholds[_cache_key(alpha, guarantee, delta)] = threshold
@@ -227,42 +276,66 @@ class Calibration:
 
     def row(self, alpha: float, guarantee: Guarantee, delta: float | None) -> ThresholdRow:
         """Returns the threshold of one alpha and its effect on the calibration set."""
-        threshold = self.threshold(alpha, guarantee, delta)
+        try:
+            threshold = self.threshold(alpha, guarantee, delta)
+        except LabelsMissingError:
+            return ThresholdRow(alpha, guarantee, delta, -math.inf, 0.0, None, labels_missing=True)
+        used = self.counted if guarantee == "pac" else np.ones(self.n, dtype=bool)
+        used = used & ~self.table.tied
         return ThresholdRow.of(
-            self.curve,
+            self._curve_of(guarantee),
             threshold,
             alpha=alpha,
             guarantee=guarantee,
             delta=delta,
-            undecided=self.undecided,
-            off_task=self.n - self.curve.n,
+            undecided=int((used & self._undecided).sum()),
+            off_task=int((used & ~self.on_task).sum()),
         )
+
+    def _curve_of(self, guarantee: Guarantee) -> ThresholdCurve:
+        return self.pac_pairs.curve if guarantee == "pac" else self.curve
 
     def feasibility(self, row: ThresholdRow) -> Feasibility:
         """Returns the ways to make an alpha feasible, given the error rates of these examples."""
+        if self.unlabelled:
+            return Feasibility(None, None)
+        curve = self._curve_of(row.guarantee)
         return feasibility(
-            self.curve,
-            row.alpha,
-            row.guarantee,
-            row.delta,
-            off_task=self.n - self.curve.n,
+            curve, row.alpha, row.guarantee, row.delta, off_task=self.n - self.ties - curve.n
         )
 
     @cached_property
     def infeasible(self) -> tuple[tuple[ThresholdRow, Feasibility], ...]:
         """The infeasible standard rows, each with the ways to make its alpha feasible."""
-        rows = [row for row in self.standard_rows if not row.feasible]
+        rows = [row for row in self.standard_rows if not row.feasible and not row.labels_missing]
         return tuple((row, self.feasibility(row)) for row in rows)
 
     @cached_property
     def feasible_alphas(self) -> Mapping[Guarantee, tuple[AlphaInterval, ...]]:
-        """All feasible alphas of each guarantee, "pac" at the standard delta."""
-        return {each: feasible_alphas(self.curve, each, STANDARD_DELTA) for each in GUARANTEES}
+        """All feasible alphas of each guarantee, "pac" at the standard delta.
+
+        Empty unless all pairs have labels.
+        """
+        if self.unlabelled:
+            return {}
+        return {
+            each: feasible_alphas(self._curve_of(each), each, STANDARD_DELTA) for each in GUARANTEES
+        }
 
     @cached_property
     def undecided(self) -> int:
         """Number of on-task examples without a preference of the judge."""
-        return int((self.on_task & (self.preferences.p_bar == 0.5)).sum())
+        return int((self._undecided & ~self.table.tied).sum())
+
+    @cached_property
+    def _undecided(self) -> NDArray[np.bool_]:
+        undecided: NDArray[np.bool_] = self.preferences.p_bar == 0.5
+        return self.on_task & undecided
+
+    def accepts(self, threshold: float) -> int:
+        """Returns how many of the pairs a threshold in nats accepts, whatever their labels are."""
+        accepted = self.on_task & ~self._undecided & (self.uncertainty <= threshold)
+        return int(accepted.sum())
 
     @cached_property
     def standard_rows(self) -> tuple[ThresholdRow, ...]:
@@ -282,8 +355,13 @@ class Calibration:
 
     @cached_property
     def risk_coverage(self) -> tuple[CurvePoint, ...]:
-        """The risk-coverage curve at 200 scores at most, evenly spread over the ranks."""
-        curve = self.curve
+        """The risk-coverage curve at 200 scores at most, evenly spread over the ranks.
+
+        Empty unless all pairs have labels.
+        """
+        if self.unlabelled:
+            return ()
+        curve, n = self.curve, self.n - self.ties
         count = min(len(curve.scores), _CURVE_POINTS)
         points = []
         for i in np.unique(np.linspace(0, len(curve.scores) - 1, count).astype(int)):
@@ -291,25 +369,8 @@ class Calibration:
             accepted, errors = curve.accepted_at(score, undecided=self.undecided)
             if accepted:
                 risk_level = float(curve.risk_levels[i])
-                points.append(CurvePoint(score, accepted / self.n, errors / accepted, risk_level))
+                points.append(CurvePoint(score, accepted / n, errors / accepted, risk_level))
         return tuple(points)
-
-
-def threshold_on(
-    curve: ThresholdCurve, alpha: float, guarantee: Guarantee, delta: float | None
-) -> float:
-    """Returns lambda_hat in nats on a curve, as `Calibration.threshold` does."""
-    if guarantee == "marginal":
-        return curve.threshold(alpha)
-    assert delta is not None, "pac needs a delta"
-    return pac_threshold_of_counts(
-        curve.scores,
-        curve.accepted,
-        curve.errors,
-        alpha=rounded_down(alpha),
-        delta=rounded_down(delta),
-        label_noise=curve.label_noise,
-    )
 
 
 def _cache_key(

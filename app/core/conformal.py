@@ -49,8 +49,8 @@ class ConformalMartingale:
         """Begins with the scores of the calibration set.
 
         Args:
-            scores: Shape (n,), in an order that does not depend on them; n may be 0. If there are more than
-                10,000, it takes 10,000 of them in even steps.
+            scores: Shape (n,), in an order that does not depend on them; n may be 0. If there are
+                more than 10,000, it takes 10,000 of them in even steps.
 
         Raises:
             ValueError: A score is NaN, or scores has no shape (n,).

@@ -16,6 +16,7 @@
     │   ├── CalibrationNotFoundError  no calibration set has this name
     │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
     │   ├── JudgeMismatchError        the calibration set belongs to another judge
+    │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
     │   └── AuditsIncompleteError     audits have no label, so the others are no random sample
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
@@ -187,6 +188,13 @@ class JudgeMismatchError(RequestError):
 
     code = "judge_mismatch"
     title = "The calibration belongs to another judge"
+
+
+class LabelsMissingError(RequestError):
+    """The calibration set has pairs without labels, and the threshold needs their labels."""
+
+    code = "labels_missing"
+    title = "The calibration needs more labels"
 
 
 class AuditsIncompleteError(RequestError):

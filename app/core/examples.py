@@ -14,13 +14,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.comparison import Side
+from app.core.comparison import Label
 
 _MODULUS = 2**256
 _PACKED = struct.Struct("<3dc")
 # Number of rows that become Python objects in one step; other threads can run between two steps.
 _SLICE = 1024
-_SIDES: tuple[Side, Side] = ("B", "A")
+_LABELS: tuple[Label | None, ...] = ("B", "A", None, "tie")
+_LETTERS = (b"B", b"A", b"?", b"=")
+# Label -> its code, the index in both.
+_CODES = {label: code for code, label in enumerate(_LABELS)}
+_UNLABELLED, _TIE = _CODES[None], _CODES["tie"]
+_QUESTION_BYTES = 32
+_NO_QUESTION = bytes(_QUESTION_BYTES)
 
 
 class LabelledScore(NamedTuple):
@@ -30,13 +36,23 @@ class LabelledScore(NamedTuple):
         gap_fwd: Logit of response_a minus that of response_b, response_a shown first.
         gap_rev: Logit of response_a minus that of response_b, response_a shown second.
         label_mass: Probability of the two labels together, in the order where it is smaller.
-        label: The side that people prefer.
+        label: The side that people prefer; None for a pair of a pool that has no label yet, and
+            "tie" for a pair of a pool that people found equal. A pool keeps its ties, because they
+            must not change how many pairs were drawn.
+        question: Digest from `core.fingerprint.question_digest`, 64 hexadecimal digits; None in
+            examples of older releases.
     """
 
     gap_fwd: float
     gap_rev: float
     label_mass: float
-    label: Side
+    label: Label | None
+    question: str | None = None
+
+    @property
+    def fields(self) -> tuple[float | str | None, ...]:
+        """The fields as JSON has them, without a question that is unknown."""
+        return tuple(self) if self.question is not None else self[:4]
 
 
 class Examples(Mapping[str, LabelledScore]):
@@ -45,25 +61,29 @@ class Examples(Mapping[str, LabelledScore]):
     Args:
         rows: Digest -> index of its row, in the order of the rows.
         numbers: Shape (n, 3). Columns `gap_fwd`, `gap_rev` and `label_mass`.
-        label_a: Shape (n,). True where people prefer response_a.
+        labels: Shape (n,), uint8. 0 for B, 1 for A, 2 for no label, 3 for a tie.
+        questions: Shape (n, 32), uint8. Digest of the question; zeros where it is unknown.
         checksum: Sum modulo 2^256 of the SHA-256 of every example, read as a big-endian number. The
             hash covers the digest in UTF-8, a zero byte, the three numbers as little-endian doubles
-            with -0.0 written as 0.0, and the letter of the label. The order of the examples does
-            not matter.
+            with -0.0 written as 0.0, the letter of the label ("?" for none, "=" for a tie), and the
+            32 bytes of the question's digest, if it is known. The order of the examples does not
+            matter.
     """
 
-    __slots__ = ("_rows", "checksum", "label_a", "numbers")
+    __slots__ = ("_rows", "checksum", "labels", "numbers", "questions")
 
     def __init__(
         self,
         rows: dict[str, int],
         numbers: NDArray[np.float64],
-        label_a: NDArray[np.bool_],
+        labels: NDArray[np.uint8],
+        questions: NDArray[np.uint8],
         checksum: int,
     ) -> None:
         self._rows = rows
         self.numbers = numbers
-        self.label_a = label_a
+        self.labels = labels
+        self.questions = questions
         self.checksum = checksum
 
     @classmethod
@@ -91,17 +111,37 @@ class Examples(Mapping[str, LabelledScore]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
+    @property
+    def label_a(self) -> NDArray[np.bool_]:
+        """Shape (n,). True where people prefer response_a."""
+        return self._having(_CODES["A"])
+
+    @property
+    def unlabelled(self) -> NDArray[np.bool_]:
+        """Shape (n,). True for pairs of a pool that have no label yet."""
+        return self._having(_UNLABELLED)
+
+    @property
+    def tied(self) -> NDArray[np.bool_]:
+        """Shape (n,). True for pairs of a pool that people found equal."""
+        return self._having(_TIE)
+
+    def _having(self, code: int) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.labels == code
+        return found
+
     def pairs(self) -> Iterator[tuple[str, LabelledScore]]:
         """Yields the same as `items`, several times faster, and in short steps."""
         digests = iter(self._rows)
         for start in range(0, len(self), _SLICE):
             # By columns, because the garbage collector would track a list for each row.
             columns = self.numbers[start : start + _SLICE].T.tolist()
-            sides = self.label_a[start : start + _SLICE].tolist()
-            for digest, gap_fwd, gap_rev, label_mass, side in zip(
-                islice(digests, _SLICE), *columns, sides, strict=True
+            codes = self.labels[start : start + _SLICE].tolist()
+            questions = _question_texts(self.questions[start : start + _SLICE])
+            for digest, gap_fwd, gap_rev, label_mass, code, question in zip(
+                islice(digests, _SLICE), *columns, codes, questions, strict=True
             ):
-                yield digest, LabelledScore(gap_fwd, gap_rev, label_mass, _SIDES[side])
+                yield digest, LabelledScore(gap_fwd, gap_rev, label_mass, _LABELS[code], question)
 
     def changed(self, put: Mapping[str, LabelledScore], take: Collection[str] = ()) -> "Examples":
         """Returns these examples with some put in, and then some taken out.
@@ -127,7 +167,8 @@ class Examples(Mapping[str, LabelledScore]):
         places = (before._rows.get(digest, -1) for digest in self._rows)
         place = np.fromiter(places, dtype=np.int64, count=len(self))
         differs = (before.numbers[place] != self.numbers).any(axis=1)
-        differs |= (before.label_a[place] != self.label_a) | (place < 0)
+        differs |= (before.labels[place] != self.labels) | (place < 0)
+        differs |= (before.questions[place] != self.questions).any(axis=1)
         draft = Draft()
         for digest in compress(self._rows, differs):
             draft.set(digest, self[digest])
@@ -135,7 +176,9 @@ class Examples(Mapping[str, LabelledScore]):
 
     def _score(self, row: int) -> LabelledScore:
         gap_fwd, gap_rev, label_mass = self.numbers[row].tolist()
-        return LabelledScore(gap_fwd, gap_rev, label_mass, _SIDES[int(self.label_a[row])])
+        (question,) = _question_texts(self.questions[row : row + 1])
+        label = _LABELS[int(self.labels[row])]
+        return LabelledScore(gap_fwd, gap_rev, label_mass, label, question)
 
 
 class Draft:
@@ -159,15 +202,19 @@ class Draft:
     def set(self, digest: str, score: LabelledScore) -> None:
         """Puts one score in; a known digest is replaced."""
         row = self._rows.get(digest)
+        code = _CODES[score.label]
+        question = _NO_QUESTION if score.question is None else bytes.fromhex(score.question)
         if row is None:
             self._rows[digest] = len(self._labels)
             self._numbers.extend(score[:3])
-            self._labels.append(score.label == "A")
+            self._labels.append(code)
+            self._questions += question
         else:
             self._checksum -= self._hash(digest, row)
             self._numbers[3 * row : 3 * row + 3] = array("d", score[:3])
-            self._labels[row] = score.label == "A"
-        self._checksum += _hash(digest, *score)
+            self._labels[row] = code
+            self._questions[_bytes_of(row)] = question
+        self._checksum += _hash(digest, *score[:3], code, question)
 
     def take(self, digest: str) -> None:
         """Takes one score out; raises KeyError for an unknown digest."""
@@ -181,30 +228,58 @@ class Draft:
     def done(self) -> Examples:
         """Returns the examples; the draft must not be used afterwards."""
         numbers = np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 3)
-        label_a = np.frombuffer(self._labels, dtype=np.bool_)
+        labels = np.frombuffer(self._labels, dtype=np.uint8)
+        questions = np.frombuffer(self._questions, dtype=np.uint8).reshape(-1, _QUESTION_BYTES)
         rows = self._rows
-        if len(rows) < len(label_a):
+        if len(rows) < len(labels):
             left = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
-            numbers, label_a = numbers[left], label_a[left]
+            numbers, labels, questions = numbers[left], labels[left], questions[left]
             rows = {digest: row for row, digest in enumerate(rows)}
-        return Examples(rows, numbers, label_a, self._checksum % _MODULUS)
+        return Examples(rows, numbers, labels, questions, self._checksum % _MODULUS)
 
     def _begin(self, base: Examples) -> None:
         self._rows = dict(base._rows)
         self._numbers = array("d", base.numbers.tobytes())
-        self._labels = bytearray(base.label_a.tobytes())
+        self._labels = bytearray(base.labels.tobytes())
+        self._questions = bytearray(base.questions.tobytes())
         self._checksum = base.checksum
 
     def _hash(self, digest: str, row: int) -> int:
         gap_fwd, gap_rev, label_mass = self._numbers[3 * row : 3 * row + 3]
-        return _hash(digest, gap_fwd, gap_rev, label_mass, _SIDES[self._labels[row]])
+        question = bytes(self._questions[_bytes_of(row)])
+        return _hash(digest, gap_fwd, gap_rev, label_mass, self._labels[row], question)
 
 
-def _hash(digest: str, gap_fwd: float, gap_rev: float, label_mass: float, label: Side) -> int:
+def _bytes_of(row: int) -> slice:
+    return slice(_QUESTION_BYTES * row, _QUESTION_BYTES * (row + 1))
+
+
+def _question_texts(questions: NDArray[np.uint8]) -> list[str | None]:
+    """The digests of questions as text; None where the question is unknown."""
+    known: list[bool] = (questions != 0).any(axis=1).tolist()
+    if not any(known):
+        return [None] * len(known)
+    text, size = questions.tobytes().hex(), 2 * _QUESTION_BYTES
+    return [
+        text[size * row : size * (row + 1)] if is_known else None
+        for row, is_known in enumerate(known)
+    ]
+
+
+def _hash(
+    digest: str, gap_fwd: float, gap_rev: float, label_mass: float, code: int, question: bytes
+) -> int:
     # Adding 0.0 turns -0.0 into 0.0. The two are equal, so a store may return either.
-    packed = _PACKED.pack(gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0, label.encode())
-    hashed = hashlib.sha256(digest.encode("utf-8", "surrogatepass") + b"\0" + packed)
+    packed = _PACKED.pack(gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0, _LETTERS[code])
+    asked = b"" if question == _NO_QUESTION else question
+    hashed = hashlib.sha256(digest.encode("utf-8", "surrogatepass") + b"\0" + packed + asked)
     return int.from_bytes(hashed.digest(), "big")
 
 
-EMPTY = Examples({}, np.empty((0, 3)), np.empty(0, dtype=np.bool_), 0)
+EMPTY = Examples(
+    {},
+    np.empty((0, 3)),
+    np.empty(0, dtype=np.uint8),
+    np.empty((0, _QUESTION_BYTES), dtype=np.uint8),
+    0,
+)

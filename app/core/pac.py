@@ -8,21 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, ndtri
+from scipy.special import bdtr, betainc, ndtri
 from scipy.stats import binom
 
 from app.core.preference import LN2, FloatArray
-from app.core.thresholds import accepted_and_errors, exact_noise
+from app.core.start_rank import allowable_errors as allowable_errors
+from app.core.start_rank import observed_error as observed_error
+from app.core.start_rank import start_rank
+from app.core.thresholds import accepted_and_errors
 
-# At the start rank the test passes with probability _START_POWER if the true error is
-# _START_ERROR_SHARE * alpha. Trust-or-Escalate starts at the most confident points, where a test
-# has no power.
-_START_POWER = 0.5
-_START_ERROR_SHARE = 0.6
 _STEP_SHARE = 0.01
-_LARGEST_CHUNK = 1024
-# No realistic number of labels distinguishes two error rates that are closer than this.
-_SMALLEST_GAP = 1e-12
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 
 
@@ -64,6 +59,20 @@ def pac_threshold(
     return pac_threshold_of_counts(*counted, alpha=alpha, delta=delta, label_noise=label_noise)
 
 
+class PacTests(NamedTuple):
+    """The outcome of fixed-sequence testing on pairs of which some may have no label yet.
+
+    Args:
+        threshold: In nats; -inf if no rank passes, ln 2 if the test at the last rank passes; None
+            while a test that may change the threshold lacks labels.
+        score: The next test needs the labels of all pairs up to this score, in nats; None once the
+            threshold is known.
+    """
+
+    threshold: float | None
+    score: float | None
+
+
 def pac_threshold_of_counts(
     scores: FloatArray,
     accepted: NDArray[np.int64],
@@ -89,18 +98,91 @@ def pac_threshold_of_counts(
     Raises:
         ValueError: An argument is out of range.
     """
+    tests = pac_tests(scores, accepted, errors, alpha=alpha, delta=delta, label_noise=label_noise)
+    assert tests.threshold is not None, "every pair has a label"
+    return tests.threshold
+
+
+def pac_tests(
+    scores: FloatArray,
+    accepted: NDArray[np.int64],
+    errors: NDArray[np.int64],
+    *,
+    alpha: float,
+    delta: float,
+    label_noise: float = 0.0,
+    labelled: int | None = None,
+    drawn: int | None = None,
+    effects: FloatArray | None = None,
+) -> PacTests:
+    """Tests the ranks in ascending order, as far as labels reach.
+
+    Fixed-sequence testing looks at no label beyond the first test that fails. So the threshold of
+    partly labelled pairs is the one of the same pairs with all labels, for the alpha and delta that
+    were chosen in advance.
+
+    Args:
+        scores: Shape (m,). Distinct uncertainties, ascending, in nats.
+        accepted: Shape (m,). Number of pairs at or below each score, without those that people
+            found equal; pairs without a label count.
+        errors: Shape (m,). Number of errors among those pairs.
+        alpha: In (0, 1).
+        delta: In (0, 1).
+        label_noise: In [0, 0.5).
+        labelled: Number of leading scores up to which all pairs have a label; None for all.
+        drawn: Number of pairs that were drawn before labels were seen, which fixes the ranks; None
+            if no pair was left out since then. It is larger than `accepted[-1]` if people found
+            pairs equal.
+        effects: Shape (m,). Design effect up to each score; None for independent pairs.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
     if not (0.0 < alpha < 1.0 and 0.0 < delta < 1.0):
         raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
     bound = observed_error(alpha, label_noise)
     n = int(accepted[-1]) if len(accepted) else 0
-    ranks = rank_sequence(alpha, delta, label_noise, n)
+    ranks = rank_sequence(alpha, delta, label_noise, n if drawn is None else drawn)
+    if ranks and n < ranks[-1]:
+        # Ties left pairs out. The ranks below n stay, so that no label moves them.
+        ranks = (*(rank for rank in ranks if rank < n), n) if ranks[0] <= n else ()
     blocks = np.unique(np.searchsorted(accepted, ranks, side="left"))
-    failed = np.flatnonzero(binom.cdf(errors[blocks], accepted[blocks], bound) > delta)
-    passed = int(failed[0]) if len(failed) else len(blocks)
+    ready = blocks[blocks < (len(scores) if labelled is None else labelled)]
+    effect = None if effects is None else effects[ready]
+    failed = np.flatnonzero(p_values(errors[ready], accepted[ready], bound, effect) > delta)
+    if not len(failed) and len(ready) < len(blocks):
+        return PacTests(None, float(scores[blocks[len(ready)]]))
+    passed = int(failed[0]) if len(failed) else len(ready)
     if passed == 0:
-        return -math.inf
-    last = blocks[passed - 1]
-    return LN2 if last == len(scores) - 1 else float(scores[last])
+        return PacTests(-math.inf, None)
+    last = ready[passed - 1]
+    return PacTests(LN2 if last == len(scores) - 1 else float(scores[last]), None)
+
+
+def p_values(
+    errors: NDArray[np.int64] | FloatArray,
+    accepted: NDArray[np.int64],
+    bound: ArrayLike,
+    effects: FloatArray | None = None,
+) -> FloatArray:
+    """Returns P[Bin(k, bound) <= e] for e errors among k pairs, broadcast to one shape.
+
+    With a design effect d it is that of e / d errors among k / d pairs, by the incomplete beta
+    function, which equals the binomial distribution function at integers.
+
+    Args:
+        errors: Numbers of errors.
+        accepted: Numbers of pairs.
+        bound: Largest error rate, in (0, 1).
+        effects: Design effects, at least 1; None for independent pairs.
+    """
+    found: FloatArray
+    if effects is None:
+        found = binom.cdf(errors, accepted, bound)
+    else:
+        right = np.maximum((accepted - errors) / effects, np.finfo(float).tiny)
+        found = betainc(right, errors / effects + 1.0, 1.0 - np.asarray(bound))
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -112,13 +194,13 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
     between allow no more errors and would only add chances to fail.
 
     Coverage at alpha = delta = 0.1, n = 1000, for (accuracy, AUROC) = (0.807, 0.744),
-    (0.766, 0.777), (0.874, 0.809): 0.398, 0.380, 0.890. Tests at every 1% of n from the same start
-    rank give 0.371, 0.361, 0.888 (8,000 calibrations, seed 7).
+    (0.766, 0.777), (0.874, 0.809): 0.424, 0.397, 0.890. From rank 91 on, these tests give 0.399,
+    0.382, 0.890, and tests at every 1% of n 0.371, 0.361, 0.888 (8,000 calibrations, seed 7).
 
     Returns:
         Ascending ranks; empty if the start rank is above n.
     """
-    start = start_rank(alpha, delta, label_noise, at_most=n)
+    start = start_rank(alpha, delta, label_noise, n)
     if start is None:
         return ()
     bound = observed_error(alpha, label_noise)
@@ -220,59 +302,3 @@ def rounded_down(share: float) -> float:
         share: In (0, 1); the result is in (0, 1), too. 0.1 stays 0.1.
     """
     return float(_FOUR_DIGITS.create_decimal(repr(share)))
-
-
-def observed_error(alpha: float, label_noise: float) -> float:
-    """Returns the error rate that noisy labels show if the true error rate is alpha."""
-    noise = float(exact_noise(label_noise))
-    return noise + (1 - 2 * noise) * alpha
-
-
-def allowable_errors(ranks: NDArray[np.int64], bound: float, delta: float) -> FloatArray:
-    """Returns the largest number of errors that passes at each rank; -1 if 0 errors fail."""
-    largest = binom.ppf(delta, ranks, bound)
-    return np.where(binom.cdf(largest, ranks, bound) <= delta, largest, largest - 1)
-
-
-def start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) -> int | None:
-    """Returns the first rank to test: the smallest at which the test has power one half.
-
-    Power is the probability of passing if the true error is 0.6 alpha. The start rank is 91 for
-    alpha = delta = 0.1.
-
-    Returns:
-        The rank; None if it is above `at_most`.
-    """
-    bound = observed_error(alpha, label_noise)
-    assumed_error = observed_error(_START_ERROR_SHARE * alpha, label_noise)
-    # Below this rank not even a test without errors passes.
-    passable = math.log(delta) / math.log1p(-bound)
-    # With gap = bound - assumed_error, the normal approximation of the rank solves
-    # k gap = z sqrt(k bound (1 - bound)). Rounding to whole errors, skewness, and the distance
-    # between median and mean are less than one error each, so 5 / gap ranks are a safe distance.
-    z = max(0.0, -float(ndtri(delta)))
-    gap = bound - assumed_error
-    if gap < _SMALLEST_GAP:
-        return None
-    low = max(1, math.floor(max(passable, (z / gap) ** 2 * bound * (1 - bound) - 5 / gap)))
-    # The rank is at most as far above that estimate as `low` is below it.
-    chunk = math.ceil(min(10 / gap, _LARGEST_CHUNK))
-    while low <= at_most:
-        high = min(low + chunk, at_most + 1)
-        found = _powerful_rank(bound, assumed_error, delta, low, high)
-        if found is not None:
-            return found
-        low = high
-    return None
-
-
-@lru_cache(maxsize=4096)
-def _powerful_rank(
-    bound: float, assumed_error: float, delta: float, low: int, high: int
-) -> int | None:
-    """Returns the smallest rank in [low, high) at which the test has power one half."""
-    ranks = np.arange(low, high)
-    allowable = allowable_errors(ranks, bound, delta)
-    power = np.where(allowable >= 0, binom.cdf(allowable, ranks, assumed_error), 0.0)
-    enough = np.flatnonzero(power >= _START_POWER)
-    return int(ranks[enough[0]]) if len(enough) else None

@@ -121,7 +121,7 @@ class AbsorbIn(Strict):
     replace: bool = Field(False, description="Remove all other examples of the set.")
     unlabelled: Literal["refuse", "leave_out"] = Field(
         "refuse",
-        description="`refuse` the request if audits of that time have no label, or `leave_out` these.",
+        description="If audits of that time have no label: `refuse`, or `leave_out` these.",
     )
 
 

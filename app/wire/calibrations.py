@@ -6,18 +6,24 @@ from typing import Any
 
 from pydantic import Field
 
-from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
+from app.core.calibration import Calibration, ThresholdRow
+from app.core.clusters import ClusterRule
 from app.core.comparison import Guarantee, Label
 from app.gauges import TrafficFigures
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
-from app.service.calibration.trail import Change
 from app.wire.answers import RISK_LEVEL, Out
+from app.wire.feasibility import FeasibleAlphasOut, InfeasibleOut
 from app.wire.problems import Problem
 
 
 class ThresholdOut(Out):
-    """The threshold of one alpha and guarantee, with coverage and risk on the set's examples."""
+    """The threshold of one alpha and guarantee, with coverage and risk on the set's examples.
+
+    `coverage` and `empirical_risk` are over the pairs that the guarantee counts: all of them under
+    "marginal", and those that `clusters` says under "pac". `labels_missing` is true if the
+    threshold depends on labels that the set does not have yet. Nothing is accepted then.
+    """
 
     alpha: float
     guarantee: Guarantee
@@ -26,6 +32,7 @@ class ThresholdOut(Out):
     coverage: float
     empirical_risk: float | None
     feasible: bool
+    labels_missing: bool
 
     @classmethod
     def of(cls, row: ThresholdRow) -> "ThresholdOut":
@@ -38,11 +45,17 @@ class ThresholdOut(Out):
             coverage=row.coverage,
             empirical_risk=row.empirical_risk,
             feasible=row.feasible,
+            labels_missing=row.labels_missing,
         )
 
 
 class CalibrationOut(Out):
-    """One version of a calibration set."""
+    """One version of a calibration set.
+
+    `n` counts its pairs: `labelled` ones with a preferred side, `unlabelled` ones of a pool, and
+    `pool_ties`. `questions` counts their different questions, and `counted` the pairs of these that
+    `pac` counts by the rule of `clusters`. `accuracy` is null while pairs have no label.
+    """
 
     name: str
     version: int
@@ -51,6 +64,12 @@ class CalibrationOut(Out):
     fingerprint: str
     accuracy: float | None
     label_noise: float
+    labelled: int
+    unlabelled: int
+    pool_ties: int
+    clusters: ClusterRule
+    questions: int
+    counted: int
     thresholds: list[ThresholdOut]
 
     @classmethod
@@ -69,6 +88,12 @@ def calibration_fields(calibration: Calibration) -> dict[str, Any]:
         "fingerprint": calibration.fingerprint,
         "accuracy": calibration.accuracy,
         "label_noise": calibration.label_noise,
+        "labelled": calibration.labelled,
+        "unlabelled": calibration.unlabelled,
+        "pool_ties": calibration.ties,
+        "clusters": calibration.clusters,
+        "questions": calibration.questions,
+        "counted": calibration.pac_pairs.curve.n,
         "thresholds": [ThresholdOut.of(row) for row in calibration.standard_rows],
     }
 
@@ -111,8 +136,10 @@ class CalibrateOut(CalibrationOut):
 
 
 class ScoredExampleOut(Out):
-    """The scores and the label of one example; a tie has no scores.
+    """The scores and the label of one example.
 
+    The label is null for a pair that has none yet. A tie has no scores, unless it belongs to a
+    pool. `question` is a digest of the question alone; null in examples of older releases.
     `gap_fwd` and `gap_rev` are the logit of response A minus that of response B, with response A
     shown first and second.
     """
@@ -121,7 +148,8 @@ class ScoredExampleOut(Out):
     gap_fwd: float | None
     gap_rev: float | None
     label_mass: float | None
-    label: Label
+    label: Label | None
+    question: str | None
 
     @classmethod
     def of(cls, example: JudgedExample) -> "ScoredExampleOut":
@@ -129,7 +157,12 @@ class ScoredExampleOut(Out):
         score = example.score
         if score is None:
             return cls(
-                digest=example.digest, gap_fwd=None, gap_rev=None, label_mass=None, label="tie"
+                digest=example.digest,
+                gap_fwd=None,
+                gap_rev=None,
+                label_mass=None,
+                label="tie",
+                question=None,
             )
         return cls(digest=example.digest, **score._asdict())
 
@@ -176,6 +209,7 @@ class ExamplesOut(Out):
     judge: str
     fingerprint: str
     label_noise: float
+    clusters: ClusterRule
     min_label_mass: float
     n: int
     examples: list[ScoredExampleOut]
@@ -198,58 +232,11 @@ class ExamplesOut(Out):
             judge=calibration.judge,
             fingerprint=calibration.fingerprint,
             label_noise=calibration.label_noise,
+            clusters=calibration.clusters,
             min_label_mass=calibration.min_label_mass,
             n=calibration.n,
             examples=[ScoredExampleOut.of(JudgedExample(each, table[each])) for each in page],
         )
-
-
-class VersionOut(Out):
-    """One change in the trail of a calibration set.
-
-    `action` is "calibrate", "import", "rollback" or "delete"; a later release may add others. `by`
-    is the name of the key that sent the request. `batch_digest` is the SHA-256 of the labelled
-    batch; an import has none. A deletion also takes a version number; its `write_id`, `label_noise`
-    and `thresholds_after` are null. Thresholds are "guarantee:alpha" -> nats, null if infeasible.
-    They were computed with `min_label_mass`, the setting of the service that made the change.
-    """
-
-    version: int
-    write_id: str | None
-    action: str
-    at: str
-    by: str
-    batch_digest: str | None
-    added: int
-    updated: int
-    ties: int
-    removed: int | None
-    failed: int
-    n: int
-    label_noise: float | None
-    min_label_mass: float | None
-    judge: str | None
-    fingerprint: str | None
-    rolled_back_to: int | None
-    thresholds_before: dict[str, float | None] | None
-    thresholds_after: dict[str, float | None] | None
-
-    @classmethod
-    def of(cls, change: Change) -> "VersionOut":
-        """Converts a change, which has the same fields."""
-        return cls(**{field: getattr(change, field) for field in cls.model_fields})
-
-
-class VersionsOut(Out):
-    """The changes of a calibration set, newest first; unreadable changes are left out."""
-
-    name: str
-    versions: list[VersionOut]
-
-    @classmethod
-    def of(cls, name: str, changes: list[Change]) -> "VersionsOut":
-        """Converts one page of a trail."""
-        return cls(name=name, versions=[VersionOut.of(change) for change in changes])
 
 
 class CurvePointOut(Out):
@@ -259,33 +246,6 @@ class CurvePointOut(Out):
     coverage: float
     empirical_risk: float
     risk_level: float = Field(description=RISK_LEVEL)
-
-
-class InfeasibleOut(Out):
-    """An alpha at which nothing is accepted, and what would make it feasible.
-
-    `smallest_feasible_alpha` is the smallest alpha that the present examples make feasible; under
-    "pac", larger alphas may be infeasible again (see `feasible_alphas`).
-    `more_examples` is the number of additional examples that make this alpha feasible if the error
-    rates stay the same; null if more than 100,000 are needed.
-    """
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    smallest_feasible_alpha: float | None
-    more_examples: int | None
-
-
-class FeasibleAlphasOut(Out):
-    """The alphas at which the present examples accept something, in steps of 0.001 below 1.
-
-    `intervals` has the first and the last alpha of each row of consecutive feasible alphas.
-    """
-
-    guarantee: Guarantee
-    delta: float | None
-    intervals: list[tuple[float, float]]
 
 
 class TrafficOut(Out):
@@ -323,7 +283,8 @@ class CalibrationDetailOut(CalibrationOut):
     `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS; thresholds are
     computed without them. `traffic` covers only the process that answers. It is null if that
     process made fewer than 200 judgments with this version, or if the set has fewer than 50
-    examples.
+    examples. `requested` has the `pac` thresholds of the alphas in the URL, each at its share of
+    delta, so that you may choose one of them after a look.
     """
 
     auroc: float | None
@@ -333,38 +294,41 @@ class CalibrationDetailOut(CalibrationOut):
     off_task: int
     infeasible: list[InfeasibleOut]
     feasible_alphas: list[FeasibleAlphasOut]
+    requested: list[ThresholdOut]
     curve: list[CurvePointOut]
     traffic: TrafficOut | None
 
     @classmethod
     def of(
-        cls, calibration: Calibration, traffic: TrafficFigures | None, *, drifted: bool
+        cls,
+        calibration: Calibration,
+        traffic: TrafficFigures | None,
+        requested: Iterable[tuple[float, float]] = (),
+        *,
+        drifted: bool,
     ) -> "CalibrationDetailOut":
-        """Converts a calibration set with its curve and its traffic."""
+        """Converts a calibration set.
+
+        Args:
+            calibration: The set.
+            traffic: Recent judgments with it.
+            requested: (alpha, delta) of further thresholds of "pac".
+            drifted: Whether the traffic has drifted.
+        """
         return cls(
             **calibration_fields(calibration),
             auroc=calibration.auroc,
             expected_calibration_error=calibration.expected_calibration_error,
             position_flips=calibration.position_flips,
             mean_label_mass=calibration.mean_label_mass,
-            off_task=calibration.n - calibration.curve.n,
-            infeasible=[
-                InfeasibleOut(
-                    alpha=row.alpha,
-                    guarantee=row.guarantee,
-                    delta=row.delta,
-                    smallest_feasible_alpha=advice.smallest_alpha,
-                    more_examples=advice.more_examples,
-                )
-                for row, advice in calibration.infeasible
-            ],
+            off_task=calibration.off_task,
+            infeasible=[InfeasibleOut.of(row, each) for row, each in calibration.infeasible],
             feasible_alphas=[
-                FeasibleAlphasOut(
-                    guarantee=guarantee,
-                    delta=STANDARD_DELTA if guarantee == "pac" else None,
-                    intervals=[(each.low, each.high) for each in intervals],
-                )
+                FeasibleAlphasOut.of(guarantee, intervals)
                 for guarantee, intervals in calibration.feasible_alphas.items()
+            ],
+            requested=[
+                ThresholdOut.of(calibration.row(alpha, "pac", delta)) for alpha, delta in requested
             ],
             curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
             traffic=None if traffic is None else TrafficOut.of(traffic, drifted=drifted),

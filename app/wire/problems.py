@@ -23,6 +23,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.CalibrationNotFoundError: 404,
     errors.VersionNotFoundError: 404,
     errors.JudgeMismatchError: 409,
+    errors.LabelsMissingError: 409,
     errors.AuditsIncompleteError: 409,
     errors.OverloadedError: 429,
     errors.DeadlineExceededError: 504,

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from app.core.calibration import LabelledScore
+from app.core.clusters import ClusterRule
 from app.core.comparison import (
     Comparison,
     Criterion,
@@ -25,7 +26,6 @@ from app.core.comparison import (
     Label,
     LabelledComparison,
     Role,
-    Side,
     Turn,
 )
 from app.core.errors import InvalidRequestError, RequestError
@@ -93,11 +93,27 @@ LabelNoise = Annotated[
         "the set's value stays."
     ),
 ]
+Clusters = Annotated[
+    ClusterRule | None,
+    Field(
+        description="How `pac` counts pairs of one question, for the whole set: `one` pair a "
+        "question, all with `adjusted` numbers, or all (`ignore`). If it is left out, the set's "
+        "value stays."
+    ),
+]
 Alpha = Annotated[
     Probability | None,
     Field(
         description="Largest share of wrong verdicts among the accepted ones; null accepts every "
         "verdict and guarantees nothing."
+    ),
+]
+DeltaFor = Annotated[
+    Annotated[int, Field(ge=1, le=1000)] | None,
+    Field(
+        description="Number of alphas that you choose from after a look at their thresholds: each "
+        "gets `delta` divided by it, so that all of them hold together with probability 1 - "
+        "`delta`. The default is 1, and only `pac` allows more."
     ),
 ]
 Identifier = Annotated[
@@ -150,6 +166,7 @@ class CriterionIn(Strict):
     alpha: Alpha = None
     guarantee: Guarantee | None = None
     delta: Probability | None = None
+    delta_for: DeltaFor = None
     calibration: CalibrationName | None = None
 
     def criterion(
@@ -162,23 +179,44 @@ class CriterionIn(Strict):
             batch: Values of the batch that this item belongs to.
 
         Raises:
-            InvalidRequestError: `delta` was given with the guarantee "marginal".
+            InvalidRequestError: `delta`, or a `delta_for` above 1, was given with the guarantee
+                "marginal".
         """
         levels = (self,) if batch is None else (self, batch)
         alpha = next((c.alpha for c in levels if "alpha" in c.model_fields_set), defaults.alpha)
         guarantee = next((c.guarantee for c in levels if c.guarantee), defaults.guarantee)
         delta = next((c.delta for c in levels if c.delta is not None), defaults.delta)
-        if guarantee == "marginal" and self.delta is not None:
-            raise InvalidRequestError(
-                'delta: only allowed with "guarantee": "pac"',
-                faults=(("delta", 'only allowed with "guarantee": "pac"'),),
-            )
+        delta_for = next((c.delta_for for c in levels if c.delta_for is not None), 1)
+        if guarantee == "marginal":
+            self._refuse_fields_of_pac()
         return Criterion(
             alpha=alpha,
             guarantee=guarantee,
-            delta=delta if guarantee == "pac" else None,
+            delta=shared_delta(delta, delta_for) if guarantee == "pac" else None,
             calibration=next((c.calibration for c in levels if c.calibration), "default"),
         )
+
+    def _refuse_fields_of_pac(self) -> None:
+        only_pac = 'only allowed with "guarantee": "pac"'
+        if self.delta is not None:
+            raise invalid_field("delta", only_pac)
+        if self.delta_for is not None and self.delta_for > 1:
+            raise invalid_field(
+                "delta_for", f'{only_pac}, because "marginal" has no delta to divide'
+            )
+
+
+def shared_delta(delta: float, delta_for: int) -> float:
+    """The delta of each of several alphas; raises InvalidRequestError if it is too small."""
+    share = delta / delta_for
+    if share == 0.0:
+        raise invalid_field("delta_for", f"{delta} cannot be divided by {delta_for}")
+    return share
+
+
+def invalid_field(field: str, reason: str) -> InvalidRequestError:
+    """The error of one field that is valid alone, but not with the others."""
+    return InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
 
 
 class JudgeIn(_ComparisonIn, CriterionIn):
@@ -266,31 +304,57 @@ class CalibrateIn(LabelledBatchIn):
     """A labelled batch for one calibration set."""
 
     label_noise: LabelNoise = None
+    clusters: Clusters = None
+
+
+class PoolPairIn(_ComparisonIn):
+    """A comparison without a label."""
+
+    id: Identifier | None = None
+
+    def pair(self) -> Comparison:
+        """The comparison; raises InvalidComparisonError like `comparison`."""
+        return self.comparison()
+
+
+class PoolIn(Strict):
+    """Comparisons of the traffic, to be judged now and labelled later."""
+
+    # `items` validates them, after the route has checked how many there are.
+    comparisons: list[SkipValidation[PoolPairIn]]
+
+    def items(self) -> list[PoolPairIn | InvalidItem]:
+        """Validates each comparison on its own."""
+        return [_read(PoolPairIn, value) for value in self.comparisons]
 
 
 class ScoredExampleIn(Strict):
-    """One example with a preferred side, as the judge has scored it."""
+    """One example as the judge has scored it; its label is null if a pool has it without one."""
 
     digest: Digest
     gap_fwd: FiniteFloat
     gap_rev: FiniteFloat
     label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)]
-    label: Side
+    label: Label | None
+    question: Digest | None = None
 
     def judged(self) -> JudgedExample:
         """The example as a set keeps it."""
-        score = LabelledScore(self.gap_fwd, self.gap_rev, self.label_mass, self.label)
+        score = LabelledScore(
+            self.gap_fwd, self.gap_rev, self.label_mass, self.label, self.question
+        )
         return JudgedExample(self.digest, score)
 
 
 class TieIn(Strict):
-    """One example without a preferred side, which leaves the set."""
+    """One example without a preferred side and without scores, which leaves the set."""
 
     digest: Digest
     gap_fwd: None = None
     gap_rev: None = None
     label_mass: None = None
     label: Literal["tie"]
+    question: Digest | None = None
 
     def judged(self) -> JudgedExample:
         """The example as a batch keeps it."""
@@ -299,7 +363,10 @@ class TieIn(Strict):
 
 def _read_judged(value: Any) -> JudgedExample:
     """Validates one judged example; raises ValidationError."""
-    is_tie = isinstance(value, dict) and value.get("label") == "tie"
+    # A tie of a pool has scores, and any other tie has none.
+    is_tie = (
+        isinstance(value, dict) and value.get("label") == "tie" and value.get("gap_fwd") is None
+    )
     model: type[TieIn | ScoredExampleIn] = TieIn if is_tie else ScoredExampleIn
     return model.model_validate(value).judged()
 
@@ -310,6 +377,7 @@ class ImportIn(Strict):
     judge: Annotated[Text, Field(max_length=256)] | None = None
     fingerprint: Digest
     label_noise: LabelNoise = None
+    clusters: Clusters = None
     # `batch` validates them one by one, so that other threads can run in between.
     examples: list[SkipValidation[ScoredExampleIn | TieIn]]
 
@@ -331,7 +399,9 @@ class ImportIn(Strict):
                 break
         if faults:
             raise invalid_request(faults)
-        return JudgedBatch(judged, self.fingerprint, self.label_noise, action="import")
+        return JudgedBatch(
+            judged, self.fingerprint, self.label_noise, action="import", clusters=self.clusters
+        )
 
 
 class RollbackIn(Strict):

@@ -141,7 +141,9 @@ class Gate:
             self._release(request)
 
     def _check_room(self, scope: Scope) -> None:
-        if (scope["method"], scope["path"]) in _ADMITTED:
+        route = (scope["method"], scope["path"])
+        is_pool = scope["method"] == "POST" and scope["path"].endswith("/pool")
+        if route in _ADMITTED or is_pool:
             scope["app"].state.services.admission.check_room()
 
     def _check_length(self, body_bytes: int) -> None:

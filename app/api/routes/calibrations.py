@@ -1,9 +1,7 @@
 """The routes below /calibrate and /calibrations."""
 
-from collections.abc import Iterable
 from functools import partial
-from operator import itemgetter
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -16,45 +14,42 @@ from app.api.error_responses import (
     error_responses,
 )
 from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
+from app.api.posted_items import PostedItems
 from app.core.comparison import LabelledComparison
 from app.core.errors import (
     BatchTooLargeError,
     CalibrationNotFoundError,
     JudgeMismatchError,
-    RequestError,
-    ScopeJudgeError,
     VersionNotFoundError,
 )
+from app.wire.alphas import AlphasQuery
 from app.wire.calibrations import (
     CalibrateOut,
     CalibrationDetailOut,
     CalibrationListOut,
     CalibrationOut,
-    ExampleErrorOut,
     ExamplesOut,
     ScoresOut,
-    VersionsOut,
 )
 from app.wire.monitor import MonitorOut
-from app.wire.problems import problem_of
 from app.wire.requests import (
     CalibrateIn,
     CalibrationName,
     Digest,
     ExampleIn,
     ImportIn,
-    InvalidItem,
     LabelledBatchIn,
     RollbackIn,
     VersionNumber,
 )
+from app.wire.versions import VersionsOut
 
 router = APIRouter(tags=["calibrating"], route_class=OffloadingRoute)
 
 Name = Annotated[CalibrationName, Path(description="The calibration set.")]
 # About 2 MB of JSON.
-_LARGEST_PAGE = 10_000
-_OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError)
+LARGEST_PAGE = 10_000
+OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError)
 
 
 @router.post(
@@ -76,11 +71,12 @@ async def calibrate(
             body.calibration,
             list(examples.read.values()),
             label_noise=body.label_noise,
+            clusters=body.clusters,
             by=caller.name,
-            unread=len(examples.failed),
+            unread=len(examples.unread),
         )
     return await json_response(
-        lambda: CalibrateOut.of(report, _errors(examples, report.failed)), many=True
+        lambda: CalibrateOut.of(report, examples.errors(report.failed)), many=True
     )
 
 
@@ -107,54 +103,13 @@ async def score(
     with services.admission.admit(len(examples.read)):
         batch = await services.calibrator.judged(body.calibration, list(examples.read.values()))
     return await json_response(
-        lambda: ScoresOut.of(services.judge.name, batch, _errors(examples, batch.errors)),
+        lambda: ScoresOut.of(services.judge.name, batch, examples.errors(batch.errors)),
         many=len(body.examples) > MANY_ITEMS,
     )
 
 
-class _Examples(NamedTuple):
-    """The examples of a batch.
-
-    Args:
-        items: All examples, in order.
-        read: Index -> example, for those that can be judged.
-        failed: (index, error) of all others.
-    """
-
-    items: list[ExampleIn | InvalidItem]
-    read: dict[int, LabelledComparison]
-    failed: list[tuple[int, ScopeJudgeError]]
-
-
-def _read_all(body: LabelledBatchIn) -> _Examples:
-    found = _Examples(body.items(), {}, [])
-    for i, example in enumerate(found.items):
-        if isinstance(example, InvalidItem):
-            found.failed.append((i, example.error))
-            continue
-        try:
-            found.read[i] = example.labelled()
-        except RequestError as exc:
-            found.failed.append((i, exc))
-    return found
-
-
-def _errors(
-    examples: _Examples, failed: Iterable[tuple[int, ScopeJudgeError]]
-) -> list[ExampleErrorOut]:
-    """All errors of a batch, in order.
-
-    Args:
-        examples: The batch.
-        failed: (index, error) of the examples that were not judged. The indexes count only the
-            examples that could be parsed.
-    """
-    places = list(examples.read)
-    both = examples.failed + [(places[i], error) for i, error in failed]
-    return [
-        ExampleErrorOut(index=i, id=examples.items[i].id, error=problem_of(error))
-        for i, error in sorted(both, key=itemgetter(0))
-    ]
+def _read_all(body: LabelledBatchIn) -> PostedItems[LabelledComparison]:
+    return PostedItems(body.items(), ExampleIn.labelled)
 
 
 @router.get(
@@ -169,20 +124,31 @@ async def list_calibrations(services: CurrentServices, caller: CurrentCaller) ->
     return await json_response(partial(CalibrationListOut.of, found), many=True)
 
 
-@router.get("/calibrations/{name}", response_model=CalibrationDetailOut, responses=_OF_ONE)
-async def get_calibration(name: Name, services: CurrentServices, caller: CurrentCaller) -> Response:
-    """Shows one calibration set with its thresholds and its risk-coverage curve."""
+@router.get("/calibrations/{name}", response_model=CalibrationDetailOut, responses=OF_ONE)
+async def get_calibration(
+    name: Name,
+    asked: Annotated[AlphasQuery, Query()],
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Shows one calibration set with its thresholds and its risk-coverage curve.
+
+    Thresholds of further alphas can be asked for together: they then share `delta`, so that all of
+    them hold together and you may choose one after a look.
+    """
     caller.check_calibration(name)
+    levels = asked.levels(services.defaults.delta)
     calibration = await services.calibrations.get(name)
     traffic = services.calibrations.traffic.figures(calibration)
     drift = {} if traffic is None else await services.drift.of(calibration)
     drifted = any(each.alarm for each in drift.values())
     return await json_response(
-        partial(CalibrationDetailOut.of, calibration, traffic, drifted=drifted), many=True
+        partial(CalibrationDetailOut.of, calibration, traffic, levels, drifted=drifted),
+        many=True,
     )
 
 
-@router.get("/calibrations/{name}/monitor", response_model=MonitorOut, responses=_OF_ONE)
+@router.get("/calibrations/{name}/monitor", response_model=MonitorOut, responses=OF_ONE)
 async def monitor_calibration(
     name: Name, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -198,20 +164,20 @@ async def monitor_calibration(
     )
 
 
-@router.delete("/calibrations/{name}", status_code=204, responses=_OF_ONE)
+@router.delete("/calibrations/{name}", status_code=204, responses=OF_ONE)
 async def delete_calibration(name: Name, services: CurrentServices, caller: CurrentCaller) -> None:
     """Deletes a calibration set; its versions are kept, so a rollback can restore it."""
     caller.check_calibration(name)
     await services.calibrator.delete(name, by=caller.name)
 
 
-@router.get("/calibrations/{name}/examples", response_model=ExamplesOut, responses=_OF_ONE)
+@router.get("/calibrations/{name}/examples", response_model=ExamplesOut, responses=OF_ONE)
 async def list_examples(
     name: Name,
     services: CurrentServices,
     caller: CurrentCaller,
     limit: Annotated[
-        int, Query(ge=1, le=_LARGEST_PAGE, description="Most examples to list.")
+        int, Query(ge=1, le=LARGEST_PAGE, description="Most examples to list.")
     ] = 1000,
     after: Annotated[
         Digest | None, Query(description="Only examples with a larger digest.")
@@ -244,7 +210,7 @@ async def import_examples(
     return await json_response(partial(CalibrateOut.of, report, []), many=True)
 
 
-@router.get("/calibrations/{name}/versions", response_model=VersionsOut, responses=_OF_ONE)
+@router.get("/calibrations/{name}/versions", response_model=VersionsOut, responses=OF_ONE)
 async def list_versions(
     name: Name,
     services: CurrentServices,

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.core.calibration import GUARANTEES, threshold_on
+from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
+from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 

@@ -3,15 +3,21 @@
 from collections.abc import Sequence
 
 from app.core.assessment import AlphaRow, Assessment
-from app.core.calibration import GUARANTEES, ThresholdRow, threshold_on
+from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
 from app.core.diagnostics import feasibility, feasible_alphas
+from app.core.threshold_rows import ThresholdRow, threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 
 
 def assessment_of(
-    scores: LabelledScores, alphas: Sequence[float], *, delta: float, label_noise: float
+    scores: LabelledScores,
+    alphas: Sequence[float],
+    *,
+    delta: float,
+    label_noise: float,
+    delta_for: int = 1,
 ) -> Assessment:
     """The figures of a judge, with a row for each guarantee and alpha.
 
@@ -20,7 +26,9 @@ def assessment_of(
         alphas: Levels, each in (0, 1).
         delta: Level of "pac", in (0, 1).
         label_noise: Probability in [0, 0.5) that a label is flipped.
+        delta_for: Number of alphas among which delta is divided.
     """
+    delta /= delta_for
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
 
     def more_labels(row: ThresholdRow) -> int | None:
@@ -47,6 +55,7 @@ def assessment_of(
             for row in rows
         ],
         feasible={each: feasible_alphas(curve, each, delta) for each in GUARANTEES},
+        delta_for=delta_for,
     )
 
 

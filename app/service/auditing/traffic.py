@@ -132,7 +132,7 @@ class SetTraffic:
         """The share of the labelled pairs that a threshold does not accept."""
         found = self._expected.get(threshold)
         if found is None:
-            accepted, _ = calibration.curve.accepted_at(threshold, undecided=calibration.undecided)
+            accepted = calibration.accepts(threshold)
             found = (calibration.n - accepted) / calibration.n
             if len(self._expected) >= _MOST_THRESHOLDS:
                 self._expected.clear()

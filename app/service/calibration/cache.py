@@ -245,7 +245,8 @@ class Calibrations:
 
     def _decoded(self, name: str, stored: StoredCalibration) -> Calibration:
         calibration = decode(name, stored, min_label_mass=self.min_label_mass)
-        _ = calibration.curve
+        # Computed here, in a thread, so that the first judgment does not wait for it.
+        _ = calibration.pac_pairs if calibration.unlabelled else calibration.curve
         release(stored.examples)
         return calibration
 
@@ -357,7 +358,7 @@ def _found(name: str, calibration: Calibration | None) -> Calibration:
 def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]]:
     """Returns guarantee, alpha and threshold of each standard row, if they were computed."""
     rows = calibration.kept_standard_rows or ()
-    return [(row.guarantee, row.alpha, row.threshold) for row in rows]
+    return [(row.guarantee, row.alpha, row.threshold) for row in rows if not row.labels_missing]
 
 
 def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:

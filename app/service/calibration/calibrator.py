@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from app.core.calibration import Calibration
+from app.core.clusters import ClusterRule
 from app.core.comparison import LabelledComparison
 from app.core.errors import (
     CalibrationNotFoundError,
@@ -84,6 +86,7 @@ class Calibrator:
         examples: Sequence[LabelledComparison],
         *,
         label_noise: float | None = None,
+        clusters: ClusterRule | None = None,
         by: str = "service",
         unread: int = 0,
         on_progress: Callable[[int], None] | None = None,
@@ -91,14 +94,16 @@ class Calibrator:
         """Judges a labelled batch and adds it to a set, all in one version or not at all.
 
         Adding is idempotent. A comparison that the set already has updates its label and adds no
-        example; if its label is now "tie", the example is removed. The last label counts if a batch
-        repeats a comparison.
+        example; if its label is now "tie", the example is removed, unless the set has pairs of a
+        pool, which keeps its ties. The last label counts if a batch repeats a comparison.
 
         Args:
             name: Name of the calibration set; a missing set is made.
             examples: The labelled batch.
             label_noise: Label noise of the whole set from now on, in [0, 0.5); None keeps the
                 current one.
+            clusters: How "pac" counts pairs of one question from now on; None keeps the current
+                rule.
             by: Name of the key that posted the batch, for the trail.
             unread: Number of posted examples that could not be parsed, for the trail.
             on_progress: Called with the number of examples judged so far.
@@ -114,7 +119,12 @@ class Calibrator:
                 broke. Posting the batch again is safe.
         """
         batch = await self.judged(
-            name, examples, label_noise=label_noise, unread=unread, on_progress=on_progress
+            name,
+            examples,
+            label_noise=label_noise,
+            clusters=clusters,
+            unread=unread,
+            on_progress=on_progress,
         )
         return await self.put(name, batch, by=by)
 
@@ -124,6 +134,7 @@ class Calibrator:
         examples: Sequence[LabelledComparison],
         *,
         label_noise: float | None = None,
+        clusters: ClusterRule | None = None,
         unread: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> JudgedBatch:
@@ -148,6 +159,7 @@ class Calibrator:
             fingerprint=self._judge.fingerprint,
             label_noise=label_noise,
             unread=unread,
+            clusters=clusters,
         )
 
     async def _scores(
@@ -356,7 +368,8 @@ def _counted(rollback: Edit, now: Calibration | None, was: Calibration) -> Edit:
 
 
 def _same_but_for_examples(one: Calibration, other: Calibration) -> bool:
-    return (one.fingerprint, one.label_noise) == (other.fingerprint, other.label_noise)
+    kept = attrgetter("fingerprint", "label_noise", "clusters")
+    return bool(kept(one) == kept(other))
 
 
 def _not_found(name: str) -> CalibrationNotFoundError:

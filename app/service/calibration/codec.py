@@ -8,6 +8,13 @@ The meta of a set has these fields besides "write_id" and "version", which the s
     digest                64 hexadecimal digits; older releases did not write this field
     changed_at            time of the change, in seconds since 1970
     min_label_mass        for programs that read the thresholds; a reading service uses its setting
+    clusters              how "pac" counts pairs of one question; not written if it is "one"
+
+An example is [gap_fwd, gap_rev, label_mass, label] as JSON. The label is null for a pair without
+one, and "tie" for a pair of a pool that people found equal. A fifth field, the digest of the
+question, is not written if it is unknown. So a set of an older release that gets no new example is
+stored as that release stored it. An older release refuses any set with one of the newer values as
+one that it cannot read.
 
 The digest reveals that another program changed the set, or that a part of the set was lost. It is
 not a signature: a program that can write to the store can also write a matching digest. The digest
@@ -16,7 +23,8 @@ number, of
 
     ["judge","fingerprint",0.0,3]
 
-with judge, fingerprint, label noise and n of the set as JSON without spaces, in ASCII. So a write
+with judge, fingerprint, label noise and n of the set as JSON without spaces, in ASCII, and a fifth
+element with `clusters` if that field is written. So a write
 updates the digest from the changed examples alone. An older release writes no digest, and the next
 write of this release adds it again.
 """
@@ -31,6 +39,7 @@ from app.core.examples import Draft, Examples
 from app.ports import StoredCalibration, Version
 from app.service.calibration.parsing import (
     PARSE_ERRORS,
+    parse_clusters,
     parse_finite,
     parse_label_noise,
     parse_score,
@@ -59,15 +68,22 @@ def encode(calibration: Calibration, *, changed: Mapping[str, LabelledScore]) ->
             "n": str(calibration.n),
             "digest": digest_of(calibration),
             "changed_at": "" if calibration.changed_at is None else repr(calibration.changed_at),
+            **written_clusters(calibration),
         },
         examples={
-            digest: json.dumps(tuple(score)) for digest, score in Examples.of(changed).pairs()
+            digest: json.dumps(score.fields) for digest, score in Examples.of(changed).pairs()
         },
         thresholds={
             threshold_field(row.guarantee, row.alpha): repr(row.threshold)
             for row in calibration.standard_rows
+            if not row.labels_missing
         },
     )
+
+
+def written_clusters(calibration: Calibration) -> dict[str, str]:
+    """Returns the field `clusters`, unless it has the value that older releases imply."""
+    return {} if calibration.clusters == "one" else {"clusters": calibration.clusters}
 
 
 def digest_of(calibration: Calibration) -> str:
@@ -77,6 +93,7 @@ def digest_of(calibration: Calibration) -> str:
         calibration.fingerprint,
         calibration.label_noise,
         calibration.n,
+        *written_clusters(calibration).values(),
     ]
     text = json.dumps(described, separators=(",", ":"))
     header = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
@@ -109,6 +126,7 @@ def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0)
             examples=draft.done(),
             min_label_mass=min_label_mass,
             changed_at=_parse_time(stored.meta.get("changed_at", "")),
+            clusters=parse_clusters(stored.meta.get("clusters", "one")),
         )
         expected = stored.meta["n"]
     except PARSE_ERRORS as exc:
@@ -119,7 +137,9 @@ def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0)
     if str(calibration.n) != expected:
         raise _tampered(name, "the set has more or fewer examples than were written")
     if stored.meta.get("digest") not in (None, digest_of(calibration)):
-        raise _tampered(name, "its examples, judge or label noise differ from those written")
+        raise _tampered(
+            name, "its examples, judge, label noise or clusters differ from those written"
+        )
     return calibration
 
 

@@ -1,12 +1,17 @@
 """Parsers of single values that a store returns; each raises an error for any other value."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from app.core.calibration import LabelledScore
+from app.core.clusters import CLUSTER_RULES, ClusterRule
 
 T = TypeVar("T")
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LABELS = ("A", "B", None, "tie")
 
 # The errors that parsing raises for data that this version did not write.
 PARSE_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
@@ -54,13 +59,33 @@ def parse_label_noise(value: Any) -> float:
 def parse_score(fields: Any) -> LabelledScore:
     """Returns a labelled score from `[gap_fwd, gap_rev, label_mass, label]`.
 
+    A fifth field is the digest of the question.
+
     Raises:
         ValueError, TypeError, OverflowError: The fields are not a labelled score.
     """
-    gap_fwd, gap_rev, label_mass, label = fields
-    if label not in ("A", "B") or not all(map(math.isfinite, (gap_fwd, gap_rev, label_mass))):
+    gap_fwd, gap_rev, label_mass, label, *more = fields
+    if label not in _LABELS or not all(map(math.isfinite, (gap_fwd, gap_rev, label_mass))):
         raise ValueError("not a labelled score")
-    return LabelledScore(float(gap_fwd), float(gap_rev), float(label_mass), label)
+    if len(more) > 1:
+        raise ValueError("too many fields")
+    question = parse_digest(more[0]) if more else None
+    return LabelledScore(float(gap_fwd), float(gap_rev), float(label_mass), label, question)
+
+
+def parse_digest(value: Any) -> str:
+    """Returns 64 hexadecimal digits; raises ValueError or TypeError for any other value."""
+    if not _DIGEST.fullmatch(value):
+        raise ValueError("not a digest")
+    return str(value)
+
+
+def parse_clusters(value: Any) -> ClusterRule:
+    """Returns a rule for pairs of one question; raises ValueError for any other value."""
+    for rule in CLUSTER_RULES:
+        if rule == value:
+            return rule
+    raise ValueError("not a rule for pairs of one question")
 
 
 def optional(parse: Callable[[Any], T]) -> Callable[[Any], T | None]:

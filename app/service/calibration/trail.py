@@ -11,18 +11,23 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from app.core.calibration import Calibration
+from app.core.clusters import ClusterRule
 from app.core.errors import StoreCorruptError
 from app.service.calibration.codec import threshold_field
 from app.service.calibration.parsing import (
     PARSE_ERRORS,
     optional,
+    parse_clusters,
     parse_count,
     parse_finite,
     parse_label_noise,
     parse_text,
 )
 
-Action = Literal["absorb", "calibrate", "delete", "import", "rollback"]
+# Fields with their usual values, which a record leaves out, as the records of older releases do.
+_NOT_WRITTEN: Mapping[str, Any] = {"unlabelled": 0, "clusters": "one"}
+
+Action = Literal["absorb", "calibrate", "delete", "import", "pool", "rollback"]
 Thresholds = Mapping[str, float | None]
 
 
@@ -82,6 +87,9 @@ class Change:
         thresholds_before: "guarantee:alpha" -> lambda_hat in nats, None if infeasible. The whole
             mapping is None if there was no set or the set could not be read.
         thresholds_after: The thresholds after the change, in the same form; None for a deletion.
+        unlabelled: Number of pairs without a label after the change. Both mappings leave out the
+            thresholds that depend on missing labels.
+        clusters: How the set counts pairs of one question after the change, or before a deletion.
     """
 
     version: int
@@ -103,6 +111,8 @@ class Change:
     rolled_back_to: int | None
     thresholds_before: Thresholds | None
     thresholds_after: Thresholds | None
+    unlabelled: int = 0
+    clusters: ClusterRule = "one"
 
     @classmethod
     def of(
@@ -128,6 +138,8 @@ class Change:
             fingerprint=subject.fingerprint if subject else None,
             thresholds_before=_thresholds(before) if before else None,
             thresholds_after=_thresholds(after) if after else None,
+            unlabelled=after.unlabelled if after else 0,
+            clusters=subject.clusters if subject else "one",
         )
 
     @classmethod
@@ -142,8 +154,8 @@ class Change:
             StoreCorruptError: The record is not an entry, or a field has an impossible value.
         """
         try:
-            # Records of older releases lack this field; those releases had no such setting.
-            found = {"min_label_mass": 0.0, **json.loads(record)}
+            # Records of older releases lack these fields; those releases had no such settings.
+            found = {"min_label_mass": 0.0, **_NOT_WRITTEN, **json.loads(record)}
             return cls(**{field: parse(found[field]) for field, parse in _PARSERS.items()})
         except PARSE_ERRORS as exc:
             raise StoreCorruptError(
@@ -153,13 +165,18 @@ class Change:
     @property
     def record(self) -> str:
         """The entry as the store keeps it: JSON without spaces."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        fields = asdict(self)
+        for name, usual in _NOT_WRITTEN.items():
+            if fields[name] == usual:
+                del fields[name]
+        return json.dumps(fields, separators=(",", ":"))
 
 
 def _thresholds(calibration: Calibration) -> Thresholds:
     return {
         threshold_field(row.guarantee, row.alpha): row.threshold if row.feasible else None
         for row in calibration.standard_rows
+        if not row.labels_missing
     }
 
 
@@ -172,11 +189,14 @@ def _parse_thresholds(value: Any) -> Thresholds:
 
 # The parser of each field of a `Change`.
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("version", "added", "updated", "ties", "failed", "n"), parse_count),
+    **dict.fromkeys(
+        ("version", "added", "updated", "ties", "failed", "n", "unlabelled"), parse_count
+    ),
     **dict.fromkeys(("action", "at", "by"), parse_text),
     **dict.fromkeys(("write_id", "batch_digest", "judge", "fingerprint"), optional(parse_text)),
     **dict.fromkeys(("removed", "rolled_back_to"), optional(parse_count)),
     "label_noise": optional(parse_label_noise),
     "min_label_mass": optional(parse_finite),
+    "clusters": parse_clusters,
     **dict.fromkeys(("thresholds_before", "thresholds_after"), optional(_parse_thresholds)),
 }

@@ -15,10 +15,11 @@ from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError, VersionNotFoundError
 from app.core.examples import EMPTY, Draft, Examples
 from app.ports import CalibrationStore, Version
-from app.service.calibration.codec import digest_of
+from app.service.calibration.codec import digest_of, written_clusters
 from app.service.calibration.json_pieces import JsonReader, array_pieces, object_pieces
 from app.service.calibration.parsing import (
     PARSE_ERRORS,
+    parse_clusters,
     parse_count,
     parse_label_noise,
     parse_score,
@@ -75,13 +76,14 @@ def undo_of(before: Calibration | None, after: Calibration | None) -> str:
         "judge": before.judge,
         "fingerprint": before.fingerprint,
         "label_noise": before.label_noise,
+        **written_clusters(before),
         "digest": digest_of(before),
         "possible": True,
     }
     put, take = before.table.since(examples_of(after))
     short = json.dumps(undo | content, separators=(",", ":"))[:-1]
     # Plain tuples: the garbage collector does not keep tracking them.
-    scores = ((digest, tuple(score)) for digest, score in put.pairs())
+    scores = ((digest, score.fields) for digest, score in put.pairs())
     return "".join((short, ',"put":', *object_pieces(scores), ',"take":', *array_pieces(take), "}"))
 
 
@@ -170,6 +172,7 @@ def _parsed(number: int, text: str, blank: Calibration) -> _Undo:
                 judge=parse_text(found["judge"]),
                 fingerprint=parse_text(found["fingerprint"]),
                 label_noise=parse_label_noise(found["label_noise"]),
+                clusters=parse_clusters(found.get("clusters", "one")),
             )
         return _Undo(
             made=Version(*found["made"]) if found["made"] else None,

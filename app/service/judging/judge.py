@@ -15,6 +15,7 @@ from app.core.comparison import (
 )
 from app.core.errors import (
     JudgmentFailedError,
+    LabelsMissingError,
     RequestError,
     ScopeJudgeError,
     StoreCorruptError,
@@ -29,17 +30,15 @@ from app.service.auditing.sampling import Candidate
 from app.service.calibration.cache import Calibrations, Usable
 from app.service.judging.decisions import AcceptanceRule, PreferenceRow, decide
 from app.service.judging.pac_thresholds import PacThresholds
-from app.service.judging.prompts import PromptTemplate
+from app.service.judging.prompts import PromptTemplate, rendered_pairs
 from app.service.off_loop import off_loop
 from app.telemetry import JudgmentFigures, Telemetry
 
 # Largest batch that is decided on the event loop. Handing over to a thread costs as much as a few
 # dozen decisions.
 _MOST_DECIDED_ON_LOOP = 64
-# Most characters rendered on the event loop, which takes a few milliseconds. Each text adds a fixed
-# cost, counted as _PER_TEXT characters.
-_MOST_RENDERED_ON_LOOP = 2**16
-_PER_TEXT = 64
+# For each request its calibration set, its error, or None without an alpha.
+_Sets = Sequence[Usable | ScopeJudgeError | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,8 @@ class Judge:
             raise lost[0]
         # Find the thresholds before the engine call: if too many are waiting, no engine work is
         # wasted.
-        thresholds = await self._pac_thresholds(requests, calibrations)
+        thresholds, refused = await self._pac_thresholds(requests, calibrations)
+        calibrations = _with_labels(requests, calibrations, refused)
         suspended = await self._suspended(requests, calibrations)
         to_score = [
             i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
@@ -167,7 +167,7 @@ class Judge:
         self,
         auditor: Auditor,
         requests: Sequence[JudgeRequest],
-        calibrations: Sequence[Usable | ScopeJudgeError | None],
+        calibrations: _Sets,
         scores: Mapping[int, Score | ScopeJudgeError],
         outcomes: list[Judgment | ScopeJudgeError],
     ) -> None:
@@ -190,11 +190,9 @@ class Judge:
                 outcomes[i] = replace(candidate.judgment, audit=audit)
 
     async def _pac_thresholds(
-        self,
-        requests: Sequence[JudgeRequest],
-        calibrations: Sequence[Usable | ScopeJudgeError | None],
-    ) -> Mapping[Criterion, float]:
-        """Returns the threshold of each `pac` criterion.
+        self, requests: Sequence[JudgeRequest], calibrations: _Sets
+    ) -> tuple[Mapping[Criterion, float], Mapping[Criterion, LabelsMissingError]]:
+        """Returns the threshold of each `pac` criterion, and errors for those that lack labels.
 
         Those of `marginal` are looked up in `_decide_all`.
         """
@@ -203,12 +201,12 @@ class Judge:
             for request, usable in zip(requests, calibrations, strict=True)
             if request.criterion.guarantee == "pac" and isinstance(usable, Usable)
         }
-        return await self._pac.find(asked.items()) if asked else {}
+        found = await self._pac.find(asked.items()) if asked else {}
+        refused = {key: each for key, each in found.items() if isinstance(each, LabelsMissingError)}
+        return {key: each for key, each in found.items() if isinstance(each, float)}, refused
 
     async def _suspended(
-        self,
-        requests: Sequence[JudgeRequest],
-        calibrations: Sequence[Usable | ScopeJudgeError | None],
+        self, requests: Sequence[JudgeRequest], calibrations: _Sets
     ) -> Collection[Criterion]:
         """Returns the criteria under which judgments abstain because of audits."""
         if self._monitor is None or not self._monitor.suspends:
@@ -252,7 +250,7 @@ class Judge:
             return []
         times = CallTimes()
         with times.rendering():
-            prompts = await _prompts(self._template, comparisons)
+            prompts = await rendered_pairs(self._template, comparisons)
         logits = await self._logits(prompts, times)
         if len(logits) != len(prompts):
             raise JudgmentFailedError(
@@ -301,7 +299,7 @@ class Judge:
     def _decide_all(
         self,
         requests: Sequence[JudgeRequest],
-        calibrations: Sequence[Usable | ScopeJudgeError | None],
+        calibrations: _Sets,
         scores: Mapping[int, Score | ScopeJudgeError],
         thresholds: Mapping[Criterion, float],
         suspended: Collection[Criterion],
@@ -341,16 +339,27 @@ class Judge:
         return outcomes
 
 
-async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) -> list[Prompt]:
-    """The prompts of both orders of each comparison; large texts are rendered in a thread."""
+def _with_labels(
+    requests: Sequence[JudgeRequest],
+    calibrations: _Sets,
+    refused: Mapping[Criterion, LabelsMissingError],
+) -> list[Usable | ScopeJudgeError | None]:
+    """The calibrations, with an error in place of each that lacks labels for its criterion.
 
-    def rendered() -> list[Prompt]:
-        return [prompt for each in comparisons for prompt in template.both_orders(each)]
-
-    texts = [text for each in comparisons for text in each.texts]
-    if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _MOST_RENDERED_ON_LOOP:
-        return rendered()
-    return await off_loop(rendered)
+    Args:
+        requests: The requests.
+        calibrations: For each request, its calibration, its error, or None without an alpha.
+        refused: The errors of `pac` criteria.
+    """
+    found: list[Usable | ScopeJudgeError | None] = []
+    for request, usable in zip(requests, calibrations, strict=True):
+        missing: LabelsMissingError | None = None
+        if isinstance(usable, Usable):
+            missing = refused.get(request.criterion)
+            if request.criterion.guarantee == "marginal" and usable.calibration.unlabelled:
+                missing = usable.calibration.labels_missing('"marginal" needs all labels')
+        found.append(missing or usable)
+    return found
 
 
 def score_of_orders(

@@ -9,12 +9,16 @@ from typing import NamedTuple
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
-from app.core.errors import OverloadedError
+from app.core.errors import LabelsMissingError, OverloadedError
 from app.core.pac import rounded_down
 
 # Eight batches with the largest number of different criteria (32); about a second of work.
 _MOST_WAITING = 256
 _LONGEST_RETRY_S = 30
+
+
+# A threshold in nats, or the reason why a set has none yet.
+Found = float | LabelsMissingError
 
 
 class _ThresholdKey(NamedTuple):
@@ -39,14 +43,14 @@ class PacThresholds:
         # A thread of its own: callers can ask for any number of different alphas, and no other
         # work may wait for these.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="thresholds")
-        self._waiting: dict[_ThresholdKey, asyncio.Future[float]] = {}
+        self._waiting: dict[_ThresholdKey, asyncio.Future[Found]] = {}
         self._took_s = 0.0
 
     def close(self) -> None:
         """Cancels the waiting thresholds; the one in computation ends by itself."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    async def find(self, asked: Iterable[tuple[Criterion, Calibration]]) -> dict[Criterion, float]:
+    async def find(self, asked: Iterable[tuple[Criterion, Calibration]]) -> dict[Criterion, Found]:
         """Finds the thresholds of "pac" criteria.
 
         A cancelled caller does not cancel the computation, because other callers may wait for it.
@@ -55,12 +59,13 @@ class PacThresholds:
             asked: Each criterion with its calibration.
 
         Returns:
-            The threshold of each criterion, in nats; -inf if infeasible.
+            The threshold of each criterion, in nats; -inf if infeasible. An error in its place if
+            the set lacks labels for it.
 
         Raises:
             OverloadedError: Too many thresholds are waiting; none of the new ones was started.
         """
-        found: dict[Criterion, float] = {}
+        found: dict[Criterion, Found] = {}
         keys: dict[Criterion, _ThresholdKey] = {}
         missing: dict[_ThresholdKey, Calibration] = {}
         for criterion, calibration in asked:
@@ -103,8 +108,11 @@ class PacThresholds:
         self._waiting[key] = computation
         computation.add_done_callback(lambda _: self._waiting.pop(key))
 
-    def _compute(self, calibration: Calibration, key: _ThresholdKey) -> float:
+    def _compute(self, calibration: Calibration, key: _ThresholdKey) -> Found:
         begun = time.perf_counter()
-        threshold = calibration.threshold(key.alpha, "pac", key.delta)
-        self._took_s = time.perf_counter() - begun
-        return threshold
+        try:
+            return calibration.threshold(key.alpha, "pac", key.delta)
+        except LabelsMissingError as exc:
+            return exc
+        finally:
+            self._took_s = time.perf_counter() - begun

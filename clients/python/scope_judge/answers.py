@@ -261,13 +261,17 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """An alpha at which nothing is accepted, and what would make it feasible."""
+    """An alpha at which nothing is accepted, and what would make it feasible.
+
+    Acting on it is a choice after a look at the labels; `after_looking` says what then holds.
+    """
 
     alpha: float
     guarantee: str
     delta: float | None
     smallest_feasible_alpha: float | None
     more_examples: int | None
+    after_looking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +298,7 @@ class CalibrationDetail(Calibration):
     infeasible: tuple[Infeasible, ...]
     curve: tuple[CurvePoint, ...]
     traffic: Traffic | None
+    requested: tuple[Threshold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

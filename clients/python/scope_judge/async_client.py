@@ -37,6 +37,7 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
+    alphas_query,
     calibrate_fields,
     checked,
     comparison,
@@ -254,9 +255,17 @@ class AsyncScopeClient(AsyncAudits):
         fields = calibrate_fields(name, label_noise)
         return await self._transport.run(self._service.calibrate(fields, iter(examples)))
 
-    async def calibration(self, name: str = "default") -> CalibrationDetail:
-        """A calibration set with its thresholds and its risk-coverage curve; raises ScopeError."""
-        return await self._transport.run(self._service.calibration(name))
+    async def calibration(
+        self,
+        name: str = "default",
+        *,
+        alphas: Iterable[float] = (),
+        delta: float | None = None,
+        delta_for: int | None = None,
+    ) -> CalibrationDetail:
+        """A calibration set with its thresholds and its curve, as `ScopeClient.calibration`."""
+        asked = alphas_query(alphas, delta, delta_for)
+        return await self._transport.run(self._service.calibration(name, asked))
 
 
 async def _items(

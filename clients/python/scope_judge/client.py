@@ -30,6 +30,7 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
+    alphas_query,
     calibrate_fields,
     checked,
     comparison,
@@ -174,8 +175,9 @@ class ScopeClient(SyncAudits):
             id: Comes back in the judgment.
             **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
                 accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
-                `delta`, the probability that a "pac" guarantee fails; `calibration`, the name of
-                the calibration set. By default each is the service's.
+                `delta`, the probability that a "pac" guarantee fails; `delta_for`, the number of
+                alphas that you choose from after a look, among which delta is divided;
+                `calibration`, the name of the calibration set. By default each is the service's.
 
         Raises:
             ScopeError: There is no judgment, also because of an error of the pair itself. An error
@@ -362,9 +364,28 @@ class ScopeClient(SyncAudits):
         fields = calibrate_fields(name, label_noise)
         return self._transport.run(self._service.calibrate(fields, iter(examples)))
 
-    def calibration(self, name: str = "default") -> CalibrationDetail:
-        """A calibration set with its thresholds and its risk-coverage curve; raises ScopeError."""
-        return self._transport.run(self._service.calibration(name))
+    def calibration(
+        self,
+        name: str = "default",
+        *,
+        alphas: Iterable[float] = (),
+        delta: float | None = None,
+        delta_for: int | None = None,
+    ) -> CalibrationDetail:
+        """A calibration set with its thresholds and its risk-coverage curve.
+
+        Args:
+            name: Name of the set.
+            alphas: Alphas whose "pac" thresholds the result has as `requested`. They share delta,
+                so that all of them hold together, and you may choose one after a look.
+            delta: Probability that any of them fails; by default the service's.
+            delta_for: Number by which delta is divided for each; by default the number of alphas.
+
+        Raises:
+            ScopeError: There is no such set, or the service does not answer.
+        """
+        asked = alphas_query(alphas, delta, delta_for)
+        return self._transport.run(self._service.calibration(name, asked))
 
 
 def _cut(work: Work[R], items: Iterator[Item]) -> Iterator[Batch]:

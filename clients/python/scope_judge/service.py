@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from scope_judge.answers import (
     CalibrationDetail,
@@ -218,9 +218,11 @@ class Service:
 
         return (yield from self._work("/rewards/groups", ask, _raise, in_flight))
 
-    def calibration(self, name: str) -> Steps[CalibrationDetail]:
-        """Reads a calibration set."""
-        path = f"/calibrations/{quote(name, safe='')}"
+    def calibration(
+        self, name: str, query: Sequence[tuple[str, float]] = ()
+    ) -> Steps[CalibrationDetail]:
+        """Reads a calibration set, with the thresholds that the query asks for."""
+        path = f"/calibrations/{quote(name, safe='')}" + (f"?{urlencode(query)}" if query else "")
         return parse(CalibrationDetail, (yield from self.get(path)))
 
     def calibrate(

@@ -230,6 +230,10 @@ CASES: dict[str, Case] = {
     "list": Case(("GET", "/calibrations")),
     "one set": Case(SET, url="/calibrations/large"),
     "monitor": Case(("GET", "/calibrations/{name}/monitor"), url="/calibrations/large/monitor"),
+    "alphas of a set": Case(
+        SET,
+        url="/calibrations/large?" + "&".join(f"alpha={0.05 + 0.01 * i:.2f}" for i in range(32)),
+    ),
     "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),
     "examples": Case(EXPORT, url="/calibrations/large/examples?limit=10000"),
     "scores": Case(SCORE, 200, lambda: examples(long_text)),

@@ -9,6 +9,7 @@ import json
 import re
 import sqlite3
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from app.core.comparison import Comparison, Label, LabelledComparison
 from app.engines.scripted import ScriptedEngine
 from app.ports import CalibrationStore, LabelLogits, Prompt
+from app.service.calibration.batch import JudgedExample
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
 from app.service.judging.prompts import PromptTemplate
@@ -57,6 +59,26 @@ def calibrator_on(store: CalibrationStore) -> Calibrator:
     return Calibrator(judge, store, calibrations, now=lambda: NOON)
 
 
+async def add(
+    calibrator: Calibrator,
+    name: str,
+    examples: list[LabelledComparison],
+    *,
+    label_noise: float | None = None,
+    by: str = "service",
+    unread: int = 0,
+) -> None:
+    """Adds examples without the digests of their questions, which no earlier release stored."""
+    batch = await calibrator.judged(name, examples, label_noise=label_noise, unread=unread)
+    judged = [
+        each._replace(score=each.score._replace(question=None))
+        if isinstance(each, JudgedExample) and each.score is not None
+        else each
+        for each in batch.examples
+    ]
+    await calibrator.put(name, replace(batch, examples=judged), by=by)
+
+
 async def change_sets(store: CalibrationStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes every kind of change."""
     numbers = itertools.count(1)
@@ -64,14 +86,14 @@ async def change_sets(store: CalibrationStore, monkeypatch: pytest.MonkeyPatch) 
     await store.open()
     calibrator = calibrator_on(store)
     first = [example(i, 0.25 * i, "A" if i > 2 else "B") for i in range(1, 31)]
-    await calibrator.add("default", first, by="ci")
+    await add(calibrator, "default", first, by="ci")
     relabelled, untied = example(1, 0.25, "A"), example(2, 0.5, "tie")
     second = [relabelled, untied, example(40, -1.25, "B"), example(99, 1.0, "tie")]
-    await calibrator.add("default", second, label_noise=0.05, by="ana", unread=2)
+    await add(calibrator, "default", second, label_noise=0.05, by="ana", unread=2)
     await calibrator.rollback("default", 1, by="admin")
     await calibrator.delete("default", by="admin")
-    await calibrator.add("default", [example(7, 1.75, "A")], by="ci")
-    await calibrator.add("other", [example(8, -0.5, "B")])
+    await add(calibrator, "default", [example(7, 1.75, "A")], by="ci")
+    await add(calibrator, "other", [example(8, -0.5, "B")])
     await calibrator.delete("other")
     await store.close()
 

@@ -63,6 +63,7 @@ DIAGNOSTICS: dict[str, Any] = {
     "off_task": int,
     "infeasible": list,
     "feasible_alphas": list,
+    "requested": list,
     "curve": list,
     "traffic": (dict, NULL),
 }
@@ -80,6 +81,7 @@ INFEASIBLE: dict[str, Any] = {
     "delta": (*NUMBER, NULL),
     "smallest_feasible_alpha": (*NUMBER, NULL),
     "more_examples": (int, NULL),
+    "after_looking": str,
 }
 
 

@@ -8,7 +8,9 @@ from app.core.examples import EMPTY, Examples, LabelledScore
 
 digests = st.text(max_size=2)
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0])
-scores = st.builds(LabelledScore, numbers, numbers, numbers, st.sampled_from(["A", "B"]))
+labels = st.sampled_from(["A", "B", None, "tie"])
+questions = st.none() | st.sampled_from("0123456789abcdef").map(lambda digit: f"{digit}1" * 32)
+scores = st.builds(LabelledScore, numbers, numbers, numbers, labels, questions)
 tables = st.dictionaries(digests, scores, max_size=8)
 
 
@@ -22,7 +24,13 @@ def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledScor
     assert repr(dict(examples.pairs())) == repr(table)
     assert (list(examples), len(examples)) == (list(table), len(table))
     for row, score in enumerate(table.values()):
-        assert (*examples.numbers[row], "BA"[int(examples.label_a[row])]) == score
+        assert tuple(examples.numbers[row]) == score[:3]
+        masks = (examples.label_a, examples.unlabelled, examples.tied)
+        assert [bool(mask[row]) for mask in masks] == [
+            score.label == label for label in ("A", None, "tie")
+        ]
+        asked = bytes(32) if score.question is None else bytes.fromhex(score.question)
+        assert examples.questions[row].tobytes() == asked
     with pytest.raises(KeyError):
         examples["absent"]
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,13 @@ from app.ports import StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
 
 gaps = st.floats(-1e300, 1e300, allow_nan=False)
-scores = st.builds(LabelledScore, gaps, gaps, st.floats(0, 1), st.sampled_from(["A", "B"]))
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
+labels = st.sampled_from(["A", "B", None, "tie"])
+questions = st.none() | digests.filter(lambda digest: set(digest) != {"0"})
+scores = st.builds(LabelledScore, gaps, gaps, st.floats(0, 1), labels, questions)
+sided = st.builds(
+    LabelledScore, gaps, gaps, st.floats(0, 1), st.sampled_from(["A", "B"]), st.none()
+)
 calibrations = st.builds(
     Calibration,
     name=st.just("default"),
@@ -25,6 +31,10 @@ calibrations = st.builds(
     fingerprint=digests,
     label_noise=st.integers(0, 499_999).map(lambda millionths: millionths / 10**6),
     examples=st.dictionaries(digests, scores, max_size=8),
+    clusters=st.sampled_from(["one", "adjusted", "ignore"]),
+)
+labelled_sets = st.builds(
+    replace, calibrations, examples=st.dictionaries(digests, sided, max_size=8)
 )
 
 META = {"judge": "demo", "fingerprint": "f" * 64, "label_noise": "0.0", "n": "1"}
@@ -40,7 +50,7 @@ def test_a_calibration_reads_back_bit_for_bit(calibration: Calibration) -> None:
 
 
 @settings(deadline=None, max_examples=40)
-@given(calibrations)
+@given(labelled_sets)
 def test_only_changed_examples_are_written_with_the_thresholds_of_the_whole_set(
     calibration: Calibration,
 ) -> None:
@@ -62,10 +72,14 @@ def test_only_changed_examples_are_written_with_the_thresholds_of_the_whole_set(
 @given(calibrations)
 def test_the_digest_is_the_one_that_is_documented(calibration: Calibration) -> None:
     head = [calibration.judge, calibration.fingerprint, calibration.label_noise, calibration.n]
+    if calibration.clusters != "one":
+        head.append(calibration.clusters)
     texts = [json.dumps(head, separators=(",", ":")).encode()]
-    for digest, (gap_fwd, gap_rev, label_mass, label) in calibration.examples.items():
+    letters = {"A": b"A", "B": b"B", None: b"?", "tie": b"="}
+    for digest, (gap_fwd, gap_rev, label_mass, label, question) in calibration.examples.items():
         numbers = struct.pack("<3d", gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0)
-        texts.append(digest.encode() + b"\0" + numbers + label.encode())
+        asked = bytes.fromhex(question or "")
+        texts.append(digest.encode() + b"\0" + numbers + letters[label] + asked)
     total = sum(int(hashlib.sha256(text).hexdigest(), 16) for text in texts)
     assert encode(calibration, changed={}).meta["digest"] == f"{total % 2**256:064x}"
 
@@ -117,8 +131,11 @@ def test_a_label_noise_that_was_never_written_is_corrupt(noise: str) -> None:
         '"text"',
         "[1.0, 2.0, 0.9]",
         '[1.0, 2.0, 0.9, "A", 1]',
-        '[1.0, 2.0, 0.9, "tie"]',
-        "[1.0, 2.0, 0.9, null]",
+        '[1.0, 2.0, 0.9, "C"]',
+        '[1.0, 2.0, 0.9, "A", null]',
+        '[1.0, 2.0, 0.9, "A", "short"]',
+        f'[1.0, 2.0, 0.9, "A", "{"F" * 64}"]',
+        f'[1.0, 2.0, 0.9, "A", "{"f" * 64}", 1]',
         '[1.0, 2.0, 0.9, ["A"]]',
         '[NaN, 2.0, 0.9, "A"]',
         '[1.0, Infinity, 0.9, "A"]',
@@ -132,6 +149,13 @@ def test_a_label_noise_that_was_never_written_is_corrupt(noise: str) -> None:
 def test_a_score_that_was_never_written_is_corrupt(text: str) -> None:
     with pytest.raises(StoreCorruptError):
         decode("default", StoredCalibration(Version("x", 1), META, {"d": text}, {}))
+
+
+@pytest.mark.parametrize("clusters", ["", "two", "null"])
+def test_a_rule_for_pairs_of_one_question_that_was_never_written_is_corrupt(clusters: str) -> None:
+    meta = {**META, "clusters": clusters}
+    with pytest.raises(StoreCorruptError):
+        decode("default", StoredCalibration(Version("x", 1), meta, {"d": SCORE}, {}))
 
 
 def test_an_error_of_the_store_never_quotes_stored_data() -> None:
@@ -169,6 +193,9 @@ ONE, *_, LAST = SET.examples
         ({"fingerprint": "e" * 64}, {}),
         ({"digest": "0" * 64}, {}),
         ({"digest": ""}, {}),
+        ({"clusters": "ignore"}, {}),
+        ({}, {ONE: json.dumps([0.0, -1.5, 0.9, None])}),
+        ({}, {ONE: json.dumps([0.0, -1.5, 0.9, "A", "f" * 64])}),
     ],
 )
 def test_a_set_that_another_program_changed_is_corrupt(

@@ -9,7 +9,7 @@ import pytest
 from app.core.calibration import Calibration, LabelledScore
 from app.core.comparison import Criterion, Guarantee
 from app.core.errors import OverloadedError
-from app.service.judging.pac_thresholds import PacThresholds
+from app.service.judging.pac_thresholds import Found, PacThresholds
 
 
 class SlowCalibration(Calibration):
@@ -50,7 +50,7 @@ def pac(alpha: float, delta: float = 0.1) -> Criterion:
     return Criterion(alpha, "pac", delta, "default")
 
 
-async def run_until_waiting(*tasks: asyncio.Task[dict[Criterion, float]]) -> None:
+async def run_until_waiting(*tasks: asyncio.Task[dict[Criterion, Found]]) -> None:
     """Lets each task run until it waits."""
     for _ in range(3):
         await asyncio.sleep(0)

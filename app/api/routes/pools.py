@@ -1,0 +1,98 @@
+"""The routes of pairs that are judged first and labelled later."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.error_responses import ACCESS_ERRORS, ENGINE_ERRORS, STORE_ERRORS, error_responses
+from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
+from app.api.posted_items import PostedItems
+from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE, Name
+from app.core.comparison import Comparison
+from app.core.errors import BatchTooLargeError, JudgeMismatchError
+from app.service.calibration.pool import PoolReport, add_to_pool
+from app.wire.pools import NextOut, PoolOut
+from app.wire.requests import PoolIn, PoolPairIn, Probability
+
+router = APIRouter(tags=["calibrating"], route_class=OffloadingRoute)
+
+
+@router.post(
+    "/calibrations/{name}/pool",
+    response_model=PoolOut,
+    responses=error_responses(
+        *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, JudgeMismatchError
+    ),
+)
+async def add_pairs(
+    name: Name,
+    body: PoolIn,
+    request: OffloadingRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Judges pairs of the traffic and adds them to a calibration set without labels."""
+    caller.check_calibration(name)
+    check_batch_size(len(body.comparisons), services)
+    pairs = await request.run(_read_all, body)
+    with services.admission.admit(len(pairs.read)):
+        report = await add_to_pool(
+            name,
+            list(pairs.read.values()),
+            judge=services.judge,
+            calibrations=services.calibrations,
+            calibrator=services.calibrator,
+            by=caller.name,
+            unread=len(pairs.unread),
+        )
+    return await json_response(
+        lambda: PoolOut.of(report, _digests(pairs, report), pairs.errors(report.failed)),
+        many=len(pairs) > MANY_ITEMS,
+    )
+
+
+def _read_all(body: PoolIn) -> PostedItems[Comparison]:
+    return PostedItems(body.items(), PoolPairIn.pair)
+
+
+def _digests(pairs: PostedItems[Comparison], report: PoolReport) -> list[str | None]:
+    """The digest of each posted pair; None for those that failed."""
+    failed = {place for place, _ in report.failed}
+    found: list[str | None] = [None] * len(pairs)
+    for place, index in enumerate(pairs.read):
+        if place not in failed:
+            found[index] = report.digests[place]
+    return found
+
+
+@router.get("/calibrations/{name}/next", response_model=NextOut, responses=OF_ONE)
+async def list_next(
+    name: Name,
+    services: CurrentServices,
+    caller: CurrentCaller,
+    alpha: Annotated[
+        Probability | None, Query(description="Alpha to label for; the default of the service.")
+    ] = None,
+    delta: Annotated[
+        Probability | None, Query(description="Delta to label for; the default of the service.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most digests to list.")] = 100,
+) -> Response:
+    """Names the pairs to label next for `pac`, or the threshold once the labels decide it.
+
+    Choose alpha and delta before the first label, and keep them: the promise is about these two.
+    """
+    caller.check_calibration(name)
+    calibration = await services.calibrations.get(name)
+    return await json_response(
+        partial(
+            NextOut.of,
+            calibration,
+            alpha=services.defaults.alpha if alpha is None else alpha,
+            delta=services.defaults.delta if delta is None else delta,
+            limit=limit,
+        ),
+        many=True,
+    )

@@ -1,0 +1,133 @@
+"""Labels asked lazily give the threshold that all labels give."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from app.core.pac import pac_threshold, rank_sequence
+from app.core.pac_pairs import PacPairs
+from app.core.preference import LN2, FloatArray
+from app.evaluation.normal_world import NormalJudge
+
+Errors = NDArray[np.bool_]
+
+
+def lazily(
+    uncertainty: FloatArray, error: Errors, *, alpha: float, delta: float, noise: float = 0.0
+) -> tuple[float, int]:
+    """Labels only the pairs that are asked for; returns the threshold and the number of labels."""
+    labelled = np.zeros(len(error), dtype=bool)
+    while True:
+        # Nothing that has no label may reach the tests.
+        seen = error & labelled
+        pairs = PacPairs.fit(uncertainty, seen, labelled, label_noise=noise)
+        threshold, places = pairs.needed(alpha, delta)
+        if threshold is not None:
+            return threshold, int(labelled.sum())
+        assert len(places)
+        assert not labelled[places].any()
+        assert (np.diff(uncertainty[places]) >= 0).all()
+        labelled[places] = True
+
+
+@pytest.mark.parametrize(("accuracy", "auroc"), [(0.807, 0.744), (0.766, 0.777), (0.874, 0.809)])
+def test_the_threshold_is_that_of_all_labels_in_every_calibration(
+    accuracy: float, auroc: float
+) -> None:
+    world = NormalJudge(accuracy, auroc)
+    rng = np.random.default_rng(20261122)
+    asked = []
+    for number in range(334):
+        n = (120, 500, 1000)[number % 3]
+        uncertainty, error = world.draw(n, rng)
+        if number % 2:
+            # Blocks of equal scores.
+            uncertainty = np.round(uncertainty, 2)
+        noise = (0.0, 0.1)[number % 4 == 3]
+        threshold, labels = lazily(uncertainty, error, alpha=0.1, delta=0.1, noise=noise)
+        full = pac_threshold(uncertainty, error, alpha=0.1, delta=0.1, label_noise=noise)
+        assert threshold == full
+        asked.append(labels / n)
+    assert np.mean(asked) < 0.95
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.booleans(), st.booleans()), max_size=60),
+    st.sampled_from([0.1, 0.3, 0.5]),
+    st.sampled_from([0.1, 0.4]),
+)
+def test_any_labels_give_the_threshold_of_all_labels_or_none(
+    points: list[tuple[int, bool, bool]], alpha: float, delta: float
+) -> None:
+    uncertainty = np.array([score / 20 for score, _, _ in points])
+    error = np.array([wrong for _, wrong, _ in points], dtype=bool)
+    labelled = np.array([known for _, _, known in points], dtype=bool)
+    pairs = PacPairs.fit(uncertainty, error & labelled, labelled)
+    threshold, places = pairs.needed(alpha, delta)
+    if threshold is None:
+        assert len(places)
+        assert not labelled[places].any()
+    else:
+        assert not len(places)
+        assert threshold == pac_threshold(uncertainty, error, alpha=alpha, delta=delta)
+
+
+def test_everything_is_accepted_only_once_everything_is_labelled() -> None:
+    uncertainty, right = np.linspace(0.0, 0.6, 300), np.zeros(300, dtype=bool)
+    labelled = np.ones(300, dtype=bool)
+    assert PacPairs.fit(uncertainty, right, labelled).needed(0.1, 0.1).threshold == LN2
+    labelled[299] = False
+    threshold, places = PacPairs.fit(uncertainty, right, labelled).needed(0.1, 0.1)
+    assert (threshold, places.tolist()) == (None, [299])
+
+
+def test_a_set_that_is_too_small_needs_no_label() -> None:
+    uncertainty, none = np.linspace(0.0, 0.6, 20), np.zeros(20, dtype=bool)
+    assert PacPairs.fit(uncertainty, none, none).needed(0.1, 0.1).threshold == -math.inf
+
+
+def test_the_first_test_that_fails_ends_the_labelling() -> None:
+    start = rank_sequence(0.1, 0.1, 0.0, 1000)[0]
+    uncertainty, wrong = np.linspace(0.0, 0.6, 1000), np.ones(1000, dtype=bool)
+    assert lazily(uncertainty, wrong, alpha=0.1, delta=0.1) == (-math.inf, start)
+
+
+def test_another_alpha_is_said_only_as_far_as_the_labels_reach() -> None:
+    uncertainty, error = NormalJudge(0.807, 0.744).draw(1000, np.random.default_rng(3))
+    order = np.argsort(uncertainty)
+    labelled = np.zeros(1000, dtype=bool)
+    labelled[order[:400]] = True
+    pairs = PacPairs.fit(uncertainty, error & labelled, labelled)
+    said = 0
+    for alpha in (0.05, 0.1, 0.15, 0.2, 0.25):
+        threshold, places = pairs.needed(alpha, 0.1)
+        if threshold is not None:
+            said += 1
+            assert threshold == pac_threshold(uncertainty, error, alpha=alpha, delta=0.1)
+        else:
+            # The next test reaches beyond the labels.
+            assert uncertainty[places].max() > uncertainty[order[399]]
+    assert 0 < said < 5
+
+
+def test_ties_take_pairs_out_and_move_no_rank_below_the_last() -> None:
+    ranks = rank_sequence(0.1, 0.1, 0.0, 1000)
+    uncertainty, error = NormalJudge(0.874, 0.809).draw(950, np.random.default_rng(5))
+    pairs = PacPairs.fit(uncertainty, error, np.ones(950, dtype=bool), drawn=1000)
+    labelled = np.zeros(950, dtype=bool)
+    reached = []
+    while True:
+        lazy = PacPairs.fit(uncertainty, error & labelled, labelled, drawn=1000)
+        threshold, places = lazy.needed(0.1, 0.1)
+        if threshold is not None:
+            break
+        labelled[places] = True
+        reached.append(int(labelled.sum()))
+    assert threshold == pairs.needed(0.1, 0.1).threshold
+    expected = [rank for rank in ranks if rank < 950] + [950]
+    assert reached == expected[: len(reached)]
