@@ -34,6 +34,7 @@ BODY_ROUTES: dict[str, bytes] = {
     "POST /calibrate": b"/calibrate",
     "POST /calibrate/scores": b"/calibrate/scores",
     "POST /calibrations/{name}/examples": b"/calibrations/fuzz/examples",
+    "POST /calibrations/{name}/pool": b"/calibrations/fuzz/pool",
     "POST /calibrations/{name}/rollback": b"/calibrations/fuzz/rollback",
 }
 _JSON: Headers = ((b"Content-Type", JSON_TEXT.encode()),)

@@ -30,6 +30,7 @@ MATRIX: dict[Any, str] = {
     "/calibrate": "calibrate",
     "/calibrate/scores": "calibrate",
     ("POST", "/calibrations/{name}/examples"): "calibrate",
+    ("POST", "/calibrations/{name}/pool"): "calibrate",
     "/calibrations/{name}/rollback": "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
     "/metrics": "metrics",
