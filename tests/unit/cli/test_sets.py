@@ -205,8 +205,7 @@ def test_a_set_of_an_older_release_is_exported_as_that_release_did(
 def test_a_pool_moves_with_its_pairs_without_labels(url: str, empty_url: str) -> None:
     pairs = [{"question": f"{i}?", "response_a": f"quality={i}", "response_b": "quality=0"}
              for i in range(1, 9)]  # fmt: skip
-    body = {"comparisons": pairs}
-    httpx.post(f"{url}/calibrations/pool/pool", json=body).raise_for_status()
+    httpx.post(f"{url}/calibrations/pool/pool", json={"comparisons": pairs}).raise_for_status()
     rows = [{**pair, "label": label} for pair, label in zip(pairs, ("A", "tie"), strict=False)]
     body = {"calibration": "pool", "examples": rows, "clusters": "ignore"}
     httpx.post(f"{url}/calibrate", json=body).raise_for_status()
