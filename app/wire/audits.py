@@ -132,7 +132,7 @@ class AbsorbOut(CalibrationOut):
     updated: int
     ties: int
     removed: int
-    unlabelled: int
+    unlabelled_audits: int
     other_judge: int
     rates: list[float]
 
@@ -146,7 +146,7 @@ class AbsorbOut(CalibrationOut):
             updated=batch.updated,
             ties=batch.ties,
             removed=batch.removed,
-            unlabelled=report.unlabelled,
+            unlabelled_audits=report.unlabelled,
             other_judge=report.other_judge,
             rates=list(report.rates),
         )

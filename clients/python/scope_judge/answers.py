@@ -176,7 +176,7 @@ class AbsorbReport(Calibration):
         updated: Number of examples that the set had already.
         ties: Number of audits without a preferred side; the set leaves them out.
         removed: Number of examples removed from the set.
-        unlabelled: Number of audits that were left out because they have no label.
+        unlabelled_audits: Number of audits that were left out because they have no label.
         other_judge: Number of audits that were left out because another judge made them.
         rates: Probabilities with which the audits were drawn. With more than one, a part of the
             time counts more than another.
@@ -186,7 +186,7 @@ class AbsorbReport(Calibration):
     updated: int
     ties: int
     removed: int
-    unlabelled: int
+    unlabelled_audits: int
     other_judge: int
     rates: tuple[float, ...]
 
@@ -247,6 +247,44 @@ class AuditLabels:
     expired: int
     unknown_ids: tuple[str, ...]
     expired_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    """A calibration set after pairs without labels were added, with their counts and errors.
+
+    `digests` has the digest of each pair, in order; None for a pair that failed.
+    """
+
+    name: str
+    version: int
+    n: int
+    labelled: int
+    unlabelled: int
+    pool_ties: int
+    added: int
+    known: int
+    failed: int
+    digests: tuple[str | None, ...]
+    errors: tuple[ExampleError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NextLabels:
+    """The pairs to label next for one alpha and delta under "pac", by their digests."""
+
+    name: str
+    version: int
+    alpha: float
+    delta: float
+    clusters: str
+    n: int
+    labelled: int
+    needed: int
+    complete: bool
+    threshold: float | None
+    feasible: bool
+    digests: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

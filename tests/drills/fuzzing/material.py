@@ -90,6 +90,7 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
                 {"digest": "f" * 64, "label": "tie"},
             ],
         },
+        "POST /calibrations/{name}/pool": {"comparisons": [comparison, comparison]},
         "POST /calibrations/{name}/rollback": {"version": draw.randint(1, 4)},
         "POST /calibrations/{name}/absorb": {
             "since": draw.choice((None, "2026-11-22T10:00:00Z")),

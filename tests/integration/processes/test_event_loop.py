@@ -82,6 +82,10 @@ def examples(of: Callable[[int], dict[str, Any]], count: int = 1000) -> bytes:
     return json.dumps({"calibration": "large", "examples": labelled}).encode()
 
 
+def pairs(of: Callable[[int], dict[str, Any]]) -> bytes:
+    return json.dumps({"comparisons": [of(next(fresh)) for _ in range(1000)]}).encode()
+
+
 def imported() -> bytes:
     """As many judged examples as the largest body holds; each call has new ones."""
     first, scored = next(fresh), []
@@ -143,6 +147,7 @@ EXPORT, IMPORT = (
     ("GET", "/calibrations/{name}/examples"),
     ("POST", "/calibrations/{name}/examples"),
 )
+POOL, NEXT = ("POST", "/calibrations/{name}/pool"), ("GET", "/calibrations/{name}/next")
 SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/versions")
 REMOVE = ("DELETE", "/calibrations/{name}")
 # Cases that do not change the store come first; the last case deletes the large set.
@@ -269,6 +274,9 @@ CASES: dict[str, Case] = {
         lambda: imported().replace(b'"B"}]', b'"C"}]').replace(b'"A"}]', b'"C"}]'),
         "/calibrations/imported/examples",
     ),
+    "pool": Case(POOL, 200, lambda: pairs(long_text), "/calibrations/large/pool"),
+    "faulty pool": Case(POOL, 200, lambda: pairs(wrong), "/calibrations/large/pool"),
+    "next": Case(NEXT, url="/calibrations/large/next?alpha=0.2&limit=10000"),
     "back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/large/rollback"),
     "far back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/changed/rollback"),
     "remove": Case(REMOVE, 204, url="/calibrations/large"),

@@ -44,6 +44,9 @@ CALIBRATION: dict[str, Any] = {
     "fingerprint": str,
     "accuracy": (*NUMBER, NULL),
     "label_noise": NUMBER,
+    **dict.fromkeys(("labelled", "unlabelled", "pool_ties"), int),
+    "clusters": str,
+    **dict.fromkeys(("questions", "counted"), int),
     "thresholds": list,
 }
 THRESHOLD: dict[str, Any] = {
@@ -54,6 +57,7 @@ THRESHOLD: dict[str, Any] = {
     "coverage": NUMBER,
     "empirical_risk": (*NUMBER, NULL),
     "feasible": bool,
+    "labels_missing": bool,
 }
 DIAGNOSTICS: dict[str, Any] = {
     "auroc": (*NUMBER, NULL),

@@ -200,9 +200,9 @@ async def test_labelled_audits_become_examples_and_can_be_taken_back() -> None:
         assert {name: answer[name] for name in ("version", "n", "added", "updated", "ties")} == {
             **{"version": 2, "n": 69, "added": 9, "updated": 0, "ties": 1}
         }
-        assert [answer[name] for name in ("removed", "unlabelled", "other_judge", "rates")] == [
-            *(0, 0, 0, [1.0])
-        ]
+        assert [
+            answer[name] for name in ("removed", "unlabelled_audits", "other_judge", "rates")
+        ] == [*(0, 0, 0, [1.0])]
         again = (await absorbed(client)).json()
         assert [again[name] for name in ("version", "added", "updated", "ties")] == [2, 0, 9, 1]
         trail = (await client.get("/calibrations/default/versions")).json()["versions"]
@@ -250,7 +250,12 @@ async def test_unlabelled_audits_are_refused_or_left_out() -> None:
         assert detail.startswith("1 of 3 audits")
         assert (await client.get("/calibrations/default")).json()["version"] == 1
         answer = (await absorbed(client, unlabelled="leave_out", replace=True)).json()
-        assert [answer[name] for name in ("n", "added", "removed", "unlabelled")] == [2, 2, 60, 1]
+        assert [answer[name] for name in ("n", "added", "removed", "unlabelled_audits")] == [
+            2,
+            2,
+            60,
+            1,
+        ]
 
 
 async def test_only_audits_since_a_time_are_absorbed() -> None:

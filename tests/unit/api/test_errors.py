@@ -89,6 +89,7 @@ REACHED: dict[str, Reach] = {
     "method_not_allowed": Reach(method="PUT"),
     "calibration_not_found": Reach(body=comparison()),
     "version_not_found": Reach(path="/calibrations/default/rollback", body={"version": 2}),
+    "labels_missing": Reach(body=comparison(calibration="pool")),
     "judge_mismatch": Reach(body=comparison(calibration="others")),
     "audits_incomplete": Reach(
         path="/calibrations/default/absorb", body={}, settings={"audit_rate": 1.0}
@@ -138,6 +139,9 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
             garbage = StoredCalibration(Version("x", 1), {"judge": MARKER}, {}, {})
             mark = StoredChange(1, "", "")
             await store.write("corrupt", garbage, change=mark, expected=None)
+        if code == "labels_missing":
+            pairs = {"comparisons": [comparison(question=MARKER)]}
+            await client.post("/calibrations/pool/pool", json=pairs)
         if code in ("version_not_found", "audits_incomplete"):
             await client.post("/calibrate", json={"examples": examples(3)})
             await client.post("/judge", json=comparison())
