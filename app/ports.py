@@ -343,8 +343,13 @@ class AuditStore(Protocol):
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call makes; the same for every replica."""
 
-    async def append_audits(self, entries: Sequence[str]) -> int:
-        """Appends entries, at least one, in one atomic step; durable when this method returns.
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+        """Appends entries, at least one, in one atomic step.
+
+        Args:
+            entries: The entries in order.
+            synced: Whether the entries are on the disk when this method returns. Otherwise they
+                survive the end of every process, but perhaps not a power cut.
 
         Returns:
             The position of the last entry. The others have the positions before it.

@@ -223,10 +223,10 @@ class TracedStore:
         with self._tracing.span("store.secret"):
             return await self._store.secret()
 
-    async def append_audits(self, entries: Sequence[str]) -> int:
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
         """Delegates to the store."""
         with self._tracing.span("store.append_audits"):
-            return await self._store.append_audits(entries)
+            return await self._store.append_audits(entries, synced=synced)
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Delegates to the store."""

@@ -113,12 +113,14 @@ def _source(
             label_noise=described["label_noise"],
             examples={
                 each["digest"]: LabelledScore(
-                    each["gap_fwd"], each["gap_rev"], each["label_mass"], each["label"]
+                    *(each["gap_fwd"], each["gap_rev"], each["label_mass"], each["label"]),
+                    question=each.get("question"),
                 )
                 for each in examples
-                if each["label"] != "tie"
+                if each["gap_fwd"] is not None
             },
             min_label_mass=floor,
+            clusters=described.get("clusters", "one"),
         )
     except (KeyError, TypeError):
         raise InvalidRequestError(

@@ -74,7 +74,8 @@ def assessment_of_answer(answer: Mapping[str, Any]) -> Assessment:
     """The assessment of an answer of GET /calibrations/{name}."""
     more = {_key(each): each["more_examples"] for each in answer["infeasible"]}
     return Assessment(
-        n=answer["n"],
+        # Pairs that people found equal are no labels; services of older releases keep none.
+        n=answer.get("labelled", answer["n"]),
         accuracy=answer["accuracy"],
         auroc=answer["auroc"],
         position_flips=answer["position_flips"],

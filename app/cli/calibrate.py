@@ -7,14 +7,14 @@ become one version of the set. So a run that is stopped leaves the set as it was
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.markup import escape
 
 from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
-from app.cli.console import console, failure, progress_bar
+from app.cli.console import console, failure, print_thresholds, progress_bar
 from app.cli.journal_path import journal_path
 from app.cli.score_upload import Upload, set_path, upload
 from app.cli.service_client import (
@@ -25,7 +25,6 @@ from app.cli.service_client import (
     Url,
     connected,
 )
-from app.core.assessment import Assessment
 from app.core.errors import ScopeJudgeError
 from app.files.journal import Journal
 
@@ -46,6 +45,12 @@ def calibrate(
         float | None,
         typer.Option(help="Probability that a label is wrong; it applies to the whole set."),
     ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option(
+            help="How pac counts pairs of one question, for the whole set: one, adjusted or ignore."
+        ),
+    ] = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples in one request.")] = 100,
@@ -64,6 +69,8 @@ def calibrate(
     # Checked here, because the service sees it after everything has been judged.
     if label_noise is not None and not 0.0 <= label_noise < 0.5:
         raise failure(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
+    if clusters not in (None, "one", "adjusted", "ignore"):
+        raise failure(f"--clusters must be one, adjusted or ignore, got {clusters!r}")
     try:
         items = read_items(files, given_shape(shape, columns), labelled=True)
         with (
@@ -89,9 +96,10 @@ def calibrate(
                     judge=service.judge_name,
                     fingerprint=service.fingerprint,
                     label_noise=label_noise,
+                    clusters=clusters,
                 )
             journal.remove()
-            found = assessment_of_answer(service.get(set_path(name)))
+            found = service.get(set_path(name))
     except ScopeJudgeError as exc:
         raise failure(exc.detail) from None
     _print_outcome(name, done, found, failed=len(failures))
@@ -150,11 +158,26 @@ def _failures(items: Sequence[Item], errors: Mapping[str, str]) -> Iterator[_Fai
             yield _Failure(item.row.place, errors[item.key])
 
 
-def _print_outcome(name: str, done: Upload, found: Assessment, *, failed: int) -> None:
-    """Prints the set after the run."""
+def _print_outcome(name: str, done: Upload, found: dict[str, Any], *, failed: int) -> None:
+    """Prints the set after the run.
+
+    Args:
+        name: Name of the set.
+        done: The outcome of the run.
+        found: Answer of GET /calibrations/{name}.
+        failed: Number of pairs that were not judged.
+    """
     answer, counts = done.answer, Counter({**done.counts, "failed": failed})
     console.print(f"calibration {escape(name)}, version {answer['version']}", highlight=False)
-    print_assessment(found, stderr=True)
+    if found.get("unlabelled"):
+        print_thresholds(name, found["version"], found["n"], found["thresholds"])
+        console.print(
+            f"{found['unlabelled']} pairs have no label yet: GET {set_path(name, '/next')} lists "
+            "those to label next",
+            highlight=False,
+        )
+    else:
+        print_assessment(assessment_of_answer(found), stderr=True)
     shown = ("added", "updated", "ties", "removed", "failed")
     console.print(", ".join(f"{count} {counts[count]}" for count in shown))
 

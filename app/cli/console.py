@@ -174,8 +174,15 @@ def print_thresholds(
         table.add_row(
             row["guarantee"] + delta,
             f"{row['alpha']:.2f}",
-            f"{row['threshold']:.6f}" if row["feasible"] else "infeasible",
+            _threshold(row),
             f"{row['coverage']:.3f}",
             "" if risk is None else f"{risk:.3f}",
         )
     output.print(table)
+
+
+def _threshold(row: dict[str, Any]) -> str:
+    if row["feasible"]:
+        return f"{row['threshold']:.6f}"
+    # Services of older releases have no pairs without labels.
+    return "labels missing" if row.get("labels_missing") else "infeasible"

@@ -37,6 +37,7 @@ def upload(
     judge: str,
     fingerprint: str,
     label_noise: float | None,
+    clusters: str | None = None,
 ) -> Upload:
     """Adds judged examples in one version, or in a few if they do not fit into one request.
 
@@ -47,6 +48,7 @@ def upload(
         judge: Name of the judge that scored them.
         fingerprint: Fingerprint of that judge.
         label_noise: Label noise of the whole set; None keeps the current one.
+        clusters: How "pac" counts pairs of one question; None keeps the current rule.
 
     Raises:
         typer.Exit: The service does not answer for too long, or answers with an error.
@@ -54,6 +56,8 @@ def upload(
     common: dict[str, Any] = {"judge": judge, "fingerprint": fingerprint}
     if label_noise is not None:
         common["label_noise"] = label_noise
+    if clusters is not None:
+        common["clusters"] = clusters
     parts = list(_parts(examples, service.max_body_bytes - _RESERVED_BYTES))
     if len(parts) > 1:
         console.print(

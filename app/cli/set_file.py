@@ -12,7 +12,10 @@ from app.files.reading import Row, read_rows
 from app.files.writing import format_of, json_line, replace_file
 
 # The first field of the first line, with the version of the format.
-MARK, _FORMAT = "scope_judge_set", 1
+MARK = "scope_judge_set"
+# The second version has questions, pairs without labels, and a rule for pairs of one question. A
+# set without these is written in the first version, which older releases can read.
+_FIRST, _SECOND = 1, 2
 _DESCRIBED = ("name", "version", "judge", "fingerprint", "label_noise", "n")
 _PAGE = 10_000
 _ATTEMPTS = 10
@@ -26,6 +29,7 @@ class ExportedSet(NamedTuple):
         judge: Name of the judge that scored the examples.
         fingerprint: Fingerprint of that judge.
         label_noise: Label noise of the set.
+        clusters: How "pac" counts pairs of one question; None in exports of older releases.
         examples: The examples, as POST /calibrations/{name}/examples takes them.
     """
 
@@ -33,6 +37,7 @@ class ExportedSet(NamedTuple):
     judge: str
     fingerprint: str
     label_noise: float
+    clusters: str | None
     examples: Sequence[dict[str, Any]]
 
 
@@ -54,13 +59,24 @@ def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, An
     path = set_path(name, "/examples")
     page = service.get(path, limit=_PAGE)
     described = {field: page[field] for field in _DESCRIBED}
-    rows = [{MARK: _FORMAT, **described}, *page["examples"]]
+    rows = [{MARK: _FIRST, **described}, *page["examples"]]
     while len(rows) <= described["n"] and page["examples"]:
         page = service.get(path, limit=_PAGE, after=page["examples"][-1]["digest"])
         if page["version"] != described["version"]:
             return None
         rows += page["examples"]
+    clusters = page.get("clusters", "one")
+    for row in rows[1:]:
+        if row.get("question") is None:
+            row.pop("question", None)
+    if clusters != "one" or any(_is_new(row) for row in rows[1:]):
+        rows[0] = {**rows[0], MARK: _SECOND, "clusters": clusters}
     return rows
+
+
+def _is_new(row: dict[str, Any]) -> bool:
+    """Whether older releases do not know this kind of example."""
+    return "question" in row or row["label"] not in ("A", "B")
 
 
 def write_set(rows: Sequence[dict[str, Any]], out: Path | None, *, overwrite: bool) -> None:
@@ -102,6 +118,7 @@ def read_set(file: Path) -> ExportedSet:
         judge=described["judge"],
         fingerprint=str(described["fingerprint"]),
         label_noise=described["label_noise"],
+        clusters=described.get("clusters"),
         examples=[row.fields for row in rows],
     )
 
@@ -112,6 +129,6 @@ def _described(first: Row) -> dict[str, Any]:
             f"{first.place}: this is no exported set. `scope-judge sets export` writes one, and "
             "labelled pairs are for `scope-judge calibrate`"
         )
-    if first.fields[MARK] != _FORMAT:
+    if first.fields[MARK] not in (_FIRST, _SECOND):
         raise InvalidRequestError(f"{first.place}: a later release of scope-judge wrote this set")
     return first.fields

@@ -84,6 +84,12 @@ def _quality(found: dict[str, Any]) -> Iterable[str]:
         f"{_share(found['mean_label_mass'])}, off task {found['off_task']}, label noise "
         f"{found['label_noise']:g}"
     )
+    if "clusters" in found:
+        yield (
+            f"labelled {found['labelled']}, without a label {found['unlabelled']}, ties of a pool "
+            f"{found['pool_ties']}; pairs of one question: {found['clusters']}, pac counts "
+            f"{found['counted']} pairs of {found['questions']} questions"
+        )
     if found["traffic"] is not None:
         drifted = "drifted" if found["traffic"]["drifted"] else "like the labelled pairs"
         yield f"the last {found['traffic']['judgments']} judgments are {drifted}"
@@ -209,6 +215,7 @@ def import_set(
             judge=exported.judge,
             fingerprint=exported.fingerprint,
             label_noise=exported.label_noise,
+            clusters=exported.clusters,
         )
     _say(
         f"{into} is version {answer['version']} with {answer['n']} examples: added "

@@ -114,7 +114,7 @@ def _effects_of_first(wrong: NDArray[np.int64], numbers: NDArray[np.int64]) -> F
         Shape (n,), at least 1.
     """
     pairs_before, errors_before = _before_in_question(wrong, numbers)
-    # What each pair adds to the sums over questions of e_c^2, e_c k_c and k_c^2.
+    # Sums over questions of e_c^2, e_c k_c and k_c^2, to which each pair adds a term.
     ee = np.cumsum((errors_before + wrong) ** 2 - errors_before**2)
     ek = np.cumsum((errors_before + wrong) * (pairs_before + 1) - errors_before * pairs_before)
     kk = np.cumsum(2 * pairs_before + 1)

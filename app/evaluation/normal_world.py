@@ -41,8 +41,13 @@ class NormalJudge(NamedTuple):
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Draws the uncertainty in nats and the error of n pairs, each of shape (n,)."""
         wrong = rng.random(n) >= self.accuracy
-        confidence = rng.normal(size=n) + np.where(wrong, 0.0, self.shift)
-        return LN2 * ndtr(-confidence), wrong
+        return self.uncertainty(wrong, rng), wrong
+
+    def uncertainty(self, wrong: NDArray[np.bool_], rng: np.random.Generator) -> FloatArray:
+        """Draws the uncertainty in nats of pairs whose errors are given, of their shape."""
+        confidence = rng.normal(size=wrong.shape) + np.where(wrong, 0.0, self.shift)
+        uncertainty: FloatArray = LN2 * ndtr(-confidence)
+        return uncertainty
 
     def truth(self, threshold: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coverage, and share of errors among the accepted; 0 if nothing is accepted.

@@ -6,6 +6,7 @@ from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
 from app.ports import Store
 from app.service.admission import Admission
+from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -37,6 +38,7 @@ class Services:
     calibrator: Calibrator
     calibrations: Calibrations
     auditor: Auditor
+    absorber: Absorber
     store: Store
     admission: Admission
     readiness: Readiness

@@ -104,7 +104,7 @@ class MemoryStore:
         self._secret = self._secret or secrets.token_bytes(32)
         return self._secret
 
-    async def append_audits(self, entries: Sequence[str]) -> int:
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
         """Appends entries, and returns the position of the last one."""
         self._audits.extend(entries)
         return len(self._audits)

@@ -34,8 +34,11 @@ class RedisAudits(RedisConnection):
             )
         return bytes.fromhex(found)
 
-    async def append_audits(self, entries: Sequence[str]) -> int:
-        """Appends entries in one atomic step, and returns the position of the last one."""
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+        """Appends entries in one atomic step, and returns the position of the last one.
+
+        The settings of the server determine whether they are on the disk then.
+        """
         if len(entries) <= _MOST_ON_LOOP:
             with self._translated():
                 last = await self._client.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *entries)

@@ -124,9 +124,11 @@ class SqliteStore:
         """Returns 32 random bytes, which the first call makes."""
         return await self._run(sqlite_audits.secret)
 
-    async def append_audits(self, entries: Sequence[str]) -> int:
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
         """Appends entries in one atomic step, and returns the position of the last one."""
-        return await self._run(lambda connection: sqlite_audits.append(connection, entries))
+        return await self._run(
+            lambda connection: sqlite_audits.append(connection, entries, synced=synced)
+        )
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""

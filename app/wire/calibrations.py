@@ -75,10 +75,10 @@ class CalibrationOut(Out):
     @classmethod
     def of_set(cls, calibration: Calibration) -> "CalibrationOut":
         """Converts a calibration set."""
-        return cls(**_fields(calibration))
+        return cls(**calibration_fields(calibration))
 
 
-def _fields(calibration: Calibration) -> dict[str, Any]:
+def calibration_fields(calibration: Calibration) -> dict[str, Any]:
     """The fields of `CalibrationOut`, which longer answers extend."""
     return {
         "name": calibration.name,
@@ -125,7 +125,7 @@ class CalibrateOut(CalibrationOut):
             errors: All failed examples: those in the report, and those that could not be parsed.
         """
         return cls(
-            **_fields(report.calibration),
+            **calibration_fields(report.calibration),
             added=report.added,
             updated=report.updated,
             ties=report.ties,
@@ -313,7 +313,7 @@ class CalibrationDetailOut(CalibrationOut):
             requested: (alpha, delta) of further thresholds of "pac".
         """
         return cls(
-            **_fields(calibration),
+            **calibration_fields(calibration),
             auroc=calibration.auroc,
             expected_calibration_error=calibration.expected_calibration_error,
             position_flips=calibration.position_flips,

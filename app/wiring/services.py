@@ -15,6 +15,7 @@ from app.core.errors import (
 from app.core.fingerprint import JudgeIdentity
 from app.ports import Engine, Mortal, Store
 from app.service.admission import Admission
+from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -201,12 +202,7 @@ def _assemble(
     if tracing is not None:
         engine, store = TracedEngine(engine, tracing), traced_store(store, tracing)
     admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
-    calibrations = Calibrations(
-        store,
-        telemetry,
-        max_staleness_s=settings.max_staleness_s,
-        min_label_mass=settings.min_label_mass,
-    )
+    calibrations = _calibrations_of(settings, store, telemetry)
     auditor = _auditor_of(settings, started, store, telemetry)
     judge = Judge(
         engine,
@@ -217,13 +213,15 @@ def _assemble(
         fingerprint=started.identity.fingerprint,
         auditor=auditor,
     )
+    calibrator = Calibrator(judge, store, calibrations)
     limits = _limits_of(settings, started, admission)
     return Services(
         judge=judge,
         rewarder=_rewarder_of(judge, admission, limits),
-        calibrator=Calibrator(judge, store, calibrations),
+        calibrator=calibrator,
         calibrations=calibrations,
         auditor=auditor,
+        absorber=Absorber(auditor, calibrator, calibrations, fingerprint=judge.fingerprint),
         store=store,
         admission=admission,
         readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
@@ -235,6 +233,15 @@ def _assemble(
             settings.default_alpha, settings.default_guarantee, settings.default_delta
         ),
         end_markers=tuple(settings.reward_end_markers.split()),
+    )
+
+
+def _calibrations_of(settings: Settings, store: Store, telemetry: Telemetry) -> Calibrations:
+    return Calibrations(
+        store,
+        telemetry,
+        max_staleness_s=settings.max_staleness_s,
+        min_label_mass=settings.min_label_mass,
     )
 
 

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from app.wiring.engines import DEMO_FOLDER
+from tests.benchmarks.audit_draws import audit_draws
 from tests.benchmarks.client_speed import ClientBench
 from tests.benchmarks.engine_speed import Arena, Field
 from tests.benchmarks.http_speed import HttpBench
@@ -19,11 +20,13 @@ _FIELDS = ("demo", "smollm2")
 _HTTP = ("http-scripted", "single-scripted", "memory")
 _CLIENT = ("client-batch", "client-stream")
 _RELEASES = ("cpu-single", "cpu-batch")
+_AUDITS = "audit-draws"
 NAMES = (
     *(f"{contestant}-{field}" for contestant in _CONTESTANTS for field in _FIELDS),
     "prefix-order",
     *_HTTP,
     *_CLIENT,
+    _AUDITS,
     *_RELEASES,
 )
 
@@ -36,6 +39,7 @@ def samples_of(name: str, repeats: int) -> int:
         "prefix-order": 3 * repeats,
         "cpu-single": repeats,
         "cpu-batch": repeats,
+        _AUDITS: repeats,
     }.get(name, 2 * repeats)
 
 
@@ -88,6 +92,7 @@ class Suite:
             "memory": lambda: self._http(HttpBench.memory),
             "client-batch": lambda: self._client(ClientBench.batches),
             "client-stream": lambda: self._client(ClientBench.stream),
+            _AUDITS: self._audits,
             "cpu-single": lambda: self._release("cpu-single", Releases.singles),
             "cpu-batch": lambda: self._release("cpu-batch", Releases.batches),
         }
@@ -168,6 +173,11 @@ class Suite:
             ClientBench(
                 self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
             )
+        )
+
+    def _audits(self) -> Figure:
+        return audit_draws(
+            self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
         )
 
     def _release(self, name: str, measured: Callable[[Releases], Figure]) -> Result:

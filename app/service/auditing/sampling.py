@@ -51,7 +51,8 @@ class Sampler:
     """
 
     def __init__(self, secret: bytes, *, rate: float, fingerprint: str) -> None:
-        self._secret = secret
+        # Copied for each hash, which takes half the time of a new one.
+        self._keyed = hmac.new(secret, digestmod="sha256")
         self._rate = rate
         self._fingerprint = fingerprint
         self._limit = round(rate * 2**_BITS)
@@ -103,5 +104,6 @@ class Sampler:
         return (of_both[:-1] + bytes([of_both[-1] & 0xFE | bit])).hex()
 
     def _hash(self, purpose: str, name: str, digest: str) -> bytes:
-        message = f"{purpose}\0{name}\0{digest}".encode()
-        return hmac.digest(self._secret, message, "sha256")
+        keyed = self._keyed.copy()
+        keyed.update(f"{purpose}\0{name}\0{digest}".encode())
+        return keyed.digest()

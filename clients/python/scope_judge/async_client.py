@@ -12,7 +12,7 @@ from collections.abc import (
 )
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from scope_judge.address import Address
 from scope_judge.answers import (
@@ -23,7 +23,10 @@ from scope_judge.answers import (
     Info,
     ItemError,
     Judgment,
+    NextLabels,
+    PoolReport,
 )
+from scope_judge.audits import AsyncAudits, AuditCalls
 from scope_judge.batches import Batch
 from scope_judge.comparisons import (
     Completion,
@@ -56,7 +59,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class AsyncScopeClient:
+class AsyncScopeClient(AsyncAudits):
     """A client of a scope-judge service for asyncio; its methods are those of `ScopeClient`.
 
     Args:
@@ -87,9 +90,9 @@ class AsyncScopeClient:
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._service = Service(
-            Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
-        )
+        session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
+        self._service = Service(session)
+        self._audits = AuditCalls(session)
         self._transport = AsyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:
@@ -249,10 +252,26 @@ class AsyncScopeClient:
         examples: Iterable[Example],
         *,
         label_noise: float | None = None,
+        clusters: Literal["one", "adjusted", "ignore"] | None = None,
     ) -> CalibrationReport:
         """Adds labelled pairs to a calibration set, as `ScopeClient.calibrate`."""
-        fields = calibrate_fields(name, label_noise)
+        fields = calibrate_fields(name, label_noise, clusters)
         return await self._transport.run(self._service.calibrate(fields, iter(examples)))
+
+    async def pool(self, name: str, pairs: Iterable[Pair]) -> PoolReport:
+        """Adds pairs without labels to a calibration set, as `ScopeClient.pool`."""
+        return await self._transport.run(self._service.pool(name, iter(pairs)))
+
+    async def next_to_label(
+        self,
+        name: str = "default",
+        *,
+        alpha: float | None = None,
+        delta: float | None = None,
+        limit: int = 100,
+    ) -> NextLabels:
+        """The pairs of a pool to label next, as `ScopeClient.next_to_label`."""
+        return await self._transport.run(self._service.next_to_label(name, alpha, delta, limit))
 
     async def calibration(
         self,

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scope_judge.address import Address
 from scope_judge.answers import (
-    CalibrationDetail,
-    CalibrationReport,
     GroupRewards,
     Identifier,
     Info,
     ItemError,
     Judgment,
 )
+from scope_judge.audits import AuditCalls, SyncAudits
 from scope_judge.batches import Batch
+from scope_judge.calibration_calls import CalibrationCalls
 from scope_judge.comparisons import (
     Completion,
     Criterion,
-    Example,
     Group,
     GroupRule,
     Item,
@@ -29,8 +28,6 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
-    alphas_query,
-    calibrate_fields,
     checked,
     comparison,
     group_item,
@@ -49,7 +46,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class ScopeClient:
+class ScopeClient(CalibrationCalls, SyncAudits):
     """A client of a scope-judge service. Several threads can share it.
 
     A request is repeated after a 429, a 503 or a broken connection, and never after another error.
@@ -87,9 +84,9 @@ class ScopeClient:
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._service = Service(
-            Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
-        )
+        session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
+        self._service = Service(session)
+        self._audits = AuditCalls(session)
         self._transport = SyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:
@@ -336,55 +333,6 @@ class ScopeClient:
         fields = checked(rule, ReferenceRule)
         fields |= {"question": question, "responses": responses, "reference": reference}
         return self._transport.run(self._service.rewards("/rewards/reference", fields))
-
-    def calibrate(
-        self,
-        name: str,
-        examples: Iterable[Example],
-        *,
-        label_noise: float | None = None,
-    ) -> CalibrationReport:
-        """Adds labelled pairs to a calibration set.
-
-        The service recognises a pair by its digest: posting it again updates its label and adds
-        nothing. So a repeated request counts no example twice; its examples are then `updated`.
-
-        Args:
-            name: Name of the set; it is made if there is none.
-            examples: Each is (question, a, b, label), or a mapping with question, response_a,
-                response_b and label. A label is "A", "B" or "tie".
-            label_noise: Probability that a label is wrong, for the whole set; by default it stays.
-
-        Raises:
-            ScopeError: The service refuses the request, or does not answer for too long. Examples
-                of earlier requests stay in the set; the same call adds the rest.
-            TypeError: An example is none.
-        """
-        fields = calibrate_fields(name, label_noise)
-        return self._transport.run(self._service.calibrate(fields, iter(examples)))
-
-    def calibration(
-        self,
-        name: str = "default",
-        *,
-        alphas: Iterable[float] = (),
-        delta: float | None = None,
-        delta_for: int | None = None,
-    ) -> CalibrationDetail:
-        """A calibration set with its thresholds and its risk-coverage curve.
-
-        Args:
-            name: Name of the set.
-            alphas: Alphas whose "pac" thresholds the result has as `requested`. They share delta,
-                so that all of them hold together, and you may choose one after a look.
-            delta: Probability that any of them fails; by default the service's.
-            delta_for: Number by which delta is divided for each; by default the number of alphas.
-
-        Raises:
-            ScopeError: There is no such set, or the service does not answer.
-        """
-        asked = alphas_query(alphas, delta, delta_for)
-        return self._transport.run(self._service.calibration(name, asked))
 
 
 def _cut(work: Work[R], items: Iterator[Item]) -> Iterator[Batch]:

@@ -153,10 +153,15 @@ def alphas_query(
     return [*(("alpha", alpha) for alpha in alphas), *given]
 
 
-def calibrate_fields(name: str, label_noise: float | None) -> dict[str, Any]:
+def calibrate_fields(
+    name: str, label_noise: float | None, clusters: str | None = None
+) -> dict[str, Any]:
     """The fields of a request to calibrate, without the examples."""
-    fields: dict[str, Any] = {"calibration": name}
-    return fields if label_noise is None else {**fields, "label_noise": label_noise}
+    given = {"label_noise": label_noise, "clusters": clusters}
+    return {
+        "calibration": name,
+        **{key: value for key, value in given.items() if value is not None},
+    }
 
 
 def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> Item:

@@ -14,10 +14,12 @@ from scope_judge.answers import (
     Info,
     ItemError,
     Judgment,
+    NextLabels,
+    PoolReport,
     Problem,
 )
 from scope_judge.batches import FIRST_SIZE, BatchSize, Cutter, InOrder, in_parts
-from scope_judge.comparisons import Example, Item, body_of, example_item, pair_item, to_json
+from scope_judge.comparisons import Example, Item, Pair, body_of, example_item, pair_item, to_json
 from scope_judge.errors import AnswerError, ScopeError, TooLargeError
 from scope_judge.exchange import Call, Session, Steps, Waits
 from scope_judge.large_groups import in_requests, is_splittable
@@ -81,7 +83,7 @@ class Work(Generic[R]):
 
 
 class _Part(NamedTuple):
-    """The answer about some labelled examples.
+    """The answer about some examples or pairs.
 
     Args:
         examples: Number of the examples.
@@ -89,7 +91,7 @@ class _Part(NamedTuple):
     """
 
     examples: int
-    found: CalibrationReport | ScopeError
+    found: CalibrationReport | PoolReport | ScopeError
 
 
 class Service:
@@ -222,8 +224,28 @@ class Service:
         self, name: str, query: Sequence[tuple[str, float]] = ()
     ) -> Steps[CalibrationDetail]:
         """Reads a calibration set, with the thresholds that the query asks for."""
-        path = f"/calibrations/{quote(name, safe='')}" + (f"?{urlencode(query)}" if query else "")
+        path = _set_path(name) + (f"?{urlencode(query)}" if query else "")
         return parse(CalibrationDetail, (yield from self.get(path)))
+
+    def next_to_label(
+        self, name: str, alpha: float | None, delta: float | None, limit: int
+    ) -> Steps[NextLabels]:
+        """Reads which pairs to label next."""
+        asked = {"alpha": alpha, "delta": delta, "limit": limit}
+        query = urlencode({key: value for key, value in asked.items() if value is not None})
+        return parse(NextLabels, (yield from self.get(f"{_set_path(name)}/next?{query}")))
+
+    def pool(self, name: str, pairs: Iterator[Pair]) -> Steps[PoolReport]:
+        """Adds pairs without labels, one request after the other."""
+        items = [pair_item(pair, number) for number, pair in enumerate(pairs)]
+        path = f"{_set_path(name)}/pool"
+
+        def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
+            call = Call("POST", path, body_of({}, "comparisons", some))
+            report = parse(PoolReport, (yield from self._session.exchange(call)))
+            return [_Part(len(some), report)]
+
+        return _merged_pool(items, (yield from self._parts(path, items, ask)))
 
     def calibrate(
         self, fields: Mapping[str, Any], examples: Iterator[Example]
@@ -236,7 +258,11 @@ class Service:
             report = parse(CalibrationReport, (yield from self._session.exchange(call)))
             return [_Part(len(some), report)]
 
-        work = yield from self._work("/calibrate", ask, _failed_part, 1, _FIRST_EXAMPLES)
+        return _merged(items, (yield from self._parts("/calibrate", items, ask)))
+
+    def _parts(self, path: str, items: Sequence[Item], ask: Asked[_Part]) -> Steps[list[_Part]]:
+        """Sends items in as many requests as they need, one after the other."""
+        work = yield from self._work(path, ask, _failed_part, 1, _FIRST_EXAMPLES)
         for item in items:
             if batch := work.cutter.add(item):
                 yield from work.steps(batch)
@@ -244,7 +270,11 @@ class Service:
         parts: list[_Part] = []
         while some := work.results.take():
             parts += some
-        return _merged(items, parts)
+        return parts
+
+
+def _set_path(name: str) -> str:
+    return f"/calibrations/{quote(name, safe='')}"
 
 
 def _results(answer: Any, name: str, count: int, read: Callable[[Any], R]) -> list[R]:
@@ -302,16 +332,7 @@ def _problem(error: ScopeError) -> Problem:
 def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> CalibrationReport:
     """The last version of the set, with the counts and errors of all parts."""
     reports = [part.found for part in parts if isinstance(part.found, CalibrationReport)]
-    errors: list[ExampleError] = []
-    place = 0
-    for part in parts:
-        if isinstance(part.found, ScopeError):
-            errors.append(ExampleError(place, items[place].id, _problem(part.found)))
-            if not reports:
-                raise part.found
-        else:
-            errors += [replace(each, index=place + each.index) for each in part.found.errors]
-        place += part.examples
+    errors = _errors(items, parts)
     return replace(
         reports[-1],
         added=sum(report.added for report in reports),
@@ -319,5 +340,42 @@ def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> CalibrationReport:
         ties=sum(report.ties for report in reports),
         removed=sum(report.removed for report in reports),
         failed=len(errors),
-        errors=tuple(errors),
+        errors=errors,
     )
+
+
+def _merged_pool(items: Sequence[Item], parts: Sequence[_Part]) -> PoolReport:
+    """The last version of the set, with the counts, digests and errors of all parts."""
+    reports = [part.found for part in parts if isinstance(part.found, PoolReport)]
+    errors = _errors(items, parts)
+    digests: list[str | None] = []
+    for part in parts:
+        found = part.found
+        digests += found.digests if isinstance(found, PoolReport) else [None] * part.examples
+    return replace(
+        reports[-1],
+        added=sum(report.added for report in reports),
+        known=sum(report.known for report in reports),
+        failed=len(errors),
+        digests=tuple(digests),
+        errors=errors,
+    )
+
+
+def _errors(items: Sequence[Item], parts: Sequence[_Part]) -> tuple[ExampleError, ...]:
+    """The errors of all parts, with their places among all items.
+
+    Raises:
+        ScopeError: Every part failed as a whole.
+    """
+    errors: list[ExampleError] = []
+    place = 0
+    for part in parts:
+        if isinstance(part.found, ScopeError):
+            errors.append(ExampleError(place, items[place].id, _problem(part.found)))
+            if all(isinstance(each.found, ScopeError) for each in parts):
+                raise part.found
+        else:
+            errors += [replace(each, index=place + each.index) for each in part.found.errors]
+        place += part.examples
+    return tuple(errors)

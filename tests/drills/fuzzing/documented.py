@@ -27,7 +27,11 @@ _CHATS = frozenset(
     )
 )
 _NEED_THE_BODY = ("positive_data_acceptance", "negative_data_rejection")
-_MAKE_A_SET = ("POST /calibrations/{name}/rollback", "POST /calibrations/{name}/examples")
+_MAKE_A_SET = (
+    "POST /calibrations/{name}/rollback",
+    "POST /calibrations/{name}/examples",
+    "POST /calibrations/{name}/pool",
+)
 _OUTLIVE_A_DELETION = (
     "GET /calibrations/{name}/versions",
     "POST /calibrations/{name}/rollback",

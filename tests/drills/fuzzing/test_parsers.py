@@ -40,7 +40,7 @@ from app.service.judging.judge import JudgeRequest
 from app.service.judging.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
 from app.wire.problems import invalid_request
-from app.wire.requests import CalibrateIn, InvalidItem, JudgeBatchIn, JudgeIn, RollbackIn
+from app.wire.requests import CalibrateIn, InvalidItem, JudgeBatchIn, JudgeIn, PoolIn, RollbackIn
 from app.wiring.stores import make_store
 
 Parsed = TypeVar("Parsed")
@@ -106,14 +106,14 @@ bodies = st.one_of(
     st.fixed_dictionaries({"comparisons": st.lists(comparisons | values, max_size=3)}),
     st.fixed_dictionaries(
         {"examples": st.lists(examples | values, max_size=3)},
-        optional={"calibration": texts, "label_noise": scalars},
+        optional={"calibration": texts, "label_noise": scalars, "clusters": scalars},
     ),
     st.fixed_dictionaries({"version": scalars}),
 )
 
 
 @fuzzed
-@given(st.sampled_from([JudgeIn, JudgeBatchIn, CalibrateIn, RollbackIn]), bodies)
+@given(st.sampled_from([JudgeIn, JudgeBatchIn, CalibrateIn, PoolIn, RollbackIn]), bodies)
 def test_a_body_is_a_model_that_reads_back_or_a_problem_without_the_input(
     model: type[BaseModel], body: Any
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_body_is_a_model_that_reads_back_or_a_problem_without_the_input(
     if isinstance(found, JudgeBatchIn):
         for read in found.items(CriterionDefaults(0.1, "marginal", 0.1)):
             assert isinstance(read.asked, JudgeRequest) or read.asked.detail
-    items = found.items() if isinstance(found, CalibrateIn) else []
+    items = found.items() if isinstance(found, CalibrateIn | PoolIn) else []
     for item in items:
         if isinstance(item, InvalidItem):
             assert item.error.faults
@@ -137,13 +137,18 @@ def test_a_body_is_a_model_that_reads_back_or_a_problem_without_the_input(
 
 
 stored_texts = st.sampled_from(
-    ["0.1", "0.0", "nan", "inf", "-1", '[1.0, 2.0, 0.9, "A"]', '[1, 2, NaN, "A"]', "[[[["]
+    [
+        *("0.1", "0.0", "nan", "inf", "-1", '[1.0, 2.0, 0.9, "A"]', '[1, 2, NaN, "A"]', "[[[["),
+        *("[1.0, 2.0, 0.9, null]", f'[1.0, 2.0, 0.9, "tie", "{"c" * 64}"]', "one"),
+    ]
 ) | st.text(max_size=12)
 stored = st.builds(
     StoredCalibration,
     st.builds(Version, st.text(max_size=4), st.integers(0, 9)),
     st.dictionaries(
-        st.sampled_from(["judge", "fingerprint", "label_noise", "n"]), stored_texts, max_size=4
+        st.sampled_from(["judge", "fingerprint", "label_noise", "n", "clusters"]),
+        stored_texts,
+        max_size=5,
     ),
     st.dictionaries(st.text(max_size=3), stored_texts | values.map(json.dumps), max_size=4),
     st.dictionaries(st.text(max_size=3), stored_texts, max_size=2),
@@ -161,7 +166,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     assert 0.0 <= calibration.label_noise < 0.5
     for score in calibration.examples.values():
         assert math.isfinite(score.gap_fwd + score.gap_rev + score.label_mass)
-        assert score.label in ("A", "B")
+        assert score.label in ("A", "B", None, "tie")
 
 
 @fuzzed
@@ -173,7 +178,8 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
             st.floats(allow_nan=False, allow_infinity=False),
             st.floats(allow_nan=False, allow_infinity=False),
             st.floats(0, 1),
-            st.sampled_from(["A", "B"]),
+            st.sampled_from(["A", "B", None, "tie"]),
+            st.sampled_from([None, "0" * 63 + "1", "c" * 64]),
         ),
         max_size=6,
     ),

@@ -18,7 +18,9 @@ import pytest
 
 from app.api.auth.needs import NEEDS
 from app.api.middleware.json_meter import most_parts
+from app.wire.audits import MOST_LABELS
 from tests.integration.processes.server import free_port
+from tests.integration.processes.ticking_service import audit_id
 from tests.serving import scripted_fingerprint
 from tests.unit.api.rewards.doors import DOORS
 
@@ -78,6 +80,10 @@ def many(of: Callable[[int], dict[str, Any]], **fields: Any) -> bytes:
 def examples(of: Callable[[int], dict[str, Any]], count: int = 1000) -> bytes:
     labelled = [{**of(next(fresh)), "label": "A"} for _ in range(count)]
     return json.dumps({"calibration": "large", "examples": labelled}).encode()
+
+
+def pairs(of: Callable[[int], dict[str, Any]]) -> bytes:
+    return json.dumps({"comparisons": [of(next(fresh)) for _ in range(1000)]}).encode()
 
 
 def imported() -> bytes:
@@ -141,9 +147,20 @@ EXPORT, IMPORT = (
     ("GET", "/calibrations/{name}/examples"),
     ("POST", "/calibrations/{name}/examples"),
 )
+POOL, NEXT = ("POST", "/calibrations/{name}/pool"), ("GET", "/calibrations/{name}/next")
 SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/versions")
 REMOVE = ("DELETE", "/calibrations/{name}")
 # Cases that do not change the store come first; the last case deletes the large set.
+_labels = itertools.cycle("AB")
+
+
+def audit_labels() -> bytes:
+    """The largest batch of labels; each one changes all of them."""
+    label = next(_labels)
+    rows = [{"id": audit_id(i), "label": label} for i in range(MOST_LABELS)]
+    return json.dumps({"labels": rows}).encode()
+
+
 CASES: dict[str, Case] = {
     "text": Case(ONE, 200, lambda: question("a word, ")),
     "escapes": Case(ONE, 200, lambda: question("\\u0416")),
@@ -224,6 +241,15 @@ CASES: dict[str, Case] = {
     "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),
     "examples": Case(EXPORT, url="/calibrations/large/examples?limit=10000"),
     "scores": Case(SCORE, 200, lambda: examples(long_text)),
+    "audits": Case(("GET", "/audits"), url="/audits?status=labelled&limit=1000"),
+    "last audits": Case(("GET", "/audits"), url="/audits?status=expired"),
+    "labels": Case(("POST", "/audits/labels"), 200, audit_labels),
+    "absorption": Case(
+        ("POST", "/calibrations/{name}/absorb"),
+        200,
+        lambda: b'{"unlabelled": "leave_out", "replace": true}',
+        "/calibrations/audited/absorb",
+    ),
     "alive": Case(("GET", "/healthz")),
     "ready": Case(("GET", "/readyz")),
     "metrics": Case(("GET", "/metrics")),
@@ -247,6 +273,9 @@ CASES: dict[str, Case] = {
         lambda: imported().replace(b'"B"}]', b'"C"}]').replace(b'"A"}]', b'"C"}]'),
         "/calibrations/imported/examples",
     ),
+    "pool": Case(POOL, 200, lambda: pairs(long_text), "/calibrations/large/pool"),
+    "faulty pool": Case(POOL, 200, lambda: pairs(wrong), "/calibrations/large/pool"),
+    "next": Case(NEXT, url="/calibrations/large/next?alpha=0.2&limit=10000"),
     "back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/large/rollback"),
     "far back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/changed/rollback"),
     "remove": Case(REMOVE, 204, url="/calibrations/large"),

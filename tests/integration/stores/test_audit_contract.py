@@ -29,12 +29,13 @@ async def test_an_empty_log_has_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 8, 9, 3000])
+@pytest.mark.parametrize("synced", [True, False])
 async def test_entries_are_read_in_the_order_in_which_they_were_appended(
-    store: Store, size: int
+    store: Store, size: int, *, synced: bool
 ) -> None:
     texts = [f'{{"é裁判🏛\\n\\"": "\0{i}"}}' for i in range(size)]
     assert await store.append_audits(["first"]) == 1
-    assert await store.append_audits(texts) == size + 1
+    assert await store.append_audits(texts, synced=synced) == size + 1
     assert await store.last_audit() == size + 1
     assert await audit_log(store) == ["first", *texts]
 

@@ -34,6 +34,7 @@ JUDGMENT: dict[str, Any] = {
     "label_mass": NUMBER,
     "calibration": (dict, NULL),
     "judge": str,
+    "audit": (dict, NULL),
 }
 CALIBRATION: dict[str, Any] = {
     "name": str,
@@ -43,6 +44,9 @@ CALIBRATION: dict[str, Any] = {
     "fingerprint": str,
     "accuracy": (*NUMBER, NULL),
     "label_noise": NUMBER,
+    **dict.fromkeys(("labelled", "unlabelled", "pool_ties"), int),
+    "clusters": str,
+    **dict.fromkeys(("questions", "counted"), int),
     "thresholds": list,
 }
 THRESHOLD: dict[str, Any] = {
@@ -53,6 +57,7 @@ THRESHOLD: dict[str, Any] = {
     "coverage": NUMBER,
     "empirical_risk": (*NUMBER, NULL),
     "feasible": bool,
+    "labels_missing": bool,
 }
 DIAGNOSTICS: dict[str, Any] = {
     "auroc": (*NUMBER, NULL),
@@ -319,6 +324,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
             **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,
+            "audit_rate": NUMBER,
             "limits": dict,
         },
     )

@@ -89,7 +89,11 @@ REACHED: dict[str, Reach] = {
     "method_not_allowed": Reach(method="PUT"),
     "calibration_not_found": Reach(body=comparison()),
     "version_not_found": Reach(path="/calibrations/default/rollback", body={"version": 2}),
+    "labels_missing": Reach(body=comparison(calibration="pool")),
     "judge_mismatch": Reach(body=comparison(calibration="others")),
+    "audits_incomplete": Reach(
+        path="/calibrations/default/absorb", body={}, settings={"audit_rate": 1.0}
+    ),
     "overloaded": Reach(raises(OverloadedError("full", retry_after_s=7)), body=PLAIN),
     "deadline_exceeded": Reach(body=PLAIN, settings={"timeout_s": 0.05}),
     "draining": Reach(method="GET", path="/readyz"),
@@ -135,8 +139,12 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
             garbage = StoredCalibration(Version("x", 1), {"judge": MARKER}, {}, {})
             mark = StoredChange(1, "", "")
             await store.write("corrupt", garbage, change=mark, expected=None)
-        if code == "version_not_found":
+        if code == "labels_missing":
+            pairs = {"comparisons": [comparison(question=MARKER)]}
+            await client.post("/calibrations/pool/pool", json=pairs)
+        if code in ("version_not_found", "audits_incomplete"):
             await client.post("/calibrate", json={"examples": examples(3)})
+            await client.post("/judge", json=comparison())
         if code == "store_unavailable":
             await store.close()
         yield client

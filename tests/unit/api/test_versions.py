@@ -41,6 +41,8 @@ VERSION: dict[str, Any] = {
     "rolled_back_to": (int, NULL),
     "thresholds_before": (dict, NULL),
     "thresholds_after": (dict, NULL),
+    "unlabelled": int,
+    "clusters": str,
 }
 
 
@@ -66,7 +68,7 @@ async def test_a_poisoned_batch_is_found_and_rolled_back() -> None:
     async with client_of() as client:
         sound = await calibrated(client)
         # With the poisoned labels the judge seems right whenever it is certain.
-        poison = [{**each, "question": "Poison", "response_b": each["response_b"] + f" {i}"}
+        poison = [{**each, "question": f"Poison {i}"}
                   for i, each in enumerate(examples(60))]  # fmt: skip
         poison[0] = {"question": 3, "response_a": "x", "response_b": "y", "label": "A"}
         poisoned = (await client.post("/calibrate", json={"examples": poison})).json()

@@ -263,8 +263,8 @@ def test_a_run_with_more_scores_than_a_request_holds_makes_few_versions(
         assert result.exit_code == 0, result.stderr
         made = versions(url)
         whole = examples_in(url, "default")
-    # A score takes at most 200 bytes, and 1,000 bytes are left for the other fields.
-    assert 2 <= len(made) <= 3
+    # A score takes at most 280 bytes, and 1,000 bytes are left for the other fields.
+    assert 2 <= len(made) <= 4
     assert f"they become {len(made)} versions" in " ".join(result.stderr.split())
     assert "added 100, updated 0, ties 0, removed 0, failed 0" in result.stderr
     assert len(whole) == made[-1]["n"] == 100

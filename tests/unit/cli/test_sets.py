@@ -172,11 +172,11 @@ def test_an_export_moves_a_set_to_another_service(
     header, *rows = rows_of(text_of(file))
     info = httpx.get(f"{url}/info").json()
     assert header == {
-        **{"scope_judge_set": 1, "name": "default", "version": 2, "judge": "scripted"},
-        **{"fingerprint": info["fingerprint"], "label_noise": 0.05, "n": 460},
+        **{"scope_judge_set": 2, "name": "default", "version": 2, "judge": "scripted"},
+        **{"fingerprint": info["fingerprint"], "label_noise": 0.05, "n": 460, "clusters": "one"},
     }
     assert [sorted(row) for row in rows] == [
-        ["digest", "gap_fwd", "gap_rev", "label", "label_mass"]
+        ["digest", "gap_fwd", "gap_rev", "label", "label_mass", "question"]
     ] * 460
     result = run(empty_url, "import", str(file))
     assert result.exit_code == 0, result.stderr
@@ -186,6 +186,37 @@ def test_an_export_moves_a_set_to_another_service(
     assert "copy is version 1 with 460 examples" in words(again.stderr)
     repeated = run(empty_url, "import", str(file))
     assert "version 1 with 460 examples: added 0, updated 460" in words(repeated.stderr)
+
+
+def test_a_set_of_an_older_release_is_exported_as_that_release_did(
+    url: str, empty_url: str
+) -> None:
+    header, *rows = rows_of(run(url, "export", "default").stdout)
+    del header["clusters"]
+    header["scope_judge_set"] = 1
+    for row in rows:
+        del row["question"]
+    text = "".join(f"{json.dumps(row)}\n" for row in [header, *rows])
+    assert run(empty_url, "import", "-", "--name", "old", input=text).exit_code == 0
+    exported = rows_of(run(empty_url, "export", "old").stdout)
+    assert exported == [{**header, "name": "old", "version": 1}, *rows]
+
+
+def test_a_pool_moves_with_its_pairs_without_labels(url: str, empty_url: str) -> None:
+    pairs = [{"question": f"{i}?", "response_a": f"quality={i}", "response_b": "quality=0"}
+             for i in range(1, 9)]  # fmt: skip
+    httpx.post(f"{url}/calibrations/pool/pool", json={"comparisons": pairs}).raise_for_status()
+    rows = [{**pair, "label": label} for pair, label in zip(pairs, ("A", "tie"), strict=False)]
+    body = {"calibration": "pool", "examples": rows, "clusters": "ignore"}
+    httpx.post(f"{url}/calibrate", json=body).raise_for_status()
+    text = run(url, "export", "pool").stdout
+    assert run(empty_url, "import", "-", input=text).exit_code == 0
+    assert set_at(empty_url, "pool") == {**set_at(url, "pool"), "version": 1}
+    assert run(empty_url, "export", "pool").stdout == text.replace('"version": 2', '"version": 1')
+    shown = run(url, "show", "pool").stdout
+    assert "labelled 1, without a label 6, ties of a pool 1" in words(shown)
+    assert "labels missing" in words(shown)
+    assert [row["label"] for row in rows_of(text)[1:]].count(None) == 6
 
 
 def test_a_pipe_moves_a_set(url: str, empty_url: str) -> None:
@@ -286,7 +317,7 @@ DIGEST = "0" * 64
     [
         (examples(3), "line 1: this is no exported set"),
         ([{"scope_judge_set": 1}], "line 1: this is no exported set"),
-        ([{**HEADER, "scope_judge_set": 2}], "a later release of scope-judge wrote this set"),
+        ([{**HEADER, "scope_judge_set": 3}], "a later release of scope-judge wrote this set"),
         ([HEADER], "has 0 examples and was written with 1: it was cut off"),
         ([HEADER, {"digest": DIGEST, "label": "A"}], "invalid_request: examples.0.gap_fwd"),
     ],

@@ -31,6 +31,11 @@ TEXT = "a secret question"
 # The schema of each dataclass.
 SCHEMA_OF = {
     answers.Judgment: "JudgmentOut",
+    answers.AuditReference: "AuditReferenceOut",
+    answers.Audit: "AuditOut",
+    answers.AuditPage: "AuditsOut",
+    answers.AuditLabels: "AuditLabelsOut",
+    answers.AbsorbReport: "AbsorbOut",
     answers.CalibrationReference: "CalibrationReferenceOut",
     answers.Fault: "Fault",
     answers.Problem: "Problem",
@@ -39,6 +44,8 @@ SCHEMA_OF = {
     answers.CalibrationReport: "CalibrateOut",
     answers.ExampleError: "ExampleErrorOut",
     answers.CurvePoint: "CurvePointOut",
+    answers.PoolReport: "PoolOut",
+    answers.NextLabels: "NextOut",
     answers.Infeasible: "InfeasibleOut",
     answers.Traffic: "TrafficOut",
     answers.CalibrationDetail: "CalibrationDetailOut",
@@ -98,7 +105,7 @@ def test_a_verdict_is_one_of_the_interface() -> None:
             {*comparisons.comparison("q", "a", "b", 1), *get_type_hints(comparisons.Criterion)},
         ),
         ("JudgeBatchIn", {"comparisons", *get_type_hints(comparisons.Criterion)}),
-        ("CalibrateIn", {"examples", *comparisons.calibrate_fields("default", 0.1)}),
+        ("CalibrateIn", {"examples", *comparisons.calibrate_fields("default", 0.1, "one")}),
         ("ExampleIn", {*comparisons.comparison("q", "a", "b", 1), "label"}),
         ("RewardGroupIn", {"question", "responses", *get_type_hints(comparisons.GroupRule)}),
         ("RewardGroupsIn", {"groups", *get_type_hints(comparisons.GroupRule)}),
@@ -141,7 +148,8 @@ def test_each_file_is_python_3_10(file: Path) -> None:
 
 def test_both_clients_have_the_same_methods_and_arguments() -> None:
     def methods(cls: type) -> dict[str, list[str]]:
-        public = {name: each for name, each in vars(cls).items() if not name.startswith("_")}
+        every = inspect.getmembers(cls, inspect.isfunction)
+        public = {name: each for name, each in every if not name.startswith("_")}
         return {
             name.removeprefix("a") if name == "aclose" else name: list(
                 inspect.signature(each).parameters

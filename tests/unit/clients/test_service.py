@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from scope_judge import ItemError, Judgment, NotFoundError, RequestError
+from scope_judge import ConflictError, ItemError, Judgment, NotFoundError, RequestError
 from tests.unit.clients.doors import KINDS, Kind, call
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -116,6 +116,38 @@ def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: st
     assert (detail.n, detail.version) == (697, again.version)
     assert {row.guarantee for row in detail.thresholds} == {"marginal", "pac"}
     assert detail.curve
+
+
+def test_a_pool_is_labelled_as_far_as_it_is_needed(kind: Kind, service_url: str) -> None:
+    name = f"pool-{kind}"
+    given: list[Any] = [
+        (f"{number}?", f"quality={number / 100}", "quality=0") for number in range(1, 500)
+    ]
+    given[450] = pair(1.0, question=" ", id="bad")
+    report = call(kind, service_url, "pool", name, iter(given))
+    assert (report.name, report.n, report.added, report.known, report.failed) == (
+        *(name, 498, 498, 0, 1),
+    )
+    (error,) = report.errors
+    assert (error.index, error.id, error.error.code) == (450, "bad", "invalid_comparison")
+    assert [place for place, digest in enumerate(report.digests) if digest is None] == [450]
+    again = call(kind, service_url, "pool", name, given)
+    assert (again.added, again.known, again.digests) == (0, 498, report.digests)
+    pairs = dict(zip(report.digests, given, strict=True))
+    labels = 0
+    options = {"alpha": 0.2, "delta": 0.1, "limit": 90}
+    while not (found := call(kind, service_url, "next_to_label", name, **options)).complete:
+        assert 0 < len(found.digests) <= min(90, found.needed)
+        # Right where the judge is certain only: the labelling ends early.
+        rows = [(*pairs[each], "A" if float(pairs[each][1][8:]) > 3 else "B")
+                for each in found.digests]  # fmt: skip
+        assert call(kind, service_url, "calibrate", name, rows).added == 0
+        labels += len(rows)
+    assert found.feasible
+    assert (found.n, found.labelled) == (498, labels)
+    assert labels < 498
+    with pytest.raises(ConflictError, match="labels_missing"):
+        call(kind, service_url, "judge", "Which?", "quality=4", "quality=0", calibration=name)
 
 
 def test_the_service_says_what_it_is(kind: Kind, service_url: str) -> None:

@@ -31,10 +31,10 @@ class FlakyStore(MemoryStore):
         self.hangs = False
         self.appends = 0
 
-    async def append_audits(self, entries: Sequence[str]) -> int:
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
         self.appends += 1
         await self._suffer()
-        return await super().append_audits(entries)
+        return await super().append_audits(entries, synced=synced)
 
     async def last_audit(self) -> int:
         await self._suffer()

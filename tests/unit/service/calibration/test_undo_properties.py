@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.calibration import Calibration
+from app.core.clusters import CLUSTER_RULES, ClusterRule
 from app.core.comparison import Label
 from app.core.errors import VersionNotFoundError
+from app.service.calibration.pool import add_to_pool
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import labelled, services_of
@@ -17,9 +19,10 @@ from tests.serving import labelled, services_of
 class Step(NamedTuple):
     """One change of the set by one replica."""
 
-    action: Literal["add", "delete", "rollback"]
+    action: Literal["add", "pool", "delete", "rollback"]
     labels: dict[int, Label] = {}  # noqa: RUF012
     label_noise: float | None = None
+    clusters: ClusterRule | None = None
     to: int = 1
     replica: int = 0
 
@@ -32,6 +35,13 @@ steps = st.one_of(
         st.just("add"),
         labels=st.dictionaries(st.integers(1, 6), st.sampled_from(LABELS), max_size=4),
         label_noise=st.sampled_from([None, None, 0.0, 0.1, 0.25]),
+        clusters=st.sampled_from([None, None, *CLUSTER_RULES]),
+        replica=replicas,
+    ),
+    st.builds(
+        Step,
+        st.just("pool"),
+        labels=st.dictionaries(st.integers(1, 6), st.just(LABELS[0]), max_size=4),
         replica=replicas,
     ),
     st.builds(Step, st.just("delete"), replica=replicas),
@@ -39,8 +49,11 @@ steps = st.one_of(
 )
 
 
-def content(calibration: Calibration) -> tuple[float, object]:
-    return calibration.label_noise, dict(calibration.examples)
+Content = tuple[float, str, object]
+
+
+def content(calibration: Calibration) -> Content:
+    return calibration.label_noise, calibration.clusters, dict(calibration.examples)
 
 
 async def take(services: Services, step: Step) -> Calibration | None:
@@ -48,7 +61,20 @@ async def take(services: Services, step: Step) -> Calibration | None:
     calibrator = services.calibrator
     if step.action == "add":
         batch = [labelled(0.3 * i, label, number=i) for i, label in step.labels.items()]
-        return (await calibrator.add("set", batch, label_noise=step.label_noise)).calibration
+        report = await calibrator.add(
+            "set", batch, label_noise=step.label_noise, clusters=step.clusters
+        )
+        return report.calibration
+    if step.action == "pool":
+        pairs = [labelled(0.3 * i, "A", number=i).comparison for i in step.labels]
+        pooled = await add_to_pool(
+            "set",
+            pairs,
+            judge=services.judge,
+            calibrations=services.calibrations,
+            calibrator=calibrator,
+        )
+        return pooled.calibration
     if step.action == "delete":
         await calibrator.delete("set")
         return None
@@ -58,7 +84,7 @@ async def take(services: Services, step: Step) -> Calibration | None:
 async def go_through(done: list[Step]) -> None:
     store = MemoryStore()
     # Number of the version -> content of the set; None for a deletion.
-    remembered: dict[int, tuple[float, object] | None] = {}
+    remembered: dict[int, Content | None] = {}
     last, current = 0, None
     async with services_of(store=store) as one, services_of(store=store) as two:
         for step in done:

@@ -1,0 +1,179 @@
+"""Pairs of one question, and ties in a pool, by seeded simulation and on real scores."""
+
+import gzip
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.core.clusters import CLUSTER_RULES, ClusterRule, one_a_question
+from app.core.pac_pairs import PacPairs
+from app.core.preference import LN2, FloatArray
+from app.evaluation.normal_world import NormalJudge
+
+ALPHA = DELTA = 0.1
+CALIBRATIONS = 400
+# One-sided, as in test_guarantees.py: 2.5 standard errors of a share of 0.1.
+MOST_OVER = DELTA + 2.5 * math.sqrt(DELTA * (1 - DELTA) / CALIBRATIONS)
+REAL = (
+    Path(__file__).resolve().parents[2].parent
+    / "shared/data/rewardbench2__rm_URM-LLaMa-3.1-8B.jsonl.gz"
+)
+Errors = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+
+class Clustered(NamedTuple):
+    """Questions with several pairs each, whose errors resemble each other.
+
+    Args:
+        judge: The judge; a pair by itself is one of the normal world.
+        questions: Number of questions.
+        size: Pairs of each question.
+        correlation: Correlation of the errors within a question, in (0, 1).
+    """
+
+    judge: NormalJudge
+    questions: int
+    size: int
+    correlation: float
+
+    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, Errors, Numbers]:
+        """Uncertainty in nats, error, and number of the question of each pair."""
+        mean, spread = 1 - self.judge.accuracy, 1 / self.correlation - 1
+        rate = rng.beta(mean * spread, (1 - mean) * spread, self.questions)
+        wrong = (rng.random((self.questions, self.size)) < rate[:, None]).ravel()
+        uncertainty = self.judge.uncertainty(wrong, rng)
+        return uncertainty, wrong, np.repeat(np.arange(self.questions), self.size)
+
+
+def threshold_of(
+    rule: ClusterRule,
+    uncertainty: FloatArray,
+    error: Errors,
+    numbers: Numbers,
+    rng: np.random.Generator,
+) -> float:
+    """The threshold of `pac` as a calibration set computes it."""
+    lots = rng.integers(2**63, size=len(error)).astype(np.uint64)
+    used = one_a_question(numbers, lots) if rule == "one" else np.ones(len(error), dtype=bool)
+    pairs = PacPairs.fit(
+        uncertainty[used],
+        error[used],
+        np.ones(int(used.sum()), dtype=bool),
+        numbers=numbers if rule == "adjusted" else None,
+    )
+    threshold = pairs.needed(ALPHA, DELTA).threshold
+    assert threshold is not None
+    return threshold
+
+
+@cache
+def simulated(world: Clustered, rule: ClusterRule) -> tuple[float, float]:
+    """Mean coverage, and share of calibrations whose true error is above alpha."""
+    rng = np.random.default_rng(16)
+    thresholds = [threshold_of(rule, *world.draw(rng), rng) for _ in range(CALIBRATIONS)]
+    coverage, fdr = world.judge.truth(np.array(thresholds))
+    return float(coverage.mean()), float((fdr > ALPHA).mean())
+
+
+WORLDS = (
+    Clustered(NormalJudge(0.807, 0.744), 333, 3, 0.3),
+    Clustered(NormalJudge(0.807, 0.744), 200, 5, 0.6),
+    Clustered(NormalJudge(0.807, 0.744), 100, 10, 0.6),
+    Clustered(NormalJudge(0.874, 0.809), 100, 3, 0.6),
+)
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=str)
+@pytest.mark.parametrize("rule", ["one", "adjusted"])
+def test_both_rules_for_pairs_of_one_question_keep_the_promise(
+    world: Clustered, rule: ClusterRule
+) -> None:
+    _, over = simulated(world, rule)
+    assert over <= MOST_OVER
+
+
+def test_pairs_of_one_question_break_the_promise_if_nobody_counts_them() -> None:
+    _, over = simulated(WORLDS[2], "ignore")
+    assert over > MOST_OVER
+
+
+@pytest.mark.parametrize("world", WORLDS[:3], ids=str)
+def test_adjusted_counts_accept_more_than_one_pair_a_question(world: Clustered) -> None:
+    assert simulated(world, "one")[0] < simulated(world, "adjusted")[0]
+    assert simulated(world, "adjusted")[0] < simulated(world, "ignore")[0]
+
+
+def test_ties_of_a_pool_are_left_out_and_the_rest_keeps_the_promise() -> None:
+    judge, n = NormalJudge(0.874, 0.809), 1000
+    rng = np.random.default_rng(17)
+    # People find the two responses equal more often where the judge is uncertain.
+    many_scores, many_errors = judge.draw(400_000, rng)
+    order = np.argsort(many_scores)
+    stays = 1.0 - 0.4 * many_scores[order] / LN2
+    fdr = np.cumsum(stays * many_errors[order]) / np.cumsum(stays)
+    over = 0
+    for _ in range(CALIBRATIONS):
+        uncertainty, error = judge.draw(n, rng)
+        tied = rng.random(n) < 0.4 * uncertainty / LN2
+        threshold = _lazily(uncertainty, error, tied)
+        kept = ~tied
+        every = PacPairs.fit(uncertainty[kept], error[kept], np.ones(kept.sum(), bool), drawn=n)
+        assert threshold == every.needed(ALPHA, DELTA).threshold
+        place = int(np.searchsorted(many_scores[order], threshold, side="right"))
+        over += place > 0 and fdr[place - 1] > ALPHA
+    assert over / CALIBRATIONS <= MOST_OVER
+
+
+def _lazily(uncertainty: FloatArray, error: Errors, tied: Errors) -> float:
+    """Labels what the tests need; a tie leaves the pairs as soon as people have seen it."""
+    seen = np.zeros(len(error), dtype=bool)
+    while True:
+        left = np.flatnonzero(~(seen & tied))
+        pairs = PacPairs.fit(
+            uncertainty[left], (error & seen)[left], seen[left], drawn=len(uncertainty)
+        )
+        threshold, places = pairs.needed(ALPHA, DELTA)
+        if threshold is not None:
+            return threshold
+        seen[left[places]] = True
+
+
+@cache
+def real_pairs() -> tuple[FloatArray, Errors]:
+    """Three pairs a prompt: uncertainty and error, each of shape (prompts, 3)."""
+    with gzip.open(REAL, "rt", encoding="utf-8") as lines:
+        scores = np.array([json.loads(line)["all_scores_chosen_first"] for line in lines])
+    lead = scores[:, :1] - scores[:, 1:]
+    # Any falling function of the lead gives the same order.
+    return LN2 / (1.0 + np.abs(lead)), lead <= 0
+
+
+@pytest.mark.skipif(not REAL.is_file(), reason="no ../shared/data")
+def test_real_prompts_with_three_pairs_each_keep_the_promise_on_other_prompts() -> None:
+    uncertainty, error = real_pairs()
+    rng = np.random.default_rng(18)
+    over = dict.fromkeys(CLUSTER_RULES, 0)
+    coverage = dict.fromkeys(CLUSTER_RULES, 0.0)
+    splits, size = 300, 200
+    for _ in range(splits):
+        order = rng.permutation(len(error))
+        mine, rest = order[:size], order[size:]
+        numbers = np.repeat(np.arange(size), 3)
+        for rule in CLUSTER_RULES:
+            threshold = threshold_of(
+                rule, uncertainty[mine].ravel(), error[mine].ravel(), numbers, rng
+            )
+            accepted = uncertainty[rest] <= threshold
+            coverage[rule] += float(accepted.mean()) / splits
+            over[rule] += bool(accepted.any() and error[rest][accepted].mean() > ALPHA)
+    most = DELTA + 2.5 * math.sqrt(DELTA * (1 - DELTA) / splits)
+    assert over["one"] / splits <= most
+    assert over["adjusted"] / splits <= most
+    assert coverage["one"] < coverage["adjusted"] < coverage["ignore"]

@@ -1,0 +1,384 @@
+"""Pairs that are judged first and labelled later, through HTTP."""
+
+import hashlib
+import math
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from app.core.errors import PromptTooLongError
+from app.core.pac import pac_threshold
+from app.core.preference import preference_from_gaps
+from app.engines.scripted import ScriptedEngine, by_quality
+from app.ports import LabelLogits, Prompt
+from app.stores.memory import MemoryStore
+from tests.serving import client_of
+from tests.unit.api.problems import comparison, examples, problem
+
+pytestmark = pytest.mark.anyio
+
+POOL, NEXT, SET = (f"/calibrations/default{below}" for below in ("/pool", "/next", ""))
+PAC = {"guarantee": "pac", "alpha": 0.1, "delta": 0.1}
+
+
+def pairs(n: int, *, errors: int = 0) -> list[dict[str, Any]]:
+    """n labelled pairs of different certainty; the judge is wrong on the least certain ones."""
+    found = examples(n)
+    for row in found[:errors]:
+        row["label"] = "B"
+    return found
+
+
+def without_labels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in row if name != "label"} for row in rows]
+
+
+async def pooled(client: httpx.AsyncClient, rows: list[dict[str, Any]]) -> Any:
+    response = await client.post(POOL, json={"comparisons": without_labels(rows)})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def label_until_complete(
+    client: httpx.AsyncClient, by_digest: dict[str, dict[str, Any]], **params: Any
+) -> tuple[dict[str, Any], int]:
+    """Labels what the service names; returns its last answer, and the number of labels."""
+    labels = 0
+    while True:
+        response = await client.get(NEXT, params=params)
+        assert response.status_code == 200, response.text
+        found: dict[str, Any] = response.json()
+        if found["complete"]:
+            assert (found["needed"], found["digests"]) == (0, [])
+            return found, labels
+        assert 0 < len(found["digests"]) <= found["needed"]
+        rows = [by_digest[digest] for digest in found["digests"]]
+        answer = (await client.post("/calibrate", json={"examples": rows})).json()
+        assert (answer["added"], answer["failed"]) == (0, 0)
+        labels += len(rows)
+
+
+async def test_pairs_are_kept_as_scores_in_one_version_and_only_once() -> None:
+    rows = pairs(20)
+    async with client_of() as client:
+        first = await pooled(client, [*rows, rows[0], {**rows[1], "id": "again"}])
+        again = await pooled(client, rows)
+        trail = (await client.get(f"{SET}/versions")).json()["versions"]
+        listed = (await client.get(f"{SET}/examples")).json()["examples"]
+    assert [first[name] for name in ("version", "n", "added", "known")] == [1, 20, 20, 2]
+    assert [again[name] for name in ("version", "n", "added", "known")] == [1, 20, 0, 20]
+    assert (first["labelled"], first["unlabelled"], first["failed"]) == (0, 20, 0)
+    assert first["digests"] == [*again["digests"], *again["digests"][:2]]
+    assert sorted(row["digest"] for row in listed) == sorted(again["digests"])
+    assert {row["label"] for row in listed} == {None}
+    assert len({row["question"] for row in listed}) == 20
+    assert [(each["action"], each["added"], each["unlabelled"]) for each in trail] == [
+        ("pool", 20, 20)
+    ]
+
+
+async def test_a_known_pair_is_not_judged_again_and_keeps_its_label() -> None:
+    prompts = 0
+
+    def counted(prompt: Prompt) -> LabelLogits:
+        nonlocal prompts
+        prompts += 1
+        return by_quality(prompt)
+
+    async with client_of(ScriptedEngine(counted)) as client:
+        await client.post("/calibrate", json={"examples": pairs(5)})
+        before, judged = (await client.get(SET)).json(), prompts
+        found = await pooled(client, pairs(5))
+        assert (found["known"], found["labelled"], found["unlabelled"]) == (5, 5, 0)
+        assert (await client.get(SET)).json() == before
+        assert prompts == judged
+        await pooled(client, [comparison(question="new", label=None)])
+        assert prompts == judged + 2
+
+
+async def test_a_pair_that_fails_is_no_score_and_its_neighbours_are_kept() -> None:
+    def script(prompt: Prompt) -> LabelLogits | PromptTooLongError:
+        if "too long" in prompt.user:
+            return PromptTooLongError("9 tokens, 8 fit")
+        return by_quality(prompt)
+
+    rows = [comparison(question=f"Question {i}?") for i in range(5)]
+    rows[1]["question"] = "too long"
+    rows[1]["id"] = "long"
+    rows[2] = {"question": 3, "id": 7}
+    rows[4]["label"] = "A"
+    async with client_of(ScriptedEngine(script)) as client:
+        found = (await client.post(POOL, json={"comparisons": rows})).json()
+        assert (await client.get(SET)).json()["n"] == 2
+    assert (found["added"], found["failed"]) == (2, 3)
+    assert [digest is None for digest in found["digests"]] == [False, True, True, False, True]
+    assert [(each["index"], each["id"], each["error"]["code"]) for each in found["errors"]] == [
+        (1, "long", "prompt_too_long"),
+        (2, 7, "invalid_request"),
+        (4, None, "invalid_request"),
+    ]
+
+
+async def test_a_judge_that_fails_on_all_pairs_makes_no_set() -> None:
+    engine = ScriptedEngine(lambda prompt: LabelLogits(float("nan"), 0.0))
+    async with client_of(engine) as client:
+        response = await client.post(POOL, json={"comparisons": without_labels(pairs(3))})
+        problem(response, "judgment_failed")
+        problem(await client.get(SET), "calibration_not_found")
+
+
+@pytest.mark.parametrize(("n", "errors"), [(150, 2), (150, 60), (400, 100)])
+async def test_the_threshold_is_that_of_all_labels(n: int, errors: int) -> None:
+    rows = pairs(n, errors=errors)
+    async with client_of() as client:
+        digests = (await pooled(client, rows))["digests"]
+        by_digest = dict(zip(digests, rows, strict=True))
+        found, labels = await label_until_complete(client, by_digest, alpha=0.1, limit=17)
+        lazily = await client.post("/judge", json=comparison(**PAC))
+        whole = (await client.post("/calibrate", json={"examples": rows})).json()
+        fully = await client.post("/judge", json=comparison(**PAC))
+    row = next(r for r in whole["thresholds"] if r["alpha"] == 0.1 and r["guarantee"] == "pac")
+    assert (found["threshold"], found["feasible"]) == (row["threshold"], row["feasible"])
+    assert lazily.json()["verdict"] == fully.json()["verdict"]
+    assert lazily.json()["threshold"] == fully.json()["threshold"] == found["threshold"]
+    assert (whole["labelled"], whole["unlabelled"], whole["updated"]) == (n, 0, n)
+    if errors > 50:
+        # The first test that fails ends the labelling.
+        assert labels < n
+
+
+async def test_what_the_labels_cannot_say_is_refused() -> None:
+    rows = pairs(400, errors=100)
+    async with client_of() as client:
+        digests = (await pooled(client, rows))["digests"]
+        by_digest = dict(zip(digests, rows, strict=True))
+        await label_until_complete(client, by_digest, alpha=0.1, delta=0.1)
+        shown = (await client.get(SET)).json()
+        for criterion in (
+            {"alpha": 0.1},
+            {"alpha": 0.25, "guarantee": "marginal"},
+            {"alpha": 0.3, "guarantee": "pac"},
+        ):
+            detail = problem(await client.post("/judge", json=comparison(**criterion)),
+                             "labels_missing")["detail"]  # fmt: skip
+            assert "GET /calibrations/default/next" in detail
+        both = [comparison(**PAC), comparison(alpha=0.1), comparison(alpha=None)]
+        batch = (await client.post("/judge/batch", json={"comparisons": both})).json()["results"]
+        versions = (await client.get(f"{SET}/versions")).json()["versions"]
+    assert batch[0]["verdict"] == batch[2]["verdict"] == "A"
+    assert batch[1]["error"]["code"] == "labels_missing"
+    for name in ("accuracy", "auroc", "expected_calibration_error"):
+        assert shown[name] is None
+    assert shown["curve"] == shown["feasible_alphas"] == shown["infeasible"] == []
+    said = {(row["guarantee"], row["alpha"]) for row in shown["thresholds"]
+            if not row["labels_missing"]}  # fmt: skip
+    assert ("pac", 0.1) in said
+    assert ("pac", 0.25) not in said
+    assert not any(guarantee == "marginal" for guarantee, _ in said)
+    for row in shown["thresholds"]:
+        if row["labels_missing"]:
+            assert (row["threshold"], row["feasible"], row["coverage"]) == (None, False, 0.0)
+    assert set(versions[0]["thresholds_after"]) == {
+        f"{guarantee}:{alpha:.2f}" for guarantee, alpha in said
+    }
+
+
+async def test_the_store_shows_other_programs_only_what_can_be_said() -> None:
+    store = MemoryStore()
+    async with client_of(store=store) as client:
+        await pooled(client, pairs(200))
+        stored = await store.read("default")
+        assert stored is not None
+        assert stored.thresholds == {}
+        await client.post("/calibrate", json={"examples": pairs(200)})
+        stored = await store.read("default")
+        assert stored is not None
+        assert len(stored.thresholds) == 10
+
+
+async def test_a_tie_stays_in_the_pool_and_counts_for_nothing() -> None:
+    rows = pairs(150)
+    async with client_of() as client:
+        await pooled(client, rows)
+        tied = [{**row, "label": "tie"} for row in rows[:10]]
+        found = (await client.post("/calibrate", json={"examples": tied})).json()
+        assert [found[name] for name in ("ties", "removed", "added", "updated")] == [10, 0, 0, 0]
+        assert [found[name] for name in ("n", "unlabelled", "pool_ties")] == [150, 140, 10]
+        assert (await client.get(NEXT)).json()["n"] == 140
+        whole = (await client.post("/calibrate", json={"examples": rows[10:]})).json()
+        again = (await client.post("/calibrate", json={"examples": tied})).json()
+        assert again["version"] == whole["version"]
+        assert (whole["accuracy"], whole["labelled"], whole["counted"]) == (1.0, 140, 140)
+        every = [row for row in whole["thresholds"] if row["feasible"]]
+        assert every
+        assert {row["coverage"] for row in every} == {1.0}
+        # A later label brings the pair back.
+        back = (await client.post("/calibrate", json={"examples": rows[:1]})).json()
+        assert [back[name] for name in ("n", "labelled", "pool_ties")] == [150, 141, 9]
+
+
+async def test_a_pool_is_rolled_back_exported_and_imported() -> None:
+    rows = pairs(40)
+    async with client_of() as client, client_of() as other:
+        await pooled(client, rows[:20])
+        one = (await client.get(f"{SET}/examples")).json()
+        await client.post("/calibrate", json={"examples": rows[:15]})
+        tied = [{**row, "label": "tie"} for row in rows[15:18]]
+        await client.post("/calibrate", json={"examples": tied, "clusters": "adjusted"})
+        now = (await client.get(f"{SET}/examples")).json()
+        shown = (await client.get(SET)).json()
+        assert [shown[name] for name in ("labelled", "unlabelled", "pool_ties")] == [15, 2, 3]
+        body = {name: now[name] for name in ("fingerprint", "label_noise", "clusters", "examples")}
+        copied = (await other.post(f"{SET}/examples", json=body)).json()
+        assert copied["version"] == 1
+        back = (await other.get(SET)).json()
+        assert {**back, "version": 3} == shown
+        assert (await other.get(f"{SET}/examples")).json()["examples"] == now["examples"]
+        again = (await other.post(f"{SET}/examples", json=body)).json()
+        assert again["version"] == 1
+        await client.post(f"{SET}/rollback", json={"version": 1})
+        first = (await client.get(f"{SET}/examples")).json()
+        assert {**first, "version": 1} == one
+        await client.post(f"{SET}/rollback", json={"version": 3})
+        assert {**(await client.get(f"{SET}/examples")).json(), "version": 3} == now
+
+
+async def test_an_import_without_labels_or_questions_takes_none_away() -> None:
+    async with client_of() as client:
+        await client.post("/calibrate", json={"examples": pairs(5)})
+        now = (await client.get(f"{SET}/examples")).json()
+        for lost in ({"label": None}, {"question": None}):
+            body = {"fingerprint": now["fingerprint"],
+                    "examples": [{**row, **lost} for row in now["examples"]]}  # fmt: skip
+            answer = (await client.post(f"{SET}/examples", json=body)).json()
+            assert answer["version"] == 1
+        assert (await client.get(f"{SET}/examples")).json() == now
+
+
+async def test_a_pool_of_another_judge_is_refused() -> None:
+    store = MemoryStore()
+    async with (
+        client_of(ScriptedEngine(judge="one"), store) as one,
+        client_of(ScriptedEngine(judge="two"), store) as two,
+    ):
+        await pooled(one, pairs(2))
+        body = {"comparisons": without_labels(pairs(2))}
+        problem(await two.post(POOL, json=body), "judge_mismatch")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"alpha": 0}, {"alpha": 1}, {"delta": 1.5}, {"limit": 0}, {"limit": 10_001}, {"alpha": "x"}],
+)
+async def test_a_malformed_question_for_the_next_pairs_is_refused(params: dict[str, Any]) -> None:
+    async with client_of() as client:
+        await pooled(client, pairs(3))
+        problem(await client.get(NEXT, params=params), "invalid_request")
+
+
+async def test_there_is_nothing_to_label_in_a_set_that_does_not_exist() -> None:
+    async with client_of() as client:
+        problem(await client.get(NEXT), "calibration_not_found")
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"comparisons": {}}, {"comparisons": [], "label": "A"}, {"comparisons": None}]
+)
+async def test_a_malformed_pool_is_refused(body: dict[str, Any]) -> None:
+    async with client_of() as client:
+        problem(await client.post(POOL, json=body), "invalid_request")
+
+
+async def test_a_pool_larger_than_a_batch_is_refused() -> None:
+    async with client_of(max_batch=4) as client:
+        body = {"comparisons": without_labels(pairs(5))}
+        problem(await client.post(POOL, json=body), "batch_too_large")
+
+
+def several(questions: int, size: int) -> list[dict[str, Any]]:
+    """Labelled pairs of which `size` share a question and a label."""
+    rng = np.random.default_rng(8)
+    return [
+        {
+            "question": f"Question {q}?",
+            "response_a": f"quality={rng.uniform(0.1, 4):.6f}",
+            "response_b": f"quality=0 {i}",
+            "label": "B" if q % 18 == 0 else "A",
+        }
+        for q in range(questions)
+        for i in range(size)
+    ]
+
+
+async def test_each_rule_for_pairs_of_one_question_counts_as_it_says() -> None:
+    rows = several(120, 4)
+    async with client_of() as client:
+        one = (await client.post("/calibrate", json={"examples": rows})).json()
+        assert [one[name] for name in ("clusters", "n", "questions", "counted")] == [
+            *("one", 480, 120, 120)
+        ]
+        found = {"one": one}
+        for version, rule in enumerate(("adjusted", "ignore", "one"), 2):
+            body = {"examples": [], "clusters": rule}
+            found[rule] = (await client.post("/calibrate", json=body)).json()
+            assert (found[rule]["version"], found[rule]["clusters"]) == (version, rule)
+            assert found[rule]["questions"] == 120
+        assert {rule: each["counted"] for rule, each in found.items()} == {
+            **{"one": 120, "adjusted": 480, "ignore": 480}
+        }
+        assert found["one"]["thresholds"] == one["thresholds"]
+        kept = (await client.get(f"{SET}/examples?limit=1000")).json()["examples"]
+        trail = (await client.get(f"{SET}/versions")).json()["versions"]
+        assert [each["clusters"] for each in trail] == ["one", "ignore", "adjusted", "one"]
+        problem(
+            await client.post("/calibrate", json={"examples": [], "clusters": "two"}),
+            "invalid_request",
+        )
+
+    def rows_of(rule: str, guarantee: str) -> list[Any]:
+        return [row for row in found[rule]["thresholds"] if row["guarantee"] == guarantee]
+
+    assert rows_of("one", "marginal") == rows_of("adjusted", "marginal")
+    assert rows_of("one", "marginal") == rows_of("ignore", "marginal")
+    # The draw is documented: the pair whose hash is the smallest.
+    drawn: dict[str, Any] = {}
+    for row in sorted(kept, key=lambda row: hashlib.sha256(
+        b"one pair a question\0" + row["digest"].encode()
+    ).digest()[:8]):  # fmt: skip
+        drawn.setdefault(row["question"], row)
+    for rule, counted in (("one", list(drawn.values())), ("ignore", kept)):
+        for row in rows_of(rule, "pac"):
+            assert (row["threshold"] or -math.inf) == expected(counted, row["alpha"])
+    adjusted = [row["threshold"] for row in rows_of("adjusted", "pac")]
+    assert adjusted != [row["threshold"] for row in rows_of("ignore", "pac")]
+
+
+def expected(rows: list[Any], alpha: float) -> float:
+    """The threshold of `pac` on listed examples."""
+    gaps = np.array([(row["gap_fwd"], row["gap_rev"]) for row in rows])
+    preferences = preference_from_gaps(gaps[:, 0], gaps[:, 1])
+    error = [
+        (p_bar > 0.5) != (row["label"] == "A")
+        for row, p_bar in zip(rows, preferences.p_bar, strict=True)
+    ]
+    return pac_threshold(preferences.entropy, error, alpha=alpha, delta=0.1)
+
+
+async def test_a_pool_asks_only_for_the_pair_that_it_counts_of_each_question() -> None:
+    rows = several(150, 3)
+    async with client_of() as client:
+        digests = (await pooled(client, rows))["digests"]
+        by_digest = dict(zip(digests, rows, strict=True))
+        begun = (await client.get(NEXT, params={"limit": 1000})).json()
+        assert (begun["n"], begun["labelled"], begun["clusters"]) == (150, 0, "one")
+        found, labels = await label_until_complete(client, by_digest, alpha=0.25, limit=1000)
+        assert labels <= 150
+        asked = [row for row in (await client.get(f"{SET}/examples")).json()["examples"]
+                 if row["label"] is not None]  # fmt: skip
+        assert len({row["question"] for row in asked}) == len(asked) == labels
+        whole = (await client.post("/calibrate", json={"examples": rows})).json()
+    row = next(r for r in whole["thresholds"] if r["alpha"] == 0.25 and r["guarantee"] == "pac")
+    assert row["feasible"]
+    assert row["threshold"] == found["threshold"]
