@@ -1,4 +1,4 @@
-"""Protocols of the engines that score prompts and of the stores that keep calibration sets.
+"""Protocols of the engines that score prompts and of the stores that keep sets and audits.
 
 A new engine or store is one file that meets one of these protocols, and one line in `wiring`.
 """
@@ -331,6 +331,45 @@ class CalibrationStore(Protocol):
 
         An undo that the store has lost is an empty text. The arguments are those of `records`.
         """
+
+
+class AuditStore(Protocol):
+    """Keeps the log of audits, which is one for all sets, and the secret that draws them.
+
+    Entries have the positions 1, 2, 3, ... and are never changed or removed. Errors are those of
+    `CalibrationStore`.
+    """
+
+    async def secret(self) -> bytes:
+        """Returns 32 random bytes, which the first call makes; the same for every replica."""
+
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+        """Appends entries, at least one, in one atomic step.
+
+        Args:
+            entries: The entries in order.
+            synced: Whether the entries are on the disk when this method returns. Otherwise they
+                survive the end of every process, but perhaps not a power cut.
+
+        Returns:
+            The position of the last entry. The others have the positions before it.
+        """
+
+    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
+        """Returns position and text of at most `limit` entries after a position, in order."""
+
+    async def last_audit(self) -> int:
+        """Returns the position of the last entry, cheaply; 0 for an empty log."""
+
+    async def put_evidence(self, name: str, replica: str, text: str) -> None:
+        """Keeps the evidence that one replica has about a set, instead of its earlier one."""
+
+    async def evidence(self, name: str) -> dict[str, str]:
+        """Returns the evidence about a set by the names of replicas."""
+
+
+class Store(CalibrationStore, AuditStore, Protocol):
+    """One store that keeps calibration sets and audits."""
 
 
 @runtime_checkable

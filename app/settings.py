@@ -101,6 +101,19 @@ class Settings(BaseSettings):
         description="Abstain with the reason `off_task` if the two labels together have less "
         "probability than this; 0 turns it off.",
     )
+    audit_rate: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Probability with which a comparison is drawn for an audit, so that people "
+        "label it; 0 draws none.",
+    )
+    audit_expires_s: float = Field(
+        14 * 86400.0,
+        gt=0,
+        le=10 * 365 * 86400,
+        description="How long a drawn judgment waits for its label.",
+    )
     reward_end_markers: str = Field(
         "",
         description="Texts, separated by blanks, with which a policy ends its response, besides "

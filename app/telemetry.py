@@ -148,6 +148,11 @@ class Telemetry:
             _SHARES,
         )
 
+        self._draws = make.counter("audit_draws", "Judgments that were drawn for an audit.")
+        self._missed_draws = make.counter(
+            "audit_draws_missed", "Draws of judgments that the store did not take."
+        )
+
     def _make_of_the_service(self, make: "_Maker") -> None:
         self._prompts = make.counter(
             "engine_prompts", "Prompts sent to the engine; two for each comparison."
@@ -264,6 +269,11 @@ class Telemetry:
     def count_stale_judgments(self, count: int) -> None:
         """Counts judgments with thresholds that the store did not confirm in time."""
         self._stale_judgments.inc(count)
+
+    def count_audit_draws(self, *, taken: int = 0, missed: int = 0) -> None:
+        """Counts draws that the store took, and those that it did not take."""
+        self._draws.inc(taken)
+        self._missed_draws.inc(missed)
 
     def count_problem(self, code: str) -> None:
         """Counts an error response."""

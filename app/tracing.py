@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 from app.core.errors import ScopeJudgeError, StartupError
 from app.ports import (
     Announcing,
-    CalibrationStore,
     CallTimes,
     Engine,
     EngineIdentity,
     LabelLogits,
     Prompt,
     PromptError,
+    Store,
     StoredCalibration,
     StoredChange,
     Version,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class _AnnouncingStore(CalibrationStore, Announcing, Protocol):
+class _AnnouncingStore(Store, Announcing, Protocol):
     pass
 
 
@@ -144,14 +144,14 @@ class TracedEngine:
 
 
 class TracedStore:
-    """Wraps a calibration store and makes a span of each call except `open` and `close`.
+    """Wraps a store and makes a span of each call except `open` and `close`.
 
     Args:
         store: The wrapped store.
         tracing: Makes the spans.
     """
 
-    def __init__(self, store: CalibrationStore, tracing: Tracing) -> None:
+    def __init__(self, store: Store, tracing: Tracing) -> None:
         self._store = store
         self._tracing = tracing
 
@@ -218,6 +218,36 @@ class TracedStore:
         with self._tracing.span("store.undos"):
             return await self._store.undos(name, before=before, limit=limit)
 
+    async def secret(self) -> bytes:
+        """Delegates to the store."""
+        with self._tracing.span("store.secret"):
+            return await self._store.secret()
+
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+        """Delegates to the store."""
+        with self._tracing.span("store.append_audits"):
+            return await self._store.append_audits(entries, synced=synced)
+
+    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
+        """Delegates to the store."""
+        with self._tracing.span("store.audits"):
+            return await self._store.audits(after=after, limit=limit)
+
+    async def last_audit(self) -> int:
+        """Delegates to the store."""
+        with self._tracing.span("store.last_audit"):
+            return await self._store.last_audit()
+
+    async def put_evidence(self, name: str, replica: str, text: str) -> None:
+        """Delegates to the store."""
+        with self._tracing.span("store.put_evidence"):
+            await self._store.put_evidence(name, replica, text)
+
+    async def evidence(self, name: str) -> dict[str, str]:
+        """Delegates to the store."""
+        with self._tracing.span("store.evidence"):
+            return await self._store.evidence(name)
+
 
 class _TracedAnnouncingStore(TracedStore):
     """A traced store that announces changes; listening is one long wait, so it gets no span."""
@@ -229,7 +259,7 @@ class _TracedAnnouncingStore(TracedStore):
         return self._store.changed_names()
 
 
-def traced_store(store: CalibrationStore, tracing: Tracing) -> CalibrationStore:
+def traced_store(store: Store, tracing: Tracing) -> Store:
     """Wraps a store with spans; the result announces changes if the store does."""
     kind = _TracedAnnouncingStore if isinstance(store, Announcing) else TracedStore
     return kind(store, tracing)

@@ -1,6 +1,6 @@
 """Measures every number of docs/concepts/guarantees.md and draws its figure.
 
-Usage: python docs/make_guarantees_figure.py      (ten seconds; prints, writes the PNG)
+Usage: python docs/make_guarantees_figure.py      (half a minute; prints, writes the PNG)
 
 A judge here is wrong with probability 1 - accuracy; its confidence is N(d, 1) where it is right and
 N(0, 1) where it is wrong, d = sqrt(2) Phi^-1(AUROC). So the true error of a threshold is known.
@@ -16,8 +16,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from app.core.pac import pac_threshold, start_rank
+from app.core.pac import pac_threshold
 from app.core.preference import LN2
+from app.core.start_rank import fair_start_rank
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.normal_world import NormalJudge
 
@@ -142,11 +143,8 @@ def print_labels_needed() -> None:
     rows = []
     sizes = (100, 200, 500, 1000, 2000, 5000)
     for alpha in ALPHAS:
-        least = start_rank(alpha, DELTA, 0.0, at_most=10**6)
-        found = [
-            measure(MIDDLING, "pac", n, alpha=alpha, calibrations=300).coverage.mean()
-            for n in sizes
-        ]
+        least = fair_start_rank(alpha, DELTA, 0.0, at_most=10**6)
+        found = [measure(MIDDLING, "pac", n, alpha=alpha).coverage.mean() for n in sizes]
         best = MIDDLING.best(alpha)
         least_marginal = str(math.ceil(round(1 / alpha, 9)))
         shown = [f"{each:.2f}" for each in found]

@@ -15,7 +15,7 @@ from app.api.middleware.gate import Gate
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabelledComparison
 from app.engines.scripted import ScriptedEngine
 from app.main import build
-from app.ports import CalibrationStore, CallTimes, Engine, LabelLogits, Prompt, PromptError
+from app.ports import CalibrationStore, CallTimes, Engine, LabelLogits, Prompt, PromptError, Store
 from app.service.calibration.cache import Calibrations
 from app.service.judging.judge import JudgeRequest
 from app.service.judging.prompts import PromptTemplate
@@ -30,7 +30,7 @@ from app.wiring.services import StartedJudge, _assemble
 @asynccontextmanager
 async def services_of(
     engine: Engine | None = None,
-    store: CalibrationStore | None = None,
+    store: Store | None = None,
     *,
     tracing: Tracing | None = None,
     **given: Any,
@@ -41,7 +41,9 @@ async def services_of(
     await own.open()
     started = await StartedJudge.start(engine, PromptTemplate())
     try:
-        yield _assemble(settings, started, own, tracing)
+        services = _assemble(settings, started, own, tracing)
+        await services.auditor.open()
+        yield services
     finally:
         await engine.stop()
         if store is None:
@@ -60,7 +62,7 @@ def calibrations_of(
 
 def application_of(
     engine: Engine | None = None,
-    store: CalibrationStore | None = None,
+    store: Store | None = None,
     *,
     keys: Keys | None = None,
     **given: Any,
@@ -71,7 +73,7 @@ def application_of(
 @asynccontextmanager
 async def client_of(
     engine: Engine | None = None,
-    store: CalibrationStore | None = None,
+    store: Store | None = None,
     *,
     keys: Keys | None = None,
     **given: Any,

@@ -12,6 +12,7 @@ from app.api.auth.access import Authentication, MetricsSwitch
 from app.api.auth.keys import Keys
 from app.api.middleware.gate import Gate, GateLimits
 from app.api.middleware.observation import Observation
+from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
 from app.api.routes import docs, operations, pools, reward_frameworks, rewards
 from app.api.routes import judge as judging
@@ -83,7 +84,9 @@ def create_application(
     app.add_middleware(Authentication, keys=keys, metrics=metrics)
     app.add_middleware(Observation)
     errors.install(app)
-    for routes in (judging, rewards, reward_frameworks, calibrating, pools, operations, docs):
+    for routes in (
+        *(judging, rewards, reward_frameworks, calibrating, pools, auditing, operations, docs),
+    ):
         app.include_router(routes.router)
     return app
 

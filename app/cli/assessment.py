@@ -9,11 +9,11 @@ from rich.table import Table
 
 from app.cli.console import print_sentence
 from app.core.assessment import (
-    LOOKING_NOTE,
     AlphaInterval,
     AlphaRow,
     Assessment,
     alphas_in_words,
+    note_on_looking,
     recommendation,
 )
 
@@ -38,8 +38,9 @@ def print_assessment(found: Assessment, *, stderr: bool = False) -> None:
         )
         print_sentence(f"feasible alphas, in steps of 0.001: {sets}\n", printed)
     print_sentence(f"[bold]{recommendation(found)}[/]", printed)
-    if any(row.threshold is not None for row in found.rows):
-        print_sentence(LOOKING_NOTE, printed)
+    note = note_on_looking(found)
+    if note is not None:
+        print_sentence(note, printed)
 
 
 def print_table(table: Table) -> None:

@@ -4,13 +4,9 @@ All pairs are judged first, and their scores are kept in a file beside the input
 become one version of the set. So a run that is stopped leaves the set as it was, and goes on later.
 """
 
-import hashlib
-import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -19,6 +15,7 @@ from rich.markup import escape
 from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
 from app.cli.console import console, failure, print_thresholds, progress_bar
+from app.cli.journal_path import journal_path
 from app.cli.score_upload import Upload, set_path, upload
 from app.cli.service_client import (
     DEFAULT_URL,
@@ -28,9 +25,8 @@ from app.cli.service_client import (
     Url,
     connected,
 )
-from app.core.errors import InvalidRequestError, ScopeJudgeError
+from app.core.errors import ScopeJudgeError
 from app.files.journal import Journal
-from app.files.reading import files_of
 
 _SHOWN_FAILURES = 3
 
@@ -80,7 +76,7 @@ def calibrate(
         with (
             connected(url, patience_s=patience) as service,
             Journal(
-                _journal_path(files, name),
+                journal_path(files, f"calibrate-{name}.partial"),
                 {"judge": service.fingerprint, "calibration": name},
                 replace=overwrite,
             ) as journal,
@@ -122,27 +118,6 @@ def _stoppable(state: str) -> Iterator[None]:
             f"[yellow]stopped:[/] {escape(state)}. The same command goes on.", highlight=False
         )
         raise typer.Exit(130) from None
-
-
-def _journal_path(inputs: Sequence[Path], name: str) -> Path:
-    """The file of scores: beside the first input, or in the user's cache if that is impossible."""
-    first = files_of(inputs)[0]
-    # Hidden, because a pattern such as data/* must not match it. The service checks the name.
-    ending = f".calibrate-{re.sub('[^A-Za-z0-9._-]', '_', name)}.partial"
-    folder = first.resolve().parent
-    if first.is_file() and os.access(folder, os.W_OK):
-        return folder / f".{first.name}{ending}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "scope-judge"
-    try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise InvalidRequestError(
-            f"the scores so far cannot be kept in {cache}: {exc.strerror}; set XDG_CACHE_HOME to a "
-            "folder that can be written"
-        ) from None
-    # Different files with the same name have different journals.
-    digest = hashlib.sha256(os.fsencode(first.absolute())).hexdigest()[:16]
-    return cache / f"{first.name}-{digest}{ending}"
 
 
 def _judge(

@@ -12,6 +12,7 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -22,6 +23,8 @@ from app.cli.heartbeat import EVERY_S, Heartbeat
 
 # Progress and notes go to stderr, so that a pipe reads only results from stdout.
 console = Console(stderr=True)
+# Between two lines of progress, where the output is no terminal.
+_LINE_EVERY_S = 60.0
 
 
 def failure(message: str) -> typer.Exit:
@@ -41,12 +44,50 @@ class _RateColumn(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """The rate as text; empty before the first step."""
-        return Text(f"{task.speed:.0f}/s" if task.speed else "", style="progress.data.speed")
+        return Text(_speed(task), style="progress.data.speed")
+
+
+def _speed(task: Task) -> str:
+    """Steps a second; empty before the first step."""
+    if not task.speed:
+        return ""
+    # A large judge on a CPU answers less than one pair a second.
+    return f"{task.speed:.0f}/s" if task.speed >= 10 else f"{task.speed:.1f}/s"
+
+
+class _PlainProgress(Progress):
+    """Progress whose output is no terminal: prints a line at the first step and then now and then.
+
+    Rich itself prints nothing there until the end.
+    """
+
+    _next_line_s = 0.0
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Like `Progress.update`; prints a line if the last one is old."""
+        super().update(task_id, **changes)
+        self._tell(task_id)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """Like `Progress.advance`; prints a line if the last one is old."""
+        super().advance(task_id, advance)
+        self._tell(task_id)
+
+    def _tell(self, task_id: TaskID) -> None:
+        now = time.monotonic()
+        task = next(each for each in self.tasks if each.id == task_id)
+        if self.console.is_terminal or task.completed == 0 or now < self._next_line_s:
+            return
+        self._next_line_s = now + _LINE_EVERY_S
+        of = "" if task.total is None else f" of {task.total:,.0f}"
+        parts = (f"{task.completed:,.0f}{of}", _speed(task))
+        line = f"        {task.description}: {', '.join(filter(None, parts))}"
+        self.console.print(line, highlight=False, soft_wrap=True)
 
 
 def progress_bar() -> Progress:
-    """A progress bar with counts, rate and remaining time."""
-    return Progress(
+    """A progress bar with counts, rate and remaining time; lines where there is no terminal."""
+    return _PlainProgress(
         TextColumn("        {task.description}"),
         BarColumn(),
         MofNCompleteColumn(),

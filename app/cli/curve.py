@@ -11,6 +11,7 @@ from rich.markup import escape
 from app.cli.assessment import print_assessment, print_table
 from app.cli.comparisons import ColumnMap, Inputs, ShapeName, given_shape
 from app.cli.console import console, failure
+from app.cli.criterion import DeltaFor
 from app.cli.judged_first import Judging, judged_by_service, judged_here
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
@@ -32,6 +33,7 @@ def curve(
         typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
+    delta_for: DeltaFor = None,
     label_noise: Annotated[
         float, typer.Option(help="Probability in [0, 0.5) that a label is flipped.")
     ] = 0.0,
@@ -70,6 +72,7 @@ def curve(
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     _check(alphas, delta, label_noise, plot, split=split)
+    shared = delta_for or 1
     from app.evaluation.curve.labelled_scores import labelled_scores_of
     from app.evaluation.curve.rows import assessment_of
 
@@ -79,12 +82,12 @@ def curve(
     except InvalidRequestError as exc:
         raise failure(exc.detail) from None
     _print_left_out(scores)
-    found = assessment_of(scores, alphas, delta=delta, label_noise=label_noise)
+    found = assessment_of(scores, alphas, delta=delta, label_noise=label_noise, delta_for=shared)
     print_assessment(found)
     if split:
-        _print_splits(scores, alphas, delta, label_noise)
+        _print_splits(scores, alphas, delta / shared, label_noise)
     if plot is not None:
-        _write_figure(scores, plot, delta, label_noise)
+        _write_figure(scores, plot, delta / shared, label_noise)
 
 
 def _judged(files: list[Path], judging: Judging) -> "Judged":

@@ -9,6 +9,7 @@ import typer
 
 from app.cli.comparisons import Inputs
 from app.cli.console import failure
+from app.cli.criterion import DeltaFor
 from app.cli.output_file import check_output
 from app.cli.service_client import DEFAULT_URL, Url
 from app.cli.summary import print_summary
@@ -42,6 +43,7 @@ def decide(
         float | None,
         typer.Option(help="Probability that the pac guarantee fails.  [default: 0.1]"),
     ] = None,
+    delta_for: DeltaFor = None,
     calibration: Annotated[
         str | None,
         typer.Option(help="Name of the calibration set of the service.  [default: default]"),
@@ -70,7 +72,7 @@ def decide(
     The thresholds come from a calibration set of the service, or from --labels. Every verdict is
     the one that the service would give now. Rows with an error keep it, and all other columns stay.
     """
-    criterion = _criterion(alpha, guarantee, delta, calibration, no_alpha=no_alpha)
+    criterion = _criterion(alpha, guarantee, delta, delta_for, calibration, no_alpha=no_alpha)
     if labels is not None and calibration is not None:
         raise failure("give --calibration of a service, or --labels, not both")
     if not 0.0 <= label_noise < 0.5:
@@ -108,6 +110,7 @@ def _criterion(
     alpha: float | None,
     guarantee: str,
     delta: float | None,
+    delta_for: int | None,
     calibration: str | None,
     *,
     no_alpha: bool,
@@ -116,13 +119,18 @@ def _criterion(
         raise failure("give --alpha, or --no-alpha for verdicts without a guarantee")
     if guarantee not in ("marginal", "pac"):
         raise failure(f"--guarantee must be marginal or pac, got {guarantee}")
-    if delta is not None and guarantee != "pac":
-        raise failure("--delta needs --guarantee pac")
+    if guarantee != "pac":
+        if delta is not None:
+            raise failure("--delta needs --guarantee pac")
+        if delta_for is not None and delta_for > 1:
+            raise failure("--delta-for needs --guarantee pac: marginal has no delta to divide")
     for name, value in (("alpha", alpha), ("delta", delta)):
         if value is not None and not 0.0 < value < 1.0:
             raise failure(f"--{name} must be between 0 and 1, both excluded, got {value}")
     kind: Guarantee = "pac" if guarantee == "pac" else "marginal"
-    level = (_DELTA if delta is None else delta) if kind == "pac" else None
+    level = (delta or _DELTA) / (delta_for or 1) if kind == "pac" else None
+    if level == 0.0:
+        raise failure(f"--delta {delta} cannot be divided by --delta-for {delta_for}")
     return Criterion(alpha, kind, level, calibration or _CALIBRATION)
 
 

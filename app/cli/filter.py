@@ -11,6 +11,7 @@ from rich.markup import escape
 from app.cli.asking import ROWS_PER_REQUEST, Results, Run, judged_with_journal, write_all
 from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
 from app.cli.console import console, failure, print_sentence
+from app.cli.criterion import DeltaFor, given_criterion
 from app.cli.file_run import stoppable
 from app.cli.output_file import check_output
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
@@ -59,6 +60,7 @@ def filter(
     delta: Annotated[
         float | None, typer.Option(help="Probability that the pac guarantee fails.")
     ] = None,
+    delta_for: DeltaFor = None,
     calibration: Annotated[str | None, typer.Option(help="Name of the calibration set.")] = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
@@ -78,8 +80,8 @@ def filter(
     round. The rows keep their columns and order, and get decision, p_bar and risk_level. If the
     command is stopped, run it again: it goes on with the rest.
     """
-    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
-    criterion = {name: value for name, value in given.items() if value is not None}
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    criterion = given_criterion({**given, "calibration": calibration})
     with stoppable(out):
         items = _labelled(read_items(files, given_shape(shape, columns), labelled=False))
         _check_outputs(files, out, review, overwrite=overwrite)

@@ -9,6 +9,7 @@ import typer
 from app.cli.asking import ROWS_PER_REQUEST
 from app.cli.comparisons import ColumnMap, ShapeName, given_shape
 from app.cli.console import failure
+from app.cli.criterion import DeltaFor, given_criterion
 from app.cli.file_run import FileOptions, judge_files
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
 from app.files.writing import json_line
@@ -43,6 +44,7 @@ def judge(
     delta: Annotated[
         float | None, typer.Option(help="Probability that the pac guarantee fails.")
     ] = None,
+    delta_for: DeltaFor = None,
     calibration: Annotated[str | None, typer.Option(help="Name of the calibration set.")] = None,
     out: Annotated[
         Path | None,
@@ -90,14 +92,14 @@ def judge(
     """Judge one pair or files with a running service, or with --ray files in bulk.
 
     Each output row has the columns of its input row and the `judgment`, or its `error`. The exit
-    status is 1 if any row has an error. The fields alpha, guarantee, delta and calibration of a row
-    override the options.
+    status is 1 if any row has an error. The fields alpha, guarantee, delta, delta_for and
+    calibration of a row override the options.
 
     If the command is stopped, run it again: it goes on with the rest. Results so far are kept in
     OUT.partial. With --ray no service is needed: SCOPE_* variables select the judge.
     """
-    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
-    criterion = _criterion(given, no_alpha=no_alpha)
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    criterion = _criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
     if ray:
         if not files or (question, a, b) != (None, None, None) or is_given(url):
             raise failure("--ray takes files or folders, and no --question, --a, --b or --url")
@@ -151,5 +153,5 @@ def _criterion(given: Mapping[str, Any], *, no_alpha: bool) -> dict[str, Any]:
     """The fields of the criterion that the command line sets."""
     if no_alpha and given["alpha"] is not None:
         raise failure("give --alpha or --no-alpha, not both")
-    criterion = {name: value for name, value in given.items() if value is not None}
+    criterion = given_criterion(given)
     return {**criterion, "alpha": None} if no_alpha else criterion

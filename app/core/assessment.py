@@ -20,9 +20,33 @@ _USUAL_ALPHA = 0.10
 # More than so many times the labels would rest on the luck of a few pairs.
 _MOST_GROWTH = 10
 
-LOOKING_NOTE = (
-    "Choosing alpha from this table is a look at the labels: each alpha keeps its own promise, "
-    "the best of several does not. Choose alpha by what you can bear."
+# Price of a choice of alpha or of the number of labels after a look at the labels;
+# docs/concepts/guarantees.md has the simulations.
+AFTER_LOOKING: Mapping[Guarantee, str] = {
+    "marginal": (
+        "not promised: this is a choice made after a look at the labels, and marginal is about "
+        "calibrations whose alpha and number of labels were decided before it"
+    ),
+    "pac": (
+        "not promised: this is a choice made after a look at the labels. In simulations with delta "
+        "0.10, the true error exceeded alpha in up to 18% of the calibrations that were labelled "
+        "until alpha was feasible, in up to 14% of those that followed more_examples, and at the "
+        "smallest "
+        "feasible of five alphas in 28% and more of those that accepted anything with a weak "
+        "judge. delta_for keeps the promise for several alphas"
+    ),
+}
+_LOOKING_NOTE = (
+    "Choosing alpha from this table is a look at the labels, and the promise does not cover it: in "
+    "simulations with delta 0.10, the smallest feasible of five alphas was exceeded in 28% and "
+    "more of the calibrations that accepted anything with a weak judge. Decide for an alpha first, "
+    "or let all of them hold together at delta / {count}: --delta-for {count} in `scope-judge "
+    "curve`, and delta_for in requests."
+)
+_LABELLING_NOTE = (
+    "Labels that are added until an alpha is feasible break its promise: it was exceeded in 14% to "
+    "18% of simulated calibrations, with delta 0.10. Calibrate a new set on the new labels alone, "
+    "and decide their number now."
 )
 
 
@@ -68,6 +92,7 @@ class Assessment:
             unknown.
         rows: One for each guarantee and alpha, in this order.
         feasible: All feasible alphas of each guarantee.
+        delta_for: Number by which delta was divided for each "pac" row.
     """
 
     n: int
@@ -76,6 +101,17 @@ class Assessment:
     position_flips: float | None
     rows: Sequence[AlphaRow]
     feasible: Mapping[Guarantee, Sequence[AlphaInterval]]
+    delta_for: int = 1
+
+    @property
+    def pac_rows(self) -> Sequence[AlphaRow]:
+        """The rows of "pac"."""
+        return [row for row in self.rows if row.guarantee == "pac"]
+
+    @property
+    def holds_together(self) -> bool:
+        """Whether delta was divided among all alphas, so that choosing one keeps the promise."""
+        return self.delta_for >= len({row.alpha for row in self.pac_rows}) > 1
 
     @property
     def accuracy_interval(self) -> tuple[float, float] | None:
@@ -113,10 +149,9 @@ def recommendation(found: Assessment) -> str:
         return _of_a_coin(found, share)
     best = _best(found)
     if best is not None:
-        return _use(best)
-    pac = [row for row in found.rows if row.guarantee == "pac"]
+        return _use(best, found)
     most = _MOST_GROWTH * found.n
-    helped = [row for row in pac if row.more_labels and row.more_labels <= most]
+    helped = [row for row in found.pac_rows if row.more_labels and row.more_labels <= most]
     if not helped:
         return (
             f"Your judge agrees with people on {share} of the pairs, but it is wrong too often "
@@ -128,6 +163,20 @@ def recommendation(found: Assessment) -> str:
         f"Label about {row.more_labels} more pairs: alpha {_alpha(row.alpha)} with pac then "
         "becomes feasible if the judge stays as good."
     )
+
+
+def note_on_looking(found: Assessment) -> str | None:
+    """The price of a choice from the table; None where nothing can be chosen from it."""
+    feasible = [row for row in found.rows if row.threshold is not None]
+    if not any(row.guarantee == "pac" for row in feasible):
+        return _LABELLING_NOTE if any(row.more_labels for row in found.pac_rows) else None
+    if found.holds_together:
+        return (
+            f"The alphas of pac in this table hold together, except with probability "
+            f"{_together(found)}: you may choose one of them now. Those of marginal do not."
+        )
+    count = len({row.alpha for row in found.pac_rows})
+    return _LOOKING_NOTE.format(count=count) if count > 1 else None
 
 
 def alphas_in_words(feasible: Sequence[AlphaInterval]) -> str:
@@ -145,24 +194,37 @@ def _of_a_coin(found: Assessment, share: str) -> str:
     coin = f"Your judge agrees with people on {share} of the pairs: this is no better than a coin."
     if best is None:
         return f"{coin} More labels will not help; use another judge or prompt."
-    return f"{coin} Only its most certain verdicts are better. {_use(best)}"
+    return f"{coin} Only its most certain verdicts are better. {_use(best, found)}"
 
 
 def _best(found: Assessment) -> AlphaRow | None:
     """The smallest alpha under "pac" that answers half of the pairs, or else the most pairs."""
-    rows = [row for row in found.rows if row.guarantee == "pac" and row.coverage > 0.0]
+    rows = [row for row in found.pac_rows if row.coverage > 0.0]
     useful = [row for row in rows if row.coverage >= _USEFUL_COVERAGE]
     if useful:
         return min(useful, key=lambda row: row.alpha)
     return max(rows, key=lambda row: (row.coverage, -row.alpha), default=None)
 
 
-def _use(row: AlphaRow) -> str:
-    return (
+def _use(row: AlphaRow, found: Assessment) -> str:
+    sentence = (
         f"Use alpha {_alpha(row.alpha)} with pac: it answers {row.coverage:.0%} of pairs like "
         f"these, and at most {100 * row.alpha:.3g}% of the answers are wrong, except with "
-        f"probability {_alpha(row.delta or 0.0)}."
+        "probability "
     )
+    if found.holds_together:
+        return f"{sentence}{_together(found)}."
+    decided = (
+        "" if len(found.pac_rows) == 1 else ", if you decided for this alpha before you looked"
+    )
+    return f"{sentence}{_alpha(row.delta or 0.0)}{decided}."
+
+
+def _together(found: Assessment) -> str:
+    """The probability that one of the alphas under "pac" does not hold."""
+    share = max(row.delta or 0.0 for row in found.pac_rows)
+    # Rounded, because 0.1 / 3 * 3 may differ from 0.1 in the last digit.
+    return _alpha(round(share * found.delta_for, 12))
 
 
 def _alpha(alpha: float) -> str:

@@ -69,6 +69,12 @@ class Comparison:
         return cls((Turn("user", question),), (response_a,), (response_b,))
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts of the comparison."""
+        question = (turn.content for turn in self.question)
+        return (*question, *self.response_a, *self.response_b)
+
+    @property
     def swapped(self) -> "Comparison":
         """The same comparison with the responses in the other order."""
         return Comparison(self.question, self.response_b, self.response_a)
@@ -122,6 +128,18 @@ class CalibrationReference:
     age_s: float = 0.0
 
 
+class AuditReference(NamedTuple):
+    """The audit of a judgment that was drawn at random, to be labelled by people.
+
+    Args:
+        id: Id of the draw, for its label.
+        rate: Probability with which the comparison was drawn, in (0, 1].
+    """
+
+    id: str
+    rate: float
+
+
 @dataclass(frozen=True, slots=True)
 class Judgment:
     """A verdict or an abstention, with the numbers that led to it.
@@ -150,6 +168,7 @@ class Judgment:
     label_mass: float
     calibration: CalibrationReference | None
     judge: str
+    audit: AuditReference | None = None
 
     @property
     def orders_disagree(self) -> bool:

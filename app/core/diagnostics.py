@@ -11,7 +11,15 @@ from scipy.stats import rankdata
 
 from app.core.assessment import AlphaInterval
 from app.core.comparison import Guarantee
-from app.core.pac import allowable_errors, observed_error, p_values, start_rank
+from app.core.pac import p_values
+from app.core.start_rank import (
+    allowable_errors,
+    fair_start_rank,
+    good_start_rank,
+    observed_error,
+    points_for_good_start,
+    start_rank,
+)
 from app.core.thresholds import ThresholdCurve
 
 _BINS = 10
@@ -162,11 +170,28 @@ def _examples_marginal(curve: ThresholdCurve, alpha: float) -> int | None:
 
 
 def _examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | None:
-    """Number of examples at which "pac" becomes feasible; None if no number suffices.
+    """Number of examples at which "pac" becomes feasible; None if no number suffices."""
+    limits = (alpha, delta, curve.label_noise)
+    fair = fair_start_rank(*limits, at_most=_MOST_EXAMPLES)
+    good = good_start_rank(*limits, at_most=_MOST_EXAMPLES)
+    needed = _examples_from(curve, fair, alpha, delta)
+    if good is None:
+        return needed
+    # From this number on the test starts at the later rank.
+    later = points_for_good_start(alpha, good)
+    if needed is not None and needed < later:
+        return needed
+    needed = _examples_from(curve, good, alpha, delta)
+    return None if needed is None else max(later, needed)
+
+
+def _examples_from(
+    curve: ThresholdCurve, start: int | None, alpha: float, delta: float
+) -> int | None:
+    """Number of examples at which the test at a start rank passes; None if no number suffices.
 
     With n' examples, the start rank k has the error rate that rank k n / n' has now.
     """
-    start = start_rank(alpha, delta, curve.label_noise, at_most=_MOST_EXAMPLES)
     if start is None or not curve.n:
         return None
     bound = observed_error(alpha, curve.label_noise)
@@ -187,7 +212,7 @@ def _examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | No
 @lru_cache(maxsize=64)
 def _start_ranks(delta: float, label_noise: float, n: int) -> NDArray[np.int64]:
     """Start rank of "pac" at every alpha of the grid; n + 1 where it is above n."""
-    found = [start_rank(alpha, delta, label_noise, at_most=n) for alpha in ALPHA_GRID.tolist()]
+    found = [start_rank(alpha, delta, label_noise, n) for alpha in ALPHA_GRID.tolist()]
     return np.array([n + 1 if rank is None else rank for rank in found], dtype=np.int64)
 
 

@@ -16,7 +16,8 @@
     │   ├── CalibrationNotFoundError  no calibration set has this name
     │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
     │   ├── JudgeMismatchError        the calibration set belongs to another judge
-    │   └── LabelsMissingError        the set has pairs without labels that the answer needs
+    │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
+    │   └── AuditsIncompleteError     audits have no label, so the others are no random sample
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
     │   ├── DeadlineExceededError     the time limit passed; the work was stopped
@@ -194,6 +195,13 @@ class LabelsMissingError(RequestError):
 
     code = "labels_missing"
     title = "The calibration needs more labels"
+
+
+class AuditsIncompleteError(RequestError):
+    """Audits have no label, so the labelled ones may be no random sample of the traffic."""
+
+    code = "audits_incomplete"
+    title = "Audits have no label"
 
 
 class OverloadedError(UnavailableError):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 RESULT = "judgment"
-_OBJECTS = ("calibration", "error")
+_OBJECTS = ("calibration", "audit", "error")
 _NUMBERS = (
     *("p_fwd", "p_rev", "p_bar", "uncertainty", "confidence", "threshold"),
     *("alpha", "delta", "risk_level", "label_mass"),

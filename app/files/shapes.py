@@ -16,7 +16,7 @@ from app.core.messages import Fields, messages_of, question_of, response_of
 
 REQUIRED = ("question", "response_a", "response_b")
 # A row may override the criterion of the command line. Its id stays with the row.
-OPTIONAL = ("alpha", "guarantee", "delta", "calibration")
+OPTIONAL = ("alpha", "guarantee", "delta", "delta_for", "calibration")
 LABEL = "label"
 _NUMBERS = ("alpha", "delta")
 _LABELS: Mapping[str, Label] = {
@@ -24,6 +24,7 @@ _LABELS: Mapping[str, Label] = {
     **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
     **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
 }
+DELTA_FOR = "delta_for"
 _MOST_TURNS = 10**6
 _CONVERSATIONS = ("conversation_a", "conversation_b")
 _TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
@@ -87,6 +88,8 @@ class Shape:
         for name in _NUMBERS:
             if isinstance(fields.get(name), str):
                 fields[name] = _number(fields[name], name)
+        if DELTA_FOR in fields:
+            fields[DELTA_FOR] = _whole(fields[DELTA_FOR], DELTA_FOR)
         return fields
 
 
@@ -309,6 +312,12 @@ def _number(text: str, field: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidComparisonError(f"{field} is not a number: {text[:40]!r}") from None
+
+
+def _whole(value: Any, field: str) -> Any:
+    """An integer: a table has texts, and pandas makes floats of integers if one is missing."""
+    number = _number(value, field) if isinstance(value, str) else value
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _listed(row: Mapping[str, Any]) -> str:

@@ -112,7 +112,12 @@ def _criterion(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         batch = JudgeBatchIn.model_validate({**given, "comparisons": []})
     except ValidationError as exc:
         raise invalid_request(exc.errors()) from None
-    return asdict(batch.criterion(defaults))
+    criterion = batch.criterion(defaults)
+    if batch.delta_for is None:
+        return asdict(criterion)
+    # Undivided: a row may have a delta of its own, which is divided, too.
+    whole = batch.model_copy(update={"delta_for": None}).criterion(defaults)
+    return {**asdict(whole), "delta_for": batch.delta_for}
 
 
 def _everywhere(settings: Settings) -> Settings:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
-from app.ports import CalibrationStore
+from app.ports import Store
 from app.service.admission import Admission
+from app.service.auditing.absorption import Absorber
+from app.service.auditing.auditor import Auditor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
@@ -35,7 +37,9 @@ class Services:
     rewarder: Rewarder
     calibrator: Calibrator
     calibrations: Calibrations
-    store: CalibrationStore
+    auditor: Auditor
+    absorber: Absorber
+    store: Store
     admission: Admission
     readiness: Readiness
     telemetry: Telemetry

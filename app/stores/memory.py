@@ -1,12 +1,14 @@
-"""A calibration store in the memory of this process, for tests, demos and a first try."""
+"""A store in the memory of this process, for tests, demos and a first try."""
 
-from collections.abc import Collection
+import secrets
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 
 from app.ports import StoredCalibration, StoredChange, Version
 
 
 class MemoryStore:
-    """Keeps copies of calibration sets until `close`.
+    """Keeps copies of calibration sets and audits until `close`.
 
     No method awaits, so each method is one atomic step of the event loop.
     """
@@ -14,14 +16,20 @@ class MemoryStore:
     def __init__(self) -> None:
         self._sets: dict[str, StoredCalibration] = {}
         self._trails: dict[str, list[StoredChange]] = {}
+        self._secret: bytes | None = None
+        self._audits: list[str] = []
+        self._evidence: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
     async def open(self) -> None:
         """Does nothing: there is nothing to connect to."""
 
     async def close(self) -> None:
-        """Drops every set and trail; safe to call twice or without `open`."""
+        """Drops everything; safe to call twice or without `open`."""
         self._sets.clear()
         self._trails.clear()
+        self._secret = None
+        self._audits.clear()
+        self._evidence.clear()
 
     async def ping(self) -> None:
         """Returns at once, because memory can always be read."""
@@ -90,6 +98,32 @@ class MemoryStore:
     async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
         """Returns the undos of a trail by the numbers of their changes, newest first."""
         return {each.number: each.undo for each in self._newest(name, before, limit)}
+
+    async def secret(self) -> bytes:
+        """Returns 32 random bytes, made by the first call."""
+        self._secret = self._secret or secrets.token_bytes(32)
+        return self._secret
+
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+        """Appends entries, and returns the position of the last one."""
+        self._audits.extend(entries)
+        return len(self._audits)
+
+    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
+        """Returns position and text of entries after a position, in order."""
+        return list(enumerate(self._audits[after : after + limit], after + 1))
+
+    async def last_audit(self) -> int:
+        """Returns the position of the last entry; 0 for an empty log."""
+        return len(self._audits)
+
+    async def put_evidence(self, name: str, replica: str, text: str) -> None:
+        """Keeps the evidence of one replica instead of its earlier one."""
+        self._evidence[name][replica] = text
+
+    async def evidence(self, name: str) -> dict[str, str]:
+        """Returns a copy of the evidence about a set by the names of replicas."""
+        return dict(self._evidence.get(name, {}))
 
     def _newest(self, name: str, before: int | None, limit: int) -> list[StoredChange]:
         trail = reversed(self._trails.get(name, []))

@@ -1,4 +1,4 @@
-"""Lua scripts of the calibration store; Redis runs each of them as one atomic step."""
+"""Lua scripts of the store; Redis runs each of them as one atomic step."""
 
 # A script has no rollback, so every possible failure must happen before the first write.
 # - The length commands fail for a key of another type.
@@ -90,4 +90,13 @@ redis.call('SREM', names, name)
 redis.call('UNLINK', meta, examples, thresholds)
 redis.pcall('PUBLISH', 'scope:calibration:changed', name)
 return 1
+"""
+
+APPEND_SCRIPT = """
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+local last = newest and tonumber(string.match(newest[1], '^%d+')) or 0
+for i, entry in ipairs(ARGV) do
+  redis.call('XADD', KEYS[1], string.format('%d-0', last + i), 'entry', entry)
+end
+return last + #ARGV
 """

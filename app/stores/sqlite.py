@@ -1,8 +1,8 @@
-"""A calibration store in one SQLite file, durable, for one machine and without a server."""
+"""A store in one SQLite file, durable, for one machine and without a server."""
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
-from app.stores import sqlite_file
+from app.stores import sqlite_audits, sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ FieldTable = Literal["meta", "example", "threshold"]
 
 
 class SqliteStore:
-    """Keeps calibration sets in one file that several processes of one machine can share.
+    """Keeps sets and audits in one file that several processes of one machine can share.
 
     The store uses one connection in one thread, because SQLite blocks and a second connection would
     only wait for the first. The thread finishes a write even if its call is cancelled, so a write
@@ -119,6 +119,34 @@ class SqliteStore:
         """Returns the undos of a trail by the numbers of their changes, newest first."""
         found = await self._run(lambda connection: _newest(connection, "undo", name, before, limit))
         return dict(found)
+
+    async def secret(self) -> bytes:
+        """Returns 32 random bytes, which the first call makes."""
+        return await self._run(sqlite_audits.secret)
+
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+        """Appends entries in one atomic step, and returns the position of the last one."""
+        return await self._run(
+            lambda connection: sqlite_audits.append(connection, entries, synced=synced)
+        )
+
+    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
+        """Returns position and text of entries after a position, in order."""
+        return await self._run(lambda connection: sqlite_audits.after(connection, after, limit))
+
+    async def last_audit(self) -> int:
+        """Returns the position of the last entry; 0 for an empty log."""
+        return await self._run(sqlite_audits.last_position)
+
+    async def put_evidence(self, name: str, replica: str, text: str) -> None:
+        """Keeps the evidence of one replica instead of its earlier one."""
+        await self._run(
+            lambda connection: sqlite_audits.put_evidence(connection, name, replica, text)
+        )
+
+    async def evidence(self, name: str) -> dict[str, str]:
+        """Returns the evidence about a set by the names of replicas."""
+        return await self._run(lambda connection: sqlite_audits.evidence(connection, name))
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `work` in the thread of the store; connects first if `open` could not."""

@@ -40,9 +40,26 @@ _MODE = 0o600
 # "ScJd" in the header of the file. It distinguishes the file from databases of other programs that
 # have the same schema version.
 APPLICATION_ID = 0x53634A64
-SCHEMA_VERSION = 2
-# The table of the trail, which version 1 of the schema lacked. The triggers protect the trail from
-# other programs: to shorten a trail, somebody must drop them on purpose.
+SCHEMA_VERSION = 3
+# The tables of the audits, which version 2 of the schema lacked. The triggers protect the log from
+# other programs: to shorten it, somebody must drop them on purpose. A BEFORE trigger on INSERT, as
+# INSERT OR REPLACE deletes rows without the trigger of DELETE.
+AUDIT_SCHEMA = (
+    "CREATE TABLE audit (position INTEGER PRIMARY KEY, entry TEXT NOT NULL)",
+    *(
+        f"CREATE TRIGGER audit_{verb.lower()} BEFORE {verb} ON audit"
+        " BEGIN SELECT RAISE(ABORT, 'the log of audits only grows'); END"
+        for verb in ("UPDATE", "DELETE")
+    ),
+    "CREATE TRIGGER audit_insert BEFORE INSERT ON audit"
+    " WHEN NEW.position <= coalesce((SELECT max(position) FROM audit), 0)"
+    " BEGIN SELECT RAISE(ABORT, 'the log of audits only grows'); END",
+    "CREATE TABLE audit_secret (only INTEGER PRIMARY KEY CHECK (only = 1), bytes BLOB NOT NULL)",
+    "CREATE TABLE evidence (name TEXT NOT NULL, replica TEXT NOT NULL, text TEXT NOT NULL,"
+    " PRIMARY KEY (name, replica)) WITHOUT ROWID",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+# The table of the trail, which version 1 of the schema lacked, protected in the same way.
 TRAIL_SCHEMA = (
     "CREATE TABLE revision (name TEXT NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL,"
     " undo TEXT NOT NULL, PRIMARY KEY (name, number))",
@@ -55,7 +72,7 @@ TRAIL_SCHEMA = (
     "CREATE TRIGGER revision_insert BEFORE INSERT ON revision WHEN EXISTS (SELECT 1 FROM revision"
     " WHERE name = NEW.name AND number >= NEW.number OR rowid = NEW.rowid)"
     " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
+    *AUDIT_SCHEMA,
 )
 SCHEMA = (
     "CREATE TABLE calibration (name TEXT PRIMARY KEY, write_id TEXT NOT NULL,"
@@ -68,6 +85,8 @@ SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     *TRAIL_SCHEMA,
 )
+# Version of the schema -> statements that it lacks.
+_MISSING: dict[int, tuple[str, ...]] = {1: TRAIL_SCHEMA, 2: AUDIT_SCHEMA, SCHEMA_VERSION: ()}
 
 logger = logging.getLogger("app.stores")
 
@@ -257,7 +276,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes all tables in an empty file, and the missing ones in a file of schema version 1.
+    """Makes all tables in an empty file, and the missing ones in a file of an earlier schema.
 
     Raises:
         StoreCorruptError: The file holds other tables.
@@ -267,18 +286,17 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        missing = _MISSING.get(version) if application == APPLICATION_ID else None
         if (application, version, objects) == (0, 0, 0):
-            for statement in SCHEMA:
-                connection.execute(statement)
-        elif (application, version) == (APPLICATION_ID, 1):
-            for statement in TRAIL_SCHEMA:
-                connection.execute(statement)
-        elif (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
+            missing = SCHEMA
+        if missing is None:
             raise StoreCorruptError(
                 f"{path} holds other tables than this version of scope-judge makes: its schema has"
                 f" version {version}, this program needs {SCHEMA_VERSION}. Set SCOPE_STORE_URL to"
                 " another file, or run the program that made the file."
             )
+        for statement in missing:
+            connection.execute(statement)
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

@@ -33,6 +33,13 @@ class CalibrationReferenceOut(Out):
     n: int
 
 
+class AuditReferenceOut(Out):
+    """The audit of a judgment that was drawn at random."""
+
+    id: str
+    rate: float
+
+
 class JudgmentOut(Out):
     """A verdict or an abstention; all probabilities are of response_a being preferred."""
 
@@ -55,6 +62,7 @@ class JudgmentOut(Out):
     label_mass: float
     calibration: CalibrationReferenceOut | None
     judge: str
+    audit: AuditReferenceOut | None
 
     @classmethod
     def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgmentOut":
@@ -83,6 +91,9 @@ class JudgmentOut(Out):
                 name=reference.name, version=reference.version, n=reference.n
             ),
             judge=judgment.judge,
+            audit=None
+            if judgment.audit is None
+            else AuditReferenceOut(id=judgment.audit.id, rate=judgment.audit.rate),
         )
 
 
@@ -133,6 +144,7 @@ class InfoOut(Out):
     default_guarantee: Guarantee
     default_delta: float
     min_label_mass: float
+    audit_rate: float
     limits: LimitsOut
 
     @classmethod
@@ -152,6 +164,7 @@ class InfoOut(Out):
             default_guarantee=defaults.guarantee,
             default_delta=defaults.delta,
             min_label_mass=services.calibrations.min_label_mass,
+            audit_rate=services.auditor.rate,
             limits=LimitsOut(
                 max_batch=limits.max_batch,
                 max_body_bytes=limits.max_body_bytes,

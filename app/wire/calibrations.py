@@ -6,13 +6,14 @@ from typing import Any
 
 from pydantic import Field
 
-from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
+from app.core.calibration import Calibration, ThresholdRow
 from app.core.clusters import ClusterRule
 from app.core.comparison import Guarantee, Label
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
 from app.telemetry import TrafficFigures
 from app.wire.answers import RISK_LEVEL, Out
+from app.wire.feasibility import FeasibleAlphasOut, InfeasibleOut
 from app.wire.problems import Problem
 
 
@@ -74,10 +75,10 @@ class CalibrationOut(Out):
     @classmethod
     def of_set(cls, calibration: Calibration) -> "CalibrationOut":
         """Converts a calibration set."""
-        return cls(**_fields(calibration))
+        return cls(**calibration_fields(calibration))
 
 
-def _fields(calibration: Calibration) -> dict[str, Any]:
+def calibration_fields(calibration: Calibration) -> dict[str, Any]:
     """The fields of `CalibrationOut`, which longer answers extend."""
     return {
         "name": calibration.name,
@@ -124,7 +125,7 @@ class CalibrateOut(CalibrationOut):
             errors: All failed examples: those in the report, and those that could not be parsed.
         """
         return cls(
-            **_fields(report.calibration),
+            **calibration_fields(report.calibration),
             added=report.added,
             updated=report.updated,
             ties=report.ties,
@@ -247,33 +248,6 @@ class CurvePointOut(Out):
     risk_level: float = Field(description=RISK_LEVEL)
 
 
-class InfeasibleOut(Out):
-    """An alpha at which nothing is accepted, and what would make it feasible.
-
-    `smallest_feasible_alpha` is the smallest alpha that the present examples make feasible; under
-    "pac", larger alphas may be infeasible again (see `feasible_alphas`).
-    `more_examples` is the number of additional examples that make this alpha feasible if the error
-    rates stay the same; null if more than 100,000 are needed.
-    """
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    smallest_feasible_alpha: float | None
-    more_examples: int | None
-
-
-class FeasibleAlphasOut(Out):
-    """The alphas at which the present examples accept something, in steps of 0.001 below 1.
-
-    `intervals` has the first and the last alpha of each row of consecutive feasible alphas.
-    """
-
-    guarantee: Guarantee
-    delta: float | None
-    intervals: list[tuple[float, float]]
-
-
 class TrafficOut(Out):
     """About the last 1,000 judgments with this version, compared with its labelled pairs.
 
@@ -309,7 +283,8 @@ class CalibrationDetailOut(CalibrationOut):
     `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS; thresholds are
     computed without them. `traffic` covers only the process that answers. It is null if that
     process made fewer than 200 judgments with this version, or if the set has fewer than 50
-    examples.
+    examples. `requested` has the `pac` thresholds of the alphas in the URL, each at its share of
+    delta, so that you may choose one of them after a look.
     """
 
     auroc: float | None
@@ -319,36 +294,38 @@ class CalibrationDetailOut(CalibrationOut):
     off_task: int
     infeasible: list[InfeasibleOut]
     feasible_alphas: list[FeasibleAlphasOut]
+    requested: list[ThresholdOut]
     curve: list[CurvePointOut]
     traffic: TrafficOut | None
 
     @classmethod
-    def of(cls, calibration: Calibration, traffic: TrafficFigures | None) -> "CalibrationDetailOut":
-        """Converts a calibration set with its curve and its traffic."""
+    def of(
+        cls,
+        calibration: Calibration,
+        traffic: TrafficFigures | None,
+        requested: Iterable[tuple[float, float]] = (),
+    ) -> "CalibrationDetailOut":
+        """Converts a calibration set.
+
+        Args:
+            calibration: The set.
+            traffic: Recent judgments with it.
+            requested: (alpha, delta) of further thresholds of "pac".
+        """
         return cls(
-            **_fields(calibration),
+            **calibration_fields(calibration),
             auroc=calibration.auroc,
             expected_calibration_error=calibration.expected_calibration_error,
             position_flips=calibration.position_flips,
             mean_label_mass=calibration.mean_label_mass,
             off_task=calibration.off_task,
-            infeasible=[
-                InfeasibleOut(
-                    alpha=row.alpha,
-                    guarantee=row.guarantee,
-                    delta=row.delta,
-                    smallest_feasible_alpha=advice.smallest_alpha,
-                    more_examples=advice.more_examples,
-                )
-                for row, advice in calibration.infeasible
-            ],
+            infeasible=[InfeasibleOut.of(row, each) for row, each in calibration.infeasible],
             feasible_alphas=[
-                FeasibleAlphasOut(
-                    guarantee=guarantee,
-                    delta=STANDARD_DELTA if guarantee == "pac" else None,
-                    intervals=[(each.low, each.high) for each in intervals],
-                )
+                FeasibleAlphasOut.of(guarantee, intervals)
                 for guarantee, intervals in calibration.feasible_alphas.items()
+            ],
+            requested=[
+                ThresholdOut.of(calibration.row(alpha, "pac", delta)) for alpha, delta in requested
             ],
             curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
             traffic=None if traffic is None else TrafficOut.of(traffic),

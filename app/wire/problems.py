@@ -24,6 +24,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.VersionNotFoundError: 404,
     errors.JudgeMismatchError: 409,
     errors.LabelsMissingError: 409,
+    errors.AuditsIncompleteError: 409,
     errors.OverloadedError: 429,
     errors.DeadlineExceededError: 504,
     errors.DrainingError: 503,

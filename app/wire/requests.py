@@ -108,6 +108,14 @@ Alpha = Annotated[
         "verdict and guarantees nothing."
     ),
 ]
+DeltaFor = Annotated[
+    Annotated[int, Field(ge=1, le=1000)] | None,
+    Field(
+        description="Number of alphas that you choose from after a look at their thresholds: each "
+        "gets `delta` divided by it, so that all of them hold together with probability 1 - "
+        "`delta`. The default is 1, and only `pac` allows more."
+    ),
+]
 Identifier = Annotated[
     Annotated[Text, Field(max_length=256), Tag("text")] | Annotated[int, Tag("number")],
     Discriminator(_id_kind),
@@ -158,6 +166,7 @@ class CriterionIn(Strict):
     alpha: Alpha = None
     guarantee: Guarantee | None = None
     delta: Probability | None = None
+    delta_for: DeltaFor = None
     calibration: CalibrationName | None = None
 
     def criterion(
@@ -170,23 +179,44 @@ class CriterionIn(Strict):
             batch: Values of the batch that this item belongs to.
 
         Raises:
-            InvalidRequestError: `delta` was given with the guarantee "marginal".
+            InvalidRequestError: `delta`, or a `delta_for` above 1, was given with the guarantee
+                "marginal".
         """
         levels = (self,) if batch is None else (self, batch)
         alpha = next((c.alpha for c in levels if "alpha" in c.model_fields_set), defaults.alpha)
         guarantee = next((c.guarantee for c in levels if c.guarantee), defaults.guarantee)
         delta = next((c.delta for c in levels if c.delta is not None), defaults.delta)
-        if guarantee == "marginal" and self.delta is not None:
-            raise InvalidRequestError(
-                'delta: only allowed with "guarantee": "pac"',
-                faults=(("delta", 'only allowed with "guarantee": "pac"'),),
-            )
+        delta_for = next((c.delta_for for c in levels if c.delta_for is not None), 1)
+        if guarantee == "marginal":
+            self._refuse_fields_of_pac()
         return Criterion(
             alpha=alpha,
             guarantee=guarantee,
-            delta=delta if guarantee == "pac" else None,
+            delta=shared_delta(delta, delta_for) if guarantee == "pac" else None,
             calibration=next((c.calibration for c in levels if c.calibration), "default"),
         )
+
+    def _refuse_fields_of_pac(self) -> None:
+        only_pac = 'only allowed with "guarantee": "pac"'
+        if self.delta is not None:
+            raise invalid_field("delta", only_pac)
+        if self.delta_for is not None and self.delta_for > 1:
+            raise invalid_field(
+                "delta_for", f'{only_pac}, because "marginal" has no delta to divide'
+            )
+
+
+def shared_delta(delta: float, delta_for: int) -> float:
+    """The delta of each of several alphas; raises InvalidRequestError if it is too small."""
+    share = delta / delta_for
+    if share == 0.0:
+        raise invalid_field("delta_for", f"{delta} cannot be divided by {delta_for}")
+    return share
+
+
+def invalid_field(field: str, reason: str) -> InvalidRequestError:
+    """The error of one field that is valid alone, but not with the others."""
+    return InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
 
 
 class JudgeIn(_ComparisonIn, CriterionIn):

@@ -13,8 +13,10 @@ from app.core.errors import (
     OverloadedError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.ports import CalibrationStore, Engine, Mortal
+from app.ports import Engine, Mortal, Store
 from app.service.admission import Admission
+from app.service.auditing.absorption import Absorber
+from app.service.auditing.auditor import Auditor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
@@ -118,6 +120,7 @@ async def open_services(
         )
         services = _assemble(settings, judge, store, tracing)
         stack.callback(services.judge.close)
+        await services.auditor.open()
         await check_answers(services, observer)
         await prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
@@ -125,6 +128,8 @@ async def open_services(
         await stack.enter_async_context(
             _background(following, name="following the calibration store")
         )
+        auditing = services.auditor.follow()
+        await stack.enter_async_context(_background(auditing, name="following the audits"))
         yield services
 
 
@@ -189,7 +194,7 @@ async def open_judge(
 def _assemble(
     settings: Settings,
     started: StartedJudge,
-    store: CalibrationStore,
+    store: Store,
     tracing: Tracing | None = None,
 ) -> Services:
     telemetry = _telemetry_of(started)
@@ -197,12 +202,8 @@ def _assemble(
     if tracing is not None:
         engine, store = TracedEngine(engine, tracing), traced_store(store, tracing)
     admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
-    calibrations = Calibrations(
-        store,
-        telemetry,
-        max_staleness_s=settings.max_staleness_s,
-        min_label_mass=settings.min_label_mass,
-    )
+    calibrations = _calibrations_of(settings, store, telemetry)
+    auditor = _auditor_of(settings, started, store, telemetry)
     judge = Judge(
         engine,
         started.template,
@@ -210,13 +211,17 @@ def _assemble(
         telemetry,
         name=started.name,
         fingerprint=started.identity.fingerprint,
+        auditor=auditor,
     )
+    calibrator = Calibrator(judge, store, calibrations)
     limits = _limits_of(settings, started, admission)
     return Services(
         judge=judge,
         rewarder=_rewarder_of(judge, admission, limits),
-        calibrator=Calibrator(judge, store, calibrations),
+        calibrator=calibrator,
         calibrations=calibrations,
+        auditor=auditor,
+        absorber=Absorber(auditor, calibrator, calibrations, fingerprint=judge.fingerprint),
         store=store,
         admission=admission,
         readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
@@ -228,6 +233,27 @@ def _assemble(
             settings.default_alpha, settings.default_guarantee, settings.default_delta
         ),
         end_markers=tuple(settings.reward_end_markers.split()),
+    )
+
+
+def _calibrations_of(settings: Settings, store: Store, telemetry: Telemetry) -> Calibrations:
+    return Calibrations(
+        store,
+        telemetry,
+        max_staleness_s=settings.max_staleness_s,
+        min_label_mass=settings.min_label_mass,
+    )
+
+
+def _auditor_of(
+    settings: Settings, started: StartedJudge, store: Store, telemetry: Telemetry
+) -> Auditor:
+    return Auditor(
+        store,
+        telemetry,
+        fingerprint=started.identity.fingerprint,
+        rate=settings.audit_rate,
+        expires_s=settings.audit_expires_s,
     )
 
 

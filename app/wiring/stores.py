@@ -1,4 +1,4 @@
-"""Makes the calibration store that the settings name, and says which machines can share it."""
+"""Makes the store that the settings name, and says which machines can share it."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from app.core.errors import StartupError
-from app.ports import CalibrationStore
+from app.ports import Store
 
 # Stores that several machines can use. A unix:// socket of Redis serves one machine only.
 _SHARED = frozenset({"redis", "rediss"})
@@ -72,7 +72,7 @@ def is_own_file(url: str) -> bool:
     return url.partition(":")[0] == _SQLITE
 
 
-def make_store(url: str) -> CalibrationStore:
+def make_store(url: str) -> Store:
     """The store for a URL's scheme, not yet open.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`make bench`: measures every figure, prints the table and writes it as JSON."""
+"""`make bench`: measures the figures; prints and writes each of them when it is done."""
 
 import argparse
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.benchmarks.measurement import Figure, Skipped
-from tests.benchmarks.report import print_table, to_json
+from tests.benchmarks.measurement import Failed, Result
+from tests.benchmarks.report import in_a_line, print_table, to_json
 from tests.benchmarks.suite import NAMES, Suite, samples_of
 
 
@@ -45,9 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             on_stage=on_stage,
             on_sample=lambda: bar.advance(task),
         )
-        results = suite.measure(names)
+        results: list[Result] = []
+        for result in suite.measure(names):
+            results.append(result)
+            _write(results, given.json, repeats=repeats, quick=given.quick)
+            console.print(in_a_line(result), highlight=False, soft_wrap=True)
         bar.update(task, description="done", completed=bar.tasks[0].total)
-    _tell(results, given.json, repeats=repeats, quick=given.quick)
+    print_table(results, Console(width=None if sys.stdout.isatty() else 120))
+    print(f"written to {given.json}")
+    if any(isinstance(result, Failed) for result in results):
+        sys.exit(1)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -68,11 +75,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return given
 
 
-def _tell(results: Sequence[Figure | Skipped], file: Path, *, repeats: int, quick: bool) -> None:
-    print_table(results, Console(width=None if sys.stdout.isatty() else 120))
+def _write(results: Sequence[Result], file: Path, *, repeats: int, quick: bool) -> None:
     content = to_json(results, repeats=repeats, quick=quick)
     file.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    print(f"written to {file}")
 
 
 if __name__ == "__main__":

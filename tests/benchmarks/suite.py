@@ -1,28 +1,32 @@
 """The figures by name: how each is measured, and which of them share their processes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from app.wiring.engines import DEMO_FOLDER
+from tests.benchmarks.audit_draws import audit_draws
 from tests.benchmarks.client_speed import ClientBench
 from tests.benchmarks.engine_speed import Arena, Field
 from tests.benchmarks.http_speed import HttpBench
-from tests.benchmarks.measurement import Figure, Skipped
+from tests.benchmarks.measurement import Failed, Figure, Result, Skipped
 from tests.benchmarks.prefix_order import prefix_order
-from tests.benchmarks.random_judge import random_judge
 from tests.benchmarks.releases import Releases
 from tests.benchmarks.texts import demo_pairs, has_real_texts, pairs_by_question, real_slices
+from tests.real_judge import UnavailableJudgeError, real_judge
 
 _CONTESTANTS = ("engine", "chat-client", "transformers-loop")
-_FIELDS = ("demo", "100m")
+_FIELDS = ("demo", "smollm2")
 _HTTP = ("http-scripted", "single-scripted", "memory")
 _CLIENT = ("client-batch", "client-stream")
 _RELEASES = ("cpu-single", "cpu-batch")
+_AUDITS = "audit-draws"
 NAMES = (
     *(f"{contestant}-{field}" for contestant in _CONTESTANTS for field in _FIELDS),
     "prefix-order",
     *_HTTP,
     *_CLIENT,
+    _AUDITS,
     *_RELEASES,
 )
 
@@ -35,6 +39,7 @@ def samples_of(name: str, repeats: int) -> int:
         "prefix-order": 3 * repeats,
         "cpu-single": repeats,
         "cpu-batch": repeats,
+        _AUDITS: repeats,
     }.get(name, 2 * repeats)
 
 
@@ -67,27 +72,40 @@ class Suite:
         self._on_stage = on_stage
         self._on_sample = on_sample
 
-    def measure(self, names: Sequence[str]) -> list[Figure | Skipped]:
-        """The figures in the order of NAMES."""
-        found: list[Figure | Skipped] = []
+    def measure(self, names: Sequence[str]) -> Iterator[Result]:
+        """Yields each figure when it is measured; one that fails does not stop the others."""
         for field in _FIELDS:
             wanted = [name for name in _CONTESTANTS if f"{name}-{field}" in names]
             if wanted:
-                found += self._arena(field, wanted)
-        if "prefix-order" in names:
-            found.append(self._prefix_order())
-        found += self._http([name for name in _HTTP if name in names])
-        found += self._client([name for name in _CLIENT if name in names])
-        found += self._releases([name for name in _RELEASES if name in names])
-        return sorted(found, key=lambda figure: NAMES.index(figure.name))
+                figures = [f"{name}-{field}" for name in wanted]
+                yield from _guarded(figures, partial(self._arena, field, wanted))
+        for name, measured in self._single_figures().items():
+            if name in names:
+                self._on_stage(name)
+                yield from _guarded([name], partial(_listed, measured))
 
-    def _arena(self, field: str, contestants: Sequence[str]) -> list[Figure | Skipped]:
+    def _single_figures(self) -> dict[str, Callable[[], Result]]:
+        return {
+            "prefix-order": self._prefix_order,
+            "http-scripted": lambda: self._http(HttpBench.batches),
+            "single-scripted": lambda: self._http(HttpBench.singles),
+            "memory": lambda: self._http(HttpBench.memory),
+            "client-batch": lambda: self._client(ClientBench.batches),
+            "client-stream": lambda: self._client(ClientBench.stream),
+            _AUDITS: self._audits,
+            "cpu-single": lambda: self._release("cpu-single", Releases.singles),
+            "cpu-batch": lambda: self._release("cpu-batch", Releases.batches),
+        }
+
+    def _arena(self, field: str, contestants: Sequence[str]) -> list[Result]:
         if field != "demo" and not has_real_texts():
             return [_without_texts(f"{name}-{field}") for name in contestants]
         self._on_stage(f"{field}: starting {', '.join(contestants)}")
-        arena = Arena(
-            self._folder, self._demo() if field == "demo" else self._random(), contestants
-        )
+        try:
+            judge = self._demo() if field == "demo" else self._real()
+        except UnavailableJudgeError as exc:
+            return [Skipped(f"{name}-{field}", str(exc)) for name in contestants]
+        arena = Arena(self._folder, judge, contestants)
         try:
             self._on_stage(f"{field}: {', '.join(contestants)}")
             return [*arena.measure(self._repeats, self._on_sample)]
@@ -109,12 +127,12 @@ class Suite:
             targets={"engine": 0.85, "chat-client": 1.5, "transformers-loop": 1.3},
         )
 
-    def _random(self) -> Field:
-        self._on_stage("building the judge with 100M parameters")
-        model = str(random_judge("bfloat16"))
-        slices = list(real_slices(12 if self._quick else 32))
+    def _real(self) -> Field:
+        self._on_stage("making the checkpoint of SmolLM2")
+        model = str(real_judge())
+        slices = list(real_slices(4 if self._quick else 32))
         return Field(
-            name="100m",
+            name="smollm2",
             model=model,
             model_setting=model,
             pairs=lambda repeat: slices[repeat % len(slices)],
@@ -125,67 +143,68 @@ class Suite:
             targets={"engine": 0.95, "chat-client": 1.0, "transformers-loop": 1.3},
         )
 
-    def _prefix_order(self) -> Figure | Skipped:
+    def _prefix_order(self) -> Result:
         if not has_real_texts():
             return _without_texts("prefix-order")
-        self._on_stage("prefix-order")
+        try:
+            model = str(real_judge())
+        except UnavailableJudgeError as exc:
+            return Skipped("prefix-order", str(exc))
         groups, asked = pairs_by_question(), 1 if self._quick else 3
         return prefix_order(
             self._folder,
-            str(random_judge("bfloat16")),
+            model,
             lambda repeat: [groups[(repeat * asked + i) % len(groups)] for i in range(asked)],
             self._repeats,
             self._on_sample,
         )
 
-    def _http(self, names: Sequence[str]) -> list[Figure]:
-        if not names:
-            return []
+    def _http(self, measured: Callable[[HttpBench], Figure]) -> Figure:
         bench = HttpBench(
             self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
         )
-        figures = {
-            "http-scripted": bench.batches,
-            "single-scripted": bench.singles,
-            "memory": bench.memory,
-        }
         try:
-            found = []
-            for name in names:
-                self._on_stage(name)
-                found.append(figures[name]())
-            return found
+            return measured(bench)
         finally:
             bench.close()
 
-    def _client(self, names: Sequence[str]) -> list[Figure]:
-        bench = ClientBench(
+    def _client(self, measured: Callable[[ClientBench], Figure]) -> Figure:
+        return measured(
+            ClientBench(
+                self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
+            )
+        )
+
+    def _audits(self) -> Figure:
+        return audit_draws(
             self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
         )
-        figures = {"client-batch": bench.batches, "client-stream": bench.stream}
-        found = []
-        for name in names:
-            self._on_stage(name)
-            found.append(figures[name]())
-        return found
 
-    def _releases(self, names: Sequence[str]) -> list[Figure | Skipped]:
+    def _release(self, name: str, measured: Callable[[Releases], Figure]) -> Result:
         if self._against is None:
-            reason = 'needs another release\'s folder: ARGS="--against FOLDER"'
-            return [Skipped(name, reason) for name in names]
-        bench = Releases(
-            self._folder,
-            self._against,
-            repeats=self._repeats,
-            small=self._quick,
-            on_sample=self._on_sample,
+            return Skipped(name, 'needs another release\'s folder: ARGS="--against FOLDER"')
+        return measured(
+            Releases(
+                self._folder,
+                self._against,
+                repeats=self._repeats,
+                small=self._quick,
+                on_sample=self._on_sample,
+            )
         )
-        figures = {"cpu-single": bench.singles, "cpu-batch": bench.batches}
-        found: list[Figure | Skipped] = []
-        for name in names:
-            self._on_stage(name)
-            found.append(figures[name]())
-        return found
+
+
+def _listed(measured: Callable[[], Result]) -> list[Result]:
+    return [measured()]
+
+
+def _guarded(names: Sequence[str], measured: Callable[[], list[Result]]) -> list[Result]:
+    """The figures; if measuring raises an error, a failure for each of them."""
+    try:
+        return measured()
+    except Exception as exc:  # noqa: BLE001 - the other figures are still measured
+        reason = f"{type(exc).__name__}: {exc}"
+        return [Failed(name, reason) for name in names]
 
 
 def _without_texts(name: str) -> Skipped:

@@ -64,8 +64,34 @@ def test_contestants_take_turns_on_the_same_repeat() -> None:
 
 
 def test_figures_of_two_releases_need_the_other_one(tmp_path: Path) -> None:
-    skipped = Suite(tmp_path, repeats=1, quick=True).measure(["cpu-single", "cpu-batch"])
+    skipped = [*Suite(tmp_path, repeats=1, quick=True).measure(["cpu-single", "cpu-batch"])]
     assert [type(figure) for figure in skipped] == [Skipped, Skipped]
+
+
+def test_a_figure_that_fails_is_reported_and_the_next_one_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, other = tmp_path / "bench.json", tmp_path / "not-a-release"
+    other.mkdir()
+    arguments = ["--quick", "--only", "http-scripted", "cpu-single", "--against", str(other)]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--json", str(file)])
+    assert ended.value.code == 1
+    good, bad = json.loads(file.read_text())["figures"]
+    assert (good["name"], bad["name"]) == ("http-scripted", "cpu-single")
+    assert good["median"] > 0
+    assert bad["failed"]
+    assert "cpu-single: failed: " in capsys.readouterr().err
+
+
+@pytest.mark.vllm
+def test_the_figures_with_a_model_run_with_the_servers_of_the_comparison(tmp_path: Path) -> None:
+    names = ["engine-demo", "chat-client-demo", "transformers-loop-demo"]
+    file = tmp_path / "bench.json"
+    main(["--quick", "--only", *names, "--json", str(file)])
+    written = json.loads(file.read_text())
+    assert [figure["name"] for figure in written["figures"]] == names
+    assert all(figure["median"] > 0 for figure in written["figures"])
 
 
 def test_no_comparison_is_repeated() -> None:

@@ -22,6 +22,7 @@ from app.core.errors import (
     JudgeMismatchError,
     VersionNotFoundError,
 )
+from app.wire.alphas import AlphasQuery
 from app.wire.calibrations import (
     CalibrateOut,
     CalibrationDetailOut,
@@ -123,12 +124,24 @@ async def list_calibrations(services: CurrentServices, caller: CurrentCaller) ->
 
 
 @router.get("/calibrations/{name}", response_model=CalibrationDetailOut, responses=OF_ONE)
-async def get_calibration(name: Name, services: CurrentServices, caller: CurrentCaller) -> Response:
-    """Shows one calibration set with its thresholds and its risk-coverage curve."""
+async def get_calibration(
+    name: Name,
+    asked: Annotated[AlphasQuery, Query()],
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Shows one calibration set with its thresholds and its risk-coverage curve.
+
+    Thresholds of further alphas can be asked for together: they then share `delta`, so that all of
+    them hold together and you may choose one after a look.
+    """
     caller.check_calibration(name)
+    levels = asked.levels(services.defaults.delta)
     calibration = await services.calibrations.get(name)
     traffic = services.calibrations.drift.figures(calibration)
-    return await json_response(partial(CalibrationDetailOut.of, calibration, traffic), many=True)
+    return await json_response(
+        partial(CalibrationDetailOut.of, calibration, traffic, levels), many=True
+    )
 
 
 @router.delete("/calibrations/{name}", status_code=204, responses=OF_ONE)

@@ -12,7 +12,12 @@ from app.evaluation.curve.labelled_scores import LabelledScores
 
 
 def assessment_of(
-    scores: LabelledScores, alphas: Sequence[float], *, delta: float, label_noise: float
+    scores: LabelledScores,
+    alphas: Sequence[float],
+    *,
+    delta: float,
+    label_noise: float,
+    delta_for: int = 1,
 ) -> Assessment:
     """The figures of a judge, with a row for each guarantee and alpha.
 
@@ -21,7 +26,9 @@ def assessment_of(
         alphas: Levels, each in (0, 1).
         delta: Level of "pac", in (0, 1).
         label_noise: Probability in [0, 0.5) that a label is flipped.
+        delta_for: Number of alphas among which delta is divided.
     """
+    delta /= delta_for
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
 
     def more_labels(row: ThresholdRow) -> int | None:
@@ -48,6 +55,7 @@ def assessment_of(
             for row in rows
         ],
         feasible={each: feasible_alphas(curve, each, delta) for each in GUARANTEES},
+        delta_for=delta_for,
     )
 
 

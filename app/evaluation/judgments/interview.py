@@ -1,6 +1,7 @@
 """Asking a judge the questions that judgments.jsonl has no answers to."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,14 +15,13 @@ from app.core.errors import (
 )
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.log import JudgmentLog
+from app.evaluation.judgments.pace import Pace
 from app.evaluation.judgments.questions import GENERATION, Question, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.ports import Engine, Generated, LabelLogits, PromptError, TextGenerator
 from app.service.judging.judge import label_gap, score_of_orders
 
-# Pairs whose answers are appended together, and the number of such chunks in flight. Four chunks
-# keep the engine busy; a killed run loses the answers about at most 256 pairs.
-CHUNK_PAIRS = 64
+# Four chunks in flight keep the engine busy.
 _CHUNKS_IN_FLIGHT = 4
 # Failures that an equal question repeats.
 _FINAL_FAILURES = frozenset((PromptTooLongError.code, ControlTokenError.code))
@@ -160,9 +160,11 @@ class Interviewer:
         """
         permits = asyncio.Semaphore(_CHUNKS_IN_FLIGHT)
 
-        async def ask_chunk(one: MissingAnswers, chunk: Sequence[LabelledPair]) -> None:
+        async def ask_chunk(one: MissingAnswers, chunk: Sequence[LabelledPair], pace: Pace) -> None:
+            begun = time.monotonic()
             try:
                 log.append(await self._judged(one.dataset, one.observation, chunk))
+                pace.note(len(chunk), time.monotonic() - begun)
                 on_answered(one, len(chunk))
             finally:
                 permits.release()
@@ -170,10 +172,13 @@ class Interviewer:
         try:
             async with asyncio.TaskGroup() as group:
                 for one in missing:
-                    for start in range(0, len(one.pairs), CHUNK_PAIRS):
+                    # A text takes longer than a label, so each observation has its own pace.
+                    pace, start = Pace(), 0
+                    while start < len(one.pairs):
                         await permits.acquire()
-                        chunk = one.pairs[start : start + CHUNK_PAIRS]
-                        group.create_task(ask_chunk(one, chunk))
+                        chunk = one.pairs[start : start + pace.pairs]
+                        start += len(chunk)
+                        group.create_task(ask_chunk(one, chunk, pace))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
 

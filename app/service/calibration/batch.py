@@ -45,6 +45,7 @@ class JudgedBatch:
         unread: Number of posted examples that could not be parsed; they are not in the batch.
         digest: Digest from `core.fingerprint.batch_digest`; None if the texts are unknown.
         clusters: New rule of the set for pairs of one question; None keeps the current one.
+        replaces: Whether all other examples of the set are removed.
     """
 
     examples: Sequence[JudgedExample | ScopeJudgeError]
@@ -54,6 +55,7 @@ class JudgedBatch:
     unread: int = 0
     digest: str | None = None
     clusters: ClusterRule | None = None
+    replaces: bool = False
 
     @classmethod
     def of(
@@ -140,6 +142,8 @@ class JudgedBatch:
                 take.append(digest)
             elif present is not None and present.label != "tie":
                 put[digest] = present._replace(label="tie")
+        if self.replaces:
+            take = [digest for digest in known if self.scores.get(digest) is None]
         return put, take
 
     def edit(self, *, by: str, at: datetime, added: int, removed: int) -> Edit:

@@ -27,7 +27,7 @@ from app.service.calibration.parsing import (
 # Fields with their usual values, which a record leaves out, as the records of older releases do.
 _NOT_WRITTEN: Mapping[str, Any] = {"unlabelled": 0, "clusters": "one"}
 
-Action = Literal["calibrate", "delete", "import", "pool", "rollback"]
+Action = Literal["absorb", "calibrate", "delete", "import", "pool", "rollback"]
 Thresholds = Mapping[str, float | None]
 
 

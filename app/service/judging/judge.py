@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,8 @@ from app.core.errors import (
 )
 from app.core.preference import preference_from_gaps
 from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError
+from app.service.auditing.auditor import Auditor
+from app.service.auditing.sampling import Candidate
 from app.service.calibration.cache import Calibrations, Usable
 from app.service.judging.decisions import AcceptanceRule, PreferenceRow, decide
 from app.service.judging.pac_thresholds import PacThresholds
@@ -71,6 +73,7 @@ class Judge:
         template: Template of the prompts.
         calibrations: Cache of the calibration sets that thresholds come from.
         telemetry: Counts outcomes.
+        auditor: Draws judgments for audits; None if there are none.
         name: Name of the judge in answers.
         fingerprint: Fingerprint of the judge; only sets made under this fingerprint are valid.
     """
@@ -84,12 +87,14 @@ class Judge:
         *,
         name: str,
         fingerprint: str,
+        auditor: Auditor | None = None,
     ) -> None:
         self._engine = engine
         self._template = template
         self._calibrations = calibrations
         self._pac = PacThresholds()
         self._telemetry = telemetry
+        self._auditor = auditor
         self.name = name
         self.fingerprint = fingerprint
 
@@ -147,7 +152,35 @@ class Judge:
             sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
         )
         self._calibrations.drift.note(outcomes, calibrations)
+        if self._auditor is not None and self._auditor.rate > 0:
+            await self._audit(self._auditor, requests, calibrations, scores, outcomes)
         return outcomes
+
+    async def _audit(
+        self,
+        auditor: Auditor,
+        requests: Sequence[JudgeRequest],
+        calibrations: Sequence[Usable | ScopeJudgeError | None],
+        scores: Mapping[int, Score | ScopeJudgeError],
+        outcomes: list[Judgment | ScopeJudgeError],
+    ) -> None:
+        """Draws some of the judgments for audits, and names the draws in the outcomes."""
+        candidates: dict[int, Candidate] = {}
+        for i, (outcome, usable) in enumerate(zip(outcomes, calibrations, strict=True)):
+            score = scores.get(i)
+            if (
+                isinstance(outcome, Judgment)
+                and isinstance(usable, Usable)
+                and isinstance(score, Score)
+            ):
+                candidates[i] = Candidate(
+                    *(requests[i].comparison, outcome, usable.calibration),
+                    *(score.gap_fwd, score.gap_rev),
+                )
+        drawn = await auditor.draw(list(candidates.values()))
+        for (i, candidate), audit in zip(candidates.items(), drawn, strict=True):
+            if audit is not None:
+                outcomes[i] = replace(candidate.judgment, audit=audit)
 
     async def _pac_thresholds(
         self,
@@ -314,16 +347,10 @@ async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) 
     def rendered() -> list[Prompt]:
         return [prompt for each in comparisons for prompt in template.both_orders(each)]
 
-    texts = [text for each in comparisons for text in _texts(each)]
+    texts = [text for each in comparisons for text in each.texts]
     if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _MOST_RENDERED_ON_LOOP:
         return rendered()
     return await off_loop(rendered)
-
-
-def _texts(comparison: Comparison) -> Iterator[str]:
-    yield from (turn.content for turn in comparison.question)
-    yield from comparison.response_a
-    yield from comparison.response_b
 
 
 def score_of_orders(

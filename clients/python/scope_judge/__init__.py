@@ -1,6 +1,10 @@
 """The Python client of scope-judge, which compares two responses and says "A", "B" or "abstain"."""
 
 from scope_judge.answers import (
+    AbsorbReport,
+    Audit,
+    AuditLabels,
+    AuditReference,
     Calibration,
     CalibrationDetail,
     CalibrationReference,
@@ -40,8 +44,12 @@ from scope_judge.errors import (
 
 __version__ = "0.1.0"
 __all__ = [
+    "AbsorbReport",
     "AnswerError",
     "AsyncScopeClient",
+    "Audit",
+    "AuditLabels",
+    "AuditReference",
     "AuthenticationError",
     "Calibration",
     "CalibrationDetail",

@@ -10,6 +10,7 @@ from scope_judge.errors import ScopeError, class_of
 
 Verdict = Literal["A", "B", "abstain"]
 Side = Literal["A", "B"]
+Label = Literal["A", "B", "tie"]
 Guarantee = Literal["marginal", "pac"]
 Identifier = str | int
 
@@ -21,6 +22,19 @@ class CalibrationReference:
     name: str
     version: int
     n: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReference:
+    """The audit of a judgment, drawn at random.
+
+    Args:
+        id: Id of the audit, for its label.
+        rate: Probability with which the comparison was drawn.
+    """
+
+    id: str
+    rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,7 @@ class Judgment:
         label_mass: Probability that the judge gives to the two labels together.
         calibration: The calibration set that was used.
         judge: Name of the judge.
+        audit: The audit of this judgment, if it was drawn at random for one; else None.
     """
 
     id: Identifier | None
@@ -66,6 +81,7 @@ class Judgment:
     label_mass: float
     calibration: CalibrationReference | None
     judge: str
+    audit: AuditReference | None = None
 
     @property
     def accepted(self) -> bool:
@@ -152,6 +168,88 @@ class CalibrationReport(Calibration):
 
 
 @dataclass(frozen=True, slots=True)
+class AbsorbReport(Calibration):
+    """The calibration set after labelled audits became its examples, with their counts.
+
+    Args:
+        added: Number of new examples.
+        updated: Number of examples that the set had already.
+        ties: Number of audits without a preferred side; the set leaves them out.
+        removed: Number of examples removed from the set.
+        unlabelled_audits: Number of audits that were left out because they have no label.
+        other_judge: Number of audits that were left out because another judge made them.
+        rates: Probabilities with which the audits were drawn. With more than one, a part of the
+            time counts more than another.
+    """
+
+    added: int
+    updated: int
+    ties: int
+    removed: int
+    unlabelled_audits: int
+    other_judge: int
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One comparison that was drawn for an audit; times are in ISO 8601, UTC.
+
+    Args:
+        id: Id of its first judgment.
+        calibration: The calibration set that was used.
+        status: "open", "labelled" or "expired".
+        rate: Probability with which the comparison was drawn.
+        drawn_at: Time of its first judgment.
+        expires_at: Time until which it takes its first label.
+        label: Its label, in the order of its first judgment.
+        labelled_at: Time of its first label.
+        labelled_by: Name of the key that sent its label.
+    """
+
+    id: str
+    calibration: str
+    status: str
+    rate: float
+    drawn_at: str
+    expires_at: str
+    label: Label | None
+    labelled_at: str | None
+    labelled_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """Some audits, and the `after` of the next page; None for the last page."""
+
+    audits: tuple[Audit, ...]
+    next_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLabels:
+    """The effect of labels.
+
+    Args:
+        labelled: Number of audits that got their first label.
+        updated: Number of labels that replaced another one.
+        unchanged: Number of labels that the audits had already.
+        unknown: Number of ids without an audit.
+        expired: Number of audits that were not labelled in time, and take no label any more.
+        unknown_ids: Ids without an audit.
+        expired_ids: Ids of audits that take no label any more.
+    """
+
+    labelled: int
+    updated: int
+    unchanged: int
+    unknown: int
+    expired: int
+    unknown_ids: tuple[str, ...]
+    expired_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PoolReport:
     """A calibration set after pairs without labels were added, with their counts and errors.
 
@@ -201,13 +299,17 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """An alpha at which nothing is accepted, and what would make it feasible."""
+    """An alpha at which nothing is accepted, and what would make it feasible.
+
+    Acting on it is a choice after a look at the labels; `after_looking` says what then holds.
+    """
 
     alpha: float
     guarantee: str
     delta: float | None
     smallest_feasible_alpha: float | None
     more_examples: int | None
+    after_looking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +336,7 @@ class CalibrationDetail(Calibration):
     infeasible: tuple[Infeasible, ...]
     curve: tuple[CurvePoint, ...]
     traffic: Traffic | None
+    requested: tuple[Threshold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +363,7 @@ class Info:
     default_delta: float
     min_label_mass: float
     limits: Limits
+    audit_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from scope_judge.answers import (
     NextLabels,
     PoolReport,
 )
+from scope_judge.audits import AsyncAudits, AuditCalls
 from scope_judge.batches import Batch
 from scope_judge.comparisons import (
     Completion,
@@ -38,6 +39,7 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
+    alphas_query,
     calibrate_fields,
     checked,
     comparison,
@@ -57,7 +59,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class AsyncScopeClient:
+class AsyncScopeClient(AsyncAudits):
     """A client of a scope-judge service for asyncio; its methods are those of `ScopeClient`.
 
     Args:
@@ -88,9 +90,9 @@ class AsyncScopeClient:
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._service = Service(
-            Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
-        )
+        session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
+        self._service = Service(session)
+        self._audits = AuditCalls(session)
         self._transport = AsyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:
@@ -271,9 +273,17 @@ class AsyncScopeClient:
         """The pairs of a pool to label next, as `ScopeClient.next_to_label`."""
         return await self._transport.run(self._service.next_to_label(name, alpha, delta, limit))
 
-    async def calibration(self, name: str = "default") -> CalibrationDetail:
-        """A calibration set with its thresholds and its risk-coverage curve; raises ScopeError."""
-        return await self._transport.run(self._service.calibration(name))
+    async def calibration(
+        self,
+        name: str = "default",
+        *,
+        alphas: Iterable[float] = (),
+        delta: float | None = None,
+        delta_for: int | None = None,
+    ) -> CalibrationDetail:
+        """A calibration set with its thresholds and its curve, as `ScopeClient.calibration`."""
+        asked = alphas_query(alphas, delta, delta_for)
+        return await self._transport.run(self._service.calibration(name, asked))
 
 
 async def _items(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from scope_judge.answers import CalibrationDetail, CalibrationReport, NextLabels, PoolReport
-from scope_judge.comparisons import Example, Pair, calibrate_fields
+from scope_judge.comparisons import Example, Pair, alphas_query, calibrate_fields
 from scope_judge.service import Service
 from scope_judge.transport import SyncTransport
 
@@ -83,6 +83,25 @@ class CalibrationCalls:
         """
         return self._transport.run(self._service.next_to_label(name, alpha, delta, limit))
 
-    def calibration(self, name: str = "default") -> CalibrationDetail:
-        """A calibration set with its thresholds and its risk-coverage curve; raises ScopeError."""
-        return self._transport.run(self._service.calibration(name))
+    def calibration(
+        self,
+        name: str = "default",
+        *,
+        alphas: Iterable[float] = (),
+        delta: float | None = None,
+        delta_for: int | None = None,
+    ) -> CalibrationDetail:
+        """A calibration set with its thresholds and its risk-coverage curve.
+
+        Args:
+            name: Name of the set.
+            alphas: Alphas whose "pac" thresholds the result has as `requested`. They share delta,
+                so that all of them hold together, and you may choose one after a look.
+            delta: Probability that any of them fails; by default the service's.
+            delta_for: Number by which delta is divided for each; by default the number of alphas.
+
+        Raises:
+            ScopeError: There is no such set, or the service does not answer.
+        """
+        asked = alphas_query(alphas, delta, delta_for)
+        return self._transport.run(self._service.calibration(name, asked))

@@ -15,6 +15,7 @@ from scope_judge.answers import (
     ItemError,
     Judgment,
 )
+from scope_judge.audits import AuditCalls, SyncAudits
 from scope_judge.batches import Batch
 from scope_judge.calibration_calls import CalibrationCalls
 from scope_judge.comparisons import (
@@ -45,7 +46,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class ScopeClient(CalibrationCalls):
+class ScopeClient(CalibrationCalls, SyncAudits):
     """A client of a scope-judge service. Several threads can share it.
 
     A request is repeated after a 429, a 503 or a broken connection, and never after another error.
@@ -83,9 +84,9 @@ class ScopeClient(CalibrationCalls):
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._service = Service(
-            Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
-        )
+        session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
+        self._service = Service(session)
+        self._audits = AuditCalls(session)
         self._transport = SyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:
@@ -170,8 +171,9 @@ class ScopeClient(CalibrationCalls):
             id: Comes back in the judgment.
             **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
                 accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
-                `delta`, the probability that a "pac" guarantee fails; `calibration`, the name of
-                the calibration set. By default each is the service's.
+                `delta`, the probability that a "pac" guarantee fails; `delta_for`, the number of
+                alphas that you choose from after a look, among which delta is divided;
+                `calibration`, the name of the calibration set. By default each is the service's.
 
         Raises:
             ScopeError: There is no judgment, also because of an error of the pair itself. An error

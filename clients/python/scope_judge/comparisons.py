@@ -24,6 +24,7 @@ class Criterion(TypedDict, total=False):
     alpha: float | None
     guarantee: Guarantee | None
     delta: float | None
+    delta_for: int | None
     calibration: str | None
 
 
@@ -141,6 +142,15 @@ def body_of(fields: Mapping[str, Any], name: str, items: Iterable[Item]) -> byte
 
 # json.dumps would make an encoder for each item, which takes five times as long.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_list_of)
+
+
+def alphas_query(
+    alphas: Iterable[float], delta: float | None, delta_for: int | None
+) -> list[tuple[str, float]]:
+    """The query that asks for the thresholds of several alphas together."""
+    shared = {"delta": delta, "delta_for": delta_for}
+    given = [(name, value) for name, value in shared.items() if value is not None]
+    return [*(("alpha", alpha) for alpha in alphas), *given]
 
 
 def calibrate_fields(

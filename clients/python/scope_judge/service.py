@@ -220,9 +220,12 @@ class Service:
 
         return (yield from self._work("/rewards/groups", ask, _raise, in_flight))
 
-    def calibration(self, name: str) -> Steps[CalibrationDetail]:
-        """Reads a calibration set."""
-        return parse(CalibrationDetail, (yield from self.get(_set_path(name))))
+    def calibration(
+        self, name: str, query: Sequence[tuple[str, float]] = ()
+    ) -> Steps[CalibrationDetail]:
+        """Reads a calibration set, with the thresholds that the query asks for."""
+        path = _set_path(name) + (f"?{urlencode(query)}" if query else "")
+        return parse(CalibrationDetail, (yield from self.get(path)))
 
     def next_to_label(
         self, name: str, alpha: float | None, delta: float | None, limit: int

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     EngineUnavailableError,
     InvalidRequestError,
@@ -23,8 +24,10 @@ from app.fleet.passes import judged_parts
 from app.fleet.sources import Source, sources_of
 from app.fleet.worker import Outcome, PartWorker, judge_rows
 from app.ports import CallTimes, EngineIdentity, LabelLogits, Prompt, PromptError, Version
+from app.service.judging.judge import JudgeRequest
 from app.settings import Settings
 from app.stores.memory import MemoryStore
+from app.wire.requests import JudgeBatchIn
 from tests.patience import PATIENCE_S
 from tests.serving import client_of, labelled, services_of
 
@@ -342,8 +345,18 @@ def test_paths_mean_the_same_in_every_process(
     assert job.criterion == {**CRITERION, "alpha": 0.1}
 
 
+def test_a_row_with_a_delta_of_its_own_shares_it_too() -> None:
+    given = {"guarantee": "pac", "delta": 0.1, "delta_for": 5}
+    job = Job.of(Settings(store_url="memory://"), given, Path("out"))
+    rows = [{**items()[0], **fields} for fields in ({}, {"delta": 0.05}, {"delta_for": 1})]
+    batch = JudgeBatchIn.model_validate({**job.criterion, "comparisons": rows})
+    found = [item.asked for item in batch.items(CriterionDefaults(0.1, "marginal", 0.3))]
+    deltas = [each.criterion.delta for each in found if isinstance(each, JudgeRequest)]
+    assert deltas == [0.02, 0.01, 0.1]
+
+
 def test_an_invalid_criterion_is_refused() -> None:
-    for given in ({"delta": 0.1}, {"alpha": 2.0}, {"guarantee": "none"}):
+    for given in ({"delta": 0.1}, {"alpha": 2.0}, {"guarantee": "none"}, {"delta_for": 2}):
         with pytest.raises(InvalidRequestError):
             Job.of(Settings(), given, Path("out"))
 

@@ -36,6 +36,8 @@ BODY_ROUTES: dict[str, bytes] = {
     "POST /calibrations/{name}/examples": b"/calibrations/fuzz/examples",
     "POST /calibrations/{name}/pool": b"/calibrations/fuzz/pool",
     "POST /calibrations/{name}/rollback": b"/calibrations/fuzz/rollback",
+    "POST /calibrations/{name}/absorb": b"/calibrations/fuzz/absorb",
+    "POST /audits/labels": b"/audits/labels",
 }
 _JSON: Headers = ((b"Content-Type", JSON_TEXT.encode()),)
 _BODIES = bodies_of_bytes()

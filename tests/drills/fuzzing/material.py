@@ -28,6 +28,7 @@ NAMES = (
     *("question", "response_a", "response_b", "alpha", "guarantee", "delta", "calibration", "id"),
     *("digest", "gap_fwd", "label_mass", "fingerprint"),
     *("responses", "reference", "groups", "opponents", "output", "input", "type", "text"),
+    *("labels", "since", "replace", "unlabelled"),
     *("label", "label_noise", "comparisons", "examples", "version", "role", "content"),
     *("", HALF, "x" * 200, "__class__", "model_config"),
 )
@@ -91,6 +92,14 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         },
         "POST /calibrations/{name}/pool": {"comparisons": [comparison, comparison]},
         "POST /calibrations/{name}/rollback": {"version": draw.randint(1, 4)},
+        "POST /calibrations/{name}/absorb": {
+            "since": draw.choice((None, "2026-11-22T10:00:00Z")),
+            "replace": False,
+            "unlabelled": draw.choice(("refuse", "leave_out")),
+        },
+        "POST /audits/labels": {
+            "labels": [{"id": f"{draw.getrandbits(128):032x}", "label": each} for each in "AB"]
+        },
     }
 
 

@@ -18,7 +18,9 @@ import pytest
 
 from app.api.auth.needs import NEEDS
 from app.api.middleware.json_meter import most_parts
+from app.wire.audits import MOST_LABELS
 from tests.integration.processes.server import free_port
+from tests.integration.processes.ticking_service import audit_id
 from tests.serving import scripted_fingerprint
 from tests.unit.api.rewards.doors import DOORS
 
@@ -149,6 +151,16 @@ POOL, NEXT = ("POST", "/calibrations/{name}/pool"), ("GET", "/calibrations/{name
 SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/versions")
 REMOVE = ("DELETE", "/calibrations/{name}")
 # Cases that do not change the store come first; the last case deletes the large set.
+_labels = itertools.cycle("AB")
+
+
+def audit_labels() -> bytes:
+    """The largest batch of labels; each one changes all of them."""
+    label = next(_labels)
+    rows = [{"id": audit_id(i), "label": label} for i in range(MOST_LABELS)]
+    return json.dumps({"labels": rows}).encode()
+
+
 CASES: dict[str, Case] = {
     "text": Case(ONE, 200, lambda: question("a word, ")),
     "escapes": Case(ONE, 200, lambda: question("\\u0416")),
@@ -222,9 +234,22 @@ CASES: dict[str, Case] = {
     },
     "list": Case(("GET", "/calibrations")),
     "one set": Case(SET, url="/calibrations/large"),
+    "alphas of a set": Case(
+        SET,
+        url="/calibrations/large?" + "&".join(f"alpha={0.05 + 0.01 * i:.2f}" for i in range(32)),
+    ),
     "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),
     "examples": Case(EXPORT, url="/calibrations/large/examples?limit=10000"),
     "scores": Case(SCORE, 200, lambda: examples(long_text)),
+    "audits": Case(("GET", "/audits"), url="/audits?status=labelled&limit=1000"),
+    "last audits": Case(("GET", "/audits"), url="/audits?status=expired"),
+    "labels": Case(("POST", "/audits/labels"), 200, audit_labels),
+    "absorption": Case(
+        ("POST", "/calibrations/{name}/absorb"),
+        200,
+        lambda: b'{"unlabelled": "leave_out", "replace": true}',
+        "/calibrations/audited/absorb",
+    ),
     "alive": Case(("GET", "/healthz")),
     "ready": Case(("GET", "/readyz")),
     "metrics": Case(("GET", "/metrics")),

@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.core.comparison import Comparison, Label, LabelledComparison
 from app.main import build, serving
+from app.service.auditing.entries import CriterionKey, DrawEntry, LabelEntry
 from app.service.services import Services
 from app.settings import Settings
 
@@ -26,6 +27,7 @@ TICK_S = 0.002
 EXAMPLES = 20_000
 SETS = 100
 VERSIONS = 1000
+AUDITS = 20_000
 
 _YARDSTICK = [f"Question {i}: which of the two is better?" for i in range(100_000)]
 
@@ -82,7 +84,7 @@ def labelled(number: int) -> LabelledComparison:
 
 
 async def fill(services: Services) -> None:
-    """Makes a large set, many small sets, and one with many versions."""
+    """Makes a large set, many small sets, one with many versions, and many audits."""
     add = services.calibrator.add
     large = [labelled(i) for i in range(EXAMPLES)]
     await add("large", large)
@@ -94,11 +96,43 @@ async def fill(services: Services) -> None:
     for i in range(VERSIONS):
         label: Label = "A" if i % 2 else "B"
         await add("changed", [LabelledComparison(large[0].comparison, label)])
+    await add("audited", large[:100])
+    await services.store.append_audits([draw(i, services.judge.fingerprint) for i in range(AUDITS)])
+    labels = [LabelEntry(audit_id(i), "A", "ana", 1.0).text for i in range(AUDITS // 2)]
+    await services.store.append_audits(labels)
+    await services.auditor.catch_up()
+
+
+def audit_id(number: int) -> str:
+    """The id of a drawn judgment."""
+    return f"{number:030x}00"
+
+
+def draw(number: int, fingerprint: str) -> str:
+    """The entry of a drawn judgment in the log of audits."""
+    return DrawEntry(
+        id=audit_id(number),
+        calibration="audited",
+        fingerprint=fingerprint,
+        digest=f"{number:064x}",
+        question=f"{number:064x}",
+        gap_fwd=1.0,
+        gap_rev=(number % 4000 + 1) / 1000,
+        label_mass=0.99,
+        write_id="w",
+        version=1,
+        criterion=CriterionKey(0.1, "marginal", None),
+        label_noise=0.0,
+        accepted=True,
+        rate=1.0,
+        at=time.time(),
+    ).text
 
 
 def main(port: int) -> None:
     """Serves until the process is ended."""
-    settings = Settings(engine="scripted", store_url="memory://", port=port)
+    # Every judgment is drawn, so that the draws are measured too.
+    settings = Settings(engine="scripted", store_url="memory://", port=port, audit_rate=1.0)
     clock = Clock()
 
     @asynccontextmanager

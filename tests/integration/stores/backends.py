@@ -3,13 +3,13 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from app.ports import CalibrationStore, StoredCalibration, StoredChange, Version
+from app.ports import AuditStore, CalibrationStore, Store, StoredCalibration, StoredChange, Version
 from app.stores.memory import MemoryStore
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
 
 
-def store_at(address: str) -> CalibrationStore:
+def store_at(address: str) -> Store:
     """Returns an unopened store; raises ValueError for an unknown scheme.
 
     Here mypy checks that each store meets the port.
@@ -76,3 +76,11 @@ async def trail(store: CalibrationStore, name: str = "default") -> dict[int, str
 async def numbers(store: CalibrationStore, name: str = "default") -> list[int]:
     """Returns the numbers of the trail, oldest first."""
     return list(reversed(await trail(store, name)))
+
+
+async def audit_log(store: AuditStore) -> list[str]:
+    """Returns all entries of the log of audits, and checks that no position is missing."""
+    entries = await store.audits(after=0, limit=100_000)
+    assert [position for position, _ in entries] == list(range(1, len(entries) + 1))
+    assert len(entries) == await store.last_audit()
+    return [text for _, text in entries]

@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 import pytest
 
-from app.ports import CalibrationStore
+from app.ports import Store
 from tests.integration.stores.backends import store_at
 from tests.redis_server import RedisServer
 
-Connect: TypeAlias = Callable[[], Awaitable[CalibrationStore]]
+Connect: TypeAlias = Callable[[], Awaitable[Store]]
 
 ALL = ("memory", "sqlite", "redis")
 
@@ -39,7 +39,7 @@ async def connect(scheme: str, address: str) -> AsyncIterator[Connect]:
     async with AsyncExitStack() as clients:
         memory = store_at(address) if scheme == "memory" else None
 
-        async def client() -> CalibrationStore:
+        async def client() -> Store:
             store = memory or store_at(address)
             await store.open()
             clients.push_async_callback(store.close)
@@ -49,5 +49,5 @@ async def connect(scheme: str, address: str) -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
-async def store(connect: Connect) -> CalibrationStore:
+async def store(connect: Connect) -> Store:
     return await connect()

@@ -1,8 +1,9 @@
-"""Opening a file of the first release adds the table of the trail in one atomic step."""
+"""Opening a file of an earlier release adds the missing tables in one atomic step."""
 
 import asyncio
 import sqlite3
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from app.core.errors import StoreUnavailableError
 from app.ports import Version
 from app.stores.sqlite import SqliteStore
-from app.stores.sqlite_file import APPLICATION_ID
-from tests.integration.stores.backends import delete, numbers, state, trail, write
+from app.stores.sqlite_file import APPLICATION_ID, AUDIT_SCHEMA, TRAIL_SCHEMA
+from tests.integration.stores.backends import audit_log, delete, numbers, state, trail, write
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +33,20 @@ INSERT INTO meta VALUES ('default', 'judge', '7'), ('default', 'written_by', '7'
 INSERT INTO example VALUES ('default', 'd0', '7'), ('default', 'd1', '7'), ('default', 'd2', '7');
 INSERT INTO threshold VALUES ('default', 'marginal:0.10', '7'), ('default', 'pac:0.10', '7');
 """
+
+
+# The second schema added the table of the trail.
+SECOND_SCHEMA = (*TRAIL_SCHEMA[: -len(AUDIT_SCHEMA)], "PRAGMA user_version = 2")
+
+
+def second_schema_file(folder: Path) -> Path:
+    path = first_release_file(folder)
+    with sqlite3.connect(path) as connection:
+        for statement in SECOND_SCHEMA:
+            connection.execute(statement)
+        connection.execute("INSERT INTO revision VALUES ('default', 7, 'record 7', 'undo 7')")
+    connection.close()
+    return path
 
 
 def first_release_file(folder: Path) -> Path:
@@ -59,6 +74,23 @@ async def test_a_set_of_the_first_release_is_kept_and_its_numbers_go_on(tmp_path
     await store.close()
 
 
+async def test_a_file_of_the_second_schema_keeps_its_trail_and_takes_audits(tmp_path: Path) -> None:
+    path = second_schema_file(tmp_path)
+    for number in (1, 2):
+        store = SqliteStore(path)
+        await store.open()
+        assert await store.read("default") == state(7)
+        assert await trail(store) == {7: "undo 7"}
+        assert await store.append_audits([f"entry {number}"]) == number
+        await store.close()
+    store = SqliteStore(path)
+    await store.open()
+    assert await write(store, state(8), expected=Version("one", 7))
+    assert await numbers(store) == [7, 8]
+    assert await audit_log(store) == ["entry 1", "entry 2"]
+    await store.close()
+
+
 async def test_a_migration_that_breaks_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = first_release_file(tmp_path)
     # An existing trigger with the same name makes the migration fail half way.
@@ -83,10 +115,11 @@ async def test_a_migration_that_breaks_leaves_the_file_as_it_was(tmp_path: Path)
     await store.close()
 
 
+@pytest.mark.parametrize("made", [first_release_file, second_schema_file])
 async def test_a_crash_at_any_statement_of_a_migration_leaves_the_file_whole(
-    tmp_path: Path,
+    tmp_path: Path, made: Callable[[Path], Path]
 ) -> None:
-    first_release_file(tmp_path).rename(tmp_path / "old.db")
+    made(tmp_path).rename(tmp_path / "old.db")
     program = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.integration.stores.sqlite_crashes", str(tmp_path), "open"),
         stdout=asyncio.subprocess.PIPE,
@@ -99,7 +132,8 @@ async def test_a_crash_at_any_statement_of_a_migration_leaves_the_file_whole(
         await store.open()
         assert await store.read("default") == state(7)
         assert await write(store, state(8), expected=Version("one", 7))
-        assert await numbers(store) == [8]
+        assert await numbers(store) == ([8] if made is first_release_file else [7, 8])
+        assert await store.append_audits(["entry"]) == 1
         await store.close()
 
 

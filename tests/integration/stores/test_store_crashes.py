@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
-from app.ports import CalibrationStore, StoredCalibration, Version
+from app.ports import CalibrationStore, Store, StoredCalibration, Version
 from app.stores.redis import RedisStore, SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID
@@ -38,7 +38,7 @@ def own_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @asynccontextmanager
-async def opened(address: str) -> AsyncIterator[CalibrationStore]:
+async def opened(address: str) -> AsyncIterator[Store]:
     store = store_at(address)
     await store.open()
     try:
@@ -418,7 +418,7 @@ async def test_a_file_that_is_not_ours_is_corrupt_and_untouched(tmp_path: Path) 
         ("foreign-1", "PRAGMA user_version = 1;"),
         ("foreign-2", "PRAGMA user_version = 2;"),
         ("foreign-0", ""),
-        ("newer", f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 3;"),
+        ("newer", f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 4;"),
     ):
         paths.append(tmp_path / f"{name}.db")
         connection = sqlite3.connect(paths[-1])

@@ -34,6 +34,7 @@ JUDGMENT: dict[str, Any] = {
     "label_mass": NUMBER,
     "calibration": (dict, NULL),
     "judge": str,
+    "audit": (dict, NULL),
 }
 CALIBRATION: dict[str, Any] = {
     "name": str,
@@ -66,6 +67,7 @@ DIAGNOSTICS: dict[str, Any] = {
     "off_task": int,
     "infeasible": list,
     "feasible_alphas": list,
+    "requested": list,
     "curve": list,
     "traffic": (dict, NULL),
 }
@@ -83,6 +85,7 @@ INFEASIBLE: dict[str, Any] = {
     "delta": (*NUMBER, NULL),
     "smallest_feasible_alpha": (*NUMBER, NULL),
     "more_examples": (int, NULL),
+    "after_looking": str,
 }
 
 
@@ -321,6 +324,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
             **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,
+            "audit_rate": NUMBER,
             "limits": dict,
         },
     )

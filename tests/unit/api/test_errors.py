@@ -91,6 +91,9 @@ REACHED: dict[str, Reach] = {
     "version_not_found": Reach(path="/calibrations/default/rollback", body={"version": 2}),
     "labels_missing": Reach(body=comparison(calibration="pool")),
     "judge_mismatch": Reach(body=comparison(calibration="others")),
+    "audits_incomplete": Reach(
+        path="/calibrations/default/absorb", body={}, settings={"audit_rate": 1.0}
+    ),
     "overloaded": Reach(raises(OverloadedError("full", retry_after_s=7)), body=PLAIN),
     "deadline_exceeded": Reach(body=PLAIN, settings={"timeout_s": 0.05}),
     "draining": Reach(method="GET", path="/readyz"),
@@ -139,8 +142,9 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
         if code == "labels_missing":
             pairs = {"comparisons": [comparison(question=MARKER)]}
             await client.post("/calibrations/pool/pool", json=pairs)
-        if code == "version_not_found":
+        if code in ("version_not_found", "audits_incomplete"):
             await client.post("/calibrate", json={"examples": examples(3)})
+            await client.post("/judge", json=comparison())
         if code == "store_unavailable":
             await store.close()
         yield client

@@ -38,6 +38,7 @@ NAN, INF = float("nan"), float("inf")
 WRONG_VALUES: dict[str, list[Any]] = {
     "alpha": [0, 1, -1, 1.5, NAN, INF, -INF, "0.1", True, [], {}],
     "delta": [0, 1, NAN, "0.1", True],
+    "delta_for": [0, -1, 1001, 1.5, NAN, "5", True],
     "guarantee": ["PAC", "", 3, ["pac"]],
     "calibration": ["", "a b", "a/b", ".a", "é", "a\n", "x" * 65, 3],
     "question": [
@@ -96,9 +97,9 @@ async def test_a_label_noise_out_of_range_is_refused(client: httpx.AsyncClient, 
 
 @pytest.mark.anyio
 async def test_delta_without_pac_is_refused_in_item_and_batch(client: httpx.AsyncClient) -> None:
-    for fields in ({"delta": 0.1}, {"delta": 0.1, "guarantee": "marginal"}):
+    for fields in ({"delta": 0.1}, {"delta": 0.1, "guarantee": "marginal"}, {"delta_for": 2}):
         body = problem(await send(client, comparison(**fields)), "invalid_request")
-        assert body["errors"][0]["field"] == "delta"
+        assert body["errors"][0]["field"] == next(iter(fields))
         batch = {**fields, "comparisons": [comparison()]}
         problem(await send(client, batch, "/judge/batch"), "invalid_request")
 

@@ -17,6 +17,7 @@ CLIENT = ROOT / "clients" / "python" / "scope_judge"
 
 _ADAPTER = {"core", "ports", "numpy"}
 _ENGINE = _ADAPTER | {"engines.rendering", "engines.model_files"}
+_REDIS = _ADAPTER | {"redis", "stores.redis_connection", "stores.redis_scripts"}
 _ENTRY = {
     *("api", "wire", "wiring", "settings", "evaluation", "service", "core", "files", "output"),
     *("logs", "fastapi", "uvicorn", "typer", "rich", "httpx"),
@@ -56,9 +57,12 @@ ALLOWED: dict[str, set[str]] = {
     "engines.rendering": _ENGINE | {"engines.markers", "transformers", "jinja2"},
     "engines.model_files": _ENGINE | {"huggingface_hub", "transformers"},
     "stores": set(),
-    "stores.redis": _ADAPTER | {"redis", "stores.redis_scripts"},
+    "stores.redis": _REDIS | {"stores.redis_audits"},
+    "stores.redis_audits": _REDIS,
+    "stores.redis_connection": _ADAPTER | {"redis"},
     "stores.redis_scripts": set(),
-    "stores.sqlite": _ADAPTER | {"stores.sqlite_file"},
+    "stores.sqlite": _ADAPTER | {"stores.sqlite_audits", "stores.sqlite_file"},
+    "stores.sqlite_audits": {"core", "stores.sqlite_file"},
     "stores.sqlite_file": {"core"},
     "stores.memory": _ADAPTER,
     # Comparisons in files of any format, for the command line.

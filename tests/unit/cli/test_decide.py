@@ -24,6 +24,7 @@ CRITERIA: tuple[list[str], ...] = (
     ["--alpha", "0.05", "--guarantee", "pac"],
     ["--alpha", "0.15", "--guarantee", "pac"],
     ["--alpha", "0.25", "--guarantee", "pac", "--delta", "0.05"],
+    ["--alpha", "0.25", "--guarantee", "pac", "--delta", "0.1", "--delta-for", "3"],
     ["--no-alpha"],
 )
 ENDINGS = ("jsonl", "json", "csv", "tsv", "parquet", "jsonl.gz", "csv.zst")
@@ -191,6 +192,7 @@ def test_the_results_of_another_judge_are_refused(url: str, folder: Path, tmp_pa
         (["--alpha", "1"], "--alpha must be between 0 and 1"),
         (["--alpha", "0.1", "--guarantee", "sure"], "--guarantee must be marginal or pac"),
         (["--alpha", "0.1", "--delta", "0.1"], "--delta needs --guarantee pac"),
+        (["--alpha", "0.1", "--delta-for", "5"], "marginal has no delta to divide"),
         (["--alpha", "0.1", "--label-noise", "0.5"], "--label-noise must be at least 0"),
         (["--alpha", "0.1", "--labels", "x", "--calibration", "y"], "not both"),
         (["--alpha", "0.1", "--labels", "{pairs}"], "has no labelled result"),

@@ -36,6 +36,14 @@ def service_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def audited_url() -> Iterator[str]:
+    """URL of a service of one test, which draws every judgment."""
+    with running(SCOPE_AUDIT_RATE="1", SCOPE_MAX_BATCH="2000") as url:
+        httpx.post(f"{url}/calibrate", json={"examples": examples()}).raise_for_status()
+        yield url
+
+
 @pytest.fixture(scope="session")
 def small_url(service_url: str) -> Iterator[str]:
     """URL of a service in which a request has four comparisons at most.

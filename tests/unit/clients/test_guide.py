@@ -1,4 +1,4 @@
-"""The Python of the guide runs as it is written, against the service with the scripted judge."""
+"""The Python of the guides runs as it is written, against the service with the scripted judge."""
 
 from typing import Any
 
@@ -8,23 +8,38 @@ from tests.unit.docs import markdown
 from tests.unit.docs.markdown import DOCS
 
 
-def test_the_examples_of_the_guide_run(
+def test_the_examples_of_the_guide_to_audits_run(
+    audited_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("audits.md", audited_url)
+    listed, labelled, absorbed = capsys.readouterr().out.splitlines()
+    assert listed.startswith("to label: ")
+    assert labelled == "1 0 0 ()"
+    assert absorbed == "2 61 1 0"
+
+
+def run(page: str, url: str) -> None:
+    """Runs all Python of a guide as one program."""
+    names: dict[str, Any] = {"__name__": "guide"}
+    for block in blocks(page):
+        exec(block.replace("http://127.0.0.1:8000", url), names)
+    names["client"].close()
+
+
+def test_the_examples_of_the_guide_to_the_client_run(
     service_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names: dict[str, Any] = {"__name__": "guide"}
-    for block in blocks():
-        exec(block.replace("http://127.0.0.1:8000", service_url), names)
-    names["client"].close()
+    run("client.md", service_url)
     printed = capsys.readouterr().out
     assert "p_bar = 0." in printed or "no verdict: " in printed
     assert "2 0 " in printed, "both examples are new"
 
 
-def blocks() -> list[str]:
-    """The Python of the guide, a text for each fenced block."""
+def blocks(page: str) -> list[str]:
+    """The Python of a guide, a text for each fenced block."""
     found: list[list[str]] = []
     inside = False
-    for line in markdown.lines((DOCS / "guides" / "client.md").read_text(encoding="utf-8")):
+    for line in markdown.lines((DOCS / "guides" / page).read_text(encoding="utf-8")):
         if line.fenced and line.text.startswith("```"):
             inside = line.text == "```python"
             found += [[]] if inside else []

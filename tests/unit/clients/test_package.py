@@ -31,6 +31,11 @@ TEXT = "a secret question"
 # The schema of each dataclass.
 SCHEMA_OF = {
     answers.Judgment: "JudgmentOut",
+    answers.AuditReference: "AuditReferenceOut",
+    answers.Audit: "AuditOut",
+    answers.AuditPage: "AuditsOut",
+    answers.AuditLabels: "AuditLabelsOut",
+    answers.AbsorbReport: "AbsorbOut",
     answers.CalibrationReference: "CalibrationReferenceOut",
     answers.Fault: "Fault",
     answers.Problem: "Problem",

@@ -6,22 +6,38 @@ import re
 import numpy as np
 import pytest
 
-from app.core.assessment import AlphaInterval, Assessment, recommendation, share_interval
+from app.core.assessment import (
+    AlphaInterval,
+    Assessment,
+    note_on_looking,
+    recommendation,
+    share_interval,
+)
 from app.core.assessment import alphas_in_words as words
 from app.core.calibration import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.comparison import Guarantee
 from app.core.diagnostics import feasibility, feasible_alphas
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
+from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.rows import assessment_of
 from app.evaluation.normal_world import NormalJudge
 
 
-def assessed(uncertainty: np.ndarray, error: np.ndarray, noise: float = 0.0) -> Assessment:
+def assessed(
+    uncertainty: np.ndarray,
+    error: np.ndarray,
+    noise: float = 0.0,
+    *,
+    alphas: tuple[float, ...] = STANDARD_ALPHAS,
+    delta_for: int = 1,
+) -> Assessment:
     scores = LabelledScores(uncertainty, error, 0, ())
-    return assessment_of(scores, STANDARD_ALPHAS, delta=STANDARD_DELTA, label_noise=noise)
+    return assessment_of(
+        scores, alphas, delta=STANDARD_DELTA, label_noise=noise, delta_for=delta_for
+    )
 
 
 def drawn(accuracy: float, auroc: float, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -40,7 +56,8 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
             drawn(0.894, 0.822, 1000),
             0.0,
             r"Use alpha 0\.05 with pac: it answers 74% of pairs like these, and at most 5% of the "
-            r"answers are wrong, except with probability 0\.10\.",
+            r"answers are wrong, except with probability 0\.10, if you decided for this alpha "
+            r"before you looked\.",
             id="a good judge",
         ),
         pytest.param(
@@ -114,6 +131,43 @@ def test_each_kind_of_judge_gets_its_recommendation(
     assert re.fullmatch(sentence, found), found
 
 
+@pytest.mark.parametrize("delta_for", [1, 4])
+def test_an_alpha_that_is_chosen_from_the_table_shows_its_price(delta_for: int) -> None:
+    found = assessed(*drawn(0.894, 0.822, 1000), delta_for=delta_for)
+    assert "if you decided for this alpha before you looked" in recommendation(found)
+    note = note_on_looking(found)
+    assert note is not None
+    assert "the promise does not cover it" in note
+    assert "--delta-for 5" in note
+
+
+def test_alphas_that_share_delta_may_be_chosen_after_a_look() -> None:
+    found = assessed(*drawn(0.894, 0.822, 1000), delta_for=5)
+    assert {row.delta for row in found.pac_rows} == {0.02}
+    assert recommendation(found).endswith("except with probability 0.10.")
+    note = note_on_looking(found)
+    assert note is not None
+    assert "hold together, except with probability 0.10" in note
+    # Each of them accepts less than it would alone.
+    alone = assessed(*drawn(0.894, 0.822, 1000))
+    both = zip(found.pac_rows, alone.pac_rows, strict=True)
+    assert all(shared.coverage <= single.coverage for shared, single in both)
+
+
+def test_a_single_alpha_has_no_price() -> None:
+    found = assessed(*drawn(0.894, 0.822, 1000), alphas=(0.1,))
+    assert recommendation(found).endswith("except with probability 0.10.")
+    assert note_on_looking(found) is None
+
+
+def test_labels_that_are_asked_for_show_their_price() -> None:
+    found = assessed(*right_and_wrong(20, 0))
+    assert "71 more pairs" in recommendation(found)
+    note = note_on_looking(found)
+    assert note is not None
+    assert "Calibrate a new set on the new labels alone" in note
+
+
 def test_no_labels_ask_for_labels() -> None:
     assert "label some" in recommendation(Assessment(0, None, None, None, (), {}))
 
@@ -176,3 +230,17 @@ def test_more_labels_are_never_none_at_all() -> None:
     rows = [row for row in found.rows if row.guarantee == "pac" and row.threshold is None]
     assert rows
     assert all(row.more_labels is None or row.more_labels > 0 for row in rows)
+
+
+def curve_with_steady_errors(n: int) -> ThresholdCurve:
+    """At least 7% errors among any number of the most certain points, and not one more."""
+    errors = np.ceil(np.arange(1, n + 1) * 7 / 100)
+    return ThresholdCurve.fit(np.arange(n) / (2 * n), np.diff(errors, prepend=0.0) > 0)
+
+
+def test_more_examples_reach_the_start_rank_of_large_sets() -> None:
+    # Rank 91 allows 5.5% of errors, and rank 210, where tests start from 840 examples on, 7.1%.
+    assert feasibility(curve_with_steady_errors(200), 0.1, "pac", 0.1).more_examples == 640
+    found = {n: threshold_on(curve_with_steady_errors(n), 0.1, "pac", 0.1) for n in (839, 840)}
+    assert found[839] == -math.inf
+    assert found[840] > -math.inf

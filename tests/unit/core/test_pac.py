@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.pac import (
-    _quick_walk,
-    _walk,
+from app.core.pac import _quick_walk, _walk, pac_threshold, rank_sequence, rounded_down
+from app.core.preference import LN2
+from app.core.start_rank import (
+    fair_start_rank,
+    good_start_rank,
     observed_error,
-    pac_threshold,
-    rank_sequence,
-    rounded_down,
+    points_for_good_start,
     start_rank,
 )
-from app.core.preference import LN2
 
 # (alpha, delta, label noise) as integers over 100: small start ranks, so that n stays small.
 CASES = [(10, 10, 0), (20, 10, 0), (29, 5, 0), (25, 20, 5), (25, 10, 20), (7, 30, 0), (50, 10, 10)]
@@ -34,8 +33,8 @@ def cdf(errors: int, n: int, p: int, whole: int) -> float:
 
 
 @cache
-def naive_start(alpha: int, delta: int, noise: int) -> int:
-    """The smallest rank that passes with probability 1/2 if the true error is 0.6 alpha."""
+def naive_rank(alpha: int, delta: int, noise: int, power: float) -> int:
+    """The smallest rank that passes with that probability if the true error is 0.6 alpha."""
     bound = 100 * noise * 10 + (100 - 2 * noise) * alpha * 10
     assumed_error = 100 * noise * 10 + (100 - 2 * noise) * alpha * 6
     rank, allowed = 0, -1
@@ -43,14 +42,21 @@ def naive_start(alpha: int, delta: int, noise: int) -> int:
         rank += 1
         while cdf(allowed + 1, rank, bound, 100_000) <= delta / 100:
             allowed += 1
-        if allowed >= 0 and cdf(allowed, rank, assumed_error, 100_000) >= 0.5:
+        if allowed >= 0 and cdf(allowed, rank, assumed_error, 100_000) >= power:
             return rank
+
+
+def naive_start(alpha: int, delta: int, noise: int, n: int) -> int:
+    """The rank with power 0.8 if that is within half of n and 2.5 alpha n, else with power 0.5."""
+    good = naive_rank(alpha, delta, noise, 0.8)
+    within = good <= n * Fraction(1, 2) and good <= n * Fraction(5 * alpha, 200)
+    return good if within else naive_rank(alpha, delta, noise, 0.5)
 
 
 def naive_ranks(n: int, alpha: int, delta: int, noise: int) -> list[int]:
     """Tests every rank; keeps those where one more error is allowable and the last is 1% away."""
     bound = 100 * noise * 10 + (100 - 2 * noise) * alpha * 10
-    start, step = naive_start(alpha, delta, noise), max(1, round(0.01 * n))
+    start, step = naive_start(alpha, delta, noise, n), max(1, round(0.01 * n))
     ranks: list[int] = []
     allowed = -1
     for rank in range(1, n + 1):
@@ -75,28 +81,35 @@ def naive(scores: list[float], wrong: list[bool], alpha: int, delta: int, noise:
     return LN2 if found == max(scores) else found
 
 
-def test_the_start_rank_is_91_at_alpha_and_delta_010() -> None:
+def test_the_start_rank_is_91_at_alpha_and_delta_010_and_210_with_many_points() -> None:
     # P[Bin(91, 0.1) <= 5] = 0.0937 <= 0.1 and P[Bin(91, 0.06) <= 5] = 0.5338 >= 0.5.
-    assert start_rank(0.1, 0.1, 0.0, at_most=1000) == 91
-    assert start_rank(0.1, 0.1, 0.0, at_most=91) == 91
-    assert start_rank(0.1, 0.1, 0.0, at_most=90) is None
+    assert [start_rank(0.1, 0.1, 0.0, n) for n in (90, 91, 839)] == [None, 91, 91]
     assert cdf(5, 91, 10, 100) <= 0.1 < cdf(5, 90, 10, 100)
     assert cdf(5, 91, 6, 100) >= 0.5
+    # 15 errors are allowed from rank 210 on, where P[Bin(210, 0.06) <= 15] = 0.812.
+    assert [start_rank(0.1, 0.1, 0.0, n) for n in (840, 1000, 10**6)] == [210, 210, 210]
+    assert cdf(15, 210, 10, 100) <= 0.1 < cdf(15, 209, 10, 100)
+    assert cdf(15, 210, 6, 100) >= 0.8 > cdf(14, 209, 6, 100)
 
 
 @pytest.mark.parametrize(("alpha", "delta", "noise"), CASES)
-def test_the_start_rank_is_the_smallest_with_power_one_half(
-    alpha: int, delta: int, noise: int
-) -> None:
-    found = start_rank(alpha / 100, delta / 100, noise / 100, at_most=10**4)
-    assert found == naive_start(alpha, delta, noise)
+def test_a_start_rank_is_the_smallest_with_its_power(alpha: int, delta: int, noise: int) -> None:
+    shares = (alpha / 100, delta / 100, noise / 100)
+    fair, good = naive_rank(alpha, delta, noise, 0.5), naive_rank(alpha, delta, noise, 0.8)
+    assert fair_start_rank(*shares, at_most=10**4) == fair
+    assert good_start_rank(*shares, at_most=10**4) == good
+    enough = points_for_good_start(alpha / 100, good)
+    for n in (fair, enough - 1, enough, 10 * enough):
+        assert start_rank(*shares, n) == naive_start(alpha, delta, noise, n)
+    assert start_rank(*shares, enough) == good
+    assert start_rank(*shares, fair - 1) is None
 
 
-@pytest.mark.parametrize("rank_cap", [50, 363, 364, 365, 5000])
+@pytest.mark.parametrize("rank_cap", [50, 183, 184, 185, 5000])
 def test_a_cap_only_hides_the_start_rank(rank_cap: int) -> None:
-    whole = start_rank(0.05, 0.1, 0.0, at_most=10**5)
-    assert whole is not None
-    capped = start_rank(0.05, 0.1, 0.0, at_most=rank_cap)
+    whole = fair_start_rank(0.05, 0.1, 0.0, at_most=10**5)
+    assert whole == 184
+    capped = fair_start_rank(0.05, 0.1, 0.0, at_most=rank_cap)
     assert capped == (whole if whole <= rank_cap else None)
 
 
@@ -125,8 +138,9 @@ def test_the_walk_stops_at_the_first_rank_that_fails() -> None:
 def test_the_threshold_is_that_of_the_naive_loop(alpha: int, delta: int, noise: int) -> None:
     rng = random.Random(alpha * 100 + noise)
     found = []
-    for _ in range(60):
-        n = rng.choice([1, 20, 91, 150, 260])
+    for i in range(60):
+        # For alpha 0.1, good power needs 840 points.
+        n = 900 if i % 20 == 0 and alpha == 10 else rng.choice([1, 20, 91, 150, 260])
         grid = rng.choice([1, 5, 30, 10**6])
         rate = (noise + (100 - 2 * noise) * alpha / 100) / 100 * rng.choice([0.0, 0.4, 0.7, 1.0])
         scores = [rng.randint(0, grid) / grid * LN2 for _ in range(n)]
@@ -223,7 +237,7 @@ def test_rounding_stays_between_0_and_1_and_never_goes_up(share: float) -> None:
 def test_the_quick_walk_finds_the_ranks_of_the_slow_one(
     alpha: float, delta: float, noise: float, n: int
 ) -> None:
-    start = start_rank(alpha, delta, noise, at_most=n)
+    start = start_rank(alpha, delta, noise, n)
     bound, step = observed_error(alpha, noise), max(1, round(0.01 * n))
     expected = [] if start is None else _walk(start, step, bound, delta, n)
     if expected and expected[-1] < n:

@@ -23,9 +23,14 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"question": "Which?", **AB, "label": "B", "alpha": 0.2},
     ),
     "our own in CSV": (
-        {"question": "Which?", **AB, "label": "model_b", "delta": "0.1"},
+        {"question": "Which?", **AB, "label": "model_b", "delta": "0.1", "delta_for": "5"},
         "pairs",
-        {"question": "Which?", **AB, "label": "B", "delta": 0.1},
+        {"question": "Which?", **AB, "label": "B", "delta": 0.1, "delta_for": 5},
+    ),
+    "our own, from pandas": (
+        {"question": "Which?", **AB, "delta_for": 5.0},
+        "pairs",
+        {"question": "Which?", **AB, "delta_for": 5},
     ),
     "OpenAI's messages": (
         {

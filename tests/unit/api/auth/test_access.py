@@ -30,6 +30,8 @@ MATRIX: dict[Any, str] = {
     "/calibrate": "calibrate",
     "/calibrate/scores": "calibrate",
     ("POST", "/calibrations/{name}/examples"): "calibrate",
+    ("POST", "/audits/labels"): "calibrate",
+    ("POST", "/calibrations/{name}/absorb"): "calibrate",
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     "/calibrations/{name}/rollback": "admin",
     ("DELETE", "/calibrations/{name}"): "admin",

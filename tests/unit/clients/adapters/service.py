@@ -9,7 +9,7 @@ import httpx
 import uvicorn
 
 from app.engines.scripted import ScriptedEngine
-from app.ports import CalibrationStore
+from app.ports import Store
 from tests.patience import PATIENCE_S
 from tests.serving import application_of
 from tests.unit.api.problems import examples
@@ -29,7 +29,7 @@ class _ListeningServer(uvicorn.Server):
 @contextmanager
 def served(
     engine: ScriptedEngine | None = None,
-    store: CalibrationStore | None = None,
+    store: Store | None = None,
     *,
     calibrated: bool = True,
     **given: Any,

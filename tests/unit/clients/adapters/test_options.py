@@ -26,6 +26,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "alpha": ("0.2", 0.2),
     "guarantee": ("pac", "pac"),
     "delta": ("0.05", 0.05),
+    "delta_for": ("5", 5),
     "calibration": ("mine", "mine"),
     "opponents": ("4", 4),
     "reward": ("soft", "soft"),

@@ -22,7 +22,7 @@ import pytest
 
 from app.core.calibration import Calibration, LabelledScore
 from app.core.examples import Examples
-from app.ports import CalibrationStore
+from app.ports import Store
 from app.service.calibration.trail import Edit
 from app.service.calibration.writer import prepare
 from app.service.services import Services
@@ -91,7 +91,7 @@ async def large_set(
     kind: str, folder: Path, fixtures: pytest.FixtureRequest, table: dict[str, LabelledScore]
 ) -> AsyncIterator[Services]:
     """A service with an empty cache, on a store with the set at version 1."""
-    store: CalibrationStore = SqliteStore(folder / "sets.db")
+    store: Store = SqliteStore(folder / "sets.db")
     if kind == "redis":
         server: RedisServer = fixtures.getfixturevalue("redis_server")
         server.command("FLUSHALL")

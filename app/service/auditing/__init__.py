@@ -1,0 +1,1 @@
+"""Audits: judgments drawn at random from the traffic, and the labels that people give them."""

@@ -1,0 +1,187 @@
+"""Audits of real services: kill -9, two replicas on one Redis, and a Redis that restarts."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.service.auditing.entries import LabelEntry, parse_entry
+from app.service.auditing.ledger import Ledger
+from tests.integration.processes.server import Server
+from tests.integration.stores.backends import audit_log, store_at
+from tests.patience import PATIENCE_S
+from tests.redis_server import RedisServer
+
+KILLS = 5
+DRAWS = 400
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server of its own, which the test may stop and start."""
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    server = RedisServer(folder)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/calibration.db"
+    redis_server.command("FLUSHALL")
+    return redis_server.url
+
+
+def settings(store_url: str) -> dict[str, str]:
+    return {
+        "SCOPE_ENGINE": "scripted",
+        "SCOPE_STORE_URL": store_url,
+        "SCOPE_AUDIT_RATE": "0.5",
+    }
+
+
+def pair(number: int) -> dict[str, str]:
+    gap = f"quality={number % 50 / 10}"
+    return {"question": f"Traffic {number}?", "response_a": gap, "response_b": "quality=0"}
+
+
+def calibrate(client: httpx.Client) -> None:
+    examples = [{**pair(-number), "label": "A"} for number in range(1, 61)]
+    client.post("/calibrate", json={"examples": examples}).raise_for_status()
+
+
+def drawn(client: httpx.Client, numbers: range) -> dict[int, str]:
+    """Judges these pairs; returns the ids of those that were drawn."""
+    body = {"comparisons": [pair(number) for number in numbers]}
+    results = client.post("/judge/batch", json=body).raise_for_status().json()["results"]
+    both = zip(numbers, results, strict=True)
+    return {number: each["audit"]["id"] for number, each in both if each["audit"]}
+
+
+def send(client: httpx.Client, labels: dict[str, str]) -> dict[str, Any]:
+    rows = [{"id": each, "label": label} for each, label in labels.items()]
+    answer = client.post("/audits/labels", json={"labels": rows}).raise_for_status()
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def listed(client: httpx.Client) -> dict[str, str | None]:
+    """Id -> label of all audits."""
+    found: dict[str, str | None] = {}
+    after: int | None = 0
+    while after is not None:
+        page = client.get(f"/audits?limit=1000&after={after}").raise_for_status().json()
+        found |= {each["id"]: each["label"] for each in page["audits"]}
+        after = page["next_after"]
+    return found
+
+
+async def folded(store_url: str) -> tuple[Ledger, list[LabelEntry]]:
+    """The ledger and the labels of the log, read from the store without a service."""
+    store = store_at(store_url.replace("sqlite:///", "sqlite://"))
+    await store.open()
+    entries = [parse_entry(text) for text in await audit_log(store)]
+    await store.close()
+    ledger = Ledger()
+    for position, entry in enumerate(entries, 1):
+        ledger.apply(position, entry)
+    return ledger, [each for each in entries if isinstance(each, LabelEntry)]
+
+
+def test_kill_9_while_labels_arrive_loses_no_draw_and_takes_no_label_twice(
+    store_url: str, tmp_path: Path
+) -> None:
+    rng = random.Random(16)
+    told: dict[str, str] = {}
+    interrupted = written = 0
+    with Server(tmp_path, settings(store_url)) as server:
+        calibrate(server.client)
+        usual_s = 0.02
+        for number in range(KILLS):
+            ids = list(drawn(server.client, range(number * DRAWS, (number + 1) * DRAWS)).values())
+            batch = {each: rng.choice(("A", "B", "tie")) for each in ids}
+            answers: list[dict[str, Any]] = []
+
+            def post(labels: dict[str, str] = batch, into: list[Any] = answers) -> None:
+                with suppress(httpx.TransportError):
+                    into.append(send(server.client, labels))
+
+            poster = threading.Thread(target=post)
+            poster.start()
+            # One kill in each part of the time that the labels take.
+            time.sleep(usual_s * number / KILLS)
+            server.kill()
+            poster.join()
+            server.start()
+            interrupted += not answers
+            there = listed(server.client)
+            assert set(there) >= set(told) | set(batch), "a draw was lost"
+            taken = {each for each in batch if there[each] is not None}
+            # All labels of the batch, or none; all of them if the service has said so.
+            assert taken in (set(), set(batch))
+            assert taken or not answers
+            written += bool(taken)
+            begun = time.monotonic()
+            again = send(server.client, batch)
+            usual_s = time.monotonic() - begun
+            counts = (again["labelled"], again["unchanged"], again["updated"], again["unknown"])
+            assert counts == ((0, len(batch), 0, 0) if taken else (len(batch), 0, 0, 0))
+            told |= batch
+        assert listed(server.client) == told
+    ledger, labels = asyncio.run(folded(store_url))
+    assert {draw.id: draw.label for draw in ledger.draws()} == told
+    assert len(labels) == len(told), "a label was taken twice"
+    assert interrupted >= 1
+    print(f"{KILLS} kills: {interrupted} interrupted, {written} written")
+
+
+def test_replicas_of_one_redis_draw_the_same_and_a_restart_of_redis_loses_nothing(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    given = settings(own_redis.url)
+    with Server(folders[0], given) as one, Server(folders[1], given) as two:
+        calibrate(one.client)
+        first, second = (drawn(each.client, range(200)) for each in (one, two))
+        assert first == second
+        assert 60 < len(first) < 140
+        # Labels sent to both at once count once.
+        labels = dict.fromkeys(first.values(), "A")
+        counted = [send(each.client, labels) for each in (one, two)]
+        assert [each["labelled"] for each in counted] == [len(labels), 0]
+
+        own_redis.kill()
+        missed = [drawn(each.client, range(200, 300)) for each in (one, two)]
+        assert missed == [{}, {}]
+        with pytest.raises(httpx.HTTPStatusError, match="503"):
+            send(one.client, labels)
+        own_redis.start()
+        later = drawn_again(one.client, range(300, 400))
+        assert later == drawn_again(two.client, range(300, 400))
+        assert send(two.client, dict.fromkeys(later.values(), "B"))["labelled"] == len(later)
+        expected = {**labels, **dict.fromkeys(later.values(), "B")}
+        assert listed(one.client) == listed(two.client) == expected
+    ledger, found = asyncio.run(folded(own_redis.url))
+    assert {draw.id: draw.label for draw in ledger.draws()} == expected
+    assert len(found) == len(expected)
+
+
+def drawn_again(client: httpx.Client, numbers: range) -> dict[int, str]:
+    """The draws of these pairs, once the service has noticed that the store is back."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := drawn(client, numbers)):
+        assert time.monotonic() < deadline, "the service does not draw again"
+        time.sleep(0.05)
+    return found

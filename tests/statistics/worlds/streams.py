@@ -1,0 +1,103 @@
+"""Scores of judgments that arrive, and conformal martingales over them."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from app.core.conformal import ConformalMartingale, merged
+from app.core.preference import FloatArray
+from app.evaluation.normal_world import NormalJudge
+
+ALARM = 20.0
+# The service adds judgments in blocks of about this size.
+BLOCK = 50
+Draw = Callable[[int, np.random.Generator], FloatArray]
+
+
+def uncertainty(accuracy: float, auroc: float) -> Draw:
+    """Uncertainty of a judge of the normal world."""
+    judge = NormalJudge(accuracy, auroc)
+    return lambda count, rng: judge.draw(count, rng)[0]
+
+
+def label_mass(mean_loss: float) -> Draw:
+    """Label mass whose distance from 1 is exponential; every third one is rounded to 1."""
+
+    def draw(count: int, rng: np.random.Generator) -> FloatArray:
+        mass = np.maximum(1.0 - rng.exponential(mean_loss, count), 0.0)
+        return np.where(rng.random(count) < 1 / 3, 1.0, mass)
+
+    return draw
+
+
+def position_gap(spread: float) -> Draw:
+    """Distance between the logit gaps of the two orders, half-normal."""
+    return lambda count, rng: spread * np.abs(rng.standard_normal(count))
+
+
+def grouped(accuracy: float, auroc: float, pairs: int, correlation: float) -> Draw:
+    """Uncertainty of the pairs of one question after the other, correlated within a question."""
+    judge = NormalJudge(accuracy, auroc)
+
+    def draw(count: int, rng: np.random.Generator) -> FloatArray:
+        questions = -(-count // pairs)
+        shared = np.repeat(rng.standard_normal(questions), pairs)[:count]
+        own = rng.standard_normal(count)
+        level = ndtr(np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own)
+        # Quantiles of the judge's uncertainty, so that one pair alone is as without groups.
+        values: FloatArray = np.quantile(judge.draw(100_000, np.random.default_rng(0))[0], level)
+        return values
+
+    return draw
+
+
+class Change(NamedTuple):
+    """Traffic like the calibration set, and then other traffic.
+
+    Args:
+        before: Draws calibration scores and the first judgments.
+        after: Draws the later judgments.
+        scores: Number of calibration scores.
+        steady: Number of judgments before the change.
+        changed: Number of judgments after the change.
+    """
+
+    before: Draw
+    after: Draw
+    scores: int = 1000
+    steady: int = 1000
+    changed: int = 9000
+
+    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Calibration scores and values of judgments."""
+        values = [self.before(self.steady, rng), self.after(self.changed, rng)]
+        return self.before(self.scores, rng), np.concatenate(values)
+
+
+def alarm_at(change: Change, rng: np.random.Generator, *, replicas: int = 1) -> int | None:
+    """Number of the judgment, of all replicas together, at which their merged evidence alarms.
+
+    The replicas take turns, a block each. With one replica it pays nothing for later ones.
+    """
+    scores, values = change.draw(rng)
+    martingales = [ConformalMartingale.of(scores) for _ in range(replicas)]
+    for i, begin in enumerate(range(0, len(values), BLOCK)):
+        block = values[begin : begin + BLOCK]
+        martingales[i % replicas].update(block, rng.random((len(block), 2)))
+        if evidence(martingales) >= ALARM:
+            return begin + len(block)
+    return None
+
+
+def evidence(martingales: Sequence[ConformalMartingale]) -> float:
+    """Evidence of one martingale alone, or that of several merged."""
+    largest = [each.largest for each in martingales]
+    return largest[0] if len(largest) == 1 else merged(largest)
+
+
+def alarms(change: Change, count: int, *, seed: int, replicas: int = 1) -> list[int | None]:
+    """Judgments at which independent runs alarm."""
+    rng = np.random.default_rng(seed)
+    return [alarm_at(change, rng, replicas=replicas) for _ in range(count)]

@@ -1,0 +1,303 @@
+"""Tests of audits through HTTP: draws in judgments, their list, their labels, absorption."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.auth.keys import Keys
+from app.engines.scripted import ScriptedEngine
+from app.stores.memory import MemoryStore
+from tests.serving import client_of
+from tests.unit.api.keyring import entry, header_of, write_keys
+from tests.unit.api.problems import calibrated, comparison, problem
+
+pytestmark = pytest.mark.anyio
+
+UNKNOWN = "0" * 32
+ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+
+
+async def drawn(
+    client: httpx.AsyncClient, numbers: Sequence[int], headers: Any = None, **fields: Any
+) -> list[str]:
+    """Judges pairs of these numbers, and returns the ids of their audits."""
+    pairs = [comparison(question=f"Traffic {number}?", **fields) for number in numbers]
+    response = await client.post("/judge/batch", json={"comparisons": pairs}, headers=headers)
+    return [each["audit"]["id"] for each in response.json()["results"]]
+
+
+async def send(client: httpx.AsyncClient, labels: dict[str, str], headers: Any = None) -> Any:
+    rows = [{"id": each, "label": label} for each, label in labels.items()]
+    return await client.post("/audits/labels", json={"labels": rows}, headers=headers)
+
+
+async def counts(client: httpx.AsyncClient, labels: dict[str, str]) -> tuple[Any, ...]:
+    answer = (await send(client, labels)).json()
+    names = ("labelled", "updated", "unchanged", "unknown", "expired", "unknown_ids", "expired_ids")
+    assert tuple(answer) == names
+    return tuple(answer.values())
+
+
+async def listed(client: httpx.AsyncClient, query: str = "", headers: Any = None) -> Any:
+    response = await client.get(f"/audits{query}", headers=headers)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def absorbed(client: httpx.AsyncClient, **body: Any) -> httpx.Response:
+    return await client.post("/calibrations/default/absorb", json=body)
+
+
+async def test_a_drawn_judgment_names_its_audit_and_others_have_null() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        answer = (await client.post("/judge", json=comparison(question="Traffic?"))).json()
+        assert answer["audit"] == {"id": answer["audit"]["id"], "rate": 1.0}
+        assert re.fullmatch("[0-9a-f]{32}", answer["audit"]["id"])
+        free = (await client.post("/judge", json=comparison(question="T?", alpha=None))).json()
+        assert free["audit"] is None
+        assert (await client.get("/info")).json()["audit_rate"] == 1.0
+    async with client_of() as client:
+        await calibrated(client)
+        answer = (await client.post("/judge", json=comparison(question="Traffic?"))).json()
+        assert answer["audit"] is None
+        assert (await client.get("/info")).json()["audit_rate"] == 0.0
+
+
+async def test_rewards_draw_and_name_the_audit_of_each_comparison() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        group = {"question": "G?", "responses": ["quality=3", "quality=2", "quality=1"]}
+        answer = (await client.post("/rewards/group", json={**group, "comparisons": True})).json()
+        ids = [each["judgment"]["audit"]["id"] for each in answer["comparisons"]]
+        assert [each["id"] for each in (await listed(client))["audits"]] == ids
+        assert len(set(ids)) == 3
+
+
+async def test_audits_are_listed_by_status_without_texts_and_verdicts() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        one, two, three = await drawn(client, range(3))
+        assert await counts(client, {two: "A", UNKNOWN: "B"}) == (1, 0, 0, 1, 0, [UNKNOWN], [])
+        found = await listed(client)
+        assert found["next_after"] is None
+        assert [each["id"] for each in found["audits"]] == [one, two, three]
+        first, second, _ = found["audits"]
+        for name in ("drawn_at", "expires_at"):
+            assert re.fullmatch(ISO, first[name])
+        assert first == {
+            **{"id": one, "calibration": "default", "status": "open", "rate": 1.0},
+            **{"drawn_at": first["drawn_at"], "expires_at": first["expires_at"]},
+            **dict.fromkeys(("label", "labelled_at", "labelled_by")),
+        }
+        assert (second["status"], second["label"], second["labelled_by"]) == (
+            *("labelled", "A", "anonymous"),
+        )
+        assert re.fullmatch(ISO, second["labelled_at"])
+        assert [a["id"] for a in (await listed(client, "?status=open"))["audits"]] == [one, three]
+        page = await listed(client, "?status=open&limit=1")
+        assert [each["id"] for each in page["audits"]] == [one]
+        rest = await listed(client, f"?status=open&limit=1&after={page['next_after']}")
+        assert ([each["id"] for each in rest["audits"]], rest["next_after"]) == ([three], None)
+        assert (await listed(client, "?calibration=other"))["audits"] == []
+
+
+async def test_labels_are_idempotent_and_a_correction_replaces() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        one, two = await drawn(client, range(2))
+        assert await counts(client, {one: "A", two: "tie"}) == (2, 0, 0, 0, 0, [], [])
+        assert await counts(client, {one: "A", two: "tie"}) == (0, 0, 2, 0, 0, [], [])
+        assert await counts(client, {one: "B"}) == (0, 1, 0, 0, 0, [], [])
+        assert [each["label"] for each in (await listed(client))["audits"]] == ["B", "tie"]
+
+
+async def test_an_expired_audit_says_so() -> None:
+    store = MemoryStore()
+    async with client_of(store=store, audit_rate=1.0) as client:
+        await calibrated(client)
+        one, two = await drawn(client, range(2))
+        await send(client, {one: "A"})
+    async with client_of(store=store, audit_expires_s=1e-6) as client:
+        assert await counts(client, {one: "B", two: "B"}) == (0, 1, 0, 0, 1, [], [two])
+        statuses = [each["status"] for each in (await listed(client))["audits"]]
+        assert statuses == ["labelled", "expired"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"labels": []},
+        {"labels": [{"id": UNKNOWN}]},
+        {"labels": [{"id": UNKNOWN, "label": "C"}]},
+        {"labels": [{"id": "x", "label": "A"}]},
+        {"labels": [{"id": UNKNOWN.upper().replace("0", "F"), "label": "A"}]},
+        {"labels": [{"id": UNKNOWN, "label": "A", "note": ""}]},
+        {"labels": [{"id": UNKNOWN, "label": "A"}] * 1001},
+    ],
+)
+async def test_labels_that_are_none_are_refused(body: Any) -> None:
+    async with client_of() as client:
+        problem(await client.post("/audits/labels", json=body), "invalid_request")
+
+
+@pytest.mark.parametrize("query", ["status=x", "limit=0", "limit=1001", "after=-1", "calibration="])
+async def test_a_wrong_query_is_refused(query: str) -> None:
+    async with client_of() as client:
+        problem(await client.get(f"/audits?{query}"), "invalid_request")
+
+
+async def test_keys_label_only_their_sets_and_only_with_the_role(tmp_path: Path) -> None:
+    keys = Keys(
+        write_keys(
+            tmp_path / "keys.json",
+            entry("all", ["judge", "calibrate"]),
+            entry("judge", ["judge"]),
+            entry("one", ["judge", "calibrate"], ["default"]),
+        )
+    )
+    every = header_of("all")
+    async with client_of(keys=keys, audit_rate=1.0) as client:
+        for name in ("default", "other"):
+            examples = [{**comparison(question=f"Q{i}?"), "label": "A"} for i in range(20)]
+            body = {"calibration": name, "examples": examples}
+            assert (await client.post("/calibrate", json=body, headers=every)).status_code == 200
+        (here,) = await drawn(client, [1], headers=every)
+        (there,) = await drawn(client, [1], headers=every, calibration="other")
+
+        judge, one = header_of("judge"), header_of("one")
+        for response in (
+            await send(client, {here: "A"}, headers=judge),
+            await client.post("/calibrations/default/absorb", json={}, headers=judge),
+        ):
+            assert "calibrate" in problem(response, "forbidden")["detail"]
+        refused = problem(await send(client, {here: "A", there: "A"}, headers=one), "forbidden")
+        assert there in refused["detail"]
+        assert [a["label"] for a in (await listed(client, headers=every))["audits"]] == [None] * 2
+        assert [a["id"] for a in (await listed(client, headers=one))["audits"]] == [here]
+        for path in ("/audits?calibration=other", "/calibrations/other/absorb"):
+            method = "GET" if "?" in path else "POST"
+            response = await client.request(method, path, json={}, headers=one)
+            problem(response, "forbidden")
+        assert (await send(client, {here: "A"}, headers=one)).json()["labelled"] == 1
+        labelled = (await listed(client, "?status=labelled", headers=every))["audits"]
+        assert [each["labelled_by"] for each in labelled] == ["one"]
+
+
+async def test_labelled_audits_become_examples_and_can_be_taken_back() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        before = await calibrated(client)
+        ids = await drawn(client, range(10))
+        labels = ["A"] * 6 + ["B"] * 3 + ["tie"]
+        await send(client, dict(zip(ids, labels, strict=True)))
+        answer = (await absorbed(client)).json()
+        assert {name: answer[name] for name in ("version", "n", "added", "updated", "ties")} == {
+            **{"version": 2, "n": 69, "added": 9, "updated": 0, "ties": 1}
+        }
+        assert [
+            answer[name] for name in ("removed", "unlabelled_audits", "other_judge", "rates")
+        ] == [*(0, 0, 0, [1.0])]
+        again = (await absorbed(client)).json()
+        assert [again[name] for name in ("version", "added", "updated", "ties")] == [2, 0, 9, 1]
+        trail = (await client.get("/calibrations/default/versions")).json()["versions"]
+        assert [(each["action"], each["added"], each["by"]) for each in trail] == [
+            ("absorb", 9, "anonymous"),
+            ("calibrate", 60, "anonymous"),
+        ]
+        rolled = await client.post("/calibrations/default/rollback", json={"version": 1})
+        assert (rolled.json()["n"], rolled.json()["thresholds"]) == (60, before["thresholds"])
+
+
+async def test_an_absorbed_example_is_what_calibrate_would_have_made_of_the_pair() -> None:
+    pair = comparison(question="Traffic 1?", response_a="quality=1.25")
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        (one,) = await drawn(client, [1], response_a="quality=1.25")
+        await send(client, {one: "B"})
+        await absorbed(client, replace=True)
+        absorbed_examples = (await client.get("/calibrations/default/examples")).json()["examples"]
+    async with client_of() as client:
+        await client.post("/calibrate", json={"examples": [{**pair, "label": "B"}]})
+        examples = (await client.get("/calibrations/default/examples")).json()["examples"]
+    assert absorbed_examples == examples
+
+
+async def test_a_corrected_label_updates_the_example_it_became() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        one, two = await drawn(client, range(2))
+        await send(client, {one: "A", two: "A"})
+        await absorbed(client)
+        await send(client, {one: "B", two: "tie"})
+        answer = (await absorbed(client)).json()
+        assert [answer[name] for name in ("n", "added", "updated", "ties", "removed")] == [
+            *(61, 0, 1, 1, 1)
+        ]
+
+
+async def test_unlabelled_audits_are_refused_or_left_out() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        one, two, _ = await drawn(client, range(3))
+        await send(client, {one: "A", two: "B"})
+        detail = problem(await absorbed(client), "audits_incomplete")["detail"]
+        assert detail.startswith("1 of 3 audits")
+        assert (await client.get("/calibrations/default")).json()["version"] == 1
+        answer = (await absorbed(client, unlabelled="leave_out", replace=True)).json()
+        assert [answer[name] for name in ("n", "added", "removed", "unlabelled_audits")] == [
+            2,
+            2,
+            60,
+            1,
+        ]
+
+
+async def test_only_audits_since_a_time_are_absorbed() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        (one,) = await drawn(client, [1])
+        await send(client, {one: "A"})
+        later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+        assert (await absorbed(client, since=later)).json()["version"] == 1
+        response = await absorbed(client, since=later, replace=True)
+        assert "leave none" in problem(response, "invalid_request")["detail"]
+        earlier = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+        assert (await absorbed(client, since=earlier)).json()["added"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"since": "2026-11-22T10:00:00"},
+        {"since": "yesterday"},
+        {"since": "9999-12-31T23:59:59-23:00"},
+        {"unlabelled": "ignore"},
+        {"replace": "yes"},
+        {"all": True},
+    ],
+)
+async def test_an_absorption_that_is_none_is_refused(body: Any) -> None:
+    async with client_of() as client:
+        await calibrated(client)
+        problem(await absorbed(client, **body), "invalid_request")
+
+
+async def test_a_set_that_is_absent_or_of_another_judge_absorbs_nothing() -> None:
+    store = MemoryStore()
+    async with client_of(store=store, audit_rate=1.0) as client:
+        problem(await absorbed(client), "calibration_not_found")
+        await calibrated(client)
+        (one,) = await drawn(client, [1])
+        await send(client, {one: "A"})
+    async with client_of(ScriptedEngine(judge="another"), store) as client:
+        problem(await absorbed(client), "judge_mismatch")
+        await client.delete("/calibrations/default")
+        await calibrated(client)
+        answer = (await absorbed(client)).json()
+        assert [answer[name] for name in ("added", "other_judge", "rates")] == [0, 1, []]

@@ -1,0 +1,61 @@
+"""Both clients against audits of the service itself, with the scripted judge."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from scope_judge import Audit, AuditLabels, ConflictError, RequestError
+from scope_judge.answers import Label
+from tests.unit.clients.doors import KINDS, Kind, call
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+
+
+def drawn(kind: Kind, url: str, count: int) -> list[str]:
+    """The ids of the audits of so many new judgments."""
+    pairs = [(f"Traffic {i}?", f"quality={i % 5}.5", "quality=0") for i in range(count)]
+    return [each.audit.id for each in call(kind, url, "judge_many", pairs)]
+
+
+def test_a_judgment_has_its_audit(kind: Kind, audited_url: str, service_url: str) -> None:
+    asked: tuple[Any, ...] = ("judge", "Which?", "quality=3", "quality=0")
+    found = call(kind, audited_url, *asked)
+    assert (len(found.audit.id), found.audit.rate) == (32, 1.0)
+    assert call(kind, service_url, *asked).audit is None
+    assert call(kind, audited_url, "info").audit_rate == 1.0
+
+
+def test_more_labels_than_a_request_may_have_are_taken(kind: Kind, audited_url: str) -> None:
+    ids = drawn(kind, audited_url, 1100)
+    unknown = ["0" * 32, "1" * 32]
+    labels: dict[str, Label] = dict.fromkeys((unknown[0], *ids, unknown[1]), "A")
+    counted = call(kind, audited_url, "label_audits", labels)
+    assert counted == AuditLabels(1100, 0, 0, 2, 0, tuple(unknown), ())
+    again = call(kind, audited_url, "label_audits", {ids[0]: "B", ids[1]: "A"})
+    assert (again.labelled, again.updated, again.unchanged) == (0, 1, 1)
+    listed = call(kind, audited_url, "audits", status="labelled")
+    # Batches are judged at once, so their order may differ.
+    assert {each.id: each.label for each in listed} == {**dict.fromkeys(ids, "A"), ids[0]: "B"}
+    assert len(listed) == len(ids)
+    assert all(isinstance(each, Audit) for each in listed)
+    assert call(kind, audited_url, "audits", status="open") == []
+    assert call(kind, audited_url, "audits", "other") == []
+
+
+def test_no_labels_are_sent_at_no_cost(kind: Kind, audited_url: str) -> None:
+    assert call(kind, audited_url, "label_audits", {}) == AuditLabels(0, 0, 0, 0, 0, (), ())
+
+
+def test_labelled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
+    one, two = drawn(kind, audited_url, 2)
+    with pytest.raises(ConflictError, match="audits_incomplete"):
+        call(kind, audited_url, "absorb", "default")
+    call(kind, audited_url, "label_audits", {one: "A", two: "B"})
+    later = datetime.now(UTC) + timedelta(hours=1)
+    assert call(kind, audited_url, "absorb", "default", since=later).added == 0
+    with pytest.raises(RequestError, match="since"):
+        call(kind, audited_url, "absorb", "default", since="yesterday")
+    since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    report = call(kind, audited_url, "absorb", "default", since=since, replace=True)
+    assert (report.n, report.added, report.removed, report.rates) == (2, 2, 60, (1.0,))

@@ -1,0 +1,142 @@
+"""The conformal martingale: comparison with a naive loop, bounded memory, and edges."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.core import conformal
+from app.core.conformal import ConformalMartingale, merged
+
+Floats = NDArray[np.float64]
+EPSILONS = (-0.8, -0.4, -0.2, 0.2, 0.4, 0.8)
+
+
+def naive(calibration: Floats, values: Floats, ties: Floats) -> list[float]:
+    """The wealth after each value: ranks among all before it, one value and one bet at a time."""
+    seen, wealth = calibration.tolist(), dict.fromkeys(EPSILONS, 0.0)
+    found = []
+    for k, (value, tie) in enumerate(zip(values.tolist(), ties.tolist(), strict=True), start=1):
+        below = sum(each < value for each in seen)
+        tied = sum(each == value for each in seen) + 1
+        p = (below + tie * tied) / (len(seen) + 1)
+        weight = math.log(10.5) / ((k + 10) * math.log(k + 10) ** 2)
+        for epsilon in EPSILONS:
+            wealth[epsilon] = (wealth[epsilon] + weight) * (1 + epsilon * (2 * p - 1))
+        found.append(sum(wealth.values()) / len(EPSILONS))
+        seen.append(value)
+    return found
+
+
+@pytest.mark.parametrize("grid", [3, 20, 10**6])
+@pytest.mark.parametrize("block", [1, 7, 50, 300])
+def test_the_martingale_is_the_naive_loop_whatever_the_blocks(grid: int, block: int) -> None:
+    rng = np.random.default_rng(grid)
+    calibration = rng.integers(0, grid, 40) / grid
+    values = rng.integers(grid // 4, grid + 1, 300) / grid
+    uniforms = rng.random((300, 2))
+    expected = naive(calibration, values, uniforms[:, 0])
+    found = ConformalMartingale.of(calibration)
+    for begin in range(0, 300, block):
+        found.update(values[begin : begin + block], uniforms[begin : begin + block])
+    assert found.judged == 300
+    assert found.evidence == pytest.approx(expected[-1], rel=1e-9)
+    assert found.largest == pytest.approx(max(expected), rel=1e-9)
+
+
+def test_the_mean_wealth_is_the_wealth_that_began_for_every_order_of_the_values() -> None:
+    # All orders of 7 different values, 3 of them for calibration. Ties never matter, and the mean
+    # over the first random number of each value is that of the middle, because bets are linear.
+    total, count = 0.0, 0
+    for order in itertools.permutations(range(7)):
+        values = np.array(order, dtype=np.float64)
+        found = ConformalMartingale.of(values[:3])
+        found.update(values[3:], np.full((4, 2), 0.5))
+        total, count = total + found.evidence, count + 1
+    began = sum(math.log(10.5) / ((k + 10) * math.log(k + 10) ** 2) for k in range(1, 5))
+    assert total / count == pytest.approx(began, rel=1e-9)
+
+
+def test_it_forgets_at_random_and_stays_within_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conformal, "_MOST_VALUES", 100)
+    rng = np.random.default_rng(8)
+    held = []
+    for _ in range(400):
+        found = ConformalMartingale.of(np.arange(100.0))
+        found.update(np.arange(100.0, 120.0), rng.random((20, 2)))
+        held.append(found._values)
+        assert len(held[-1]) == 100
+        assert (np.diff(held[-1]) > 0).all()
+    # One block of 20: each of 120 values is kept with probability 100 / 120, old or new.
+    kept = np.bincount(np.concatenate(held).astype(int), minlength=120) / 400
+    error = math.sqrt(5 / 36 / 400)
+    assert abs(kept - 100 / 120).max() < 4 * error
+    assert kept[100:].mean() == pytest.approx(100 / 120, abs=4 * error / math.sqrt(20))
+
+
+def test_a_large_calibration_set_counts_in_even_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conformal, "_MOST_VALUES", 5)
+    found = ConformalMartingale.of(np.arange(11.0))
+    assert found._values.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
+
+
+def test_every_set_of_forgotten_values_is_equally_likely() -> None:
+    # 2 of 5: each pair for as many of the 4 x 5 equally likely choices.
+    pairs = [
+        tuple(sorted(conformal._drawn(5, np.array([a / 4 + 0.01, b / 5 + 0.01])).tolist()))
+        for a in range(4)
+        for b in range(5)
+    ]
+    assert {pair: pairs.count(pair) for pair in pairs} == dict.fromkeys(
+        itertools.combinations(range(5), 2), 2
+    )
+
+
+def test_no_scores_and_no_values_say_nothing() -> None:
+    found = ConformalMartingale.of([])
+    assert (found.evidence, found.largest, found.judged) == (0.0, 0.0, 0)
+    found.update([], np.empty((0, 2)))
+    assert (found.evidence, found.largest, found.judged) == (0.0, 0.0, 0)
+    found.update([0.3], [[0.5, 0.5]])
+    assert found.judged == 1
+    assert found.largest == found.evidence > 0.0
+
+
+def test_equal_values_are_no_drift() -> None:
+    rng = np.random.default_rng(4)
+    found = ConformalMartingale.of(np.zeros(500))
+    found.update(np.zeros(5000), rng.random((5000, 2)))
+    assert found.largest < 20
+
+
+def test_a_long_shift_gives_a_finite_number() -> None:
+    rng = np.random.default_rng(4)
+    found = ConformalMartingale.of(rng.random(3000))
+    found.update(5.0 + np.arange(20_000.0), rng.random((20_000, 2)))
+    assert found.largest == pytest.approx(1e300)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    found = ConformalMartingale.of([0.1])
+    with pytest.raises(ValueError, match="numbers"):
+        ConformalMartingale.of([math.nan])
+    with pytest.raises(ValueError, match="numbers"):
+        found.update([math.nan], [[0.5, 0.5]])
+    with pytest.raises(ValueError, match="uniforms"):
+        found.update([0.1, 0.2], [[0.5, 0.5]])
+    assert found.judged == 0
+
+
+def test_replicas_pay_by_the_order_of_registration() -> None:
+    assert merged([]) == 0.0
+    assert merged([40.0]) == 20.0
+    assert merged([0.0, 0.0, 240.0]) == 20.0
+    assert merged([40.0, 60.0, 600.0]) == 50.0
+    assert merged([120.0], streams=3) == 20.0
+    # However many replicas come, their shares sum to 1 at most.
+    alone = [merged([0.0] * place + [1.0]) for place in range(1000)]
+    assert 0.99 < sum(alone) <= 1.0
