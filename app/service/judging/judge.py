@@ -357,7 +357,7 @@ def _with_labels(
         if isinstance(usable, Usable):
             missing = refused.get(request.criterion)
             if request.criterion.guarantee == "marginal" and usable.calibration.unlabelled:
-                missing = usable.calibration.labels_missing('"marginal" needs all labels')
+                missing = usable.calibration.labels_missing(None, None)
         found.append(missing or usable)
     return found
 
