@@ -31,12 +31,12 @@ from app.wire.calibrations import (
     ExamplesOut,
     ScoresOut,
 )
+from app.wire.imports import ImportIn
 from app.wire.requests import (
     CalibrateIn,
     CalibrationName,
     Digest,
     ExampleIn,
-    ImportIn,
     LabelledBatchIn,
     RollbackIn,
     VersionNumber,
