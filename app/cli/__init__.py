@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "decide": "Take the results of files to another alpha, without judging again.",
     "filter": "Keep the preference pairs that the judge confirms, for DPO.",
     "calibrate": "Add labelled pairs to a calibration set.",
+    "label": "Label pairs with key presses, only as many as the promise needs.",
     "curve": "Is my judge good enough? Which alpha is feasible with labelled pairs.",
     "evaluate": "Measure a judge on labelled pairs, as the paper does.",
     "sets": "List, restore, delete and move calibration sets.",
