@@ -47,7 +47,7 @@ class Judgment:
         id: The id of the pair.
         verdict: "A", "B" or "abstain".
         preferred: The judge's side, also where it abstains; None without a preference.
-        reason: The reason of an abstention, such as "uncertain" or "infeasible".
+        reason: The reason of an abstention, such as "uncertain", "infeasible" or "suspended".
         p_fwd: Probability with response A shown first.
         p_rev: Probability with response B shown first.
         p_bar: Mean of both.
