@@ -106,11 +106,15 @@ class Auditor:
             StoreUnavailableError: The store does not answer.
             StoreCorruptError: Another program changed the secret or the log.
         """
-        if self.rate > 0:
-            with self._watched():
-                secret = await self._store.secret()
-            self._sampler = Sampler(secret, rate=self.rate, fingerprint=self._fingerprint)
+        with self._watched():
+            await self._read_secret()
         await self.catch_up()
+
+    async def _read_secret(self) -> None:
+        """Reads the secret, which no draw needs at rate 0."""
+        if self.rate > 0:
+            secret = await self._store.secret()
+            self._sampler = Sampler(secret, rate=self.rate, fingerprint=self._fingerprint)
 
     async def follow(self) -> None:
         """Keeps the ledger in step with the log; runs until it is cancelled."""
@@ -139,6 +143,7 @@ class Auditor:
         if end >= position and await self._replay.read_to(self._store, end):
             return
         logger.warning("the store has another log of audits than before, which is read from 1")
+        await self._read_secret()
         fresh = Replay()
         await fresh.read_to(self._store, end)
         self._replay = fresh
