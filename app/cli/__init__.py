@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "calibrate": "Add labelled pairs to a calibration set.",
     "curve": "Is my judge good enough? Which alpha is feasible with labelled pairs.",
     "evaluate": "Measure a judge on labelled pairs, as the paper does.",
+    "leaderboard": "Rate models from judged battles, with intervals and rank sets.",
     "sets": "List, restore, delete and move calibration sets.",
     "keys": "Make, list and revoke the keys of the service.",
 }

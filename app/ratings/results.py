@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 FORMAT = 1
 
-# In the order in which they are shown.
-VIEWS = ("accepted", "soft", "abstain_as_tie", "debiased", "always", "people")
 ViewName = Literal["accepted", "soft", "abstain_as_tie", "debiased", "always", "people"]
+# In the order in which they are shown.
+VIEWS: tuple[ViewName, ...] = get_args(ViewName)
 
 
 @dataclass(frozen=True)
