@@ -62,9 +62,20 @@ class BattleOptions(NamedTuple):
 def battles(
     files: Inputs,
     out: Annotated[
-        Path,
-        typer.Option(help="File for the rows, in the format of its ending, as for `judge`."),
-    ],
+        Path | None,
+        typer.Option(
+            help="File for the rows, in the format of its ending, as for `judge`. With "
+            "--schedule: for the pairs; default: only the screen."
+        ),
+    ] = None,
+    schedule: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Judge nothing: read the rows of earlier runs, and print which pairs of models "
+            "so many further battles should be of.",
+        ),
+    ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
@@ -130,6 +141,14 @@ def battles(
     If the command is stopped, run it again: it goes on with the rest. Results so far are kept in
     OUT.partial.
     """
+    if schedule is not None:
+        # Imported late: numpy takes a while.
+        from app.cli.battle_schedule import print_schedule
+
+        print_schedule(files, schedule, out)
+        return
+    if out is None:
+        raise failure("give --out FILE for the rows, or --schedule N")
     if no_alpha and alpha is not None:
         raise failure("give --alpha or --no-alpha, not both")
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
