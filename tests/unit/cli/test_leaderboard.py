@@ -69,6 +69,11 @@ def test_the_csv_has_one_row_for_each_view_and_model(made: tuple[Path, Result]) 
     assert float(row["score"]) == pytest.approx(best["score"])
 
 
+def test_the_page_shows_every_model(made: tuple[Path, Result]) -> None:
+    page = (made[0] / "out" / "leaderboard.html").read_text(encoding="utf-8")
+    assert all(model in page for model in results(made[0] / "out")["models"])
+
+
 def test_evalica_reads_its_rows_and_finds_the_same_ratings(made: tuple[Path, Result]) -> None:
     path = made[0] / "out" / "rows" / "evalica-accepted.csv"
     scores = subprocess.run(
