@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from app.ratings.battles import Battles
     from app.ratings.results import Board, Rating, Results, Settings
 
+PAGE_NAME = "leaderboard.html"
 _FEWEST_ROUNDS = 100
 _LEAST_WIDTH = 100
 
@@ -87,12 +88,13 @@ def leaderboard(
         raise failure(exc.detail) from None
     _write(results, battles[0], out)
     _print(results, settings)
-    print_sentence(f"[dim]{time.monotonic() - begun:.1f} s[/]  written to {escape(str(out))}")
+    print_sentence(f"[dim]{time.monotonic() - begun:.1f} s[/]  {escape(str(out / PAGE_NAME))}")
 
 
 def _check(rounds: int, level: float, human_probability: float | None) -> None:
-    if find_spec("evalica") is None:
-        raise failure("leaderboard needs evalica: pip install scope-judge[ratings]")
+    missing = [name for name in ("evalica", "jinja2") if find_spec(name) is None]
+    if missing:
+        raise failure(f"{', '.join(missing)} cannot be imported: pip install scope-judge[ratings]")
     if rounds < _FEWEST_ROUNDS:
         raise failure(f"--rounds must be at least {_FEWEST_ROUNDS}, got {rounds}")
     if not 0.0 < level < 1.0:
@@ -105,12 +107,14 @@ def _write(results: "Results", battles: "Battles", out: Path) -> None:
     from app.ratings.codec import results_text
     from app.ratings.export import write_csv, write_rows
     from app.ratings.leaderboard import RESULTS_NAME
+    from app.ratings.page import write_page
 
     try:
         (out / "rows").mkdir(parents=True, exist_ok=True)
         (out / RESULTS_NAME).write_text(results_text(results), encoding="utf-8")
         write_csv(results, out / "leaderboard.csv")
         write_rows(battles, results.board, out / "rows")
+        write_page(results, out / PAGE_NAME)
     except OSError as exc:
         raise failure(f"{exc.filename or out} cannot be written: {exc.strerror}") from None
 

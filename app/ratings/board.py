@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.special import ndtri
 
 from app.core.errors import InvalidRequestError
 from app.ratings.agreement import agreement_of
@@ -248,11 +249,11 @@ def _first_place(
 def _effects(
     features: Features, effects: Floats, drawn: Floats, settings: Settings
 ) -> tuple[StyleEffect, ...]:
-    outside = (1.0 - settings.level) / 2.0
-    ends = np.quantile(drawn, [outside, 1.0 - outside], axis=0) * settings.points
+    reach = float(ndtri(0.5 + settings.level / 2.0)) * drawn.std(axis=0) * settings.points
+    points = effects * settings.points
     return tuple(
-        StyleEffect(name, float(effect) * settings.points, float(low), float(high))
-        for name, effect, low, high in zip(features.names, effects, *ends, strict=True)
+        StyleEffect(name, effect, effect - width, effect + width)
+        for name, effect, width in zip(features.names, points.tolist(), reach.tolist(), strict=True)
     )
 
 

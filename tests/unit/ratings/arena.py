@@ -69,28 +69,33 @@ def simulated(
     models: int = 6,
     battles: int = 6000,
     favour: float = 0.0,
-    accuracy: float = 2.0,
+    favoured: int = 2,
+    signal: float = 1.95,
+    coverage: float = 0.52,
     seed: int = 0,
 ) -> Arena:
-    """An arena in which the judge sees the strengths, and adds a favour for model 0.
+    """An arena with a judge whose probabilities are right, but for a favour.
 
     Args:
-        models: Number of models.
+        models: Number of models; their strengths are from -1 to 1.
         battles: Number of battles.
-        favour: Logits that the judge adds for model 0.
-        accuracy: Logits by which a battle's true side is visible to the judge.
+        favour: Logits that the judge adds for one model.
+        favoured: Index of that model.
+        signal: Standard deviation of the log-odds that the texts of a battle show to the judge.
+        coverage: Share of accepted verdicts.
         seed: Makes the same arena again.
     """
     rng = np.random.default_rng(seed)
     strength = np.linspace(-1.0, 1.0, models)
     first = rng.integers(models, size=battles)
     second = (first + rng.integers(1, models, size=battles)) % models
-    truth = (rng.random(battles) < expit(strength[first] - strength[second])).astype(float)
-    # The judge sees the texts of the battle, and not who plays.
-    evidence = accuracy * (2.0 * truth - 1.0) + rng.normal(0.0, 1.5, battles)
-    kin = favour * ((first == 0).astype(float) - (second == 0).astype(float))
-    p_bar = expit(evidence + kin)
-    return Arena(strength, first, second, truth, p_bar, threshold=0.85)
+    gap = strength[first] - strength[second]
+    truth = (rng.random(battles) < expit(gap)).astype(float)
+    shown = (2.0 * truth - 1.0) * signal**2 / 2.0 + rng.normal(0.0, signal, battles)
+    kin = (first == favoured).astype(float) - (second == favoured).astype(float)
+    p_bar = expit(gap + shown + favour * kin)
+    threshold = float(np.quantile(np.maximum(p_bar, 1.0 - p_bar), 1.0 - coverage))
+    return Arena(strength, first, second, truth, p_bar, threshold)
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
