@@ -10,7 +10,7 @@ import typer
 
 from app.cli.asking import ROWS_PER_REQUEST, Results, Run, judged_with_journal, write_all
 from app.cli.comparisons import Inputs, Item, ShapeName, comparison_key, given_shape
-from app.cli.console import console, failure
+from app.cli.console import console, failure, print_sentence
 from app.cli.file_run import stoppable
 from app.cli.output_file import check_output
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
@@ -195,7 +195,7 @@ def _judge(files: Sequence[Path], options: BattleOptions, url: str, patience_s: 
             results, asked = judged_with_journal(
                 [entry.item for entry in entries], options.criterion, service, run, write
             )
-    print_battles(entries, results, options, asked=asked, seconds=time.monotonic() - begun)
+    print_battles(entries, results, source, asked=asked, seconds=time.monotonic() - begun)
 
 
 def read_battles(files: Sequence[Path], options: BattleOptions) -> list[Entry]:
@@ -282,7 +282,7 @@ def write_battles(
 def print_battles(
     entries: Sequence[Entry],
     results: Results,
-    options: BattleOptions,
+    source: Source,
     *,
     asked: int,
     seconds: float,
@@ -292,13 +292,20 @@ def print_battles(
     Raises:
         typer.Exit: A battle got no judgment.
     """
-    found = outcomes(entries, results, options.seed)
+    found = outcomes(entries, results, source.seed)
     models = {
         m for each in found if each.battle for m in (each.battle.model_a, each.battle.model_b)
     }
     console.print(f"{len(models)} models; A is model_a:", highlight=False)
     judged, places = [each.result for each in found], [each.place for each in found]
     print_summary(judged, places, asked=asked, seconds=seconds)
+    signatures = {source.signature(result) for result in judged if "error" not in result}
+    if len(signatures) > 1:
+        print_sentence(
+            f"[yellow]warning:[/] the rows have {len(signatures)} signatures, because the "
+            "calibration or the criterion changed within the run. A leaderboard takes them for as "
+            "many judges: with --overwrite all battles are judged again."
+        )
     failed = sum("error" in result for result in judged)
     if failed:
         raise failure(f"{failed} of {len(found)} battles got no judgment; see their `error`")
