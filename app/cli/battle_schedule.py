@@ -42,7 +42,7 @@ def print_schedule(inputs: Sequence[Path], count: int, out: Path | None) -> None
     stdout = Console(highlight=False)
     stdout.print(table)
     print_sentence(
-        f"Mean standard error of a rating: {points * found.error_now:.0f} points now, "
-        f"{points * found.error_then:.0f} after these battles, {points * found.error_evenly:.0f} "
+        f"Mean standard error of a rating: {points * found.error_now:.1f} points now, "
+        f"{points * found.error_then:.1f} after these battles, {points * found.error_evenly:.1f} "
         "if they were spread evenly over all pairs."
     )

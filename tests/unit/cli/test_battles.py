@@ -225,7 +225,8 @@ def test_the_next_battles_are_of_the_models_that_met_least(service: str, tmp_pat
     written = rows_in(tmp_path / "next.jsonl")
     assert {(row["model_a"], row["model_b"]): row["battles"] for row in written} == battles
     assert sum(n for pair, n in battles.items() if "model 4" in pair) > 20
-    now, then, evenly = map(int, re.findall(r"(\d+) (?:points|after|if)", result.stderr))
+    errors = re.findall(r"([\d.]+) (?:points|after|if)", result.stderr)
+    now, then, evenly = map(float, errors)
     assert then < evenly < now
 
 
