@@ -58,10 +58,11 @@ def judge_battles_in_bulk(
     )
     with stoppable(options.out):
         results = {**unaskable(entry.item for entry in entries), **_results_in(output)}
-        write_battles(entries, results, source=_source(output, options.seed), options=options)
+        source = _source(output, options.seed)
+        write_battles(entries, results, source=source, options=options)
     shutil.rmtree(work)
     seconds = time.monotonic() - begun
-    print_battles(entries, results, options, asked=len(rows), seconds=seconds)
+    print_battles(entries, results, source, asked=len(rows), seconds=seconds)
 
 
 def _results_in(output: Output) -> Results:

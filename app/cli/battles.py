@@ -10,7 +10,7 @@ import typer
 
 from app.cli.asking import ROWS_PER_REQUEST, Results, Run, judged_with_journal, write_all
 from app.cli.comparisons import Inputs, Item, ShapeName, comparison_key, given_shape
-from app.cli.console import console, failure
+from app.cli.console import console, failure, print_sentence
 from app.cli.file_run import stoppable
 from app.cli.output_file import check_output
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
@@ -62,9 +62,20 @@ class BattleOptions(NamedTuple):
 def battles(
     files: Inputs,
     out: Annotated[
-        Path,
-        typer.Option(help="File for the rows, in the format of its ending, as for `judge`."),
-    ],
+        Path | None,
+        typer.Option(
+            help="File for the rows, in the format of its ending, as for `judge`. With "
+            "--schedule: for the pairs; default: only the screen."
+        ),
+    ] = None,
+    schedule: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Judge nothing: read the rows of earlier runs, and print which pairs of models "
+            "so many further battles should be of.",
+        ),
+    ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
@@ -130,6 +141,14 @@ def battles(
     If the command is stopped, run it again: it goes on with the rest. Results so far are kept in
     OUT.partial.
     """
+    if schedule is not None:
+        # Imported late: numpy takes a while.
+        from app.cli.battle_schedule import print_schedule
+
+        print_schedule(files, schedule, out)
+        return
+    if out is None:
+        raise failure("give --out FILE for the rows, or --schedule N")
     if no_alpha and alpha is not None:
         raise failure("give --alpha or --no-alpha, not both")
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
@@ -176,7 +195,7 @@ def _judge(files: Sequence[Path], options: BattleOptions, url: str, patience_s: 
             results, asked = judged_with_journal(
                 [entry.item for entry in entries], options.criterion, service, run, write
             )
-    print_battles(entries, results, options, asked=asked, seconds=time.monotonic() - begun)
+    print_battles(entries, results, source, asked=asked, seconds=time.monotonic() - begun)
 
 
 def read_battles(files: Sequence[Path], options: BattleOptions) -> list[Entry]:
@@ -263,7 +282,7 @@ def write_battles(
 def print_battles(
     entries: Sequence[Entry],
     results: Results,
-    options: BattleOptions,
+    source: Source,
     *,
     asked: int,
     seconds: float,
@@ -273,13 +292,20 @@ def print_battles(
     Raises:
         typer.Exit: A battle got no judgment.
     """
-    found = outcomes(entries, results, options.seed)
+    found = outcomes(entries, results, source.seed)
     models = {
         m for each in found if each.battle for m in (each.battle.model_a, each.battle.model_b)
     }
     console.print(f"{len(models)} models; A is model_a:", highlight=False)
     judged, places = [each.result for each in found], [each.place for each in found]
     print_summary(judged, places, asked=asked, seconds=seconds)
+    signatures = {source.signature(result) for result in judged if "error" not in result}
+    if len(signatures) > 1:
+        print_sentence(
+            f"[yellow]warning:[/] the rows have {len(signatures)} signatures, because the "
+            "calibration or the criterion changed within the run. A leaderboard takes them for as "
+            "many judges: with --overwrite all battles are judged again."
+        )
     failed = sum("error" in result for result in judged)
     if failed:
         raise failure(f"{failed} of {len(found)} battles got no judgment; see their `error`")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from app.ratings import page_words
 from app.ratings.page_plot import Plot, interval_text, plot_of
@@ -112,6 +113,7 @@ def render_page(results: Results) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "code": _with_code,
         "share": share,
         "level": page_words.level,
         "score": page_words.score,
@@ -236,6 +238,14 @@ def _cell(value: float | None) -> Cell:
     if value is None:
         return Cell("", "")
     return Cell(f"{100.0 * value:.0f}", f"w{round(8 * min(1.0, max(0.0, value)))}")
+
+
+def _with_code(text: str) -> Markup:
+    """A text as HTML in which `words` are code."""
+    parts = (
+        f"<code>{escape(p)}</code>" if i % 2 else escape(p) for i, p in enumerate(text.split("`"))
+    )
+    return Markup("".join(parts))
 
 
 def _moved(changes: Changes | None) -> Sequence[str]:

@@ -156,11 +156,11 @@ def _ends(rating: Rating, axis: _Axis) -> tuple[float, float]:
 
 
 def _axis(ratings: Sequence[Rating]) -> _Axis:
-    """The range of all scores and of the intervals that are bounded."""
-    values = [each.score for each in ratings if each.score is not None]
-    for each in ratings:
-        if each.unbounded is None:
-            values += [end for end in (each.low, each.high) if end is not None]
+    """The range of the scores and intervals that are bounded, or else of all scores."""
+    bounded = [each for each in ratings if each.unbounded is None]
+    values = [each.score for each in bounded or ratings if each.score is not None]
+    for each in bounded:
+        values += [end for end in (each.low, each.high) if end is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)
     margin = max(1.0, _MARGIN * (high - low))
     return _Axis(low - margin, high + margin)

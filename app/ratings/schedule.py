@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from app.ratings.battles import Battles
+from app.ratings.bootstrap import cells_of
+from app.ratings.bradley_terry import Floats, ratings, structure_of
+from app.ratings.outcomes import games_of, views_of
+from app.ratings.results import Settings
 
-# Standard deviation of the prior of a rating, in logits: 1,000 points of the Elo scale. It makes
-# the variance of a model without battles large instead of infinite.
-_PRIOR_SD = 1000.0 * np.log(10.0) / 400.0
+# In logits. It makes the variance of a model without battles large instead of infinite.
+_PRIOR_SD = Settings().prior_sd / Settings().points
+# All judged battles count, with whatever the rows can tell of them.
+_VIEWS = ("soft", "abstain_as_tie", "people")
 
 
 class NextPair(NamedTuple):
@@ -37,7 +41,23 @@ class Schedule(NamedTuple):
     error_evenly: float
 
 
-def schedule(models: Sequence[str], scores: FloatArray, met: FloatArray, count: int) -> Schedule:
+def schedule_of(battles: Battles, count: int) -> Schedule:
+    """Chooses further battles of one judge, by the ratings so far.
+
+    Args:
+        battles: The battles so far.
+        count: Number of battles to choose.
+    """
+    views = views_of(battles)
+    name = next(name for name in _VIEWS if name in views)
+    tally = cells_of(games_of(battles, views[name])).whole
+    theta = ratings(tally, structure_of(tally), prior_sd=_PRIOR_SD)
+    met = np.zeros((tally.models, tally.models))
+    met[tally.first, tally.second] = met[tally.second, tally.first] = tally.weight
+    return schedule(battles.models, np.nan_to_num(theta), met, count)
+
+
+def schedule(models: Sequence[str], scores: Floats, met: Floats, count: int) -> Schedule:
     """Chooses battles one by one, each the one that lowers the sum of the variances most.
 
     A battle between models i and j has the Fisher information p (1 - p) about the difference of
@@ -70,7 +90,7 @@ def schedule(models: Sequence[str], scores: FloatArray, met: FloatArray, count: 
     )
 
 
-def _chosen(information: FloatArray, met: FloatArray, count: int) -> FloatArray:
+def _chosen(information: Floats, met: Floats, count: int) -> Floats:
     """Number of chosen battles of each two models, symmetric."""
     covariance = _covariance(information * met)
     chosen = np.zeros_like(met)
@@ -88,7 +108,7 @@ def _chosen(information: FloatArray, met: FloatArray, count: int) -> FloatArray:
     return chosen
 
 
-def _covariance(weights: FloatArray) -> FloatArray:
+def _covariance(weights: Floats) -> Floats:
     """Covariance of the ratings about their mean, by the information of each two models."""
     n = len(weights)
     precision = np.diag(weights.sum(axis=1)) - weights + np.eye(n) / _PRIOR_SD**2
@@ -96,11 +116,11 @@ def _covariance(weights: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.inv(precision) - _PRIOR_SD**2 / n, dtype=np.float64)
 
 
-def _of_difference(matrix: FloatArray) -> FloatArray:
+def _of_difference(matrix: Floats) -> Floats:
     """The quadratic form v' M v for v = e_i - e_j, of each two models."""
     diagonal = np.diag(matrix)
     return diagonal[:, None] + diagonal[None, :] - 2.0 * matrix
 
 
-def _mean_error(weights: FloatArray) -> float:
+def _mean_error(weights: Floats) -> float:
     return float(np.sqrt(np.diag(_covariance(weights)).clip(min=0.0)).mean())

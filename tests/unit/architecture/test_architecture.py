@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
         *("datasets", "demo.pairs"),
     },
     # Ratings of models from judged battles; evalica is imported when ratings are computed.
-    "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "evalica", "jinja2"},
+    "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "evalica", "jinja2", "markupsafe"},
     "api": {
         *("core", "service", "wire", "telemetry", "tracing", "defects"),
         *("fastapi", "starlette", "pydantic"),

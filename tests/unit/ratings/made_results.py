@@ -124,7 +124,7 @@ def board(judge: str = "demo", *, labelled: bool = True) -> Board:
             WinRate(model, 250, 100.0, 60.0, 90, 0.3, 0.8, 0.38, 0.77) for model in sorted(MODELS)
         ),
         agreement=Agreement(160, 12, 90, 0.06, 0.03, 0.11, 0.19, favours) if labelled else None,
-        notes=("A note in plain words.", f"A note about {HOSTILE}."),
+        notes=("A note in plain words about `soft`.", f"A note about {HOSTILE}."),
     )
 
 

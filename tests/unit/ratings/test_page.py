@@ -109,7 +109,7 @@ def test_equal_results_write_equal_bytes(make: Callable[[], Results], tmp_path: 
         "disfavoured",
         "no clear difference",
         "Alpha never bounds a rating.",
-        "A note in plain words.",
+        "A note in plain words about soft .",
         "Too uncertain for alpha",
         "The signatures differ",
         "within the intervals",
