@@ -13,7 +13,6 @@ from app.ratings.battles import Battles
 from app.ratings.bootstrap import Cells, Games, cells_of, replicates
 from app.ratings.bradley_terry import (
     Floats,
-    Ints,
     Structure,
     centred,
     covariance,
@@ -143,11 +142,11 @@ def _rounds(points: list[_Point], settings: Settings) -> list[Floats]:
 def _view(battles: Battles, point: _Point, drawn: Floats, settings: Settings) -> View:
     m, component = len(battles.models), point.structure.component
     reference = None if settings.reference is None else battles.models.index(settings.reference)
-    theta = centred(point.solution[:m], component, reference)
-    rounds = centred(drawn[:, :m], component, reference)
+    theta = centred(point.solution[:m], point.structure, reference)
+    rounds = centred(drawn[:, :m], point.structure, reference)
     prior_sd = settings.prior_sd / settings.points
     spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
-    deviation = _implied_deviations(spread, component, reference)
+    deviation = _implied_deviations(spread, point.structure, reference)
     level, structure = settings.level, point.structure
     return View(
         name=point.name,
@@ -168,11 +167,11 @@ def _view(battles: Battles, point: _Point, drawn: Floats, settings: Settings) ->
     )
 
 
-def _implied_deviations(spread: Floats, component: Ints, reference: int | None) -> Floats:
+def _implied_deviations(spread: Floats, structure: Structure, reference: int | None) -> Floats:
     """Shape (models,). Standard deviations that the model implies for ratings less their zero."""
     identity = np.eye(len(spread))
     # Rows are the ratings less their reference, as combinations of the ratings.
-    rows = np.nan_to_num(centred(identity, component, reference).T)
+    rows = np.nan_to_num(centred(identity, structure, reference).T)
     return np.asarray(np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", rows, spread, rows), 0.0)))
 
 

@@ -5,7 +5,8 @@ weights w and outcomes y of the first model, the score equation of model i is
 
     sum over its battles of w (y - sigmoid(theta_i - theta_j)) = theta_i / prior_sd^2.
 
-It is linear in y, so an outcome may be any real number, as debiased ones are.
+It is linear in y, so an outcome may be any real number, as debiased ones are. With few labels the
+debiased points of a model can exceed its battles, or fall below 0; they are cut to that range.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ Ints = NDArray[np.int64]
 
 _MOST_STEPS = 100
 _TOLERANCE = 1e-9
+_MOST_CUTS = 20
 # A Newton step beyond this may overshoot where the sigmoid is flat.
 _LONGEST_STEP = 2.0
 
@@ -114,6 +116,9 @@ def _components(models: int, first: Ints, second: Ints) -> Ints:
 def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floats:
     """Solves the score equation by Newton's method.
 
+    Real outcomes of a group of models can exceed their range where those of each model do not.
+    Their ratings are therefore cut to `prior_sd` from the median.
+
     Args:
         tally: Weights and points of one problem, or of several as leading dimension.
         prior_sd: Standard deviation in logits of the normal prior of each rating about 0. It makes
@@ -123,9 +128,12 @@ def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floa
     Returns:
         Shape (..., models). Ratings in logits.
     """
-    weight, points = np.atleast_2d(tally.weight), np.atleast_2d(tally.points)
-    rounds, precision = len(weight), prior_sd**-2
     incidence = tally.incidence()
+    weight, points = np.atleast_2d(tally.weight), np.atleast_2d(tally.points)
+    is_real = bool((points < 0).any() or (points > weight).any())
+    if is_real:
+        points = _cut(weight, points, incidence)
+    rounds, precision = len(weight), prior_sd**-2
     theta = np.zeros((rounds, tally.models)) if start is None else np.tile(start, (rounds, 1))
     for _ in range(_MOST_STEPS):
         expected = expit(theta[:, tally.first] - theta[:, tally.second])
@@ -136,7 +144,33 @@ def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floa
         theta += step * (_LONGEST_STEP / np.maximum(longest, _LONGEST_STEP))
         if longest.max(initial=0.0) < _TOLERANCE:
             break
+    if is_real:
+        middle = np.median(theta, axis=1, keepdims=True)
+        theta = np.clip(theta, middle - prior_sd, middle + prior_sd)
     return theta.reshape(*tally.weight.shape[:-1], tally.models)
+
+
+def _cut(weight: Floats, points: Floats, incidence: csr_array) -> Floats:
+    """Points of which no model has more than its battles, or less than none.
+
+    An excess is taken from all battles of the model in equal parts, and its opponents get it.
+
+    Args:
+        weight: Shape (rounds, k).
+        points: Shape (rounds, k).
+        incidence: Shape (k, models).
+    """
+    half = weight @ abs(incidence) / 2.0
+    for number in range(_MOST_CUTS):
+        surplus = (points - weight / 2.0) @ incidence
+        excess = np.sign(surplus) * np.maximum(np.abs(surplus) - half, 0.0)
+        if not (np.abs(excess) > _TOLERANCE).any():
+            break
+        # Too many and too few points in turn: often they are those of the same battle.
+        excess = np.maximum(excess, 0.0) if number % 2 == 0 else np.minimum(excess, 0.0)
+        rate = np.divide(excess, 2.0 * half, out=np.zeros_like(excess), where=half > 0)
+        points = points - weight * (rate @ incidence.T)
+    return points
 
 
 def information(tally: Tally, curvature: Floats, precision: float) -> Floats:
@@ -187,31 +221,35 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
         prior_sd: In logits.
 
     Returns:
-        Shape (models,). The mean of each component is 0; NaN for a model without battles.
+        Shape (models,). Less the mean of the component; NaN for a model without battles.
     """
     whole = (tally.points >= 0).all() and (tally.points <= tally.weight).all()
     if whole and structure.is_bounded:
         theta = _by_evalica(tally, structure.component)
     else:
         theta = solve(tally, prior_sd=prior_sd)
-    return centred(theta, structure.component)
+    return centred(theta, structure)
 
 
-def centred(theta: Floats, component: Ints, reference: int | None = None) -> Floats:
+def centred(theta: Floats, structure: Structure, reference: int | None = None) -> Floats:
     """Ratings less the mean of their component, or less the rating of a reference in it.
+
+    Models without a finite rating do not count in the mean, unless there are no others.
 
     Args:
         theta: Shape (..., models).
-        component: Shape (models,).
+        structure: Structure of the battles.
         reference: Index of a model; it matters for its own component only.
 
     Returns:
         Shape (..., models). NaN for a model without battles.
     """
     result = np.full(theta.shape, np.nan)
+    component = structure.component
     for number in range(component.max(initial=-1) + 1):
         inside = component == number
-        at_zero = inside
+        bounded = inside & (structure.unbounded == 0)
+        at_zero = bounded if bounded.any() else inside
         if reference is not None and inside[reference]:
             at_zero = np.arange(len(component)) == reference
         zero = theta[..., at_zero].mean(axis=-1, keepdims=True)

@@ -1,5 +1,6 @@
 """Sentences that belong to a leaderboard: where its numbers do not say what they seem to say."""
 
+import math
 from collections.abc import Iterator
 
 from app.ratings.results import Board, Settings, View
@@ -44,6 +45,11 @@ def _about_trust(board: Board) -> Iterator[str]:
             f"{few if agreement.labelled < _FEW_LABELS else ''}. It is unbiased if the labelled "
             "battles were drawn with the probabilities that the rows name."
         )
+        if _width(board.views["people"]) < _width(board.views["debiased"]):
+            yield (
+                "The judge adds nothing to the labels here: the intervals of the view `people` are "
+                "narrower than those of `debiased`."
+            )
     if "accepted" in board.views and board.accepted < board.judged:
         yield (
             "Close pairs abstain more often, so that the view `accepted` overstates differences."
@@ -60,9 +66,9 @@ def _about_view(view: View, settings: Settings) -> Iterator[str]:
         models = [rating.model for rating in view.ratings if rating.unbounded == side]
         if models:
             yield (
-                f"{_listed(models)} {word} every battle against the rest, so that the data have no "
-                f"bound on that side. The score comes from a prior with a standard deviation of "
-                f"{settings.prior_sd:g} points."
+                f"{_listed(models)} {word} every battle against the rest, or the corrected "
+                "outcomes say so: the data have no bound on that side. The score comes from a "
+                f"prior with a standard deviation of {settings.prior_sd:g} points."
             )
     missing = [rating.model for rating in view.ratings if rating.score is None]
     if missing:
@@ -81,6 +87,16 @@ def _about_rows(board: Board) -> Iterator[str]:
         yield f"{board.repeated} rows are copies of others and count once."
     if board.alpha is None and "accepted" in board.views:
         yield "The rows have no alpha, or several: no bound on the errors of all verdicts is known."
+
+
+def _width(view: View) -> float:
+    """The mean width of the intervals that have two ends."""
+    widths = [
+        rating.high - rating.low
+        for rating in view.ratings
+        if rating.high is not None and rating.low is not None
+    ]
+    return sum(widths) / len(widths) if widths else math.inf
 
 
 def _listed(models: list[str]) -> str:

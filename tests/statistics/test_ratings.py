@@ -89,7 +89,7 @@ def runs() -> dict[str, Runs]:
             structure = structure_of(cells.whole)
             theta = ratings(cells.whole, structure, prior_sd=PRIOR_SD)
             (rounds,) = replicates([cells], [theta], rounds=200, seed=seed, prior_sd=PRIOR_SD)
-            rounds = centred(rounds, structure.component)
+            rounds = centred(rounds, structure)
             ends = errors_of(theta, rounds, structure, arena)
             sets = rank_sets(theta, rounds, np.zeros((6, 6)), structure, level=0.95)
             true_rank = np.arange(6, 0, -1)

@@ -33,7 +33,7 @@ def test_the_solver_agrees_with_evalica_on_whole_outcomes(seed: int) -> None:
     structure = structure_of(tally)
     assert structure.is_bounded
     by_evalica = ratings(tally, structure, prior_sd=NO_PRIOR)
-    ours = centred(solve(tally, prior_sd=NO_PRIOR), structure.component)
+    ours = centred(solve(tally, prior_sd=NO_PRIOR), structure)
     np.testing.assert_allclose(ours, by_evalica, atol=1e-8)
 
 
@@ -48,6 +48,26 @@ def test_the_solution_of_real_outcomes_satisfies_the_score_equation() -> None:
     residual = some.weight * (outcome - expit(theta[some.first] - theta[some.second]))
     score = np.bincount(some.first, residual, 8) - np.bincount(some.second, residual, 8)
     np.testing.assert_allclose(score, theta / 25.0, atol=1e-6)
+
+
+def test_debiased_points_beyond_all_battles_give_a_rating_within_the_prior() -> None:
+    """One label with a small probability can count more points than a model has battles."""
+    rng = np.random.default_rng(4)
+    some = games(rng, battles=200)
+    outcome = some.outcome.copy()
+    outcome[np.flatnonzero(some.first == 0)[:1]] += 35.0
+    tally = cells_of(Games(**{**vars(some), "outcome": outcome})).whole
+    structure = structure_of(tally)
+    # The opponent in that battle has fewer points than none.
+    assert sorted(structure.unbounded.tolist()) == [-1, 0, 0, 0, 0, 0, 0, 1]
+    found = ratings(tally, structure, prior_sd=5.76)
+    assert 2.0 < found[0] < 7.0
+    assert -7.0 < found.min() < -2.0
+    within = cells_of(some).whole
+    before = ratings(within, structure_of(within), prior_sd=5.76)
+    others = structure.unbounded == 0
+    assert np.abs(found[others]).max() < 3.0
+    assert np.corrcoef(found[others], before[others])[0, 1] > 0.7
 
 
 def test_the_order_of_the_models_in_a_row_does_not_matter() -> None:
@@ -119,9 +139,10 @@ def test_a_model_that_won_everything_gets_a_finite_rating_from_the_prior() -> No
 
 
 def test_ratings_are_less_the_reference_in_its_component_only() -> None:
-    theta, component = np.array([1.0, 3.0, 10.0, 20.0, 7.0]), np.array([0, 0, 1, 1, -1])
-    found = centred(theta, component, reference=1)
-    np.testing.assert_array_equal(found, [-2.0, 0.0, -5.0, 5.0, np.nan])
+    theta = np.array([1.0, 3.0, 10.0, 20.0, 99.0, 7.0])
+    structure = Structure(np.array([0, 0, 1, 1, 1, -1]), np.array([0, 0, 0, 0, 1, 0]))
+    found = centred(theta, structure, reference=1)
+    np.testing.assert_array_equal(found, [-2.0, 0.0, -5.0, 5.0, 84.0, np.nan])
 
 
 def test_a_structure_without_battles_has_no_component() -> None:
