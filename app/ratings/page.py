@@ -237,7 +237,8 @@ def _matrix(board: Board, main: View) -> tuple[tuple[str, tuple[Cell, ...]], ...
 def _cell(value: float | None) -> Cell:
     if value is None:
         return Cell("", "")
-    return Cell(f"{100.0 * value:.0f}", f"w{round(8 * min(1.0, max(0.0, value)))}")
+    # A sum, because -0.0 would be shown with its sign.
+    return Cell(f"{round(100.0 * value) + 0.0:.0f}", f"w{round(8 * min(1.0, max(0.0, value)))}")
 
 
 def _with_code(text: str) -> Markup:

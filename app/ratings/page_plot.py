@@ -173,5 +173,6 @@ def _ticks(axis: _Axis) -> Iterator[float]:
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
     number = math.ceil(axis.low / step)
     while number * step <= axis.high:
-        yield number * step
+        # A sum, because -0.0 would be shown with its sign.
+        yield number * step + 0.0
         number += 1

@@ -184,6 +184,22 @@ def test_the_plot_has_a_whisker_for_each_view_within_its_width() -> None:
     assert [tick.text for tick in plot.ticks] == ["800", "1000", "1200"]
 
 
+def test_zero_has_no_sign() -> None:
+    board = made_results.without_labels().board
+    view = board.views["soft"]
+    lower = tuple(
+        replace(each, score=each.score - 1000, low=each.low - 1000, high=each.high - 1000)
+        for each in view.ratings
+        if each.score and each.low and each.high
+    )
+    rates = tuple(tuple(None if x is None else -0.001 for x in row) for row in view.win_rates)
+    views = {"soft": replace(view, ratings=lower, win_rates=rates)}
+    whole = replace(made_results.without_labels(), board=replace(board, views=views))
+    ticks = [tick.text for tick in plot_of(whole.board, 1, TITLES).ticks]
+    assert ticks == ["-200", "-100", "0", "100", "200"]
+    assert ">-0<" not in render_page(whole)
+
+
 def test_better_models_are_further_right() -> None:
     plot = plot_of(made_results.everything().board, 1, TITLES)
     places = [strip.whiskers[0].x for strip in plot.strips]
