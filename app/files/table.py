@@ -10,7 +10,6 @@ from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 from pyarrow import parquet
 
-from app.core.errors import InvalidRequestError
 from app.files.reading import STDIN, is_parquet, is_plain_jsonl, read_rows
 
 # Bytes of a file that Arrow parses at once; a line may not be longer.
@@ -28,7 +27,8 @@ def read_table(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
         columns: Name -> type of Arrow, or None for a column of texts or whole numbers.
 
     Returns:
-        A table of the columns that have a value, with the types that the file gives them.
+        A table of the columns that have a value, with the types that the file gives them. Lists
+        and objects are texts.
 
     Raises:
         InvalidRequestError: The file is empty, cannot be read, or is not what it seems to be.
@@ -37,12 +37,10 @@ def read_table(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
         if path != STDIN and path.is_file() and path.stat().st_size:
             found = _by_arrow(path, columns)
             if found is not None:
-                return _without_empty(found)
-    except (pyarrow.ArrowException, UnicodeDecodeError, KeyError):
+                return _flat(found)
+    except (pyarrow.ArrowException, UnicodeDecodeError, KeyError, OSError):
         # The reader of rows finds the place of the fault, or reads what Arrow cannot.
         pass
-    except OSError as exc:
-        raise InvalidRequestError(f"{path} cannot be read: {exc.strerror}") from None
     return _by_rows(path, list(columns))
 
 
@@ -102,17 +100,26 @@ def _by_rows(path: Path, columns: Sequence[str]) -> pyarrow.Table:
     for row in read_rows(path):
         for name, column in values.items():
             column.append(row.fields.get(name))
-    return _without_empty(pyarrow.table({name: _column(column) for name, column in values.items()}))
+    return _flat(pyarrow.table({name: _column(column) for name, column in values.items()}))
 
 
-def _without_empty(table: pyarrow.Table) -> pyarrow.Table:
-    """Drops columns without a value: Arrow also makes those that a JSONL file lacks."""
-    empty = [name for name in table.column_names if table[name].null_count == len(table)]
-    return table.drop_columns(empty)
+def _flat(table: pyarrow.Table) -> pyarrow.Table:
+    """Lists and objects become texts. Columns without a value go: Arrow makes absent ones, too."""
+    columns = {
+        name: _texts(column.to_pylist()) if pyarrow.types.is_nested(column.type) else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if column.null_count < len(table)
+    }
+    # Without columns a table would forget how many rows it has.
+    return pyarrow.table(columns) if columns else table
 
 
 def _column(values: list[Any]) -> pyarrow.Array:
     try:
         return pyarrow.array(values)
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
-        return pyarrow.array([None if value is None else str(value) for value in values])
+        return _texts(values)
+
+
+def _texts(values: list[Any]) -> pyarrow.Array:
+    return pyarrow.array([None if value is None else str(value) for value in values])

@@ -31,6 +31,13 @@ _TYPES = {
 }
 
 
+def _number(value: str | None) -> float | None:
+    try:
+        return np.nan if value is None else float(value)
+    except ValueError:
+        return None
+
+
 class Columns:
     """The columns of one or several files, one after the other.
 
@@ -72,9 +79,9 @@ class Columns:
         try:
             found = pc.cast(column, pyarrow.float64()).to_numpy(zero_copy_only=False)
         except pyarrow.ArrowInvalid:
-            texts = pc.cast(column, pyarrow.string())
-            wrong = pc.invert(pc.match_substring_regex(texts, r"^\s*[-+]?[\d.]+(e[-+]?\d+)?\s*$"))
-            self.refuse(self._mask(wrong), f"{name} is not a number")
+            found = [_number(value) for value in column.to_pylist()]
+            is_number = np.array([number is not None for number in found])
+            self.check(is_number, f"{name} is not a number")
         values = np.asarray(found, dtype=np.float64)
         self.check(np.isfinite(values) | self.is_null(name), f"{name} is not a finite number")
         return values

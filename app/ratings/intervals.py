@@ -59,7 +59,7 @@ def rank_sets(
 
     A model is above another if the interval of their difference is above 0. The intervals of all
     differences hold together with the probability `level`: their half-width is a quantile of the
-    largest studentised difference of a round (Mogstad, Romano, Shaikh and Wilhelm, 2024).
+    largest studentised difference (Mogstad, Romano, Shaikh and Wilhelm, 2024).
 
     Args:
         theta: Shape (models,). Ratings.
@@ -75,7 +75,7 @@ def rank_sets(
         inside = np.flatnonzero(structure.component == number)
         extreme = structure.unbounded[inside] != 0
         deviation = _deviations(replicates[:, inside], covariance[np.ix_(inside, inside)], extreme)
-        ratio = _largest_ratios(theta[inside], replicates[:, inside], deviation)
+        ratio = _largest_ratios(replicates[:, inside], deviation)
         width = deviation * np.quantile(ratio, level)
         gap = theta[inside][:, None] - theta[inside][None, :]
         low[inside] = 1 + (gap < -width).sum(axis=1)
@@ -94,9 +94,14 @@ def _deviations(replicates: Floats, covariance: Floats, extreme: NDArray[np.bool
     return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
-def _largest_ratios(theta: Floats, replicates: Floats, deviation: Floats) -> Floats:
-    """Shape (rounds,). The largest studentised error of a difference in each round."""
-    gap = theta[:, None] - theta[None, :]
+def _largest_ratios(replicates: Floats, deviation: Floats) -> Floats:
+    """Shape (rounds,). The largest studentised difference of ratings in rounds of normal noise.
+
+    The noise has the covariance of the replicates. Their own largest differences would let a single
+    model with few labels, whose rounds have long tails, widen the rank sets of all models.
+    """
+    rounds = len(replicates)
+    weights = np.random.default_rng(0).standard_normal((rounds, rounds)) / np.sqrt(rounds)
+    noise = weights @ (replicates - replicates.mean(axis=0))
     scale = np.where(deviation > 0, deviation, np.inf)
-    found = [np.abs((each[:, None] - each[None, :] - gap) / scale).max() for each in replicates]
-    return np.array(found)
+    return np.array([np.abs((each[:, None] - each[None, :]) / scale).max() for each in noise])

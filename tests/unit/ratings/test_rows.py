@@ -98,6 +98,23 @@ def test_a_row_that_cannot_be_believed_is_refused(case: str, tmp_path: Path) -> 
     assert message in caught.value.detail
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PAR1 and then nothing", "rows begins like Parquet and cannot be read"),
+        (b'{"model_a": "x"}\nnot JSON\n', "line 2: this is not a JSON object"),
+        (b'{"foo": 1}\n', "row 1: model_a is missing"),
+        (b"[]", "is an empty array"),
+        (b"model_a,model_b\n", "there is no row"),
+    ],
+)
+def test_a_file_without_battles_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(content)
+    with pytest.raises(InvalidRequestError, match=message):
+        read_battles([path])
+
+
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match=r"rows\.jsonl is empty"):
         read_battles([write(tmp_path / "rows.jsonl", [])])
@@ -207,6 +224,15 @@ def test_every_format_gives_the_same_battles(tmp_path: Path) -> None:
         (found,) = read_battles([path])
         for field, value in vars(wanted).items():
             np.testing.assert_equal(getattr(found, field), value, err_msg=f"{name} {field}")
+
+
+def test_a_field_that_is_an_object_or_has_spaces_is_read(tmp_path: Path) -> None:
+    calibration = {"name": "default", "version": 7, "n": 412}
+    rows = [{**each, "p_bar": f" {each['p_bar']} ", "calibration": calibration} for each in mixed()]
+    for name in ("rows.jsonl", "rows.parquet"):
+        write_rows(tmp_path / name, tmp_path / name, rows)
+        (found,) = read_battles([tmp_path / name])
+        assert found.p_bar.tolist() == [float(each["p_bar"]) for each in rows]
 
 
 def test_rows_of_several_files_and_judges_are_told_apart(tmp_path: Path) -> None:
