@@ -29,7 +29,9 @@ ALLOWED: dict[str, set[str]] = {
     "": set(),
     "core": {"numpy", "scipy"},
     "ports": {"core"},
-    "telemetry": {"prometheus_client"},
+    "telemetry": {"gauges", "prometheus_client"},
+    # The gauges of calibration sets, read when the metrics are.
+    "gauges": {"prometheus_client"},
     # stdout and stderr of the process.
     "output": set(),
     # Formats of the log.
@@ -37,9 +39,9 @@ ALLOWED: dict[str, set[str]] = {
     "settings": {"pydantic", "pydantic_settings"},
     # Traces, beside telemetry.
     "tracing": {"core", "ports", "opentelemetry"},
-    "service": {"core", "ports", "telemetry", "tracing", "numpy"},
+    "service": {"core", "ports", "gauges", "telemetry", "tracing", "numpy"},
     # JSON in and out, shared by HTTP, files and Ray. The package does not know HTTP.
-    "wire": {"core", "service", "telemetry", "pydantic"},
+    "wire": {"core", "service", "gauges", "pydantic"},
     # The log of unforeseen errors.
     "defects": set(),
     "engines": set(),
@@ -73,6 +75,8 @@ ALLOWED: dict[str, set[str]] = {
         # The data sets of the hub, and the pairs of the bundled judge.
         *("datasets", "demo.pairs"),
     },
+    # Ratings of models from judged battles; evalica is imported when ratings are computed.
+    "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "evalica", "jinja2", "markupsafe"},
     "api": {
         *("core", "service", "wire", "telemetry", "tracing", "defects"),
         *("fastapi", "starlette", "pydantic"),
@@ -84,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "main": _ENTRY,
     # Both entry points serve the application that main builds; commands ask services as clients.
-    "cli": _ENTRY | {"main", "fleet", "scope_judge"},
+    "cli": _ENTRY | {"main", "fleet", "ratings", "scope_judge"},
     # The only importer of Ray.
     "fleet": {
         *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects", "files"),
