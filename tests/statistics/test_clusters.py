@@ -5,18 +5,17 @@ import json
 import math
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.core.clusters import CLUSTER_RULES, ClusterRule, one_a_question
+from app.core.clusters import CLUSTER_RULES, ClusterRule
 from app.core.pac_pairs import PacPairs
 from app.core.preference import LN2, FloatArray
 from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.questions import ALPHA, DELTA, Questions, measured, threshold_of
 
-ALPHA = DELTA = 0.1
 CALIBRATIONS = 400
 # One-sided, as in test_guarantees.py: 2.5 standard errors of a share of 0.1.
 MOST_OVER = DELTA + 2.5 * math.sqrt(DELTA * (1 - DELTA) / CALIBRATIONS)
@@ -25,75 +24,26 @@ REAL = (
     / "shared/data/rewardbench2__rm_URM-LLaMa-3.1-8B.jsonl.gz"
 )
 Errors = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
-
-
-class Clustered(NamedTuple):
-    """Questions with several pairs each, whose errors resemble each other.
-
-    Args:
-        judge: The judge; a pair by itself is one of the normal world.
-        questions: Number of questions.
-        size: Pairs of each question.
-        correlation: Correlation of the errors within a question, in (0, 1).
-    """
-
-    judge: NormalJudge
-    questions: int
-    size: int
-    correlation: float
-
-    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, Errors, Numbers]:
-        """Uncertainty in nats, error, and number of the question of each pair."""
-        mean, spread = 1 - self.judge.accuracy, 1 / self.correlation - 1
-        rate = rng.beta(mean * spread, (1 - mean) * spread, self.questions)
-        wrong = (rng.random((self.questions, self.size)) < rate[:, None]).ravel()
-        uncertainty = self.judge.uncertainty(wrong, rng)
-        return uncertainty, wrong, np.repeat(np.arange(self.questions), self.size)
-
-
-def threshold_of(
-    rule: ClusterRule,
-    uncertainty: FloatArray,
-    error: Errors,
-    numbers: Numbers,
-    rng: np.random.Generator,
-) -> float:
-    """The threshold of `pac` as a calibration set computes it."""
-    lots = rng.integers(2**63, size=len(error)).astype(np.uint64)
-    used = one_a_question(numbers, lots) if rule == "one" else np.ones(len(error), dtype=bool)
-    pairs = PacPairs.fit(
-        uncertainty[used],
-        error[used],
-        np.ones(int(used.sum()), dtype=bool),
-        numbers=numbers if rule == "adjusted" else None,
-    )
-    threshold = pairs.needed(ALPHA, DELTA).threshold
-    assert threshold is not None
-    return threshold
 
 
 @cache
-def simulated(world: Clustered, rule: ClusterRule) -> tuple[float, float]:
+def simulated(world: Questions, rule: ClusterRule) -> tuple[float, float]:
     """Mean coverage, and share of calibrations whose true error is above alpha."""
-    rng = np.random.default_rng(16)
-    thresholds = [threshold_of(rule, *world.draw(rng), rng) for _ in range(CALIBRATIONS)]
-    coverage, fdr = world.judge.truth(np.array(thresholds))
-    return float(coverage.mean()), float((fdr > ALPHA).mean())
+    return measured(world, rule, CALIBRATIONS, seed=16)
 
 
 WORLDS = (
-    Clustered(NormalJudge(0.807, 0.744), 333, 3, 0.3),
-    Clustered(NormalJudge(0.807, 0.744), 200, 5, 0.6),
-    Clustered(NormalJudge(0.807, 0.744), 100, 10, 0.6),
-    Clustered(NormalJudge(0.874, 0.809), 100, 3, 0.6),
+    Questions(NormalJudge(0.807, 0.744), 333, 3, 0.3),
+    Questions(NormalJudge(0.807, 0.744), 200, 5, 0.6),
+    Questions(NormalJudge(0.807, 0.744), 100, 10, 0.6),
+    Questions(NormalJudge(0.874, 0.809), 100, 3, 0.6),
 )
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 @pytest.mark.parametrize("rule", ["one", "adjusted"])
 def test_both_rules_for_pairs_of_one_question_keep_the_promise(
-    world: Clustered, rule: ClusterRule
+    world: Questions, rule: ClusterRule
 ) -> None:
     _, over = simulated(world, rule)
     assert over <= MOST_OVER
@@ -105,7 +55,7 @@ def test_pairs_of_one_question_break_the_promise_if_nobody_counts_them() -> None
 
 
 @pytest.mark.parametrize("world", WORLDS[:3], ids=str)
-def test_adjusted_counts_accept_more_than_one_pair_a_question(world: Clustered) -> None:
+def test_adjusted_counts_accept_more_than_one_pair_a_question(world: Questions) -> None:
     assert simulated(world, "one")[0] < simulated(world, "adjusted")[0]
     assert simulated(world, "adjusted")[0] < simulated(world, "ignore")[0]
 

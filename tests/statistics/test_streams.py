@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from app.core import conformal
+from app.core.conformal import merged
 from tests.statistics.worlds.audits import alarm_rate, delays
 from tests.statistics.worlds.calibrations import MIDDLING, WEAK
 from tests.statistics.worlds.streams import (
@@ -64,11 +65,11 @@ def test_other_label_mass_and_position_gaps_alarm(before: Draw, after: Draw) -> 
 @pytest.mark.parametrize("replicas", [4, 16])
 def test_replicas_that_share_the_scores_do_not_multiply_false_alarms(replicas: int) -> None:
     change = Change(LIKE, LIKE, scores=200, changed=5000)
-    assert alarm_rate(alarms(change, RUNS, seed=6, replicas=replicas)) <= AT_MOST
+    assert alarm_rate(alarms(change, RUNS, seed=6, replicas=replicas, rule=merged)) <= AT_MOST
 
 
 def test_four_replicas_find_the_change_together() -> None:
-    found = delays(alarms(Change(LIKE, UNLIKE), 50, seed=7, replicas=4), 1000)
+    found = delays(alarms(Change(LIKE, UNLIKE), 50, seed=7, replicas=4, rule=merged), 1000)
     assert np.median(found) < 1300
 
 

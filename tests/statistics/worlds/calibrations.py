@@ -6,11 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.diagnostics import feasibility
 from app.core.pac import allowable_errors, observed_error, rank_sequence
 from app.core.preference import LN2, FloatArray
-from app.core.threshold_rows import threshold_on
-from app.core.thresholds import ThresholdCurve
 from app.evaluation.normal_world import NormalJudge
 
 DELTA = 0.1
@@ -105,28 +102,3 @@ def with_more_labels(
         grown = Calibrations.sorted(judge, uncertainty[:, :size], wrong[:, :size])
         found = np.where(np.isinf(found), grown.thresholds(alpha)[0], found)
     return judge.truth(found)
-
-
-def following_more_examples(
-    judge: NormalJudge, alpha: float, first: int, most: int, count: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Adds as many labels as `more_examples` says until `pac` is feasible.
-
-    A run ends without a threshold where more than `most` labels would be needed, or no number
-    suffices.
-
-    Returns:
-        True coverage and error of each run.
-    """
-    found = []
-    for _ in range(count):
-        uncertainty, wrong = judge.draw(most, rng)
-        n: int | None = first
-        threshold = -math.inf
-        while n is not None and n <= most and math.isinf(threshold):
-            curve = ThresholdCurve.fit(uncertainty[:n], wrong[:n])
-            threshold = threshold_on(curve, alpha, "pac", DELTA)
-            more = feasibility(curve, alpha, "pac", DELTA).more_examples
-            n = None if more is None else n + more
-        found.append(threshold)
-    return judge.truth(np.array(found))

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from app.core.clusters import one_a_question
+from app.core.clusters import ClusterRule, one_a_question
 from app.core.pac_pairs import PacPairs
 from app.core.preference import LN2, FloatArray
 from app.evaluation.normal_world import NormalJudge
 
-RULES = ("ignore", "one", "adjusted")
+ALPHA = DELTA = 0.1
 
 
 class Questions(NamedTuple):
@@ -47,26 +47,30 @@ class Questions(NamedTuple):
         return LN2 * ndtr(-confidence), wrong, numbers
 
 
-def threshold(world: Questions, rule: str, alpha: float, rng: np.random.Generator) -> float:
-    """The threshold of one calibration by a rule for pairs of one question, with delta 0.1."""
-    uncertainty, wrong, numbers = world.draw(rng)
-    kept = np.ones(len(wrong), dtype=bool)
-    if rule == "one":
-        kept = one_a_question(numbers, rng.integers(0, 2**63, len(wrong), dtype=np.uint64))
-    found = PacPairs.fit(
-        uncertainty[kept],
-        wrong[kept],
-        kept[kept],
+def threshold_of(
+    rule: ClusterRule,
+    uncertainty: FloatArray,
+    error: NDArray[np.bool_],
+    numbers: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> float:
+    """The threshold of `pac` as a calibration set computes it."""
+    lots = rng.integers(2**63, size=len(error)).astype(np.uint64)
+    used = one_a_question(numbers, lots) if rule == "one" else np.ones(len(error), dtype=bool)
+    pairs = PacPairs.fit(
+        uncertainty[used],
+        error[used],
+        np.ones(int(used.sum()), dtype=bool),
         numbers=numbers if rule == "adjusted" else None,
     )
-    reached = found.tests(alpha, 0.1).threshold
-    assert reached is not None, "every pair has a label"
-    return reached
+    threshold = pairs.needed(ALPHA, DELTA).threshold
+    assert threshold is not None, "every pair has a label"
+    return threshold
 
 
-def measured(world: Questions, rule: str, count: int, *, seed: int) -> tuple[float, float]:
-    """Mean true coverage, and share of calibrations whose true error exceeds alpha 0.1."""
+def measured(world: Questions, rule: ClusterRule, count: int, *, seed: int) -> tuple[float, float]:
+    """Mean true coverage, and share of calibrations whose true error exceeds alpha."""
     rng = np.random.default_rng(seed)
-    found = np.array([threshold(world, rule, 0.1, rng) for _ in range(count)])
-    coverage, error = world.judge.truth(found)
-    return float(coverage.mean()), float((error > 0.1).mean())
+    thresholds = [threshold_of(rule, *world.draw(rng), rng) for _ in range(count)]
+    coverage, error = world.judge.truth(np.array(thresholds))
+    return float(coverage.mean()), float((error > ALPHA).mean())

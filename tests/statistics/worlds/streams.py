@@ -1,12 +1,12 @@
 """Scores of judgments that arrive, and conformal martingales over them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
-from app.core.conformal import ConformalMartingale, merged
+from app.core.conformal import ConformalMartingale
 from app.core.preference import FloatArray
 from app.evaluation.normal_world import NormalJudge
 
@@ -14,6 +14,7 @@ ALARM = 20.0
 # The service adds judgments in blocks of about this size.
 BLOCK = 50
 Draw = Callable[[int, np.random.Generator], FloatArray]
+Rule = Callable[[list[float]], float]
 
 
 def uncertainty(accuracy: float, auroc: float) -> Draw:
@@ -76,28 +77,28 @@ class Change(NamedTuple):
         return self.before(self.scores, rng), np.concatenate(values)
 
 
-def alarm_at(change: Change, rng: np.random.Generator, *, replicas: int = 1) -> int | None:
-    """Number of the judgment, of all replicas together, at which their merged evidence alarms.
+def alarm_at(change: Change, rng: np.random.Generator, replicas: int, rule: Rule) -> int | None:
+    """Number of the judgment, of all replicas together, at which the evidence reaches 20.
 
-    The replicas take turns, a block each. With one replica it pays nothing for later ones.
+    Args:
+        change: The traffic.
+        rng: Source of randomness.
+        replicas: Number of replicas, which take turns, a block each.
+        rule: Makes one evidence of the largest evidence of each replica.
     """
     scores, values = change.draw(rng)
     martingales = [ConformalMartingale.of(scores) for _ in range(replicas)]
     for i, begin in enumerate(range(0, len(values), BLOCK)):
         block = values[begin : begin + BLOCK]
         martingales[i % replicas].update(block, rng.random((len(block), 2)))
-        if evidence(martingales) >= ALARM:
+        if rule([each.largest for each in martingales]) >= ALARM:
             return begin + len(block)
     return None
 
 
-def evidence(martingales: Sequence[ConformalMartingale]) -> float:
-    """Evidence of one martingale alone, or that of several merged."""
-    largest = [each.largest for each in martingales]
-    return largest[0] if len(largest) == 1 else merged(largest)
-
-
-def alarms(change: Change, count: int, *, seed: int, replicas: int = 1) -> list[int | None]:
-    """Judgments at which independent runs alarm."""
+def alarms(
+    change: Change, count: int, *, seed: int, replicas: int = 1, rule: Rule = max
+) -> list[int | None]:
+    """Judgments at which independent runs alarm; by default those of one martingale."""
     rng = np.random.default_rng(seed)
-    return [alarm_at(change, rng, replicas=replicas) for _ in range(count)]
+    return [alarm_at(change, rng, replicas, rule) for _ in range(count)]
