@@ -114,6 +114,12 @@ class Settings(BaseSettings):
         le=10 * 365 * 86400,
         description="How long a drawn judgment waits for its label.",
     )
+    on_alarm: Literal["report", "abstain"] = Field(
+        "report",
+        description="Reaction to audits that show more errors than alpha: `report` (metrics, log "
+        "and `/calibrations/{name}/monitor`), or `abstain`: judgments under that criterion also "
+        "abstain with the reason `suspended` until the set has a new version.",
+    )
     reward_end_markers: str = Field(
         "",
         description="Texts, separated by blanks, with which a policy ends its response, besides "

@@ -3,7 +3,6 @@
 `/metrics` also shows prometheus_client's global registry: metrics of the process and of vLLM.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -16,8 +15,17 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
+
+from app.gauges import (
+    CalibrationFigures,
+    CalibrationGauges,
+    DriftFigures,
+    DriftGauges,
+    MonitorFigures,
+    MonitorGauges,
+)
 
 Stage = Literal["queue", "render", "engine", "decide"]
 
@@ -48,49 +56,6 @@ class JudgmentFigures(NamedTuple):
     p_fwd: float
     p_rev: float
     label_mass: float
-
-
-class TrafficFigures(NamedTuple):
-    """Recent judgments with one version of a calibration set, compared with the set itself.
-
-    Args:
-        judgments: Number of recent judgments in the comparison.
-        abstentions: Share of abstentions among judgments with a feasible alpha; None if there are
-            too few of these.
-        expected_abstentions: Share of the set's examples that the same thresholds do not accept.
-        uncertainty: Mean uncertainty of the judgments, in nats.
-        expected_uncertainty: Mean uncertainty of the set's examples, in nats.
-        has_drifted: Whether abstentions or uncertainty differ by more than chance.
-    """
-
-    judgments: int
-    abstentions: float | None
-    expected_abstentions: float | None
-    uncertainty: float
-    expected_uncertainty: float
-    has_drifted: bool
-
-
-class CalibrationFigures(NamedTuple):
-    """The numbers of one calibration set that the metrics show.
-
-    Args:
-        name: Name of the calibration set.
-        version: Version that judgments use.
-        n: Number of labelled examples.
-        changed_at: Time when the version was made, in seconds since 1970; None if unknown.
-        unconfirmed_s: Seconds since the store last confirmed the version; 0 while it answers.
-        thresholds: (guarantee, alpha, lambda_hat in nats); lambda_hat is -inf if infeasible.
-        traffic: Recent judgments with this version; None if there were too few.
-    """
-
-    name: str
-    version: int
-    n: int
-    changed_at: float | None
-    unconfirmed_s: float
-    thresholds: Sequence[tuple[str, float, float]]
-    traffic: TrafficFigures | None
 
 
 class _Maker:
@@ -225,7 +190,15 @@ class Telemetry:
             shown: Returns the sets that get gauges; a bounded number, because callers choose names.
             count: Returns the number of sets in memory.
         """
-        self._registry.register(_Calibrations(shown, count))
+        self._registry.register(CalibrationGauges(shown, count))
+
+    def show_monitors(self, shown: Callable[[], Iterable[MonitorFigures]]) -> None:
+        """Shows the audits of criteria at each reading of the metrics; a bounded number."""
+        self._registry.register(MonitorGauges(shown))
+
+    def show_drift(self, shown: Callable[[], Iterable[DriftFigures]]) -> None:
+        """Shows the evidence of drift at each reading of the metrics; of a bounded number."""
+        self._registry.register(DriftGauges(shown))
 
     def show_dropped_lines(self, count: Callable[[], int]) -> None:
         """Shows the number of dropped log lines at each reading of the metrics."""
@@ -298,102 +271,3 @@ class _DroppedLines(Collector):
         """Yields the counter."""
         text = "Log lines that were dropped because the output was not read in time."
         yield CounterMetricFamily("scope_log_lines_dropped", text, self._count())
-
-
-class _Calibrations(Collector):
-    """The gauges of calibration sets."""
-
-    def __init__(
-        self, shown: Callable[[], Iterable[CalibrationFigures]], count: Callable[[], int]
-    ) -> None:
-        self._shown = shown
-        self._count = count
-
-    def describe(self) -> list[GaugeMetricFamily]:
-        """Returns nothing, because the sets are only known when the metrics are read."""
-        return []
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yields the gauges of the shown sets."""
-        shown = list(self._shown())
-        count = _family("calibrations", "Calibration sets in memory.")
-        count.add_metric((), self._count())
-        yield count
-        yield from _of_versions(shown)
-        yield from _of_thresholds(shown)
-        yield from _of_traffic(shown)
-
-
-def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"scope_{name}", text, labels=labels)
-
-
-def _of_versions(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
-    n = _family("calibration_examples", "Labelled examples of a set.", "calibration")
-    version = _family("calibration_version", "Version that judgments use.", "calibration")
-    changed = _family(
-        "calibration_changed_timestamp_seconds",
-        "Time when the version was made, in seconds since 1970.",
-        "calibration",
-    )
-    unconfirmed = _family(
-        "calibration_unconfirmed_seconds",
-        "Seconds since the store last confirmed the version; 0 while it answers.",
-        "calibration",
-    )
-    for each in shown:
-        n.add_metric((each.name,), each.n)
-        version.add_metric((each.name,), each.version)
-        unconfirmed.add_metric((each.name,), each.unconfirmed_s)
-        if each.changed_at is not None:
-            changed.add_metric((each.name,), each.changed_at)
-    return n, version, changed, unconfirmed
-
-
-def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
-    labels = ("calibration", "guarantee", "alpha")
-    threshold = _family(
-        "calibration_threshold_nats",
-        "Largest uncertainty that is accepted at alpha; absent if alpha is infeasible.",
-        *labels,
-    )
-    feasible = _family(
-        "calibration_feasible", "Whether anything can be accepted at alpha.", *labels
-    )
-    for each in shown:
-        for guarantee, alpha, value in each.thresholds:
-            place = (each.name, guarantee, f"{alpha:.2f}")
-            feasible.add_metric(place, float(value > -math.inf))
-            if value > -math.inf:
-                threshold.add_metric(place, value)
-    return threshold, feasible
-
-
-def _of_traffic(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
-    abstentions = _family(
-        "traffic_abstention_share",
-        "Share of abstentions among recent judgments with a set, and among its labelled pairs with "
-        "the same thresholds.",
-        *("calibration", "of"),
-    )
-    uncertainty = _family(
-        "traffic_uncertainty_nats",
-        "Mean uncertainty of recent judgments with a set, and of its labelled pairs.",
-        *("calibration", "of"),
-    )
-    drifted = _family(
-        "traffic_drifted",
-        "Whether recent judgments with a set differ from its labelled pairs by more than chance.",
-        "calibration",
-    )
-    for each in shown:
-        traffic = each.traffic
-        if traffic is None:
-            continue
-        drifted.add_metric((each.name,), float(traffic.has_drifted))
-        uncertainty.add_metric((each.name, "judgments"), traffic.uncertainty)
-        uncertainty.add_metric((each.name, "pairs"), traffic.expected_uncertainty)
-        if traffic.abstentions is not None and traffic.expected_abstentions is not None:
-            abstentions.add_metric((each.name, "judgments"), traffic.abstentions)
-            abstentions.add_metric((each.name, "pairs"), traffic.expected_abstentions)
-    return abstentions, uncertainty, drifted

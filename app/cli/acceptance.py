@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.cli.score_upload import set_path
-from app.cli.service_client import connected
+from app.cli.service_client import ServiceClient, connected
 from app.cli.set_file import MARK, set_rows
 from app.core.calibration import Calibration, LabelledScore
 from app.core.comparison import CalibrationReference, Criterion
@@ -73,11 +73,23 @@ def rule_of_service(criterion: Criterion, url: str) -> Source:
         # No threshold is needed, and so no service.
         return Source(AcceptanceRule.of(criterion, None, {}), None)
     with connected(url) as service:
-        floor = float(service.get("/info").get("min_label_mass", 0.0))
+        info = service.get("/info")
+        floor = float(info.get("min_label_mass", 0.0))
         # Read first: a missing set is reported by its own route.
         service.get(set_path(criterion.calibration))
         described, *examples = set_rows(service, criterion.calibration)
-    return _source(criterion, described, examples, floor)
+        suspended = info.get("on_alarm") == "abstain" and _is_suspended(service, criterion)
+    source = _source(criterion, described, examples, floor)
+    return source._replace(rule=source.rule._replace(suspended=suspended))
+
+
+def _is_suspended(service: ServiceClient, criterion: Criterion) -> bool:
+    """Whether judgments by the service abstain under a criterion because of audits."""
+    asked = (criterion.alpha, criterion.guarantee, criterion.delta)
+    return any(
+        each["suspended"] and (each["alpha"], each["guarantee"], each["delta"]) == asked
+        for each in service.get(set_path(criterion.calibration, "/monitor"))["criteria"]
+    )
 
 
 def rule_of_file(criterion: Criterion, file: Path, label_noise: float) -> Source:

@@ -91,8 +91,22 @@ def _quality(found: dict[str, Any]) -> Iterable[str]:
             f"{found['counted']} pairs of {found['questions']} questions"
         )
     if found["traffic"] is not None:
-        drifted = "drifted" if found["traffic"]["drifted"] else "like the labelled pairs"
-        yield f"the last {found['traffic']['judgments']} judgments are {drifted}"
+        yield from _traffic(found["traffic"])
+
+
+def _traffic(found: dict[str, Any]) -> Iterable[str]:
+    abstentions = (
+        ""
+        if found["abstentions"] is None
+        else f"abstentions {_share(found['abstentions'])} (labelled pairs: "
+        f"{_share(found['expected_abstentions'])}), "
+    )
+    yield (
+        f"the last {found['judgments']} judgments: {abstentions}uncertainty "
+        f"{_share(found['uncertainty'])} (labelled pairs: {_share(found['expected_uncertainty'])})"
+    )
+    if found["drifted"]:
+        yield "the traffic has drifted: it is unlike the labelled pairs (docs/guides/monitoring.md)"
 
 
 @app.command()

@@ -12,6 +12,7 @@ from app.cli.console import console, print_sentence
 REASONS = {
     "uncertain": "too uncertain for alpha",
     "infeasible": "alpha is infeasible with this calibration",
+    "suspended": "audits have shown more errors than alpha",
     "no_preference": "no preference either way",
     "off_task": "the judge was not answering the question",
 }

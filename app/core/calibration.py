@@ -161,7 +161,7 @@ class Calibration:
             LabelsMissingError: A pair has no label.
         """
         if self.unlabelled:
-            raise self.labels_missing('"marginal" needs all labels')
+            raise self.labels_missing(None, None)
         used = self.on_task & self.sided
         return ThresholdCurve.fit(self.uncertainty[used], self.error[used], self.label_noise)
 
@@ -192,11 +192,21 @@ class Calibration:
         found = {row: digest for row, digest in enumerate(self.table) if row in rows}
         return [found[row] for row in rows]
 
-    def labels_missing(self, why: str) -> LabelsMissingError:
-        """Returns the error of a question that this set cannot answer without further labels."""
+    def labels_missing(self, alpha: float | None, delta: float | None) -> LabelsMissingError:
+        """Returns the error of a criterion that this set cannot judge by without further labels.
+
+        Args:
+            alpha: In (0, 1) with "pac"; None for "marginal".
+            delta: In (0, 1) with "pac"; None for "marginal".
+        """
+        path = f"GET /calibrations/{self.name}/next"
+        why = f'"marginal" needs all labels. Label the rest, or use "pac": {path}'
+        if alpha is not None:
+            criterion = f"alpha={alpha:g}&delta={delta:g}"
+            why = f"the tests of alpha {alpha:g} need more: {path}?{criterion}"
         return LabelsMissingError(
-            f"calibration {self.name!r} has {self.unlabelled} pairs without a label, and {why}: "
-            f"GET /calibrations/{self.name}/next lists the pairs to label next"
+            f"calibration {self.name!r} has {self.unlabelled} pairs without a label, and {why} "
+            "lists the pairs to label next"
         )
 
     @property
@@ -257,7 +267,7 @@ class Calibration:
             assert delta is not None, "pac needs a delta"
             found = self.pac_pairs.tests(alpha, delta).threshold
             if found is None:
-                raise self.labels_missing(f"alpha {alpha:g} with delta {delta:g} needs more labels")
+                raise self.labels_missing(alpha, delta)
             threshold = found
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()

@@ -8,7 +8,7 @@ from app.core.errors import InvalidComparisonError
 Side = Literal["A", "B"]
 Label = Literal["A", "B", "tie"]
 Verdict = Literal["A", "B", "abstain"]
-Reason = Literal["off_task", "no_preference", "infeasible", "uncertain"]
+Reason = Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
 Guarantee = Literal["marginal", "pac"]
 Role = Literal["user", "assistant", "system"]
 
@@ -149,9 +149,11 @@ class Judgment:
     smallest alpha that accepts this judgment under "marginal". It is None if no alpha does, and
     under "pac", where a larger alpha may have a smaller threshold.
 
-    `reason` is the first of these that applies: `off_task`, `no_preference`, `infeasible`,
-    `uncertain`. `off_task` means that the two labels have too little of the probability: the judge
-    is not answering the question, so it gives no verdict even without an alpha.
+    `reason` is the first of these that applies: `off_task`, `no_preference`, `suspended`,
+    `infeasible`, `uncertain`. `off_task` means that the two labels have too little of the
+    probability: the judge is not answering the question, so it gives no verdict even without an
+    alpha. `suspended` means that audits have shown more errors than alpha under this criterion, and
+    that the service was set to abstain then.
     """
 
     verdict: Verdict

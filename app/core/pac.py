@@ -148,7 +148,8 @@ def pac_tests(
         ranks = (*(rank for rank in ranks if rank < n), n) if ranks[0] <= n else ()
     blocks = np.unique(np.searchsorted(accepted, ranks, side="left"))
     ready = blocks[blocks < (len(scores) if labelled is None else labelled)]
-    effect = None if effects is None else effects[ready]
+    # An estimate can be too small by chance, so the effect never falls from test to test.
+    effect = None if effects is None else np.maximum.accumulate(effects[ready])
     failed = np.flatnonzero(p_values(errors[ready], accepted[ready], bound, effect) > delta)
     if not len(failed) and len(ready) < len(blocks):
         return PacTests(None, float(scores[blocks[len(ready)]]))

@@ -45,7 +45,7 @@ class Phase(NamedTuple):
 
 
 class Point(NamedTuple):
-    """What the service reports after a batch.
+    """The report of the service after a batch.
 
     Args:
         judged: Number of judgments so far.
@@ -65,7 +65,7 @@ class Story:
     Args:
         on_alarm: SCOPE_ON_ALARM of the service.
         phases: Counts of each phase.
-        points: What the service reported after each batch of the first version of the set.
+        points: Reports of the service after each batch of the first version of the set.
         drift_alarm: Judgments since the change of the traffic at the alarm of the drift.
         monitor_alarm: Judgments since the change of the traffic at the alarm of the monitor.
         labels_to_alarm: Labelled accepted audits, from the first on, at the alarm of the monitor.

@@ -21,7 +21,7 @@ FIELDS = (*_WORDS, *_NUMBERS, *_OBJECTS)
 _SETS: Mapping[str, tuple[str, ...]] = {
     "verdict": ("A", "B", "abstain"),
     "preferred": ("A", "B"),
-    "reason": ("off_task", "no_preference", "infeasible", "uncertain"),
+    "reason": ("off_task", "no_preference", "suspended", "infeasible", "uncertain"),
     "guarantee": ("marginal", "pac"),
 }
 # Fields of which a judgment, or an error, has one at least.

@@ -8,6 +8,8 @@ from app.ports import Store
 from app.service.admission import Admission
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
+from app.service.auditing.drift import Drift
+from app.service.auditing.monitor import Monitor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
@@ -37,7 +39,9 @@ class Services:
     rewarder: Rewarder
     calibrator: Calibrator
     calibrations: Calibrations
+    drift: Drift
     auditor: Auditor
+    monitor: Monitor
     absorber: Absorber
     store: Store
     admission: Admission

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.core.comparison import Guarantee, Judgment, Reason, Side, Verdict
 from app.core.errors import ScopeJudgeError
+from app.service.auditing.monitor import OnAlarm
 from app.service.judging.batches import BatchItem, Outcome
 from app.service.services import Services
 from app.wire.problems import Problem, problem_of
@@ -144,6 +145,7 @@ class InfoOut(Out):
     default_guarantee: Guarantee
     default_delta: float
     min_label_mass: float
+    on_alarm: OnAlarm
     audit_rate: float
     limits: LimitsOut
 
@@ -164,6 +166,7 @@ class InfoOut(Out):
             default_guarantee=defaults.guarantee,
             default_delta=defaults.delta,
             min_label_mass=services.calibrations.min_label_mass,
+            on_alarm=services.monitor.on_alarm,
             audit_rate=services.auditor.rate,
             limits=LimitsOut(
                 max_batch=limits.max_batch,

@@ -9,9 +9,9 @@ from pydantic import Field
 from app.core.calibration import Calibration, ThresholdRow
 from app.core.clusters import ClusterRule
 from app.core.comparison import Guarantee, Label
+from app.gauges import TrafficFigures
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
-from app.telemetry import TrafficFigures
 from app.wire.answers import RISK_LEVEL, Out
 from app.wire.feasibility import FeasibleAlphasOut, InfeasibleOut
 from app.wire.problems import Problem
@@ -253,8 +253,8 @@ class TrafficOut(Out):
 
     `abstentions` is the share of judgments that abstained. `expected_abstentions` is the share of
     the labelled pairs that the same thresholds do not accept. Both are null if fewer than 200
-    judgments had a feasible alpha. `drifted` is true if abstentions or uncertainty differ by more
-    than chance, in either direction.
+    judgments had a feasible alpha. `drifted` is true if the judgments of all replicas are unlike
+    the labelled pairs by more than chance (`GET /calibrations/{name}/monitor` has the evidence).
     """
 
     judgments: int
@@ -265,7 +265,7 @@ class TrafficOut(Out):
     drifted: bool
 
     @classmethod
-    def of(cls, figures: TrafficFigures) -> "TrafficOut":
+    def of(cls, figures: TrafficFigures, *, drifted: bool) -> "TrafficOut":
         """Converts the figures."""
         return cls(
             judgments=figures.judgments,
@@ -273,7 +273,7 @@ class TrafficOut(Out):
             expected_abstentions=figures.expected_abstentions,
             uncertainty=figures.uncertainty,
             expected_uncertainty=figures.expected_uncertainty,
-            drifted=figures.has_drifted,
+            drifted=drifted,
         )
 
 
@@ -304,6 +304,8 @@ class CalibrationDetailOut(CalibrationOut):
         calibration: Calibration,
         traffic: TrafficFigures | None,
         requested: Iterable[tuple[float, float]] = (),
+        *,
+        drifted: bool,
     ) -> "CalibrationDetailOut":
         """Converts a calibration set.
 
@@ -311,6 +313,7 @@ class CalibrationDetailOut(CalibrationOut):
             calibration: The set.
             traffic: Recent judgments with it.
             requested: (alpha, delta) of further thresholds of "pac".
+            drifted: Whether the traffic has drifted.
         """
         return cls(
             **calibration_fields(calibration),
@@ -328,7 +331,7 @@ class CalibrationDetailOut(CalibrationOut):
                 ThresholdOut.of(calibration.row(alpha, "pac", delta)) for alpha, delta in requested
             ],
             curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
-            traffic=None if traffic is None else TrafficOut.of(traffic),
+            traffic=None if traffic is None else TrafficOut.of(traffic, drifted=drifted),
         )
 
 

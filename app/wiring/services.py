@@ -17,6 +17,8 @@ from app.ports import Engine, Mortal, Store
 from app.service.admission import Admission
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
+from app.service.auditing.drift import Drift
+from app.service.auditing.monitor import Monitor
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
@@ -124,12 +126,13 @@ async def open_services(
         await check_answers(services, observer)
         await prepare_default(services, settings, observer)
         await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
-        following = follow(services.calibrations, services.store)
-        await stack.enter_async_context(
-            _background(following, name="following the calibration store")
-        )
-        auditing = services.auditor.follow()
-        await stack.enter_async_context(_background(auditing, name="following the audits"))
+        for name, work in {
+            "following the calibration store": follow(services.calibrations, services.store),
+            "following the audits": services.auditor.follow(),
+            "the monitor of audits": services.monitor.follow(),
+            "the test of drift": services.drift.follow(),
+        }.items():
+            await stack.enter_async_context(_background(work, name=name))
         yield services
 
 
@@ -204,6 +207,7 @@ def _assemble(
     admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
     calibrations = _calibrations_of(settings, store, telemetry)
     auditor = _auditor_of(settings, started, store, telemetry)
+    monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)
     judge = Judge(
         engine,
         started.template,
@@ -212,6 +216,7 @@ def _assemble(
         name=started.name,
         fingerprint=started.identity.fingerprint,
         auditor=auditor,
+        monitor=monitor,
     )
     calibrator = Calibrator(judge, store, calibrations)
     limits = _limits_of(settings, started, admission)
@@ -220,7 +225,9 @@ def _assemble(
         rewarder=_rewarder_of(judge, admission, limits),
         calibrator=calibrator,
         calibrations=calibrations,
+        drift=Drift(calibrations, store, telemetry),
         auditor=auditor,
+        monitor=monitor,
         absorber=Absorber(auditor, calibrator, calibrations, fingerprint=judge.fingerprint),
         store=store,
         admission=admission,
@@ -229,10 +236,14 @@ def _assemble(
         tracing=tracing,
         identity=started.identity,
         limits=limits,
-        defaults=CriterionDefaults(
-            settings.default_alpha, settings.default_guarantee, settings.default_delta
-        ),
+        defaults=_defaults_of(settings),
         end_markers=tuple(settings.reward_end_markers.split()),
+    )
+
+
+def _defaults_of(settings: Settings) -> CriterionDefaults:
+    return CriterionDefaults(
+        settings.default_alpha, settings.default_guarantee, settings.default_delta
     )
 
 

@@ -24,6 +24,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/calibrations/{name}"): "key",
     ("GET", "/calibrations/{name}/examples"): "key",
     ("POST", "/calibrations/{name}/examples"): "calibrate",
+    ("GET", "/calibrations/{name}/monitor"): "key",
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     ("GET", "/calibrations/{name}/next"): "key",
     ("GET", "/calibrations/{name}/versions"): "key",

@@ -32,6 +32,7 @@ from app.wire.calibrations import (
     ScoresOut,
 )
 from app.wire.imports import ImportIn
+from app.wire.monitor import MonitorOut
 from app.wire.requests import (
     CalibrateIn,
     CalibrationName,
@@ -138,9 +139,28 @@ async def get_calibration(
     caller.check_calibration(name)
     levels = asked.levels(services.defaults.delta)
     calibration = await services.calibrations.get(name)
-    traffic = services.calibrations.drift.figures(calibration)
+    traffic = services.calibrations.traffic.figures(calibration)
+    drift = {} if traffic is None else await services.drift.of(calibration)
+    drifted = any(each.alarm for each in drift.values())
     return await json_response(
-        partial(CalibrationDetailOut.of, calibration, traffic, levels), many=True
+        partial(CalibrationDetailOut.of, calibration, traffic, levels, drifted=drifted),
+        many=True,
+    )
+
+
+@router.get("/calibrations/{name}/monitor", response_model=MonitorOut, responses=OF_ONE)
+async def monitor_calibration(
+    name: Name, services: CurrentServices, caller: CurrentCaller
+) -> Response:
+    """Shows what labels of drawn judgments prove about a set, and whether its traffic drifts."""
+    caller.check_calibration(name)
+    calibration = await services.calibrations.get(name)
+    await services.auditor.catch_up()
+    report = await services.monitor.of(calibration)
+    drift = await services.drift.of(calibration)
+    return await json_response(
+        partial(MonitorOut.of, services, calibration, report, drift),
+        many=len(report.reports) > MANY_ITEMS,
     )
 
 

@@ -139,5 +139,6 @@ def _example(draw: Draw) -> JudgedExample:
     assert draw.label is not None, "only labelled draws are absorbed"
     if draw.label == "tie":
         return JudgedExample(draw.digest, None)
-    score = LabelledScore(draw.gap_fwd, draw.gap_rev, draw.label_mass, draw.label)
+    numbers = (draw.gap_fwd, draw.gap_rev, draw.label_mass)
+    score = LabelledScore(*numbers, draw.label, draw.question)
     return JudgedExample(draw.digest, score)

@@ -160,6 +160,12 @@ def _share(value: Any) -> float:
     return float(value)
 
 
+def _probability(value: Any) -> float:
+    if not 0.0 < parse_finite(value) < 1.0:
+        raise ValueError("not between 0 and 1")
+    return float(value)
+
+
 # The parser of each field.
 _LABEL_PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "id": _hexadecimal(32),
@@ -168,9 +174,9 @@ _LABEL_PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "at": parse_finite,
 }
 _CRITERION_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    "alpha": _share,
+    "alpha": _probability,
     "guarantee": _one_of(get_args(Guarantee)),
-    "delta": optional(_share),
+    "delta": optional(_probability),
 }
 _DRAW_PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "id": _hexadecimal(32),

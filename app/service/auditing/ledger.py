@@ -5,16 +5,21 @@ collector over them would stop every thread.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar, get_args, overload
 
+import numpy as np
+
 from app.core.comparison import Label
+from app.service.auditing.columns import DrawColumns, UseColumns
 from app.service.auditing.entries import CriterionKey, DrawEntry, Entry, LabelEntry
 
 T = TypeVar("T")
 Status = Literal["open", "labelled", "expired"]
 # Code of a label in a column; code 0 means that there is none.
 _LABELS: tuple[Label | None, ...] = (None, *get_args(Label))
+NO_LABEL, LABEL_A, TIE = (_LABELS.index(each) for each in (None, "A", "tie"))
 _MIRRORED: Mapping[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
 
 
@@ -101,6 +106,8 @@ class Ledger:
         # Rows by the index of the set's name, and uses by set and write id.
         self._rows_of_set: dict[int, array[int]] = {}
         self._uses: dict[tuple[str, str], dict[CriterionKey, Uses]] = {}
+        # Number of applied entries by the name of the set.
+        self._changes = Counter[str]()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -141,9 +148,23 @@ class Ledger:
         found = self._uses.get((entry.calibration, entry.write_id), {}).get(entry.criterion)
         return row is not None and found is not None and found.has(row)
 
-    def uses(self, calibration: str, write_id: str) -> "Mapping[CriterionKey, Sequence[Use]]":
+    def uses(self, calibration: str, write_id: str) -> "Mapping[CriterionKey, Uses]":
         """Returns the uses by one version of a set, for each criterion in the order of the log."""
         return self._uses.get((calibration, write_id), {})
+
+    def changes(self, calibration: str) -> int:
+        """Returns a number that grows whenever the draws or the labels of a set change."""
+        return self._changes[calibration]
+
+    def columns(self) -> DrawColumns:
+        """Returns the draws of all sets in columns; safe in any thread."""
+        # Labels first: their time was written before them. `bytes` and `tobytes` copy in one step.
+        label = np.frombuffer(bytes(self._labels), dtype=np.uint8)
+        numbers = np.frombuffer(self._numbers.tobytes()).reshape(-1, len(_NUMBERS))[: len(label)]
+        labelled_at, gap_fwd, gap_rev = (
+            numbers[:, _NUMBERS.index(name)] for name in ("labelled_at", "gap_fwd", "gap_rev")
+        )
+        return DrawColumns(label, labelled_at, gap_fwd, gap_rev)
 
     def draws(self, calibration: str | None = None, *, after: int = 0) -> Iterator[Draw]:
         """Yields the draws of a set, or of all sets, in the order of their first entries.
@@ -208,6 +229,7 @@ class Ledger:
             row = self._add(position, entry)
         version = self._uses.setdefault((entry.calibration, entry.write_id), {})
         if version.setdefault(entry.criterion, Uses(self)).add(position, row, entry):
+            self._changes[entry.calibration] += 1
             place = len(_NUMBERS) * row + _NUMBERS.index("last_at")
             self._numbers[place] = max(self._numbers[place], entry.at)
 
@@ -237,6 +259,7 @@ class Ledger:
         self._labeller_of_row[row] = self._names.add(entry.by)
         label = _MIRRORED[entry.label] if self._is_mirrored(row, entry.id) else entry.label
         self._labels[row] = _LABELS.index(label)
+        self._changes[self._names[self._set_of_row[row]]] += 1
 
     def _is_mirrored(self, row: int, identifier: str) -> bool:
         """Whether an id of a draw has another order than its first judgment."""
@@ -279,6 +302,14 @@ class Uses(Sequence[Use]):
         # Last, because a reader takes the length of this column for the number of uses.
         self._rows.append(row)
         return True
+
+    def columns(self) -> UseColumns:
+        """Returns the uses in columns; safe in any thread."""
+        # Rows first, because they are appended last. `bytes` and `tobytes` copy in one step.
+        rows = np.frombuffer(self._rows.tobytes(), dtype=np.uint64).astype(np.int64)
+        accepted = np.frombuffer(bytes(self._accepted), dtype=np.bool_)[: len(rows)]
+        numbers = np.frombuffer(self._numbers.tobytes()).reshape(-1, 2)[: len(rows)]
+        return UseColumns(rows, accepted, numbers[:, 0], numbers[:, 1])
 
     def __len__(self) -> int:
         return len(self._rows)

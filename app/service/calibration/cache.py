@@ -24,11 +24,12 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
+from app.gauges import CalibrationFigures
 from app.ports import CalibrationStore, StoredCalibration, Version
+from app.service.auditing.traffic import Traffic
 from app.service.calibration.codec import decode, release
-from app.service.calibration.drift import Drift
 from app.service.off_loop import off_loop
-from app.telemetry import CalibrationFigures, Telemetry
+from app.telemetry import Telemetry
 
 # A cached version is used for so long without asking the store, which costs one short read.
 _FRESH_S = 0.5
@@ -99,7 +100,7 @@ class Calibrations:
         self._known: dict[str, tuple[Calibration, float]] = {}
         self._reads: dict[str, _Read] = {}
         self._store_is_lost = False
-        self.drift = Drift()
+        self.traffic = Traffic()
         telemetry.show_calibrations(self._figures, count=lambda: len(self._known))
 
     async def usable(self, name: str, *, fingerprint: str) -> Usable:
@@ -187,7 +188,7 @@ class Calibrations:
             StoreCorruptError: This version cannot read the stored set. The cached set is kept.
             StoreUnavailableError: The store does not answer.
         """
-        before = known = self._in_memory(name)
+        before = known = self.in_memory(name)
         begun = self._clock()
         try:
             version = await self._store.version(name)
@@ -203,14 +204,15 @@ class Calibrations:
             raise
         self._note_store(lost=None)
         # If the cached set changed during the read, a write or a deletion was newer than the read.
-        if self._in_memory(name) is before:
+        if self.in_memory(name) is before:
             if known is None:
                 self._known.pop(name, None)
             else:
                 self._keep(known, begun)
         return known
 
-    def _in_memory(self, name: str) -> Calibration | None:
+    def in_memory(self, name: str) -> Calibration | None:
+        """Returns the cached set without asking the store; None if it is not cached."""
         known = self._known.get(name)
         return None if known is None else known[0]
 
@@ -254,9 +256,7 @@ class Calibrations:
         Args:
             within_s: No computation begins after so many seconds.
         """
-        known = self._known.copy()
-        shown = [known[name][0] for name in self._shown(known)]
-        await self.find_thresholds(shown, within_s=within_s)
+        await self.find_thresholds(self.shown(), within_s=within_s)
 
     async def find_thresholds(
         self, sets: Iterable[Calibration], *, within_s: float = math.inf
@@ -285,11 +285,16 @@ class Calibrations:
                 changed_at=known.changed_at,
                 unconfirmed_s=now - confirmed if self._store_is_lost else 0.0,
                 thresholds=_found_thresholds(known),
-                traffic=self.drift.figures(known),
+                traffic=self.traffic.figures(known),
             )
             for name in self._shown(sets)
             for known, confirmed in (sets[name],)
         ]
+
+    def shown(self) -> list[Calibration]:
+        """Returns the cached sets that have gauges, sorted by name; safe in any thread."""
+        sets = self._known.copy()
+        return [sets[name][0] for name in self._shown(sets)]
 
     def _shown(self, sets: Collection[str]) -> list[str]:
         """Returns the names of the sets that have gauges, sorted; at most 100.
@@ -297,7 +302,7 @@ class Calibrations:
         The default set comes first, then the sets used most recently. So new sets cannot push out
         the gauges of a set in use.
         """
-        wanted = (DEFAULT_CALIBRATION, *self.drift.names(), *sorted(sets))
+        wanted = (DEFAULT_CALIBRATION, *self.traffic.names(), *sorted(sets))
         known = dict.fromkeys(name for name in wanted if name in sets)
         return sorted(islice(known, _MOST_SHOWN))
 
@@ -319,7 +324,7 @@ class Calibrations:
         """Caches a set; above the limit, drops the oldest cached set that is not in use."""
         self._known[calibration.name] = (calibration, confirmed)
         if len(self._known) > _MOST_KEPT:
-            in_use = {DEFAULT_CALIBRATION, *self.drift.names()[: _MOST_KEPT // 2]}
+            in_use = {DEFAULT_CALIBRATION, *self.traffic.names()[: _MOST_KEPT // 2]}
             self.forget(next(name for name in self._known if name not in in_use))
 
     def forget(self, name: str) -> None:

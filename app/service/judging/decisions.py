@@ -21,21 +21,28 @@ class PreferenceRow(NamedTuple):
 
 
 class AcceptanceRule(NamedTuple):
-    """The threshold of a criterion under its calibration; all fields are None without an alpha.
+    """The threshold of a criterion under its calibration; the fields are None without an alpha.
 
     Args:
         threshold: Largest accepted uncertainty in nats; -inf if infeasible.
         curve: Curve that risk levels come from; None for "pac".
         reference: Version of the calibration set.
+        suspended: Whether nothing is accepted, because audits have raised an alarm.
     """
 
     threshold: float | None
     curve: ThresholdCurve | None
     reference: CalibrationReference | None
+    suspended: bool = False
 
     @classmethod
     def of(
-        cls, criterion: Criterion, usable: Usable | None, pac: Mapping[Criterion, float]
+        cls,
+        criterion: Criterion,
+        usable: Usable | None,
+        pac: Mapping[Criterion, float],
+        *,
+        suspended: bool = False,
     ) -> "AcceptanceRule":
         """Looks up the threshold: "marginal" in the calibration's curve, "pac" in the mapping."""
         if usable is None or criterion.alpha is None:
@@ -50,7 +57,7 @@ class AcceptanceRule(NamedTuple):
         reference = CalibrationReference(
             calibration.name, calibration.version, calibration.n, age_s
         )
-        return cls(threshold, curve, reference)
+        return cls(threshold, curve, reference, suspended)
 
     def risk_level(self, uncertainty: float) -> float | None:
         """The smallest alpha that accepts this uncertainty; None if it is not defined."""
@@ -84,6 +91,8 @@ def decide(
         reason = "off_task"
     elif preferred is None:
         reason = "no_preference"
+    elif rule.suspended:
+        reason = "suspended"
     elif threshold == -math.inf:
         reason = "infeasible"
     elif threshold is not None and preference.uncertainty > threshold:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -25,21 +25,20 @@ from app.core.errors import (
 from app.core.preference import preference_from_gaps
 from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError
 from app.service.auditing.auditor import Auditor
+from app.service.auditing.monitor import Monitor
 from app.service.auditing.sampling import Candidate
 from app.service.calibration.cache import Calibrations, Usable
 from app.service.judging.decisions import AcceptanceRule, PreferenceRow, decide
 from app.service.judging.pac_thresholds import PacThresholds
-from app.service.judging.prompts import PromptTemplate
+from app.service.judging.prompts import PromptTemplate, rendered_pairs
 from app.service.off_loop import off_loop
 from app.telemetry import JudgmentFigures, Telemetry
 
 # Largest batch that is decided on the event loop. Handing over to a thread costs as much as a few
 # dozen decisions.
 _MOST_DECIDED_ON_LOOP = 64
-# Most characters rendered on the event loop, which takes a few milliseconds. Each text adds a fixed
-# cost, counted as _PER_TEXT characters.
-_MOST_RENDERED_ON_LOOP = 2**16
-_PER_TEXT = 64
+# For each request its calibration set, its error, or None without an alpha.
+_Sets = Sequence[Usable | ScopeJudgeError | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +73,7 @@ class Judge:
         calibrations: Cache of the calibration sets that thresholds come from.
         telemetry: Counts outcomes.
         auditor: Draws judgments for audits; None if there are none.
+        monitor: Says which criteria are suspended because of audits; None if none ever are.
         name: Name of the judge in answers.
         fingerprint: Fingerprint of the judge; only sets made under this fingerprint are valid.
     """
@@ -88,6 +88,7 @@ class Judge:
         name: str,
         fingerprint: str,
         auditor: Auditor | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
         self._engine = engine
         self._template = template
@@ -95,6 +96,7 @@ class Judge:
         self._pac = PacThresholds()
         self._telemetry = telemetry
         self._auditor = auditor
+        self._monitor = monitor
         self.name = name
         self.fingerprint = fingerprint
 
@@ -136,13 +138,16 @@ class Judge:
         # wasted.
         thresholds, refused = await self._pac_thresholds(requests, calibrations)
         calibrations = _with_labels(requests, calibrations, refused)
+        suspended = await self._suspended(requests, calibrations)
         to_score = [
             i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
         ]
         answers = await self.score([requests[i].comparison for i in to_score])
         scores = dict(zip(to_score, answers, strict=True))
         begun = time.perf_counter()
-        decide_all = partial(self._decide_all, requests, calibrations, scores, thresholds)
+        decide_all = partial(
+            self._decide_all, requests, calibrations, scores, thresholds, suspended
+        )
         if len(requests) <= _MOST_DECIDED_ON_LOOP:
             outcomes = decide_all()
         else:
@@ -151,7 +156,9 @@ class Judge:
         self._telemetry.count_stale_judgments(
             sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
         )
-        self._calibrations.drift.note(outcomes, calibrations)
+        self._calibrations.traffic.note(
+            [request.comparison for request in requests], outcomes, calibrations
+        )
         if self._auditor is not None and self._auditor.rate > 0:
             await self._audit(self._auditor, requests, calibrations, scores, outcomes)
         return outcomes
@@ -160,7 +167,7 @@ class Judge:
         self,
         auditor: Auditor,
         requests: Sequence[JudgeRequest],
-        calibrations: Sequence[Usable | ScopeJudgeError | None],
+        calibrations: _Sets,
         scores: Mapping[int, Score | ScopeJudgeError],
         outcomes: list[Judgment | ScopeJudgeError],
     ) -> None:
@@ -183,9 +190,7 @@ class Judge:
                 outcomes[i] = replace(candidate.judgment, audit=audit)
 
     async def _pac_thresholds(
-        self,
-        requests: Sequence[JudgeRequest],
-        calibrations: Sequence[Usable | ScopeJudgeError | None],
+        self, requests: Sequence[JudgeRequest], calibrations: _Sets
     ) -> tuple[Mapping[Criterion, float], Mapping[Criterion, LabelsMissingError]]:
         """Returns the threshold of each `pac` criterion, and errors for those that lack labels.
 
@@ -199,6 +204,19 @@ class Judge:
         found = await self._pac.find(asked.items()) if asked else {}
         refused = {key: each for key, each in found.items() if isinstance(each, LabelsMissingError)}
         return {key: each for key, each in found.items() if isinstance(each, float)}, refused
+
+    async def _suspended(
+        self, requests: Sequence[JudgeRequest], calibrations: _Sets
+    ) -> Collection[Criterion]:
+        """Returns the criteria under which judgments abstain because of audits."""
+        if self._monitor is None or not self._monitor.suspends:
+            return ()
+        asked = {
+            request.criterion: usable.calibration
+            for request, usable in zip(requests, calibrations, strict=True)
+            if isinstance(usable, Usable)
+        }
+        return await self._monitor.suspended(asked.items())
 
     def _count(self, outcome: Judgment | ScopeJudgeError) -> None:
         if isinstance(outcome, ScopeJudgeError):
@@ -232,7 +250,7 @@ class Judge:
             return []
         times = CallTimes()
         with times.rendering():
-            prompts = await _prompts(self._template, comparisons)
+            prompts = await rendered_pairs(self._template, comparisons)
         logits = await self._logits(prompts, times)
         if len(logits) != len(prompts):
             raise JudgmentFailedError(
@@ -281,9 +299,10 @@ class Judge:
     def _decide_all(
         self,
         requests: Sequence[JudgeRequest],
-        calibrations: Sequence[Usable | ScopeJudgeError | None],
+        calibrations: _Sets,
         scores: Mapping[int, Score | ScopeJudgeError],
         thresholds: Mapping[Criterion, float],
+        suspended: Collection[Criterion],
     ) -> list[Judgment | ScopeJudgeError]:
         found: dict[int, Judgment | ScopeJudgeError] = {
             i: calibration
@@ -303,7 +322,9 @@ class Judge:
             criterion, calibration = requests[i].criterion, calibrations[i]
             assert not isinstance(calibration, ScopeJudgeError)
             if criterion not in rules:
-                rules[criterion] = AcceptanceRule.of(criterion, calibration, thresholds)
+                rules[criterion] = AcceptanceRule.of(
+                    criterion, calibration, thresholds, suspended=criterion in suspended
+                )
             found[i] = decide(
                 PreferenceRow(*numbers),
                 criterion,
@@ -320,7 +341,7 @@ class Judge:
 
 def _with_labels(
     requests: Sequence[JudgeRequest],
-    calibrations: Sequence[Usable | ScopeJudgeError | None],
+    calibrations: _Sets,
     refused: Mapping[Criterion, LabelsMissingError],
 ) -> list[Usable | ScopeJudgeError | None]:
     """The calibrations, with an error in place of each that lacks labels for its criterion.
@@ -336,21 +357,9 @@ def _with_labels(
         if isinstance(usable, Usable):
             missing = refused.get(request.criterion)
             if request.criterion.guarantee == "marginal" and usable.calibration.unlabelled:
-                missing = usable.calibration.labels_missing('"marginal" needs all labels')
+                missing = usable.calibration.labels_missing(None, None)
         found.append(missing or usable)
     return found
-
-
-async def _prompts(template: PromptTemplate, comparisons: Sequence[Comparison]) -> list[Prompt]:
-    """The prompts of both orders of each comparison; large texts are rendered in a thread."""
-
-    def rendered() -> list[Prompt]:
-        return [prompt for each in comparisons for prompt in template.both_orders(each)]
-
-    texts = [text for each in comparisons for text in each.texts]
-    if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _MOST_RENDERED_ON_LOOP:
-        return rendered()
-    return await off_loop(rendered)
 
 
 def score_of_orders(

@@ -12,6 +12,12 @@ from app.core.comparison import Comparison, Turn
 from app.core.errors import StartupError
 from app.ports import Prompt
 from app.service.judging.quoting import Fence, quoted
+from app.service.off_loop import off_loop
+
+# Most characters rendered on the event loop, which takes a few milliseconds. Each text adds a fixed
+# cost, counted as _PER_TEXT characters.
+_MOST_RENDERED_ON_LOOP = 2**16
+_PER_TEXT = 64
 
 # Verbatim from SCOPE, figure prompt_template.
 PAPER_SYSTEM = (
@@ -154,3 +160,17 @@ def load_template(path: Path | None, *, prefill: str) -> PromptTemplate:
         return PromptTemplate(system=texts[0], user=str(texts[1]), prefill=prefill)
     except StartupError as exc:
         raise StartupError(f"SCOPE_PROMPT_FILE={path}: {exc}") from exc
+
+
+async def rendered_pairs(
+    template: PromptTemplate, comparisons: Sequence[Comparison]
+) -> list[Prompt]:
+    """Renders the prompts of both orders of each comparison; large texts in a thread."""
+
+    def rendered() -> list[Prompt]:
+        return [prompt for each in comparisons for prompt in template.both_orders(each)]
+
+    texts = [text for each in comparisons for text in each.texts]
+    if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _MOST_RENDERED_ON_LOOP:
+        return rendered()
+    return await off_loop(rendered)

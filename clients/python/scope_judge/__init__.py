@@ -20,8 +20,6 @@ from scope_judge.answers import (
     ItemError,
     Judgment,
     Limits,
-    NextLabels,
-    PoolReport,
     Problem,
     Threshold,
     Traffic,
@@ -41,6 +39,7 @@ from scope_judge.errors import (
     TooSlowError,
     UnavailableError,
 )
+from scope_judge.labelling import NextLabels, PoolReport
 
 __version__ = "0.1.0"
 __all__ = [

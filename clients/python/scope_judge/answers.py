@@ -47,7 +47,7 @@ class Judgment:
         id: The id of the pair.
         verdict: "A", "B" or "abstain".
         preferred: The judge's side, also where it abstains; None without a preference.
-        reason: The reason of an abstention, such as "uncertain" or "infeasible".
+        reason: The reason of an abstention, such as "uncertain", "infeasible" or "suspended".
         p_fwd: Probability with response A shown first.
         p_rev: Probability with response B shown first.
         p_bar: Mean of both.
@@ -247,44 +247,6 @@ class AuditLabels:
     expired: int
     unknown_ids: tuple[str, ...]
     expired_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PoolReport:
-    """A calibration set after pairs without labels were added, with their counts and errors.
-
-    `digests` has the digest of each pair, in order; None for a pair that failed.
-    """
-
-    name: str
-    version: int
-    n: int
-    labelled: int
-    unlabelled: int
-    pool_ties: int
-    added: int
-    known: int
-    failed: int
-    digests: tuple[str | None, ...]
-    errors: tuple[ExampleError, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NextLabels:
-    """The pairs to label next for one alpha and delta under "pac", by their digests."""
-
-    name: str
-    version: int
-    alpha: float
-    delta: float
-    clusters: str
-    n: int
-    labelled: int
-    needed: int
-    complete: bool
-    threshold: float | None
-    feasible: bool
-    digests: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ from scope_judge.answers import (
     Info,
     ItemError,
     Judgment,
-    NextLabels,
-    PoolReport,
 )
 from scope_judge.audits import AsyncAudits, AuditCalls
 from scope_judge.batches import Batch
@@ -47,6 +45,7 @@ from scope_judge.comparisons import (
     pair_item,
 )
 from scope_judge.exchange import Session, Steps, Timing
+from scope_judge.labelling import NextLabels, PoolReport
 from scope_judge.progress import Bar
 from scope_judge.service import Service, Work
 from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, AsyncTransport, OnWait, log_wait

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from scope_judge.answers import CalibrationDetail, CalibrationReport, NextLabels, PoolReport
+from scope_judge.answers import CalibrationDetail, CalibrationReport
 from scope_judge.comparisons import Example, Pair, alphas_query, calibrate_fields
+from scope_judge.labelling import NextLabels, PoolReport
 from scope_judge.service import Service
 from scope_judge.transport import SyncTransport
 

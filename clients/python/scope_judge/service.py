@@ -14,14 +14,13 @@ from scope_judge.answers import (
     Info,
     ItemError,
     Judgment,
-    NextLabels,
-    PoolReport,
     Problem,
 )
 from scope_judge.batches import FIRST_SIZE, BatchSize, Cutter, InOrder, in_parts
 from scope_judge.comparisons import Example, Item, Pair, body_of, example_item, pair_item, to_json
 from scope_judge.errors import AnswerError, ScopeError, TooLargeError
 from scope_judge.exchange import Call, Session, Steps, Waits
+from scope_judge.labelling import NextLabels, PoolReport
 from scope_judge.large_groups import in_requests, is_splittable
 from scope_judge.parsing import parse
 

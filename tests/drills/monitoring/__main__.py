@@ -51,6 +51,7 @@ def _services(
             place.mkdir()
             settings = {"engine": engine, "store_url": store_url, "port": str(free_port())}
             settings |= {"drain_lag_s": "0", "max_pending": "512", "max_batch": "448"}
+            settings |= {"audit_rate": "1"}
             services.append(stack.enter_context(Running(place, settings).process))
         yield services
 

@@ -25,6 +25,7 @@ _COLOURS = {
     "blue": "#3274d9",
     "purple": "#a352cc",
     "orange": "#ff9830",
+    "dark-orange": "#fa6400",
     "red": "#e02f44",
     "dark-red": "#ad0317",
     "yellow": "#f2cc0c",

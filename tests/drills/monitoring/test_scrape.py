@@ -67,7 +67,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         Prometheus(folder / "kubernetes", config=kubernetes_config(folder)) as in_cluster,
         Running(
             folder,
-            {"engine": "scripted", "store_url": "memory://", "port": str(port), "drain_lag_s": "0"},
+            {"engine": "scripted", "store_url": "memory://", "port": str(port), "drain_lag_s": "0"}
+            | {"audit_rate": "1"},
         ).process as service,
         Traffic(service.url, material, seed=1) as traffic,
     ):

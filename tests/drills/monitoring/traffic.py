@@ -17,7 +17,7 @@ from tests.drills.faults.material import example
 # fmt: off
 Kind = Literal[
     "single", "batch", "no_alpha", "infeasible", "same", "invalid", "unknown_set",
-    "blank_in_batch", "too_many", "calibrate",
+    "blank_in_batch", "too_many", "calibrate", "label",
 ]
 # fmt: on
 KINDS: tuple[tuple[Kind, float], ...] = (
@@ -31,6 +31,7 @@ KINDS: tuple[tuple[Kind, float], ...] = (
     ("blank_in_batch", 1),
     ("too_many", 0.5),
     ("calibrate", 0.5),
+    ("label", 20),
 )
 _BATCH = 24
 
@@ -150,7 +151,18 @@ class Traffic:
                 path, body = "/judge/batch", {"comparisons": comparisons}
             case "too_many":
                 path, body = "/judge/batch", {"comparisons": some * 50}
+            case "label":
+                return self._label(pair)
             case "calibrate":
                 self.calibrate(self._random.sample(self._material.examples, 8))
                 return 200
         return self._client.post(path, json=body).status_code
+
+    def _label(self, pair: Fields) -> int:
+        """Judges a pair and, if it is drawn for an audit, labels it as the judge does."""
+        answer = self._client.post("/judge", json=pair)
+        judgment = answer.json()
+        if answer.status_code == 200 and judgment["audit"] and judgment["preferred"]:
+            given = {"id": judgment["audit"]["id"], "label": judgment["preferred"]}
+            answer = self._client.post("/audits/labels", json={"labels": [given]})
+        return answer.status_code

@@ -234,6 +234,7 @@ CASES: dict[str, Case] = {
     },
     "list": Case(("GET", "/calibrations")),
     "one set": Case(SET, url="/calibrations/large"),
+    "monitor": Case(("GET", "/calibrations/{name}/monitor"), url="/calibrations/large/monitor"),
     "alphas of a set": Case(
         SET,
         url="/calibrations/large?" + "&".join(f"alpha={0.05 + 0.01 * i:.2f}" for i in range(32)),

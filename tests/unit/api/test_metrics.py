@@ -220,23 +220,28 @@ async def test_drift_is_shown_in_the_metrics_and_with_the_set(
         for of in ("judgments", "pairs"):
             place = ("scope_traffic_abstention_share", "default", of)
             assert found[place] == pytest.approx(expected)
-        assert found["scope_traffic_drifted", "default"] == 0.0
+        assert found["scope_drift_alarm", "default", "uncertainty"] == 0.0
+        assert 0.0 < found["scope_drift_evidence", "default", "uncertainty"] < 20.0
 
-        hard = comparison(response_a="quality=0.1", response_b="quality=0.0")
-        await client.post("/judge/batch", json={"comparisons": [hard] * 200})
+        hard = [
+            comparison(question=f"{i}?", response_a="quality=0.1", response_b="quality=0.0")
+            for i in range(200)
+        ]
+        await client.post("/judge/batch", json={"comparisons": hard})
         traffic = (await client.get("/calibrations/default")).json()["traffic"]
         assert traffic["drifted"] is True
         assert traffic["abstentions"] == pytest.approx((expected + 1.0) / 2.0)
         found = await metrics_of(client)
-        assert found["scope_traffic_drifted", "default"] == 1.0
+        assert found["scope_drift_alarm", "default", "uncertainty"] == 1.0
+        assert found["scope_drift_evidence", "default", "uncertainty"] >= 20.0
         assert found["scope_traffic_uncertainty_nats", "default", "judgments"] == pytest.approx(
             traffic["uncertainty"]
         )
-        assert caplog.text.count("is unlike its labelled pairs") == 1
+        assert caplog.text.count("the evidence from the uncertainty of its judgments") == 1
         # A new version starts with empty statistics.
         await post_examples(client, "default", 101)
         assert (await client.get("/calibrations/default")).json()["traffic"] is None
-        assert ("scope_traffic_drifted", "default") not in await metrics_of(client)
+        assert ("scope_drift_alarm", "default", "uncertainty") not in await metrics_of(client)
 
 
 @pytest.mark.anyio

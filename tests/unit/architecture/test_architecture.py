@@ -29,7 +29,9 @@ ALLOWED: dict[str, set[str]] = {
     "": set(),
     "core": {"numpy", "scipy"},
     "ports": {"core"},
-    "telemetry": {"prometheus_client"},
+    "telemetry": {"gauges", "prometheus_client"},
+    # The gauges of calibration sets, read when the metrics are.
+    "gauges": {"prometheus_client"},
     # stdout and stderr of the process.
     "output": set(),
     # Formats of the log.
@@ -37,9 +39,9 @@ ALLOWED: dict[str, set[str]] = {
     "settings": {"pydantic", "pydantic_settings"},
     # Traces, beside telemetry.
     "tracing": {"core", "ports", "opentelemetry"},
-    "service": {"core", "ports", "telemetry", "tracing", "numpy"},
+    "service": {"core", "ports", "gauges", "telemetry", "tracing", "numpy"},
     # JSON in and out, shared by HTTP, files and Ray. The package does not know HTTP.
-    "wire": {"core", "service", "telemetry", "pydantic"},
+    "wire": {"core", "service", "gauges", "pydantic"},
     # The log of unforeseen errors.
     "defects": set(),
     "engines": set(),

@@ -129,6 +129,32 @@ def test_every_format_is_decided_alike(
     assert rows_of(out)[5]["reason"] == "the annotator's"
 
 
+def test_a_suspended_criterion_of_the_service_is_suspended_here(tmp_path: Path) -> None:
+    application = application_of(store=MemoryStore(), audit_rate=1.0, on_alarm="abstain")
+    with listening(application) as url:
+        body = {"examples": [{k: v for k, v in row.items() if k != "reason"} for row in pairs()]}
+        httpx.post(f"{url}/calibrate", json=body).raise_for_status()
+        fresh = [{**row, "question": f"New {i}?"} for i, row in enumerate(pairs())]
+        write_rows(tmp_path / "fresh.jsonl", tmp_path / "fresh.jsonl", fresh)
+        judged, out = tmp_path / "judged.jsonl", tmp_path / "out.jsonl"
+        run("judge", tmp_path / "fresh.jsonl", "--out", judged, "--url", url)
+        accepted = [row["judgment"] for row in rows_of(judged)]
+        accepted = [each for each in accepted if each["verdict"] != "abstain"]
+        labels = [
+            {"id": each["audit"]["id"], "label": "B" if each["verdict"] == "A" else "A"}
+            for each in accepted
+        ]
+        httpx.post(f"{url}/audits/labels", json={"labels": labels}).raise_for_status()
+        result = run("decide", judged, "--alpha", "0.1", "--out", out, "--url", url)
+        assert result.exit_code == 0, result.output
+        assert "audits have shown more errors than alpha" in told(result)
+        reasons = {row["judgment"]["reason"] for row in rows_of(out)}
+        assert reasons == {"suspended", "no_preference"}
+        larger = tmp_path / "larger.jsonl"
+        run("decide", judged, "--alpha", "0.2", "--out", larger, "--url", url)
+        assert "suspended" not in {row["judgment"]["reason"] for row in rows_of(larger)}
+
+
 def test_labelled_results_are_labels(url: str, folder: Path, tmp_path: Path) -> None:
     # 0.02 is the noise of the set.
     options = ["--alpha", "0.1", "--labels", str(folder / "judged.jsonl")]

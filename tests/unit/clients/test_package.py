@@ -15,7 +15,7 @@ import pytest
 
 import scope_judge
 from app.wire.problems import STATUS
-from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, answers, comparisons
+from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, answers, comparisons, labelling
 from scope_judge.errors import class_of
 from tests.integration.processes.server import free_port
 from tests.unit.api.test_openapi import COMMITTED
@@ -44,8 +44,8 @@ SCHEMA_OF = {
     answers.CalibrationReport: "CalibrateOut",
     answers.ExampleError: "ExampleErrorOut",
     answers.CurvePoint: "CurvePointOut",
-    answers.PoolReport: "PoolOut",
-    answers.NextLabels: "NextOut",
+    labelling.PoolReport: "PoolOut",
+    labelling.NextLabels: "NextOut",
     answers.Infeasible: "InfeasibleOut",
     answers.Traffic: "TrafficOut",
     answers.CalibrationDetail: "CalibrationDetailOut",

@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import httpx
 
 from tests.drills.attacks.attack import Attack
 from tests.drills.attacks.scene import Scene, pair
+from tests.patience import PATIENCE_S
 
 _EXAMPLES = 300
 _ORDINARY = 1000
@@ -77,11 +79,21 @@ def judge_only_the_hard_part(scene: Scene) -> str:
             pairs = [_labelled(rng, i, family=_EASY + i % 2) for i in range(_BATCH)]
             _judge(client, pairs, hard)
         assert _tripped(client), f"nothing tripped in {hard.judged} judgments: {hard}"
-    logged = scene.log.read_text(encoding="utf-8").count(f"{_SET!r} (version 1) is unlike")
+    logged = _logged(scene)
     return (
         f"tripped after {hard.judged} judgments ({hard}; before {ordinary}); "
         f"lines of the log: {logged}"
     )
+
+
+def _logged(scene: Scene) -> int:
+    """Lines of the log about the drift; the service writes its log in a thread of its own."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = scene.log.read_text(encoding="utf-8").count(f"{_SET!r} (version 1) is unlike")
+        if found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
 
 
 def _tripped(client: httpx.Client) -> bool:

@@ -323,7 +323,7 @@ async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncCl
     assert await status("POST", "/calibrate", **both) == 403
     assert await status("POST", "/calibrate/scores", **both, calibration="one") == 200
     assert await status("POST", "/calibrate/scores", **both) == 403
-    for below in ("", "/versions", "/examples"):
+    for below in ("", "/versions", "/examples", "/monitor"):
         assert await status("GET", f"/calibrations/one{below}") == 200
         assert await status("GET", f"/calibrations/default{below}") == 403
     imported: dict[str, Any] = {"fingerprint": fingerprint, "examples": []}

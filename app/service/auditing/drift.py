@@ -1,0 +1,295 @@
+"""Tests without labels whether judgments by a set are like its labelled pairs.
+
+A guarantee holds for traffic like the labelled pairs. Three values of each judgment are compared
+with those of the labelled pairs: uncertainty, position gap |p_fwd - p_rev| and label mass. The test
+cannot see a wrong verdict, nor a change that leaves all three as they were.
+
+Each replica tests its own judgments, and publishes its evidence in the store. All replicas see the
+same merged evidence, which raises a false alarm as rarely as that of one.
+"""
+
+import asyncio
+import json
+import logging
+from array import array
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import uuid4
+
+import numpy as np
+
+from app import gauges
+from app.core.calibration import Calibration
+from app.core.conformal import ConformalMartingale, merged
+from app.core.errors import ScopeJudgeError
+from app.ports import AuditStore
+from app.service.auditing.traffic import VALUES
+from app.service.calibration.cache import Calibrations
+from app.service.calibration.parsing import PARSE_ERRORS, parse_finite
+from app.service.off_loop import off_loop
+from app.telemetry import Telemetry
+
+# The three values of a judgment, in the order of `traffic`.
+STREAMS = ("uncertainty", "position_gap", "label_mass")
+# False alarms of one version of a set, of all streams and replicas together, over all time.
+DRIFT_DELTA = 0.05
+# Interval at which new judgments are tested, and at which replicas exchange their evidence.
+_SETTLE_S = 1.0
+_EXCHANGE_S = 5.0
+# Judgments that one call of a thread tests: 20 ms, so that other work gets its turn.
+_MOST_AT_ONCE = 4096
+_MOST_SETS = 1000
+
+logger = logging.getLogger("app.drift")
+
+
+class StreamFigures(NamedTuple):
+    """The merged evidence of one stream.
+
+    Args:
+        evidence: Wealth of the bets that the judgments are unlike the labelled pairs; the largest
+            so far, merged over the replicas.
+        alarm: Whether it has reached 1 / delta.
+    """
+
+    evidence: float
+    alarm: bool
+
+
+Figures = Mapping[str, StreamFigures]
+
+
+class Martingales:
+    """The tests of one version of a set by this replica."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        preferences = calibration.preferences
+        gap = np.abs(preferences.p_fwd - preferences.p_rev)
+        columns = (calibration.uncertainty, gap, calibration.table.numbers[:, 2])
+        self._streams = tuple(ConformalMartingale.of(each) for each in columns)
+
+    def add(self, values: Sequence[float], rng: np.random.Generator) -> None:
+        """Adds judgments; `values` has those of one judgment after the other."""
+        # In a random order: a batch that callers have sorted is not unlike the labelled pairs.
+        table = rng.permutation(np.asarray(values, dtype=np.float64).reshape(-1, VALUES))
+        for stream, column in zip(self._streams, table.T, strict=True):
+            stream.update(column, rng.random((len(column), 2)))
+
+    @property
+    def judged(self) -> int:
+        """Number of judgments that were tested."""
+        return self._streams[0].judged
+
+    @property
+    def largest(self) -> dict[str, float]:
+        """The largest evidence of each stream so far."""
+        return {name: each.largest for name, each in zip(STREAMS, self._streams, strict=True)}
+
+
+@dataclass(slots=True)
+class _SetDrift:
+    """The state of one version of a set.
+
+    Args:
+        write_id: The version.
+        martingales: The tests; None before the first judgment.
+        place: Place of this replica among those that were registered for this version, from 1.
+        others: Place -> evidence of the other replicas.
+        figures: The merged evidence.
+        lock: Held while the state changes.
+        exchanged: Number of tested judgments at the last exchange.
+        exchanged_at: Time of the loop at the last exchange.
+    """
+
+    write_id: str
+    martingales: Martingales | None = None
+    place: int | None = None
+    others: dict[int, dict[str, float]] = field(default_factory=dict)
+    figures: Figures = field(default_factory=dict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    exchanged: int = 0
+    exchanged_at: float = -_EXCHANGE_S
+
+    @property
+    def judged(self) -> int:
+        """Number of judgments that this replica has tested."""
+        return 0 if self.martingales is None else self.martingales.judged
+
+
+class Drift:
+    """The drift of each set in use; mutated only on the event loop.
+
+    Args:
+        calibrations: The sets, and the judgments that used them.
+        store: Keeps the evidence of all replicas.
+        telemetry: Shows the evidence about the sets that have gauges.
+        replica: Unique name of this process; None for a random one.
+        seed: Seed of the random numbers that break ties; None for a random one.
+    """
+
+    def __init__(
+        self,
+        calibrations: Calibrations,
+        store: AuditStore,
+        telemetry: Telemetry,
+        *,
+        replica: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._calibrations = calibrations
+        self._store = store
+        self._replica = replica or uuid4().hex
+        self._rng = np.random.default_rng(seed)
+        # The most recently used set comes last.
+        self._sets: OrderedDict[str, _SetDrift] = OrderedDict()
+        telemetry.show_drift(self._gauges)
+
+    async def follow(self) -> None:
+        """Tests new judgments and exchanges evidence; runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(_SETTLE_S)
+            for traffic in self._calibrations.traffic.sets():
+                calibration = self._calibrations.in_memory(traffic.name)
+                # Else a new version is in place, or the set was deleted.
+                if calibration is not None and calibration.write_id == traffic.write_id:
+                    await self._follow_one(calibration)
+
+    async def _follow_one(self, calibration: Calibration) -> None:
+        state = self._state(calibration)
+        async with state.lock:
+            await self._settle(state, calibration)
+            now = asyncio.get_running_loop().time()
+            if state.judged > state.exchanged and now - state.exchanged_at >= _EXCHANGE_S:
+                state.exchanged_at = now
+                # A lost store is reported by the judgments, and the next round tries again.
+                with suppress(ScopeJudgeError):
+                    await self._exchange(state, calibration)
+
+    async def of(self, calibration: Calibration) -> Figures:
+        """Returns the merged evidence about a version, after all judgments so far.
+
+        Raises:
+            StoreUnavailableError: The store does not answer.
+        """
+        state = self._state(calibration)
+        async with state.lock:
+            await self._settle(state, calibration)
+            await self._exchange(state, calibration)
+        return state.figures
+
+    def known(self, calibration: Calibration) -> Figures:
+        """Returns the merged evidence as it was last seen; {} for a version without judgments."""
+        state = self._sets.get(calibration.name)
+        if state is None or state.write_id != calibration.write_id:
+            return {}
+        return state.figures
+
+    def _gauges(self) -> list[gauges.DriftFigures]:
+        return [
+            gauges.DriftFigures(calibration.name, stream, *figures)
+            for calibration in self._calibrations.shown()
+            for stream, figures in self.known(calibration).items()
+        ]
+
+    def _state(self, calibration: Calibration) -> _SetDrift:
+        state = self._sets.get(calibration.name)
+        if state is None or state.write_id != calibration.write_id:
+            # Another version has other labelled pairs, so its tests begin anew.
+            self._sets[calibration.name] = state = _SetDrift(calibration.write_id)
+            if len(self._sets) > _MOST_SETS:
+                self._sets.popitem(last=False)
+        self._sets.move_to_end(calibration.name)
+        return state
+
+    async def _settle(self, state: _SetDrift, calibration: Calibration) -> None:
+        """Tests the judgments since the last call, in threads."""
+        fresh = self._calibrations.traffic.take_fresh(calibration)
+        for begin in range(0, len(fresh), _MOST_AT_ONCE * VALUES):
+            part = fresh[begin : begin + _MOST_AT_ONCE * VALUES]
+            state.martingales = await off_loop(self._tested, state.martingales, calibration, part)
+        if fresh:
+            self._merge(state, calibration)
+
+    def _tested(
+        self, martingales: Martingales | None, calibration: Calibration, values: "array[float]"
+    ) -> Martingales:
+        if martingales is None:
+            martingales = Martingales(calibration)
+        martingales.add(values, self._rng)
+        return martingales
+
+    async def _exchange(self, state: _SetDrift, calibration: Calibration) -> None:
+        """Publishes this replica's evidence, and reads that of the others."""
+        stored = await self._store.evidence(calibration.name)
+        entries = _entries(stored, calibration.write_id)
+        own = entries.get(state.place or 0)
+        if state.judged and (own is None or own.replica != self._replica):
+            # The places of another version's entries are free.
+            places = range(1, len(entries) + 2)
+            state.place = next(place for place in places if place not in entries)
+        if state.judged and state.place is not None and state.martingales is not None:
+            entry = _Entry(calibration.write_id, self._replica, state.martingales.largest)
+            if stored.get(str(state.place)) != entry.text:
+                await self._store.put_evidence(calibration.name, str(state.place), entry.text)
+        state.others = {
+            place: each.largest for place, each in entries.items() if place != state.place
+        }
+        state.exchanged = state.judged
+        self._merge(state, calibration)
+
+    def _merge(self, state: _SetDrift, calibration: Calibration) -> None:
+        """Merges the evidence of all replicas, and logs new alarms."""
+        known = dict(state.others)
+        if state.martingales is not None:
+            known[state.place or max(known, default=0) + 1] = state.martingales.largest
+        in_order = [each for _, each in sorted(known.items())]
+        before = state.figures
+        state.figures = {
+            name: stream_figures([each[name] for each in in_order]) for name in STREAMS
+        }
+        for name, figures in state.figures.items():
+            if figures.alarm and not (name in before and before[name].alarm):
+                logger.warning(
+                    "the traffic of calibration %r (version %d) is unlike its labelled pairs: the "
+                    "evidence from the %s of its judgments is %.3g; docs/guides/monitoring.md says "
+                    "what to do",
+                    calibration.name,
+                    calibration.version,
+                    name.replace("_", " "),
+                    figures.evidence,
+                )
+
+
+def stream_figures(largest: Sequence[float]) -> StreamFigures:
+    """Merges the largest evidence of one stream of each replica, in order of registration."""
+    evidence = merged(largest, streams=len(STREAMS))
+    return StreamFigures(evidence, evidence >= 1.0 / DRIFT_DELTA)
+
+
+class _Entry(NamedTuple):
+    """The evidence of one replica as the store keeps it."""
+
+    write_id: str
+    replica: str
+    largest: dict[str, float]
+
+    @property
+    def text(self) -> str:
+        """The entry as JSON without spaces."""
+        return json.dumps(self._asdict(), separators=(",", ":"))
+
+
+def _entries(stored: Mapping[str, str], write_id: str) -> dict[int, _Entry]:
+    """Place -> entry of each replica that was registered for a version; others are left out."""
+    found = {}
+    for place, text in stored.items():
+        # Another release may write other entries; their places are free for this version.
+        with suppress(*PARSE_ERRORS):
+            fields = json.loads(text)
+            largest = {name: parse_finite(fields["largest"][name]) for name in STREAMS}
+            if fields["write_id"] == write_id:
+                found[int(place)] = _Entry(write_id, str(fields["replica"]), largest)
+    return found

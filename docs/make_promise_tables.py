@@ -1,0 +1,236 @@
+"""Measures the tables of docs/design/guarantees.md, section 6, and prints them.
+
+Usage: python -m docs.make_promise_tables [TABLE ...]      (twenty minutes for all of them)
+
+The worlds are those of the tests in tests/statistics, with more runs.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from app.core.preference import FloatArray
+from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds import audits, questions, streams
+from tests.statistics.worlds.audits import ALPHA, Phase
+from tests.statistics.worlds.calibrations import (
+    DELTA,
+    MIDDLING,
+    OTHER,
+    POOR,
+    STRONG,
+    WEAK,
+    Calibrations,
+    following_more_examples,
+    with_more_labels,
+)
+from tests.statistics.worlds.streams import Change
+
+SEED = 2026
+STANDARD = (0.05, 0.10, 0.15, 0.20, 0.25)
+MANY = [hundredths / 100 for hundredths in range(2, 31)]
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table of Markdown."""
+    print(f"\n{title}\n")
+    print("| " + " | ".join(headings) + " |")
+    print("|---" * len(headings) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+def named(judge: NormalJudge) -> str:
+    """Accuracy and AUROC."""
+    return f"{judge.accuracy:.3f}, {judge.auroc:.3f}"
+
+
+def spread(delays: FloatArray) -> str:
+    """Median and 90% quantile."""
+    return f"{np.median(delays):.0f} ({np.quantile(delays, 0.9):.0f})"
+
+
+def print_monitor(runs: int = 1000) -> None:
+    """False alarms and delays of the monitor and of a sliding window."""
+    steady = [[Phase(10_000, error)] for error in (0.08, ALPHA)]
+    changed = [[Phase(1000, 0.08), Phase(4000, error)] for error in (0.15, 0.20, 0.30)]
+    detectors: dict[str, Callable[[Sequence[Phase]], list[int | None]]] = {
+        "the monitor": lambda phases: [
+            run.alarm_at for run in audits.runs(phases, runs, seed=SEED)
+        ],
+        "sliding window of 200, binomial 5%": lambda phases: audits.window_alarms(
+            phases, runs, seed=SEED
+        ),
+    }
+    rows = []
+    for name, alarms in detectors.items():
+        false = " / ".join(f"{audits.alarm_rate(alarms(each)):.3f}" for each in steady)
+        rows.append([name, false, *(spread(audits.delays(alarms(p), 1000)) for p in changed)])
+    headings = ["detector", "false alarms in 10,000 at 0.08 / 0.10", "0.15", "0.20", "0.30"]
+    table("monitor: median (90%) labels to the alarm, 1,000 labels at 0.08 before", headings, rows)
+
+
+def print_noise(runs: int = 500) -> None:
+    """The monitor with flipped labels of a known noise."""
+    rows = []
+    for flipped in (0.0, 0.1, 0.2):
+        steady = audits.runs([Phase(10_000, ALPHA)], runs, seed=SEED, flipped=flipped)
+        row = [f"{flipped:.1f}", f"{audits.alarm_rate([run.alarm_at for run in steady]):.3f}"]
+        for error in (0.20, 0.30):
+            phases = [Phase(1000, 0.08), Phase(9000, error)]
+            found = audits.runs(phases, runs, seed=SEED, flipped=flipped)
+            row.append(spread(audits.delays([run.alarm_at for run in found], 1000)))
+        rows.append(row)
+    table("label noise", ["flipped", "false alarms in 10,000 at 0.10", "to 0.20", "0.30"], rows)
+
+
+def print_certificate(runs: int = 2000) -> None:
+    """Labels until the certificate, and false certificates."""
+    rows = []
+    for error in (0.05, 0.073, 0.08, ALPHA):
+        found = audits.runs([Phase(10_000, error)], runs, seed=SEED)
+        places = np.array([run.certified_at or np.inf for run in found])
+        share = f"{np.isfinite(places).mean():.3f}"
+        rows.append([f"{error}", share, spread(places) if error < ALPHA else "-"])
+    table("certificate", ["error", "certified within 10,000", "labels, median (90%)"], rows)
+
+
+def print_streams(runs: int = 400) -> None:
+    """False alarms and delays of the conformal martingales."""
+    like = streams.uncertainty(*MIDDLING)
+    cases = {
+        "uncertainty, (0.807, 0.744) to (0.738, 0.685)": (like, streams.uncertainty(*WEAK)),
+        "label mass, mean distance from 1: 0.02 to 0.04": (
+            streams.label_mass(0.02),
+            streams.label_mass(0.04),
+        ),
+        "position gap, half-normal: width 1 to 1.3": (
+            streams.position_gap(1.0),
+            streams.position_gap(1.3),
+        ),
+    }
+    rows = []
+    for name, (before, after) in cases.items():
+        false = audits.alarm_rate(streams.alarms(Change(before, before), runs, seed=SEED))
+        alarms = streams.alarms(Change(before, after), runs, seed=SEED)
+        rows.append([name, f"{false:.3f}", spread(audits.delays(alarms, 1000))])
+    table("drift: one stream", ["stream and change", "false alarms", "judgments"], rows)
+
+
+def print_replicas(runs: int = 400) -> None:
+    """Replicas that share a calibration set."""
+    like, unlike = streams.uncertainty(*MIDDLING), streams.uncertainty(*WEAK)
+    rows = []
+    for replicas in (1, 4, 16):
+        row = [str(replicas)]
+        for scores in (1000, 100):
+            steady = Change(like, like, scores=scores)
+            alarms = streams.alarms(steady, runs, seed=SEED, replicas=replicas)
+            row.append(f"{audits.alarm_rate(alarms):.3f}")
+        alarms = streams.alarms(Change(like, unlike), runs, seed=SEED, replicas=replicas)
+        rows.append([*row, spread(audits.delays(alarms, 1000))])
+    headings = ["replicas", "false alarms, 1,000 scores", "100 scores", "judgments of all replicas"]
+    table("drift: replicas", headings, rows)
+
+
+def print_groups(runs: int = 200) -> None:
+    """Judgments that come in groups."""
+    like, rows = streams.uncertainty(*MIDDLING), []
+    for pairs, correlation in ((3, 0.3), (3, 0.6), (10, 0.3), (10, 0.6)):
+        groups = streams.grouped(*MIDDLING, pairs=pairs, correlation=correlation)
+        alarms = streams.alarms(Change(like, groups), runs, seed=SEED)
+        rows.append([str(pairs), f"{correlation}", f"{audits.alarm_rate(alarms):.3f}"])
+    table("drift: groups", ["pairs of a question", "correlation", "false alarms"], rows)
+
+
+def print_mean_limit(runs: int = 400) -> None:
+    """How often a limit on the mean uncertainty sees the change."""
+    rng, change = (
+        np.random.default_rng(SEED),
+        Change(streams.uncertainty(*MIDDLING), streams.uncertainty(*WEAK)),
+    )
+    sliding = disjoint = 0
+    for _ in range(runs):
+        scores, values = change.draw(rng)
+        sums = np.cumsum(np.append(0.0, values))
+        beyond = np.abs((sums[1000:] - sums[:-1000]) / 1000 - scores.mean()) > 0.07
+        sliding, disjoint = sliding + bool(beyond.any()), disjoint + bool(beyond[::1000].any())
+    print("\nmean uncertainty over 1,000 off by 0.07 nats within 9,000 judgments: sliding windows")
+    print(f"{sliding / runs:.3f}, windows one after the other {disjoint / runs:.3f}")
+
+
+def print_questions(runs: int = 1000) -> None:
+    """Coverage and P(over) of the three rules for pairs of one question."""
+    rows = []
+    for count, pairs, correlation in ((333, 3, 0.3), (200, 5, 0.6), (100, 10, 0.6), (300, 10, 0.3)):
+        world = questions.Questions(MIDDLING, count, pairs, correlation)
+        found = [questions.measured(world, rule, runs, seed=SEED) for rule in questions.RULES]
+        shown = [f"{coverage:.2f} / {over:.3f}" for coverage, over in found]
+        rows.append([f"{count} x {pairs}, correlation {correlation}", *shown])
+    headings = ["calibration: coverage / P(over)", "all pairs", "one pair a question", "Rao-Scott"]
+    table("several pairs of one question", headings, rows)
+
+
+def print_lazy(runs: int = 4000) -> None:
+    """Labels that lazy labelling asks."""
+    rows = []
+    for judge in (WEAK, OTHER, MIDDLING, STRONG):
+        row = [named(judge)]
+        for n in (500, 1000, 2000, 5000):
+            count = runs if n < 2000 else runs // 4
+            found = Calibrations.draw(judge, n, count, np.random.default_rng(SEED)).pac(ALPHA)
+            row.append(f"{found.coverage.mean():.3f} / {found.asked.mean():.0f}")
+        rows.append(row)
+    headings = ["coverage / labels asked", *(f"n = {n}" for n in (500, 1000, 2000, 5000))]
+    table("labels asked lazily", headings, rows)
+
+
+def print_alphas(runs: int = 4000) -> None:
+    """P(over) where alpha is chosen after a look."""
+    rows = []
+    for judge in (POOR, WEAK, OTHER, MIDDLING, STRONG):
+        for n in (200, 500, 1000):
+            drawn = Calibrations.draw(judge, n, runs, np.random.default_rng(SEED))
+            some = np.any([drawn.pac(alpha).over(alpha) for alpha in MANY], axis=0).mean()
+            all_five = [drawn.pac(alpha) for alpha in STANDARD]
+            feasible = np.array([found.coverage > 0 for found in all_five])
+            over = np.array([f.over(a) for f, a in zip(all_five, STANDARD, strict=True)])
+            smallest = over[feasible.argmax(axis=0), np.arange(runs)] & feasible.any(axis=0)
+            among = smallest.sum() / max(feasible.any(axis=0).sum(), 1)
+            fifth = [drawn.pac(alpha, DELTA / 5) for alpha in STANDARD]
+            jointly = np.any([f.over(a) for f, a in zip(fifth, STANDARD, strict=True)], axis=0)
+            coverages = (all_five[1].coverage.mean(), fifth[1].coverage.mean())
+            rows.append(
+                [
+                    *(named(judge), str(n), f"{some:.3f}", f"{smallest.mean():.3f}"),
+                    *(f"{among:.3f} of {feasible.any(axis=0).mean():.2f}", f"{jointly.mean():.3f}"),
+                    " -> ".join(f"{each:.3f}" for each in coverages),
+                ]
+            )
+    headings = ["judge", "n", "some alpha over", "smallest feasible over", "among feasible"]
+    more = ["five at delta / 5", "coverage at 0.10"]
+    table("alpha chosen after looking", [*headings, *more], rows)
+
+
+def print_more_labels(runs: int = 2000) -> None:
+    """P(over) where labels are added until alpha 0.10 is feasible."""
+    rows = []
+    for judge in (WEAK, OTHER, MIDDLING, STRONG):
+        rng = np.random.default_rng(SEED)
+        _, steps = with_more_labels(judge, ALPHA, tuple(range(100, 2001, 100)), runs, rng)
+        _, told = following_more_examples(judge, ALPHA, 200, 3000, runs // 4, rng)
+        rows.append([named(judge), *(f"{(error > ALPHA).mean():.3f}" for error in (steps, told))])
+    headings = ["judge", "100 at a time, up to 2,000", "200, then `more_examples`, up to 3,000"]
+    table("labels until alpha 0.10 is feasible: P(over)", headings, rows)
+
+
+TABLES: dict[str, Callable[[], None]] = {
+    name.removeprefix("print_"): function
+    for name, function in list(globals().items())
+    if name.startswith("print_")
+}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or TABLES:
+        TABLES[name]()

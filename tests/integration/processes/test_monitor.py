@@ -1,0 +1,81 @@
+"""Two real replicas on one store: the same monitor on both, after kill -9, and abstentions."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.processes.server import Server
+from tests.patience import PATIENCE_S
+from tests.redis_server import RedisServer
+from tests.unit.api.problems import comparison, examples
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def replicas(
+    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
+) -> Iterator[list[Server]]:
+    redis_server.command("FLUSHALL")
+    url = f"sqlite:///{tmp_path}/scope.db" if request.param == "sqlite" else redis_server.url
+    settings = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": url, "SCOPE_AUDIT_RATE": "1"}
+    settings |= {"SCOPE_ON_ALARM": "abstain"}
+    with ExitStack() as stack:
+        servers = []
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+            servers.append(stack.enter_context(Server(tmp_path / name, settings)))
+        yield servers
+
+
+def judge(server: Server, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    pairs = [comparison(question=f"Judged {number}?") for number in numbers]
+    answer = server.client.post("/judge/batch", json={"comparisons": pairs}).raise_for_status()
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
+
+
+def label(server: Server, judged: Sequence[dict[str, Any]], given: str) -> None:
+    labels = [{"id": each["audit"]["id"], "label": given} for each in judged]
+    server.client.post("/audits/labels", json={"labels": labels}).raise_for_status()
+
+
+def criteria(server: Server) -> Any:
+    answer = server.client.get("/calibrations/default/monitor").raise_for_status()
+    return answer.json()["criteria"]
+
+
+def test_replicas_agree_after_a_kill_and_both_abstain_after_an_alarm(
+    replicas: list[Server],
+) -> None:
+    one, other = replicas
+    one.client.post("/calibrate", json={"examples": examples(100)}).raise_for_status()
+    judged = judge(one, range(20)) + judge(other, range(20, 40))
+    # Both judge the same pairs: each is drawn once.
+    assert [each["audit"] for each in judge(other, range(20))] == [
+        each["audit"] for each in judged[:20]
+    ]
+    label(other, judged[:5], "A")
+    (found,) = criteria(one)
+    assert (found["audited"], found["open"], found["alarm"]) == (5, 35, False)
+    assert criteria(other) == [found]
+    one.kill()
+    label(other, judged[5:], "B")
+    (after,) = criteria(other)
+    assert (after["audited"], after["open"], after["alarm"]) == (40, 0, True)
+    one.start()
+    # The restarted replica abstains from its first judgment on; the other one soon does.
+    assert {each["reason"] for each in judge(one, range(100, 105))} == {"suspended"}
+    deadline = time.monotonic() + PATIENCE_S
+    numbers = iter(range(200, 10**6))
+    while judge(other, [next(numbers)])[0]["reason"] != "suspended":
+        assert time.monotonic() < deadline
+    assert criteria(one) == criteria(other)
+    # A new version serves again, on both replicas.
+    one.client.post("/calibrate", json={"examples": examples(7)}).raise_for_status()
+    for server in replicas:
+        while judge(server, [next(numbers)])[0]["reason"] == "suspended":
+            assert time.monotonic() < deadline
+        assert all(not each["alarm"] for each in criteria(server))

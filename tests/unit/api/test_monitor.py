@@ -1,0 +1,223 @@
+"""Tests of GET /calibrations/{name}/monitor, and of judgments after an alarm, over HTTP."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core.monitoring import monitor
+from app.stores.memory import MemoryStore
+from tests.serving import client_of
+from tests.unit.api.problems import comparison, examples, problem
+from tests.unit.api.test_metrics import metrics_of
+
+PATH = "/calibrations/default/monitor"
+fresh = itertools.count()
+
+
+def pairs(count: int, *, quality: float = 3.0) -> list[dict[str, Any]]:
+    """New pairs of which the judge prefers response A; it is as sure as `quality` says."""
+    return [
+        comparison(question=f"New {next(fresh)}?", response_a=f"quality={quality + i / 100}")
+        for i in range(count)
+    ]
+
+
+async def calibrate(client: httpx.AsyncClient, **fields: Any) -> None:
+    body = {"examples": examples(100), **fields}
+    (await client.post("/calibrate", json=body)).raise_for_status()
+
+
+async def judge(
+    client: httpx.AsyncClient, comparisons: Sequence[dict[str, Any]], **fields: Any
+) -> list[dict[str, Any]]:
+    body = {"comparisons": list(comparisons), **fields}
+    answer = (await client.post("/judge/batch", json=body)).raise_for_status()
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
+
+
+async def label(client: httpx.AsyncClient, labels: Sequence[tuple[str, str]]) -> None:
+    body = {"labels": [{"id": each, "label": given} for each, given in labels]}
+    (await client.post("/audits/labels", json=body)).raise_for_status()
+
+
+async def shown(client: httpx.AsyncClient) -> dict[str, Any]:
+    answer: dict[str, Any] = (await client.get(PATH)).raise_for_status().json()
+    return answer
+
+
+async def recomputed(store: MemoryStore, version: int, *, alpha: float) -> dict[str, Any]:
+    """The figures of a version and alpha from the raw log alone, by a walk over its entries."""
+    rows = [json.loads(text) for _, text in await store.audits(after=0, limit=10**6)]
+    labels = {row["id"]: row["label"] for row in rows if row["kind"] == "label"}
+    draws = [
+        row
+        for row in rows
+        if row["kind"] == "draw" and (row["version"], row["alpha"]) == (version, alpha)
+    ]
+    accepted = [row for row in draws if row["accepted"]]
+    counted = list(itertools.takewhile(lambda row: row["id"] in labels, accepted))
+    judged = [row for row in counted if labels[row["id"]] != "tie"]
+    errors = [(row["gap_fwd"] + row["gap_rev"] > 0) != (labels[row["id"]] == "A") for row in judged]
+    found = monitor(errors, alpha=alpha)
+    return {
+        "audited": found.labelled,
+        "errors": found.errors,
+        "error_interval": list(found.interval),
+        "evidence": found.evidence,
+        "alarm": found.alarm,
+        "alarm_at": found.alarm_at,
+        "certified": found.certified,
+        "ties": len(counted) - len(judged),
+        "open": sum(row["id"] not in labels for row in accepted),
+        "abstentions": len(draws) - len(accepted),
+    }
+
+
+def within(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    return {name: found[name] for name in wanted}
+
+
+@pytest.mark.anyio
+async def test_a_set_that_nobody_audits_says_how_to_switch_audits_on() -> None:
+    async with client_of() as client:
+        await calibrate(client)
+        await judge(client, pairs(20))
+        found = await shown(client)
+        assert (found["name"], found["version"]) == ("default", 1)
+        assert (found["criteria"], found["left_out"], found["alarm"]) == ([], 0, False)
+        assert "SCOPE_AUDIT_RATE" in found["note"]
+        assert set(found["drift"]) == {"uncertainty", "position_gap", "label_mass"}
+        assert not any(each["alarm"] for each in found["drift"].values())
+        problem(await client.get("/calibrations/none/monitor"), "calibration_not_found")
+
+
+@pytest.mark.anyio
+async def test_the_alarm_rings_at_the_label_that_the_raw_log_gives() -> None:
+    store = MemoryStore()
+    async with (
+        client_of(store=store, audit_rate=1.0) as client,
+        client_of(store=store, audit_rate=1.0) as other,
+    ):
+        await calibrate(client)
+        judged = await judge(client, pairs(60), alpha=0.1)
+        judged += await judge(other, pairs(20), alpha=0.1)
+        judged += await judge(client, pairs(10, quality=0.001), alpha=0.1)
+        drawn = [each["audit"]["id"] for each in judged if each["verdict"] != "abstain"]
+        assert len(drawn) >= 60
+        rang = None
+        for number, identifier in enumerate(drawn[:-5], start=1):
+            given = "tie" if number == 3 else "B" if number % 3 == 0 else "A"
+            # Labels arrive at both replicas.
+            await label(client if number % 2 else other, [(identifier, given)])
+            wanted = await recomputed(store, 1, alpha=0.1)
+            both = [await shown(each) for each in (client, other)]
+            ((criterion,),) = {tuple(map(json.dumps, each["criteria"])) for each in both}
+            found = json.loads(criterion)
+            assert within(found, wanted) == wanted
+            assert both[0]["alarm"] or not found["alarm"]
+            if found["alarm"] and rang is None:
+                rang = found["audited"]
+                assert rang == found["alarm_at"]
+        assert rang is not None
+        assert found["alarm_at"] == rang
+        assert "docs/guides/monitoring.md" in both[0]["note"]
+        metrics = await metrics_of(other)
+        place = ("0.1", "default", "", "marginal")
+        assert metrics["scope_monitor_alarm", *place] == 1.0
+        assert metrics["scope_monitor_audited", *place] == found["audited"]
+        assert metrics["scope_monitor_open", *place] == found["open"] == 5.0
+        assert metrics["scope_monitor_evidence", *place] == pytest.approx(found["evidence"])
+    # A service that starts later computes the same from the log.
+    async with client_of(store=store, audit_rate=1.0) as again:
+        assert (await shown(again))["criteria"] == both[0]["criteria"]
+        # A new version begins anew.
+        await calibrate(again, examples=examples(7))
+        later = await shown(again)
+        assert (later["version"], later["criteria"], later["alarm"]) == (2, [], False)
+
+
+@pytest.mark.anyio
+async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
+    async with client_of(audit_rate=1.0, on_alarm="abstain") as client:
+        await calibrate(client)
+        judged = await judge(client, pairs(40), alpha=0.1)
+        await label(client, [(each["audit"]["id"], "B") for each in judged])
+        (criterion,) = (await shown(client))["criteria"]
+        assert criterion["alarm"]
+        assert criterion["suspended"]
+        for each in await judge(client, pairs(5), alpha=0.1):
+            assert (each["verdict"], each["reason"], each["preferred"]) == (
+                *("abstain", "suspended"),
+                "A",
+            )
+            assert each["threshold"] is not None
+        # Another criterion of the same set judges on.
+        assert {each["verdict"] for each in await judge(client, pairs(5), alpha=0.2)} == {"A"}
+        group = {
+            "question": "Which?",
+            "responses": ["quality=9", "quality=5", "quality=0"],
+            "alpha": 0.1,
+        }
+        rewards = (await client.post("/rewards/group", json=group)).raise_for_status().json()
+        assert rewards["rewards"] == [None] * 3
+        assert rewards["reasons"] == ["abstained"] * 3
+        metrics = await metrics_of(client)
+        # Metrics count the reason, too: 5 judgments and 3 pairs of the group.
+        assert metrics["scope_judgments_total", "suspended", "abstain"] == 8.0
+        await calibrate(client, examples=examples(7))
+        assert {each["verdict"] for each in await judge(client, pairs(5), alpha=0.1)} == {"A"}
+
+
+@pytest.mark.anyio
+async def test_at_most_a_hundred_criteria_are_listed_with_alarms_first() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrate(client)
+        found = await judge(client, pairs(30), alpha=0.1)
+        await label(client, [(each["audit"]["id"], "B") for each in found])
+        certain = await judge(client, pairs(40), alpha=0.3)
+        await label(client, [(each["audit"]["id"], "A") for each in certain])
+        alphas = [{**each, "alpha": 0.4 + i / 1000} for i, each in enumerate(pairs(110))]
+        await judge(client, alphas)
+        answer = await shown(client)
+        first, second, *others = answer["criteria"]
+        assert (len(answer["criteria"]), answer["left_out"]) == (100, 12)
+        assert (first["alpha"], first["alarm"], first["audited"]) == (0.1, True, 30)
+        assert (second["alpha"], second["audited"]) == (0.3, 40)
+        assert {each["audited"] for each in others} == {0}
+
+
+@pytest.mark.anyio
+async def test_draws_without_a_label_in_time_are_counted() -> None:
+    async with client_of(audit_rate=1.0, audit_expires_s=1e-6) as client:
+        await calibrate(client)
+        # Their time is over before anybody could label them.
+        await judge(client, pairs(10), alpha=0.1)
+        (criterion,) = (await shown(client))["criteria"]
+        assert (criterion["expired"], criterion["open"], criterion["audited"]) == (10, 0, 0)
+
+
+@pytest.mark.anyio
+async def test_drift_of_the_scores_is_reported_and_none_without_it() -> None:
+    async with client_of() as client:
+        labelled = examples(200)
+        await calibrate(client, examples=labelled)
+        alike = [
+            {**{name: each[name] for name in ("response_a", "response_b")}, "question": f"{i}?"}
+            for i, each in enumerate(labelled)
+        ]
+        await judge(client, alike)
+        found = await shown(client)
+        assert (found["alarm"], found["drift"]["uncertainty"]["alarm"]) == (False, False)
+        await judge(client, pairs(100, quality=0.1))
+        found = await shown(client)
+        assert found["drift"]["uncertainty"]["alarm"]
+        assert found["drift"]["uncertainty"]["evidence"] >= 20.0
+        assert found["alarm"]
+        assert "unlike the labelled pairs" in found["note"]
+        traffic = (await client.get("/calibrations/default")).json()["traffic"]
+        assert traffic["drifted"]
