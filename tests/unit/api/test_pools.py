@@ -305,7 +305,7 @@ def several(questions: int, size: int) -> list[dict[str, Any]]:
             "question": f"Question {q}?",
             "response_a": f"quality={rng.uniform(0.1, 4):.6f}",
             "response_b": f"quality=0 {i}",
-            "label": "B" if q % 18 == 0 else "A",
+            "label": "B" if q % 12 == 0 else "A",
         }
         for q in range(questions)
         for i in range(size)
@@ -313,20 +313,20 @@ def several(questions: int, size: int) -> list[dict[str, Any]]:
 
 
 async def test_each_rule_for_pairs_of_one_question_counts_as_it_says() -> None:
-    rows = several(120, 4)
+    rows = several(48, 10)
     async with client_of() as client:
         one = (await client.post("/calibrate", json={"examples": rows})).json()
         assert [one[name] for name in ("clusters", "n", "questions", "counted")] == [
-            *("one", 480, 120, 120)
+            *("one", 480, 48, 48)
         ]
         found = {"one": one}
         for version, rule in enumerate(("adjusted", "ignore", "one"), 2):
             body = {"examples": [], "clusters": rule}
             found[rule] = (await client.post("/calibrate", json=body)).json()
             assert (found[rule]["version"], found[rule]["clusters"]) == (version, rule)
-            assert found[rule]["questions"] == 120
+            assert found[rule]["questions"] == 48
         assert {rule: each["counted"] for rule, each in found.items()} == {
-            **{"one": 120, "adjusted": 480, "ignore": 480}
+            **{"one": 48, "adjusted": 480, "ignore": 480}
         }
         assert found["one"]["thresholds"] == one["thresholds"]
         kept = (await client.get(f"{SET}/examples?limit=1000")).json()["examples"]
