@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from app.core.comparison import Label
 from app.service.auditing.absorption import AbsorbReport
@@ -103,6 +103,13 @@ class AuditsOut(Out):
         return cls(audits=audits, next_after=page.next_after)
 
 
+def _text(value: object) -> object:
+    """The value itself; raises ValueError for a number, which pydantic would take for a time."""
+    if not isinstance(value, str):
+        raise ValueError("a time is a text in ISO 8601")
+    return value
+
+
 def _in_range(moment: datetime) -> datetime:
     """The moment itself; raises ValueError for one that no clock can have."""
     try:
@@ -112,10 +119,15 @@ def _in_range(moment: datetime) -> datetime:
     return moment
 
 
+Time = Annotated[
+    AwareDatetime, Field(strict=False), BeforeValidator(_text), AfterValidator(_in_range)
+]
+
+
 class AbsorbIn(Strict):
     """The labelled audits that become examples of a calibration set."""
 
-    since: Annotated[AwareDatetime, Field(strict=False), AfterValidator(_in_range)] | None = Field(
+    since: Time | None = Field(
         None, description="Only comparisons that were first judged at this time or later."
     )
     replace: bool = Field(False, description="Remove all other examples of the set.")

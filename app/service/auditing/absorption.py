@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from app.core.calibration import LabelledScore
-from app.core.errors import AuditsIncompleteError, InvalidRequestError
+from app.core.errors import AuditsIncompleteError
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.ledger import Draw
 from app.service.calibration.batch import JudgedBatch, JudgedExample
@@ -102,7 +102,7 @@ class Absorber:
             CalibrationNotFoundError: There is no such set.
             JudgeMismatchError: The set belongs to another judge.
             AuditsIncompleteError: Draws have no label, so the labelled ones are no random sample.
-            InvalidRequestError: `replace` would leave no example.
+                Or `replace` would leave no example.
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
         await self._calibrations.get(name)
@@ -118,7 +118,7 @@ class Absorber:
                 "that has to do with the answers"
             )
         if replace and all(draw.label == "tie" for draw in draws.labelled):
-            raise InvalidRequestError(
+            raise AuditsIncompleteError(
                 f"there are no labelled audits of the calibration {name!r} in that time, so "
                 "replacing its examples would leave none"
             )

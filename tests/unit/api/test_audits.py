@@ -266,7 +266,7 @@ async def test_only_audits_since_a_time_are_absorbed() -> None:
         later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
         assert (await absorbed(client, since=later)).json()["version"] == 1
         response = await absorbed(client, since=later, replace=True)
-        assert "leave none" in problem(response, "invalid_request")["detail"]
+        assert "leave none" in problem(response, "audits_incomplete")["detail"]
         earlier = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
         assert (await absorbed(client, since=earlier)).json()["added"] == 1
 
@@ -276,6 +276,7 @@ async def test_only_audits_since_a_time_are_absorbed() -> None:
     [
         {"since": "2026-11-22T10:00:00"},
         {"since": "yesterday"},
+        {"since": 0},
         {"since": "9999-12-31T23:59:59-23:00"},
         {"unlabelled": "ignore"},
         {"replace": "yes"},
