@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
+from app.cli.comparisons import ColumnMap, Item, ShapeName, given_shape, read_items
 from app.cli.console import console, failure
 from app.cli.criterion import DeltaFor
 from app.cli.journal_path import journal_path
@@ -40,7 +40,12 @@ from app.files.reading import STDIN
 
 
 def label(
-    files: Inputs,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns."
+        ),
+    ],
     name: Annotated[
         str, typer.Option(help="Name of the calibration set, a new one; it gets the pairs.")
     ],

@@ -9,7 +9,7 @@ from app.cli.label_answers import Answers, Pooled
 from app.cli.score_upload import set_path
 from app.cli.service_client import ServiceClient
 
-_DIGESTS_IN_ANSWER = 1000
+_DIGESTS_IN_ANSWER = 10_000
 
 
 class Level(NamedTuple):

@@ -1,5 +1,6 @@
 """Judge and people on the battles with a person's label."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +60,9 @@ def _share(battles: Battles, counted: Bools, answer: Floats, level: float) -> _S
     value = float(weight @ wrong / weight.sum())
     variance = _variance(battles, counted, weight, wrong - value)
     kish = float(weight.sum() ** 2 / (weight @ weight))
-    effective = min(kish, value * (1.0 - value) / variance) if variance > 0 else kish
+    # Where all answers are right, or all wrong, the labels show no variance.
+    shows_variance = 0.0 < variance < math.inf
+    effective = min(kish, value * (1.0 - value) / variance) if shows_variance else kish
     z = float(ndtri(0.5 + level / 2.0))
     centre = (value + z**2 / (2 * effective)) / (1 + z**2 / effective)
     reach = z * np.sqrt(value * (1 - value) / effective + z**2 / (4 * effective**2))
@@ -82,11 +85,15 @@ def _favours(battles: Battles, level: float) -> tuple[Favour, ...]:
         favour = sign * (battles.p_bar[own] - battles.human[own])
         mean = float(weight @ favour / weight.sum())
         reach = z * float(np.sqrt(_variance(battles, own, weight, favour - mean)))
-        found.append(Favour(model, int(own.sum()), mean, mean - reach, mean + reach))
+        low, high = max(mean - reach, -1.0), min(mean + reach, 1.0)
+        found.append(Favour(model, int(own.sum()), mean, low, high))
     return tuple(sorted(found, key=lambda each: -each.favour))
 
 
 def _variance(battles: Battles, counted: Bools, weight: Floats, residual: Floats) -> float:
-    """Variance of a weighted mean over units of dependent battles, by linearisation."""
+    """Variance of a weighted mean over units of dependent battles; infinite with one unit."""
+    units = len(np.unique(battles.unit[counted]))
+    if units == 1:
+        return math.inf
     total = sums(battles.unit[counted], weight * residual, battles.units)
-    return float(total @ total / weight.sum() ** 2)
+    return float(total @ total / weight.sum() ** 2) * units / (units - 1)

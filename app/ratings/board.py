@@ -25,7 +25,13 @@ from app.ratings.notes import notes_of
 from app.ratings.outcomes import Outcomes, games_of, views_of
 from app.ratings.pairs import pairs_of, win_rates_of
 from app.ratings.results import Board, FirstPlace, Rating, Settings, StyleEffect, View, ViewName
-from app.ratings.style import Features, controlled, controlled_replicates, features_of
+from app.ratings.style import (
+    Features,
+    controlled,
+    controlled_replicates,
+    features_of,
+    within_battles,
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,7 @@ def _point(battles: Battles, name: ViewName, outcomes: Outcomes, settings: Setti
         )
     else:
         features = features_of(battles.style[outcomes.counted])
+        games = within_battles(games, cells)
         solution = controlled(games, cells, features.values, prior_sd=prior_sd)
     return _Point(name, outcomes, games, cells, structure, features, solution)
 

@@ -49,6 +49,11 @@ class Tally:
     weight: Floats
     points: Floats
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no pair has fewer points than none, or more than battles."""
+        return bool((self.points >= 0).all() and (self.points <= self.weight).all())
+
     def incidence(self) -> csr_array:
         """Shape (k, models): 1 at a pair's first model and -1 at its second."""
         k = len(self.first)
@@ -130,9 +135,8 @@ def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floa
     """
     incidence = tally.incidence()
     weight, points = np.atleast_2d(tally.weight), np.atleast_2d(tally.points)
-    is_real = bool((points < 0).any() or (points > weight).any())
-    if is_real:
-        points = _cut(weight, points, incidence)
+    if not tally.is_whole:
+        points = cut(weight, points, incidence)
     rounds, precision = len(weight), prior_sd**-2
     theta = np.zeros((rounds, tally.models)) if start is None else np.tile(start, (rounds, 1))
     for _ in range(_MOST_STEPS):
@@ -144,13 +148,18 @@ def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floa
         theta += step * (_LONGEST_STEP / np.maximum(longest, _LONGEST_STEP))
         if longest.max(initial=0.0) < _TOLERANCE:
             break
-    if is_real:
-        middle = np.median(theta, axis=1, keepdims=True)
-        theta = np.clip(theta, middle - prior_sd, middle + prior_sd)
+    if not tally.is_whole:
+        theta = within_prior(theta, prior_sd)
     return theta.reshape(*tally.weight.shape[:-1], tally.models)
 
 
-def _cut(weight: Floats, points: Floats, incidence: csr_array) -> Floats:
+def within_prior(theta: Floats, prior_sd: float) -> Floats:
+    """Ratings of shape (rounds, models), cut to `prior_sd` from the median of their round."""
+    middle = np.median(theta, axis=1, keepdims=True)
+    return np.clip(theta, middle - prior_sd, middle + prior_sd)
+
+
+def cut(weight: Floats, points: Floats, incidence: csr_array) -> Floats:
     """Points of which no model has more than its battles, or less than none.
 
     An excess is taken from all battles of the model in equal parts, and its opponents get it.
@@ -223,8 +232,7 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
     Returns:
         Shape (models,). Less the mean of the component; NaN for a model without battles.
     """
-    whole = (tally.points >= 0).all() and (tally.points <= tally.weight).all()
-    if whole and structure.is_bounded:
+    if tally.is_whole and structure.is_bounded:
         theta = _by_evalica(tally, structure.component)
     else:
         theta = solve(tally, prior_sd=prior_sd)

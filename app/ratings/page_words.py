@@ -30,25 +30,25 @@ WORDS: dict[ViewName, ViewWords] = {
     "soft": ViewWords(
         "All battles, by probability",
         "Counts every judged battle by the judge's probability that the one model is better.",
-        "Nothing is dropped. A judge that is too sure, too unsure or fond of a style still moves "
-        "the ratings.",
+        "Nothing is dropped. A judge that is unsure makes the gaps look smaller than they are, and "
+        "one that is fond of a style moves the ratings.",
     ),
     "accepted": ViewWords(
         "Accepted verdicts only",
         "Counts the verdicts that the judge gave, and drops its abstentions.",
-        "Abstentions are not missing at random: close battles abstain more often. The battles that "
-        "are left make gaps look larger than they are.",
+        "Abstentions are not missing at random: close battles abstain more often. So the gaps are "
+        "those of clearer battles, and the wrong verdicts among them make the gaps smaller again.",
     ),
     "abstain_as_tie": ViewWords(
         "Abstentions as ties",
         "Counts a verdict as a win and an abstention as half a win for each model.",
         "Nothing is dropped. An abstention often has a better side that the judge could not name, "
-        "so gaps look smaller than they are.",
+        "so the gaps look smaller than they are.",
     ),
     "always": ViewWords(
         "Always answered",
         "Counts the side that the judge leans to in every battle, however unsure it is.",
-        "No alpha bounds these verdicts. It shows the board of a judge that never abstains.",
+        "No alpha bounds these verdicts. The wrong ones make the gaps look smaller than they are.",
     ),
     "people": ViewWords(
         "People alone",

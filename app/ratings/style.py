@@ -5,6 +5,7 @@ feature by its sum, (a - b) / (a + b), divided by its standard deviation over th
 features are not centred: a response does not profit from its place in the row.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from app.ratings.bootstrap import Cells, Games, draws
-from app.ratings.bradley_terry import Floats, Tally, information
+from app.ratings.bradley_terry import Floats, Tally, cut, information, within_prior
 from app.ratings.columns import FEATURES
 
 _MOST_STEPS = 100
@@ -62,6 +63,14 @@ def features_of(style: Floats) -> Features:
     return Features(names, style[:, varies] / spread[varies])
 
 
+def within_battles(games: Games, cells: Cells) -> Games:
+    """The games with outcomes of which no model has more points than battles, or less than none."""
+    whole = cells.whole
+    points = cut(whole.weight[None], whole.points[None], whole.incidence())[0]
+    shift = ((points - whole.points) / whole.weight)[cells.pair]
+    return replace(games, outcome=games.outcome + np.where(cells.ahead, shift, -shift))
+
+
 def controlled(games: Games, cells: Cells, features: Floats, *, prior_sd: float) -> Floats:
     """Solves for the ratings and the effects of the features together, by Newton's method.
 
@@ -83,7 +92,7 @@ def controlled(games: Games, cells: Cells, features: Floats, *, prior_sd: float)
         found += step * (_LONGEST_STEP / max(longest, _LONGEST_STEP))
         if longest < _TOLERANCE:
             break
-    return found
+    return found if cells.whole.is_whole else _within_prior(found[None], games.models, prior_sd)[0]
 
 
 def controlled_replicates(
@@ -110,7 +119,14 @@ def controlled_replicates(
         solution + _step(cells.whole, at_solution.resampled(counts), solution, prior_sd)
         for counts in draws(games.units, rounds=rounds, seed=seed)
     ]
-    return np.concatenate(blocks)
+    drawn = np.concatenate(blocks)
+    return drawn if cells.whole.is_whole else _within_prior(drawn, games.models, prior_sd)
+
+
+def _within_prior(solutions: Floats, models: int, prior_sd: float) -> Floats:
+    """Cuts the ratings as `solve` does, and leaves the effects."""
+    theta = within_prior(solutions[:, :models], prior_sd)
+    return np.concatenate([theta, solutions[:, models:]], axis=1)
 
 
 class _Sums:

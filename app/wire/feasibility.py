@@ -45,7 +45,7 @@ class FeasibleAlphasOut(Out):
 
     `intervals` has the first and the last alpha of each row of consecutive feasible alphas. Each
     alpha keeps its own promise. One that is chosen here does not: of the alphas from 0.02 to 0.30,
-    some one was exceeded in 14% to 31% of simulated calibrations with delta 0.10.
+    some one was exceeded in up to 29% of simulated calibrations with delta 0.10.
     """
 
     guarantee: Guarantee

@@ -32,15 +32,23 @@ POINTS = 400 / np.log(10)
 
 
 class Measured(NamedTuple):
-    """Seconds of one program, and the half-widths of its intervals in points."""
+    """One program.
+
+    Args:
+        seconds: Seconds of rating and bootstrap.
+        cpu_s: Seconds of the processor for them, in all processes.
+        read_s: Seconds of reading the file.
+        widths: Half-widths of the intervals, in points.
+    """
 
     seconds: float
+    cpu_s: float
     read_s: float
     widths: list[float]
 
 
 ARENA_RANK = """
-import json, multiprocessing, sys, time
+import json, multiprocessing, os, sys, time
 import pandas as pd
 from arena_rank.models.bradley_terry import BradleyTerry
 from arena_rank.utils.data_utils import PairDataset
@@ -50,13 +58,14 @@ if __name__ == "__main__":
     path, rounds = sys.argv[1], int(sys.argv[2])
     begun = time.perf_counter()
     frame = pd.read_csv(path)
-    read = time.perf_counter()
+    read, cpu = time.perf_counter(), sum(os.times()[:4])
     data = PairDataset.from_pandas(frame)
     found = BradleyTerry(len(data.competitors)).compute_ratings_and_cis(
         data, ci_method="bootstrap", num_bootstrap=rounds
     )
     widths = (found["rating_upper"] - found["rating_lower"]) / 2
-    print(json.dumps([time.perf_counter() - read, read - begun, widths.tolist()]))
+    seconds, cpu_s = time.perf_counter() - read, sum(os.times()[:4]) - cpu
+    print(json.dumps([seconds, cpu_s, read - begun, widths.tolist()]))
 """
 
 
@@ -93,7 +102,7 @@ def by_scope_judge(path: Path, rounds: int) -> Measured:
 
     begun = time.perf_counter()
     (found,) = read_battles([path])
-    read = time.perf_counter()
+    read, cpu = time.perf_counter(), time.process_time()
     cells = cells_of(games_of(found, views_of(found)["accepted"]))
     structure = structure_of(cells.whole)
     theta = ratings(cells.whole, structure, prior_sd=5.76)
@@ -101,7 +110,8 @@ def by_scope_judge(path: Path, rounds: int) -> Measured:
     drawn = centred(drawn, structure)
     low, high = intervals_of(theta, drawn, np.zeros(MODELS), structure, level=0.95)
     widths = POINTS * (high - low) / 2.0
-    return Measured(time.perf_counter() - read, read - begun, widths.tolist())
+    seconds, cpu_s = time.perf_counter() - read, time.process_time() - cpu
+    return Measured(seconds, cpu_s, read - begun, widths.tolist())
 
 
 def by_evalica(path: Path, rounds: int) -> Measured:
@@ -112,7 +122,7 @@ def by_evalica(path: Path, rounds: int) -> Measured:
     words = {"left": Winner.X, "right": Winner.Y}
     begun = time.perf_counter()
     frame = pandas.read_csv(path)
-    read = time.perf_counter()
+    read, cpu = time.perf_counter(), time.process_time()
     found = bootstrap(
         bradley_terry,
         frame["left"],
@@ -124,7 +134,8 @@ def by_evalica(path: Path, rounds: int) -> Measured:
     )
     # evalica's scores are odds.
     widths = POINTS * np.log(found.high / found.low) / 2.0
-    return Measured(time.perf_counter() - read, read - begun, widths.tolist())
+    seconds, cpu_s = time.perf_counter() - read, time.process_time() - cpu
+    return Measured(seconds, cpu_s, read - begun, widths.tolist())
 
 
 def by_arena_rank(path: Path, rounds: int, python: str) -> Measured:
@@ -169,11 +180,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def tell(found: dict[str, Measured], rounds: int) -> None:
     """Prints a row for each program."""
     table = Table(title=f"{BATTLES:,} battles of {MODELS} models, {rounds} rounds")
-    for heading in ("program", "read, s", "bootstrap, s", "mean half-width of 95% intervals"):
+    for heading in (
+        "program",
+        "read, s",
+        "bootstrap, s",
+        "of the processor, s",
+        "mean half-width of 95% intervals",
+    ):
         table.add_column(heading, justify="left" if heading == "program" else "right")
     for name, each in found.items():
         width = f"{np.mean(each.widths):.1f}"
-        table.add_row(name, f"{each.read_s:.2f}", f"{each.seconds:.1f}", width)
+        table.add_row(name, f"{each.read_s:.2f}", f"{each.seconds:.1f}", f"{each.cpu_s:.1f}", width)
     Console().print(table)
 
 

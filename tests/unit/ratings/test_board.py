@@ -11,7 +11,7 @@ from app.ratings.bradley_terry import solve
 from app.ratings.codec import results_of, results_text
 from app.ratings.leaderboard import results_from
 from app.ratings.outcomes import games_of, views_of
-from app.ratings.results import VIEWS, Board, Rating, Settings
+from app.ratings.results import VIEWS, Board, Rating, Results, Settings
 from app.ratings.rows import read_battles
 from app.ratings.style import controlled, controlled_replicates, features_of
 from tests.unit.ratings.arena import Arena, simulated, write
@@ -151,6 +151,15 @@ def test_a_favoured_model_is_named(tmp_path: Path) -> None:
     assert favour.low > 0.1
 
 
+def test_one_label_says_nothing_about_a_favour(tmp_path: Path) -> None:
+    rows = simulated(battles=100).rows()
+    rows[0] |= {"human": "model_a", "human_probability": 0.01}
+    board = board_of(read_battles([write(tmp_path / "rows.jsonl", rows)])[0], FEW)
+    assert board.agreement is not None
+    assert [(each.low, each.high) for each in board.agreement.favours] == [(-1.0, 1.0)] * 2
+    results_text(Results("0", "now", FEW, board))
+
+
 def test_two_judges_are_compared_on_the_battles_that_both_judged(tmp_path: Path) -> None:
     fair, kin = simulated(battles=2000), simulated(battles=2000, favour=3.0)
     rows = [
@@ -229,6 +238,19 @@ def test_control_takes_the_advantage_of_length_away(tmp_path: Path) -> None:
     assert 0 < effect.low < effect.effect < effect.high
     assert raw.views["soft"].style == ()
     assert controlled_board.views["soft"].first_place is None
+
+
+def test_control_keeps_debiased_ratings_of_few_labels_within_the_prior(tmp_path: Path) -> None:
+    path = styled(simulated(battles=300), 4.0, tmp_path)
+    (battles,) = read_battles([path])
+    rng = np.random.default_rng(0)
+    drawn = rng.random(battles.n) < 0.03
+    human = np.where(drawn, (battles.first == 0).astype(float), np.nan)
+    few = replace(battles, human=human, human_probability=np.full(battles.n, 0.03))
+    board = board_of(few, replace(FEW, control="length"))
+    scores = [rating.score or 0.0 for rating in board.views["debiased"].ratings]
+    assert max(scores) < 3500
+    assert min(scores) > -1500
 
 
 def test_control_without_features_is_refused(tmp_path: Path) -> None:
