@@ -1,6 +1,6 @@
 """Measures the bootstrap of ratings against those of evalica and arena-rank, on the same battles.
 
-python -m tests.benchmarks.ratings_speed [--arena PYTHON] [--rounds N] [--json FILE]
+python -m tests.benchmarks.ratings_speed [--arena PYTHON] [--rounds N] [--only NAME]
 
 100,000 accepted battles of 100 models, all with a winner. arena-rank needs JAX, so that it runs in
 an environment of its own: `python -m venv arena && arena/bin/pip install arena-rank==0.1.1`, then
@@ -153,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arena", help="python of an environment with arena-rank")
     parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--one", nargs=2, metavar=("NAME", "FILE"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -163,6 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="scope-judge-ratings-") as folder:
         for name, path in battles(Path(folder)).items():
+            if name not in given.only:
+                continue
             if name == "arena-rank":
                 if given.arena:
                     found[name] = by_arena_rank(path, given.rounds, given.arena)
