@@ -51,7 +51,7 @@ def judged_before_an_alarm(
     table = np.stack(columns, axis=1)
     for done in range(step, len(gaps) + 1, step):
         tests.add(array("d", table[done - step : done].ravel()), rng)
-        if any(stream_figures([tests.largest[name]]).alarm for name in STREAMS):
+        if any(stream_figures({1: tests.largest[name]}).alarm for name in STREAMS):
             return done
     return math.inf
 

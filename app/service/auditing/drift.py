@@ -247,10 +247,10 @@ class Drift:
         known = dict(state.others)
         if state.martingales is not None:
             known[state.place or max(known, default=0) + 1] = state.martingales.largest
-        in_order = [each for _, each in sorted(known.items())]
         before = state.figures
         state.figures = {
-            name: stream_figures([each[name] for each in in_order]) for name in STREAMS
+            name: stream_figures({place: each[name] for place, each in known.items()})
+            for name in STREAMS
         }
         for name, figures in state.figures.items():
             if figures.alarm and not (name in before and before[name].alarm):
@@ -265,9 +265,13 @@ class Drift:
                 )
 
 
-def stream_figures(largest: Sequence[float]) -> StreamFigures:
-    """Merges the largest evidence of one stream of each replica, in order of registration."""
-    evidence = merged(largest, streams=len(STREAMS))
+def stream_figures(largest: Mapping[int, float]) -> StreamFigures:
+    """Merges the largest evidence of one stream of each replica, by the places of the replicas.
+
+    A place whose evidence is unknown keeps its share of the false alarms.
+    """
+    places = range(1, max(largest, default=0) + 1)
+    evidence = merged([largest.get(place, 0.0) for place in places], streams=len(STREAMS))
     return StreamFigures(evidence, evidence >= 1.0 / DRIFT_DELTA)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.core.conformal import merged
 from app.core.errors import StoreUnavailableError
-from app.service.auditing.drift import STREAMS, Drift
+from app.service.auditing.drift import STREAMS, Drift, stream_figures
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from app.telemetry import Telemetry
@@ -166,3 +166,12 @@ async def test_a_set_that_nobody_judged_by_has_no_evidence() -> None:
             STREAMS, (0.0, False)
         )
         assert await services.store.evidence("default") == {}
+
+
+def test_a_replica_keeps_its_place_although_an_earlier_one_is_unknown() -> None:
+    # Place 3 has a share of 1 / 12 of the false alarms of one stream, and place 1 a half.
+    of_all = len(STREAMS)
+    assert stream_figures({1: 120.0}).evidence == pytest.approx(120.0 / 2 / of_all)
+    assert stream_figures({3: 120.0}).evidence == pytest.approx(120.0 / 12 / of_all)
+    assert stream_figures({1: 0.0, 3: 120.0}) == stream_figures({3: 120.0})
+    assert stream_figures({}).evidence == 0.0
