@@ -52,7 +52,8 @@ def _about_trust(board: Board) -> Iterator[str]:
             )
     if "accepted" in board.views and board.accepted < board.judged:
         yield (
-            "Close pairs abstain more often, so that the view `accepted` overstates differences."
+            "Close pairs abstain more often, so that the view `accepted` rests on other battles "
+            "than the board's. It can overstate differences, and wrong verdicts shrink them."
         )
 
 

@@ -1,0 +1,392 @@
+"""Measures what a leaderboard's views are worth, on arenas whose true ratings are known.
+
+python docs/make_arena_figure.py --work /tmp/arenas    # starts a service with the bundled judge
+python docs/make_arena_figure.py --drawn               # only draws and writes the table again
+
+Four arenas of 5,000 battles are judged; a run that was stopped goes on with the same --work. It
+writes docs/measured/arena.json, arena.png, and the table of docs/measured/arena.md.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from app.demo.arena import FAVOURED, MODELS, STRENGTHS, as_item, battles
+from app.demo.pairs import demo_sets
+from app.ratings.battles import Battles
+from app.ratings.board import board_of
+from app.ratings.outcomes import views_of
+from app.ratings.page_words import TITLES
+from app.ratings.results import Settings, View
+from app.ratings.rows import read_battles
+
+Floats = NDArray[np.float64]
+
+FOLDER = Path(__file__).with_name("measured")
+NUMBERS, PAGE = FOLDER / "arena.json", FOLDER / "arena.md"
+BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
+ARENAS, BATTLES, CALIBRATION, ALPHA = 4, 5000, 1000, 0.10
+RATES, DRAWS, ROUNDS, PROBES = (0.05, 0.10), 10, 200, 400
+# Views that no label changes.
+UNLABELLED = ("accepted", "abstain_as_tie", "soft", "always")
+# Seeds of the battles to calibrate with, and of the first arena.
+CALIBRATION_SEED, FIRST_SEED = 1000, 1001
+_LIKING = "liking.json"
+SETTINGS = Settings(rounds=ROUNDS)
+TRUTH = np.array(STRENGTHS) * SETTINGS.points + SETTINGS.centre
+SIDE = MODELS.index(FAVOURED)
+OTHERS = np.arange(len(MODELS)) != SIDE
+HEADINGS = (
+    *("view", "labelled", "rank correlation", "spread", "error of the others"),
+    *(f"misplaces {FAVOURED} by", f"rank of {FAVOURED}", "intervals that cover", "half width"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One view against the truth, over all arenas and draws of labels; in points of the Elo scale.
+
+    Args:
+        view: Name of the view.
+        labelled: Probability with which a battle was drawn for labelling; 0 without labels.
+        boards: Number of boards, one for each arena and draw of labels.
+        tau: Mean of Kendall's tau-b with the true order.
+        spread: Slope of ratings on true ratings, without the favoured model; 1 is right.
+        error: Root mean square error of the other models.
+        favour: Mean error of the favoured model.
+        favour_sd: Standard deviation of that error over the boards.
+        rank: Mean rank of the favoured model.
+        covered: Share of all models' intervals that hold the true rating.
+        covered_favoured: Share of the favoured model's intervals that do.
+        width: Median half width of an interval.
+    """
+
+    view: str
+    labelled: float
+    boards: int
+    tau: float
+    spread: float
+    error: float
+    favour: float
+    favour_sd: float
+    rank: float
+    covered: float
+    covered_favoured: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """The figures of all arenas.
+
+    Args:
+        arenas: Number of arenas.
+        battles: Battles of each.
+        judged: Battles with a judgment, of all arenas.
+        coverage: Share of accepted verdicts.
+        accepted_error: Share of wrong ones among the accepted.
+        always_error: Share of wrong ones if the judge always answers.
+        liked: Mean p_bar of an answer as a list item against the same answer without.
+        wrong_wins: Share of wrong answers that the judge prefers to the right one; and as items.
+        rows: One row for each view.
+    """
+
+    arenas: int
+    battles: int
+    judged: int
+    coverage: float
+    accepted_error: float
+    always_error: float
+    liked: float
+    wrong_wins: tuple[float, float]
+    rows: tuple[Row, ...]
+
+
+def calibrate(client: httpx.Client) -> None:
+    """Calibrates a set with battles of the same arena that no figure counts."""
+    client.delete("/calibrations/arena")
+    examples = [
+        {
+            "question": each.question,
+            "response_a": each.response_a,
+            "response_b": each.response_b,
+            "label": "A" if each.winner == "model_a" else "B",
+        }
+        for each in islice(battles(CALIBRATION_SEED), CALIBRATION)
+    ]
+    for start in range(0, len(examples), 250):
+        body = {"calibration": "arena", "examples": examples[start : start + 250]}
+        client.post("/calibrate", json=body).raise_for_status()
+
+
+def liking(client: httpx.Client) -> tuple[float, tuple[float, float]]:
+    """Measures how much the judge likes a list item: by itself, and against the right answer."""
+    items, plain, styled = [], [], []
+    for pair in demo_sets().trial[:PROBES]:
+        both = pair.response_a, pair.response_b
+        right, wrong = both if pair.label == "A" else both[::-1]
+        items.append((pair.question, as_item(wrong), wrong))
+        plain.append((pair.question, wrong, right))
+        styled.append((pair.question, as_item(wrong), right))
+    scores = _p_bars(client, [*items, *plain, *styled])
+    own, base, with_item = np.split(scores, 3)
+    return float(own.mean()), (float((base > 0.5).mean()), float((with_item > 0.5).mean()))
+
+
+def _p_bars(client: httpx.Client, pairs: Sequence[tuple[str, str, str]]) -> Floats:
+    names = ("question", "response_a", "response_b")
+    found: list[float] = []
+    for start in range(0, len(pairs), 300):
+        some = [dict(zip(names, pair, strict=True)) for pair in pairs[start : start + 300]]
+        answer = client.post("/judge/batch", json={"alpha": None, "comparisons": some})
+        found += [result["p_bar"] for result in answer.raise_for_status().json()["results"]]
+    return np.array(found)
+
+
+def rows_of(work: Path, number: int) -> Path:
+    """The file with the judged battles of an arena."""
+    return work / f"rows-{number}.jsonl"
+
+
+def judge(work: Path, number: int, url: str) -> None:
+    """Judges an arena with `scope-judge battles`, which goes on if it was stopped."""
+    file = work / f"battles-{number}.jsonl"
+    with file.open("w", encoding="utf-8") as lines:
+        for each in islice(battles(FIRST_SEED + number), BATTLES):
+            row = each._asdict()
+            del row["winner"]
+            lines.write(f"{json.dumps(row)}\n")
+    # A script imports its neighbours by name, and a test imports the script from elsewhere.
+    from running_service import SCOPE_JUDGE
+
+    out = str(rows_of(work, number))
+    command = [SCOPE_JUDGE, "battles", str(file), "--out", out, "--alpha", str(ALPHA)]
+    environment = {**os.environ, "SCOPE_URL": url}
+    subprocess.run([*command, "--calibration", "arena"], env=environment, check=True)
+
+
+def with_truth(rows: Path, number: int) -> tuple[Battles, Floats]:
+    """The judged battles, and 1 for each of which the first model is right."""
+    (found,) = read_battles([rows])
+    stream = islice(battles(FIRST_SEED + number), BATTLES)
+    right = {str(each.id): float(each.winner == "model_a") for each in stream}
+    return found, np.array([right[name] for name in found.names])
+
+
+def labelled(whole: Battles, truth: Floats, rate: float, seed: int) -> Battles:
+    """The battles with labels of people on a random sample."""
+    drawn = np.random.default_rng(seed).random(whole.n) < rate
+    probability = np.full(whole.n, rate)
+    return replace(whole, human=np.where(drawn, truth, np.nan), human_probability=probability)
+
+
+def errors_of(view: View) -> dict[str, Any]:
+    """One board's ratings against the truth, in the order of MODELS."""
+    by_model = {each.model: each for each in view.ratings}
+    ordered = [by_model[model] for model in MODELS]
+    score = np.array([each.score for each in ordered], dtype=float)
+    low = np.array([-np.inf if each.low is None else each.low for each in ordered])
+    high = np.array([np.inf if each.high is None else each.high for each in ordered])
+    slope = np.polyfit(TRUTH[OTHERS], score[OTHERS], 1)[0]
+    assert np.isfinite(score).all(), "a model has no rating"
+    return {
+        "tau": kendalltau(score, TRUTH).statistic,
+        "spread": slope,
+        "error": score - TRUTH,
+        "rank": ordered[SIDE].rank,
+        "covered": (low <= TRUTH) & (high >= TRUTH),
+        "width": (high - low) / 2,
+    }
+
+
+def row_of(view: str, rate: float, found: Sequence[dict[str, Any]]) -> Row:
+    """The means over all boards."""
+    error = np.stack([each["error"] for each in found])
+    covered = np.stack([each["covered"] for each in found])
+    return Row(
+        view=view,
+        labelled=rate,
+        boards=len(found),
+        tau=float(np.mean([each["tau"] for each in found])),
+        spread=float(np.mean([each["spread"] for each in found])),
+        error=float(np.sqrt((error[:, OTHERS] ** 2).mean())),
+        favour=float(error[:, SIDE].mean()),
+        favour_sd=float(error[:, SIDE].std(ddof=1)) if len(found) > 1 else 0.0,
+        rank=float(np.mean([each["rank"] for each in found])),
+        covered=float(covered.mean()),
+        covered_favoured=float(covered[:, SIDE].mean()),
+        width=float(np.median([each["width"] for each in found])),
+    )
+
+
+def compared(arenas: Sequence[tuple[Battles, Floats]]) -> Iterator[Row]:
+    """Yields a row for each view and share of labels."""
+    boards: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    for number, (whole, truth) in enumerate(arenas):
+        print(f"rating arena {number}", flush=True)
+        for view in board_of(whole, SETTINGS).views.values():
+            boards.setdefault((view.name, 0.0), []).append(errors_of(view))
+        for rate in RATES:
+            for draw in range(DRAWS):
+                some = labelled(whole, truth, rate, seed=1000 * number + draw)
+                for view in board_of(some, SETTINGS).views.values():
+                    if view.name not in UNLABELLED:
+                        boards.setdefault((view.name, rate), []).append(errors_of(view))
+    order = [*((name, 0.0) for name in UNLABELLED)]
+    order += [(name, rate) for name in ("people", "debiased") for rate in RATES]
+    yield from (row_of(*key, boards[key]) for key in order)
+
+
+def judge_all(work: Path, count: int) -> None:
+    """Judges the arenas and measures the judge's liking, with a service if anything is missing."""
+    from running_service import running_service
+
+    work.mkdir(parents=True, exist_ok=True)
+    wanted = [work / _LIKING, *(rows_of(work, number) for number in range(count))]
+    if all(path.exists() for path in wanted):
+        return
+    with ExitStack() as stack:
+        url = stack.enter_context(running_service(work))
+        client = stack.enter_context(httpx.Client(base_url=url, timeout=600))
+        if client.get("/calibrations/arena").status_code == 404:
+            calibrate(client)
+        if not (work / _LIKING).exists():
+            (work / _LIKING).write_text(json.dumps(liking(client)), encoding="utf-8")
+        for number in range(count):
+            if not rows_of(work, number).exists():
+                judge(work, number, url)
+
+
+def measure(work: Path, count: int) -> Found:
+    """Judges the arenas and compares every view with the truth."""
+    judge_all(work, count)
+    liked, wrong_wins = json.loads((work / _LIKING).read_text(encoding="utf-8"))
+    files = [rows_of(work, number) for number in range(count)]
+    arenas = [with_truth(file, number) for number, file in enumerate(files)]
+    answered = [views_of(whole)["always"].outcome for whole, _ in arenas]
+    always = np.concatenate(answered)
+    truth = np.concatenate([truth for _, truth in arenas])
+    verdict = np.concatenate([whole.verdict for whole, _ in arenas])
+    accepted = ~np.isnan(verdict)
+    return Found(
+        arenas=count,
+        battles=BATTLES,
+        judged=int(sum(whole.judged.sum() for whole, _ in arenas)),
+        coverage=float(accepted.mean()),
+        accepted_error=float((verdict != truth)[accepted].mean()),
+        always_error=float((always != truth).mean()),
+        liked=liked,
+        wrong_wins=tuple(wrong_wins),
+        rows=tuple(compared(arenas)),
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The figures of all views, in Markdown."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS)]
+    for row in rows:
+        lines.append(
+            (
+                TITLES[row.view],
+                f"{row.labelled:.0%}" if row.labelled else "-",
+                f"{row.tau:.3f}",
+                f"{row.spread:.2f}",
+                f"{row.error:.0f}",
+                f"{row.favour:+.0f} ± {row.favour_sd:.0f}",
+                f"{row.rank:.1f}",
+                f"{row.covered:.0%} ({row.covered_favoured:.0%})",
+                f"{row.width:.0f}",
+            )
+        )
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+
+def facts(found: Found) -> str:
+    """The figures that hold for all views, as a list in Markdown."""
+    plain, styled = found.wrong_wins
+    return (
+        f"- Arenas: {found.arenas} of {found.battles:,} battles, {found.judged:,} judgments in "
+        f"all.\n"
+        f"- Accepted at alpha {ALPHA:.2f}: {found.coverage:.1%}; wrong among them "
+        f"{found.accepted_error:.1%}. If the judge always answers, {found.always_error:.1%}.\n"
+        f"- The judge's mean p_bar of a list item against the same answer without the dash: "
+        f"{found.liked:.2f}.\n"
+        f"- The judge prefers {plain:.1%} of wrong answers to the right one, and {styled:.1%} if\n"
+        f"  the wrong one is a list item.\n"
+    )
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """Two panels with a bar for each view: the favoured model's error, and that of the others."""
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    favour, others = figure.subplots(1, 2, sharey=True)
+    names = [TITLES[row.view] + (f", {row.labelled:.0%}" if row.labelled else "") for row in rows]
+    places = np.arange(len(rows))[::-1]
+    colours = ["#0072B2" if row.view == "debiased" else "#999999" for row in rows]
+    favour.barh(places, [row.favour for row in rows], color=colours)
+    deviation = [row.favour_sd for row in rows]
+    favour.errorbar(
+        [row.favour for row in rows], places, xerr=deviation, fmt="none", ecolor="#222222"
+    )
+    others.barh(places, [row.error for row in rows], color=colours)
+    favour.set_yticks(places, names)
+    favour.set_title("Points by which the favoured model is misplaced", loc="left", fontsize=11)
+    others.set_title("Root mean square error of the others", loc="left", fontsize=11)
+    for panel in (favour, others):
+        _finish(panel)
+    return figure
+
+
+def _finish(panel: Axes) -> None:
+    panel.axvline(0, color="#222222", linewidth=0.8)
+    panel.set_xlabel("points of the Elo scale")
+    panel.grid(axis="x", color="#dddddd", linewidth=0.6)
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def main() -> None:
+    """Measures through a service of its own, and writes all files."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--work", type=Path, help="folder of the judged arenas")
+    parser.add_argument("--arenas", type=int, default=ARENAS)
+    parser.add_argument("--drawn", action="store_true", help="measure nothing; draw again")
+    asked = parser.parse_args()
+    if not asked.drawn:
+        if asked.work is None:
+            parser.error("give --work FOLDER")
+        numbers = asdict(measure(asked.work, asked.arenas))
+        NUMBERS.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    found = found_in(NUMBERS)
+    draw(found.rows).savefig(FOLDER / "arena.png", dpi=150)
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
+    text = f"{before}{BEGIN}\n{facts(found)}\n{table(found.rows)}\n{END}{after}"
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def found_in(path: Path) -> Found:
+    """The figures in a file."""
+    read = json.loads(path.read_text(encoding="utf-8"))
+    rows = tuple(Row(**row) for row in read.pop("rows"))
+    return Found(**{**read, "wrong_wins": tuple(read["wrong_wins"])}, rows=rows)
+
+
+if __name__ == "__main__":
+    main()
