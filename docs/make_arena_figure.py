@@ -369,7 +369,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     )
     others.barh(places, [row.error for row in rows], color=colours)
     favour.set_yticks(places, names)
-    favour.set_title("Points by which the favoured model is misplaced", loc="left", fontsize=11)
+    favour.set_title("Mean error of the favoured model", loc="left", fontsize=11)
     others.set_title("Root mean square error of the others", loc="left", fontsize=11)
     for panel in (favour, others):
         _finish(panel)
