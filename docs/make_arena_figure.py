@@ -44,6 +44,9 @@ ARENAS, BATTLES, CALIBRATION, ALPHA = 4, 5000, 1000, 0.10
 RATES, DRAWS, ROUNDS, PROBES = (0.05, 0.10), 10, 200, 400
 # Views that no label changes.
 UNLABELLED = ("accepted", "abstain_as_tie", "soft", "always")
+# The view "accepted" again, at a smaller alpha.
+STRICT, STRICT_ALPHA = "strict", 0.05
+NAMES = {**TITLES, STRICT: f"{TITLES['accepted']}, alpha {STRICT_ALPHA:g}"}
 # Seeds of the battles to calibrate with, and of the first arena.
 CALIBRATION_SEED, FIRST_SEED = 1000, 1001
 _LIKING = "liking.json"
@@ -100,6 +103,8 @@ class Found:
         judged: Battles with a judgment, of all arenas.
         coverage: Share of accepted verdicts.
         accepted_error: Share of wrong ones among the accepted.
+        strict_coverage: Share of accepted verdicts at STRICT_ALPHA.
+        strict_error: Share of wrong ones among these.
         always_error: Share of wrong ones if the judge always answers.
         liked: Mean p_bar of an answer as a list item against the same answer without.
         wrong_wins: Share of wrong answers that the judge prefers to the right one; and as items.
@@ -111,6 +116,8 @@ class Found:
     judged: int
     coverage: float
     accepted_error: float
+    strict_coverage: float
+    strict_error: float
     always_error: float
     liked: float
     wrong_wins: tuple[float, float]
@@ -188,6 +195,14 @@ def with_truth(rows: Path, number: int) -> tuple[Battles, Floats]:
     return found, np.array([right[name] for name in found.names])
 
 
+def stricter(whole: Battles, rows: Path) -> Battles:
+    """The battles with the verdicts of STRICT_ALPHA; the others are abstentions."""
+    read = map(json.loads, rows.read_text(encoding="utf-8").splitlines())
+    level = {row["id"]: row["risk_level"] for row in read}
+    kept = [level[name] is not None and level[name] <= STRICT_ALPHA for name in whole.names]
+    return replace(whole, verdict=np.where(kept, whole.verdict, np.nan))
+
+
 def labelled(whole: Battles, truth: Floats, rate: float, seed: int) -> Battles:
     """The battles with labels of people on a random sample."""
     drawn = np.random.default_rng(seed).random(whole.n) < rate
@@ -234,9 +249,11 @@ def row_of(view: str, rate: float, found: Sequence[dict[str, Any]]) -> Row:
     )
 
 
-def compared(arenas: Sequence[tuple[Battles, Floats]]) -> Iterator[Row]:
+def compared(arenas: Sequence[tuple[Battles, Floats]], strict: Sequence[Battles]) -> Iterator[Row]:
     """Yields a row for each view and share of labels."""
-    boards: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    boards: dict[tuple[str, float], list[dict[str, Any]]] = {
+        (STRICT, 0.0): [errors_of(board_of(each, SETTINGS).views["accepted"]) for each in strict]
+    }
     for number, (whole, truth) in enumerate(arenas):
         print(f"rating arena {number}", flush=True)
         for view in board_of(whole, SETTINGS).views.values():
@@ -247,7 +264,7 @@ def compared(arenas: Sequence[tuple[Battles, Floats]]) -> Iterator[Row]:
                 for view in board_of(some, SETTINGS).views.values():
                     if view.name not in UNLABELLED:
                         boards.setdefault((view.name, rate), []).append(errors_of(view))
-    order = [*((name, 0.0) for name in UNLABELLED)]
+    order = [*((name, 0.0) for name in (STRICT, *UNLABELLED))]
     order += [(name, rate) for name in ("people", "debiased") for rate in RATES]
     yield from (row_of(*key, boards[key]) for key in order)
 
@@ -282,17 +299,21 @@ def measure(work: Path, count: int) -> Found:
     always = np.concatenate(answered)
     truth = np.concatenate([truth for _, truth in arenas])
     verdict = np.concatenate([whole.verdict for whole, _ in arenas])
-    accepted = ~np.isnan(verdict)
+    strict = [stricter(whole, file) for (whole, _), file in zip(arenas, files, strict=True)]
+    strict_verdict = np.concatenate([each.verdict for each in strict])
+    accepted, strictly = ~np.isnan(verdict), ~np.isnan(strict_verdict)
     return Found(
         arenas=count,
         battles=BATTLES,
         judged=int(sum(whole.judged.sum() for whole, _ in arenas)),
         coverage=float(accepted.mean()),
         accepted_error=float((verdict != truth)[accepted].mean()),
+        strict_coverage=float(strictly.mean()),
+        strict_error=float((strict_verdict != truth)[strictly].mean()),
         always_error=float((always != truth).mean()),
         liked=liked,
         wrong_wins=tuple(wrong_wins),
-        rows=tuple(compared(arenas)),
+        rows=tuple(compared(arenas, strict)),
     )
 
 
@@ -302,7 +323,7 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         lines.append(
             (
-                TITLES[row.view],
+                NAMES[row.view],
                 f"{row.labelled:.0%}" if row.labelled else "-",
                 f"{row.tau:.3f}",
                 f"{row.spread:.2f}",
@@ -323,7 +344,9 @@ def facts(found: Found) -> str:
         f"- Arenas: {found.arenas} of {found.battles:,} battles, {found.judged:,} judgments in "
         f"all.\n"
         f"- Accepted at alpha {ALPHA:.2f}: {found.coverage:.1%}; wrong among them "
-        f"{found.accepted_error:.1%}. If the judge always answers, {found.always_error:.1%}.\n"
+        f"{found.accepted_error:.1%}.\n"
+        f"- Accepted at alpha {STRICT_ALPHA:.2f}: {found.strict_coverage:.1%}; wrong among them "
+        f"{found.strict_error:.1%}. If the judge always\n  answers, {found.always_error:.1%}.\n"
         f"- The judge's mean p_bar of a list item against the same answer without the dash: "
         f"{found.liked:.2f}.\n"
         f"- The judge prefers {plain:.1%} of wrong answers to the right one, and {styled:.1%} if\n"
@@ -336,7 +359,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     favour, others = figure.subplots(1, 2, sharey=True)
-    names = [TITLES[row.view] + (f", {row.labelled:.0%}" if row.labelled else "") for row in rows]
+    names = [NAMES[row.view] + (f", {row.labelled:.0%}" if row.labelled else "") for row in rows]
     places = np.arange(len(rows))[::-1]
     colours = ["#0072B2" if row.view == "debiased" else "#999999" for row in rows]
     favour.barh(places, [row.favour for row in rows], color=colours)
@@ -346,7 +369,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     )
     others.barh(places, [row.error for row in rows], color=colours)
     favour.set_yticks(places, names)
-    favour.set_title("Points by which the favoured model is misplaced", loc="left", fontsize=11)
+    favour.set_title("Mean error of the favoured model", loc="left", fontsize=11)
     others.set_title("Root mean square error of the others", loc="left", fontsize=11)
     for panel in (favour, others):
         _finish(panel)

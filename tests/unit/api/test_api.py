@@ -321,6 +321,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
         found,
         {
             **dict.fromkeys(("version", "judge", "fingerprint", "model", "dtype", "prefill"), str),
+            "template": str,
             **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,
@@ -331,7 +332,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
         },
     )
     assert found["version"] == __version__
-    assert len(found["fingerprint"]) == 64
+    assert len(found["fingerprint"]) == len(found["template"]) == 64
     assert found["limits"] == {
         "max_batch": 1000,
         "max_body_bytes": 8 * 2**20,
