@@ -103,7 +103,7 @@ def measure(client: httpx.Client, on_alarm: str) -> Story:
     labelled_before = traffic.report().audited
     traffic.begin("changed, before the alarm")
     drifted_at: str | None = None
-    mixed = (next(one) for one in itertools.cycle((usual, hard)))
+    mixed = (next(one) for one in itertools.cycle((usual, hard, hard)))
     for number, batch in enumerate(_batches(mixed, CHANGED), start=1):
         traffic.judge(batch)
         report = traffic.report()
