@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from running_service import running_service
 
 from app.demo.changed_traffic import RATE, STEADY, Phase, Point, Story, measure
 
@@ -67,6 +66,9 @@ def draw(story: Story) -> Figure:
 
 def told() -> list[Story]:
     """Runs the story with a service for each setting of SCOPE_ON_ALARM."""
+    # A module beside this one: it is not found where this one is imported from its package.
+    from running_service import running_service
+
     stories = []
     for mode in MODES:
         settings = {"SCOPE_AUDIT_RATE": str(RATE), "SCOPE_ON_ALARM": mode}
