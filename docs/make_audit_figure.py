@@ -54,7 +54,7 @@ def draw(story: Story) -> Figure:
         panel.plot(judged, [max(v, 1e-3) for v in values], color=colour, linewidth=2, label=name)
     panel.axhline(20, color="#444444", linewidth=1, linestyle="--", label="alarm")
     panel.axvline(STEADY, color="#999999", linewidth=1)
-    panel.text(STEADY, 1, " sums and differences\n become frequent", fontsize=9, va="bottom")
+    panel.text(STEADY, 2e-3, " sums and differences\n become frequent", fontsize=9, va="bottom")
     panel.set_yscale("log")
     panel.set_ylim(1e-3, 1e6)
     panel.set_xlabel("judgments")
