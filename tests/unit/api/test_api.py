@@ -325,7 +325,6 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
             **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,
-            "template": str,
             "on_alarm": str,
             "audit_rate": NUMBER,
             "limits": dict,
