@@ -23,6 +23,7 @@ from app.core.errors import (
     InvalidComparisonError,
     InvalidRequestError,
     JudgeMismatchError,
+    LabelsMissingError,
     PromptTooLongError,
     RequestError,
 )
@@ -44,7 +45,7 @@ _OF_ONE = error_responses(
         InvalidComparisonError,
         CalibrationNotFoundError,
     ),
-    *(JudgeMismatchError, PromptTooLongError, ControlTokenError),
+    *(JudgeMismatchError, LabelsMissingError, PromptTooLongError, ControlTokenError),
 )
 # Errors of single comparisons are in the results, not in the status.
 _OF_MANY = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError)

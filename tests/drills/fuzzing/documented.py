@@ -158,8 +158,8 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         if body.get("code") in _BEYOND_THE_SCHEMA:
             return f"{body['code']} says what JSON Schema cannot"
         faults = body.get("errors", ())
-        if [fault["field"] for fault in faults] == ["delta"]:
-            return "JSON Schema cannot forbid a delta without pac"
+        if [fault["field"] for fault in faults] in (["delta"], ["delta_for"]):
+            return "JSON Schema cannot forbid a delta without pac or alpha"
         places = {fault["field"].partition(".")[0] for fault in faults}
         if route.startswith("POST /rewards/") and places <= _CHATS:
             return "JSON Schema cannot say which chats are texts"
