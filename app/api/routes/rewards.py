@@ -12,7 +12,12 @@ from app.api.dependencies import CurrentCaller, CurrentServices, check_criterion
 from app.api.error_responses import ACCESS_ERRORS, ENGINE_ERRORS, STORE_ERRORS, error_responses
 from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
 from app.core.comparison import Judgment
-from app.core.errors import BatchTooLargeError, CalibrationNotFoundError, JudgeMismatchError
+from app.core.errors import (
+    BatchTooLargeError,
+    CalibrationNotFoundError,
+    JudgeMismatchError,
+    LabelsMissingError,
+)
 from app.service.rewards.rewarder import Group, GroupRewards, RewardRule
 from app.service.services import Services
 from app.wire.frameworks.rendered import group_of_rendered
@@ -32,7 +37,8 @@ REWARD_RESPONSES = {
     **AGED,
     **error_responses(
         *(*ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS),
-        *(BatchTooLargeError, CalibrationNotFoundError, JudgeMismatchError),
+        *(BatchTooLargeError, CalibrationNotFoundError),
+        *(JudgeMismatchError, LabelsMissingError),
     ),
 }
 
