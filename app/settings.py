@@ -226,8 +226,8 @@ class Settings(BaseSettings):
 CLIENT_VARIABLES = {
     "SCOPE_URL",
     "SCOPE_API_KEY",
-    *(f"SCOPE_REWARD_{name}" for name in ("ALPHA", "GUARANTEE", "DELTA", "CALIBRATION")),
-    *(f"SCOPE_REWARD_{name}" for name in ("OPPONENTS", "KIND", "EMPTY", "FAILURES")),
+    *(f"SCOPE_REWARD_{name}" for name in ("ALPHA", "GUARANTEE", "DELTA", "DELTA_FOR")),
+    *(f"SCOPE_REWARD_{name}" for name in ("CALIBRATION", "OPPONENTS", "KIND", "EMPTY", "FAILURES")),
     *(f"SCOPE_REWARD_{name}" for name in ("TIMEOUT_S", "PATIENCE_S")),
 }
 
