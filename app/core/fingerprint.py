@@ -72,6 +72,9 @@ def example_digest(fingerprint: str, comparison: Comparison) -> str:
     """
     question = [(turn.role, turn.content) for turn in comparison.question]
     responses = sorted((comparison.response_a, comparison.response_b))
+    # Every judgment of a service with audits has this digest computed.
+    if sum(map(len, comparison.texts)) <= _PIECE // 2:
+        return _short_digest([fingerprint, question, responses])
     return _digest([fingerprint, question, responses])
 
 
@@ -110,9 +113,13 @@ def _row(example: LabelledComparison) -> list[object]:
     return [question, comparison.response_a, comparison.response_b, example.label]
 
 
+def _short_digest(value: object) -> str:
+    return hashlib.sha256(_to_json(value).encode("ascii")).hexdigest()
+
+
 def _digest(value: object) -> str:
     if _size(value, at_most=_PIECE) <= _PIECE:
-        return hashlib.sha256(_to_json(value).encode("ascii")).hexdigest()
+        return _short_digest(value)
     digest = hashlib.sha256()
     for piece in _written(value):
         digest.update(piece.encode("ascii"))
