@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.calibration import threshold_on
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.diagnostics import feasibility
+from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.normal_world import NormalJudge
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +27,20 @@ PAGE = Path(__file__).parent / "guides" / "sessions.md"
 # Everything up to this line is written by hand.
 RECORDED = "<!-- Recorded by docs/make_sessions.py. -->"
 # Markdown of this project has at most 100 columns.
-COLUMNS, LINES = 100, 60
+COLUMNS = 100
 _LONGEST_COMMAND_S = 600
+
+
+class Labelling(NamedTuple):
+    """A command that shows pairs until they have labels.
+
+    Args:
+        command: The command.
+        key: Screen with a pair -> the key that the person presses, in tmux's words.
+    """
+
+    command: str
+    key: Callable[[str], str]
 
 
 class Session(NamedTuple):
@@ -38,12 +51,14 @@ class Session(NamedTuple):
         text: The person's aim.
         write: Writes the person's files into a folder.
         commands: Commands that the person types.
+        lines: Lines of the terminal.
     """
 
     title: str
     text: str
     write: Callable[[Path], None]
-    commands: Sequence[str]
+    commands: Sequence[str | Labelling]
+    lines: int = 60
 
 
 def _battles(folder: Path) -> None:
@@ -94,6 +109,30 @@ def _notebook(folder: Path) -> None:
         writer.writerow(["question", "response_a", "response_b"])
         for pair in _tasks(400):
             writer.writerow([pair.question, pair.response_a, pair.response_b])
+
+
+def _traffic(folder: Path) -> None:
+    """Pairs that nobody has labelled."""
+    with (folder / "traffic.jsonl").open("w") as file:
+        for pair in _tasks(400):
+            row = {"question": pair.question}
+            row |= {"response_a": pair.response_a, "response_b": pair.response_b}
+            file.write(f"{json.dumps(row)}\n")
+
+
+def _honest_key(screen: str) -> str:
+    """The key of a person who knows the answers."""
+    lines = screen.splitlines()
+    row = next(i for i, line in enumerate(lines) if "--- LEFT" in line) + 1
+    left, right = (part.strip() for part in lines[row].split(" | "))
+    question = next(i for i, line in enumerate(lines) if "--- QUESTION" in line) + 1
+    return "Left" if (lines[question], left, right) in _right_answers() else "Right"
+
+
+@cache
+def _right_answers() -> frozenset[tuple[str, str, str]]:
+    """Question, right answer and wrong answer of the traffic."""
+    return frozenset((pair.question, *_answers(pair)) for pair in _tasks(400))
 
 
 def _tasks(count: int) -> Iterable[Pair]:
@@ -147,6 +186,17 @@ SESSIONS = (
         ),
     ),
     Session(
+        "Labels in a terminal",
+        "Mei has 400 pairs of her traffic and no labels. She wants to label as few as possible.",
+        _traffic,
+        (
+            Labelling("scope-judge label traffic.jsonl --name mei --alpha 0.05", _honest_key),
+            "scope-judge judge traffic.jsonl --calibration mei --alpha 0.05 --guarantee pac "
+            "--out judged.csv",
+        ),
+        lines=16,
+    ),
+    Session(
         "A table from a notebook",
         "Kofi writes a table with pandas, and reads the results back with pandas.",
         _notebook,
@@ -165,31 +215,56 @@ class Terminal:
     Args:
         folder: Folder in which the commands run.
         environment: Variables of the commands.
+        lines: Lines of the terminal.
     """
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str], lines: int) -> None:
         self._name = f"sessions-{os.getpid()}-{folder.name}"
         self._file = folder.parent / f"{folder.name}.rc"
         # tmux gets a signal before each prompt, so that the end of a command is known.
         signal = f"tmux -L {self._name} wait-for -S prompt"
         self._file.write_text(f"PS1='$ '\nPROMPT_COMMAND='{signal}'\nunset HISTFILE\n")
         shell = f"bash --rcfile {self._file} -i"
-        size = ["-x", str(COLUMNS), "-y", str(LINES)]
+        size = ["-x", str(COLUMNS), "-y", str(lines)]
         self._tmux("new-session", "-d", *size, "-c", str(folder), shell, env=environment)
         self._tmux("wait-for", "prompt")
 
-    def screen_of(self, command: str) -> str:
-        """Types a command, waits for its end and returns the screen."""
+    def screens_of(self, command: str | Labelling) -> list[str]:
+        """Types a command, waits for its end and returns the screen.
+
+        A command that shows pairs has three: the command, the first pair and the end.
+        """
+        typed = command if isinstance(command, str) else command.command
         self._tmux("send-keys", "clear", "Enter")
-        self._tmux("wait-for", "prompt")
+        self._wait_for_prompt()
         self._tmux("clear-history")
-        self._tmux("send-keys", "-l", command)
+        self._tmux("send-keys", "-l", typed)
         self._tmux("send-keys", "Enter")
+        before = [] if isinstance(command, str) else [f"$ {typed}", self._labelled(command)]
+        self._wait_for_prompt()
+        screen = self._screen("-S", "-").removesuffix("$").strip("\n")
+        return [*before, screen.removeprefix(f"$ {typed}\n") if before else screen]
+
+    def _wait_for_prompt(self) -> None:
         self._tmux("wait-for", "prompt")
-        time.sleep(0.2)  # The prompt appears after the signal.
-        screen = self._tmux("capture-pane", "-p", "-S", "-")
-        lines = "\n".join(line.rstrip() for line in screen.splitlines())
-        return lines.rstrip().removesuffix("$").rstrip()
+        # The prompt appears after the signal.
+        while self._screen().rpartition("\n")[2] != "$":
+            time.sleep(0.02)
+
+    def _labelled(self, command: Labelling) -> str:
+        """Presses keys until the command ends, and returns the first screen with a pair."""
+        first, answered = "", ""
+        while not (screen := self._screen()).endswith("\n$"):
+            if screen.endswith("scroll") and screen != answered:
+                first, answered = first or screen, screen
+                self._tmux("send-keys", command.key(screen))
+            time.sleep(0.02)
+        return first
+
+    def _screen(self, *options: str) -> str:
+        """The screen without blanks at its end."""
+        screen = self._tmux("capture-pane", "-p", *options)
+        return "\n".join(line.rstrip() for line in screen.splitlines()).rstrip()
 
     def close(self) -> None:
         """Ends the terminal."""
@@ -220,9 +295,12 @@ def recorded(session: Session, folder: Path, url: str) -> str:
             "TERM": "screen",
             "NO_COLOR": "1",
         },
+        session.lines,
     )
     try:
-        screens = [terminal.screen_of(command) for command in session.commands]
+        screens = [
+            screen for command in session.commands for screen in terminal.screens_of(command)
+        ]
     finally:
         terminal.close()
     blocks = "\n\n".join(f"```text\n{screen}\n```" for screen in screens)

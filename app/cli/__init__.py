@@ -15,9 +15,12 @@ COMMANDS: Mapping[str, str] = {
     "judge": "Judge one pair or files.",
     "decide": "Take the results of files to another alpha, without judging again.",
     "filter": "Keep the preference pairs that the judge confirms, for DPO.",
+    "battles": "Judge battles of models, for a leaderboard.",
     "calibrate": "Add labelled pairs to a calibration set.",
+    "label": "Label pairs with key presses, only as many as the promise needs.",
     "curve": "Is my judge good enough? Which alpha is feasible with labelled pairs.",
     "evaluate": "Measure a judge on labelled pairs, as the paper does.",
+    "leaderboard": "Rate models from judged battles, with intervals and rank sets.",
     "sets": "List, restore, delete and move calibration sets.",
     "keys": "Make, list and revoke the keys of the service.",
 }

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from app.cli.comparisons import Item
@@ -28,11 +30,15 @@ class Run(NamedTuple):
         out: File that the run writes at its end, no link; the journal is beside it.
         overwrite: Drop an unfinished run with other settings.
         batch_size: Largest number of comparisons in one request.
+        settings: More that the results depend on, by name.
+        dated: Keep the time of each judgment as its `timestamp`.
     """
 
     out: Path
     overwrite: bool
     batch_size: int
+    settings: Mapping[str, Any] = MappingProxyType({})
+    dated: bool = False
 
 
 def judged_with_journal(
@@ -59,7 +65,7 @@ def judged_with_journal(
         typer.Exit: The service cannot be used, or the output cannot be written.
     """
     results = unaskable(items)
-    settings = {"judge": service.fingerprint, "criterion": dict(criterion)}
+    settings = {"judge": service.fingerprint, "criterion": dict(criterion), **run.settings}
     unfinished = run.out.with_name(f"{run.out.name}.partial")
     with Journal(unfinished, settings, replace=run.overwrite) as journal:
         results |= journal.results
@@ -68,6 +74,8 @@ def judged_with_journal(
         with ThreadPoolExecutor(1) as writer:
             written: Future[None] | None = None
             for answered in answers(items, criterion, service, results, run.batch_size):
+                if run.dated:
+                    answered = _dated(answered)
                 if written is not None:
                     written.result()
                 written = writer.submit(journal.append, answered.items())
@@ -77,6 +85,11 @@ def judged_with_journal(
         write(results)
         journal.remove()
     return results, len(results) - known
+
+
+def _dated(answered: Results) -> Results:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {key: {**result, "timestamp": now} for key, result in answered.items()}
 
 
 def unaskable(items: Iterable[Item]) -> Results:

@@ -31,7 +31,8 @@ def judge_in_bulk(
     shape: str | None,
     address: str | None,
     replicas: int | None,
-) -> None:
+    may_fail: bool = False,
+) -> Output:
     """Judges files on a Ray cluster; parts that an earlier run finished are not judged again.
 
     Args:
@@ -42,6 +43,10 @@ def judge_in_bulk(
         shape: Name of a shape or map of columns; None to recognise it for each file.
         address: Address of the cluster; None joins this machine's, or starts one.
         replicas: Number of judges; None for as many as fit.
+        may_fail: Whether comparisons without a judgment are no failure of the run.
+
+    Returns:
+        The finished folder.
 
     Raises:
         typer.Exit: The run is stopped or fails, or a comparison got no judgment.
@@ -68,7 +73,8 @@ def judge_in_bulk(
             "judge the rest."
         )
         raise typer.Exit(130) from None
-    _finish(output, whole)
+    _finish(output, whole, may_fail=may_fail)
+    return output
 
 
 def _check_apart(inputs: list[Path], out: Path) -> None:
@@ -120,7 +126,7 @@ def _judge_parts(
                     progress.console.print(line)
 
 
-def _finish(output: Output, whole: Cut) -> None:
+def _finish(output: Output, whole: Cut, *, may_fail: bool) -> None:
     """Prints the totals of all parts, and writes the summary if every part is done."""
     total, missing = Receipt(), 0
     for number in range(len(whole.parts)):
@@ -142,7 +148,7 @@ def _finish(output: Output, whole: Cut) -> None:
         )
     output.write_summary(total)
     shutil.rmtree(output.folder / _CONVERTED, ignore_errors=True)
-    if counts["error"]:
+    if counts["error"] and not may_fail:
         raise failure(
             f"{counts['error']} comparisons got no judgment: the lines with `error` in "
             f"{output.folder}/parts say why"

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -109,7 +109,11 @@ def _item(row: Row, shape: Shape, *, labelled: bool) -> Item:
         fields = shape.labelled(row.fields) if labelled else shape.fields(row.fields)
     except RequestError as exc:
         return Item(row, shape, exc, row.place)
+    return Item(row, shape, fields, comparison_key(fields))
+
+
+def comparison_key(fields: Mapping[str, Any]) -> str:
+    """Digest of the fields of a comparison, so that equal comparisons are judged once."""
     # With NaN: the service reports it.
     text = json.dumps(fields, sort_keys=True, default=str)
-    key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return Item(row, shape, fields, key)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -47,6 +47,9 @@ class ServiceClient:
         self.max_body_bytes: int = info["limits"]["max_body_bytes"]
         self.judge_name: str = info["judge"]
         self.fingerprint: str = info["fingerprint"]
+        # Older services do not say these.
+        self.template: str | None = info.get("template")
+        self.version: str | None = info.get("version")
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Posts JSON and returns the JSON answer.

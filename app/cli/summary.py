@@ -73,10 +73,10 @@ def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
         )
         found.append(
             f"At most {alpha:.0%} of these verdicts are wrong, {how}, if the pairs are like the "
-            f"{n} labelled pairs of {escape(name)!r}."
+            f"{n} pairs of {escape(name)!r}."
             if alpha >= 0.01
             else f"At most a share {alpha:g} of these verdicts is wrong, {how}, if the pairs are "
-            f"like the {n} labelled pairs of {escape(name)!r}."
+            f"like the {n} pairs of {escape(name)!r}."
         )
     if any(j["alpha"] is None for j in judgments):
         found.append("Verdicts without an alpha promise nothing.")

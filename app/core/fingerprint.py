@@ -46,6 +46,20 @@ class JudgeIdentity:
         """64 hexadecimal digits. A calibration is valid only for the judge of its fingerprint."""
         return _digest(asdict(self))
 
+    @property
+    def template(self) -> str:
+        """64 hexadecimal digits of the prompt template, which other judges may share."""
+        return template_digest(self.system, self.user, self.prefill)
+
+
+def template_digest(system: str, user: str, prefill: str) -> str:
+    """Identifies a prompt template.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    return _digest([system, user, prefill])
+
 
 def example_digest(fingerprint: str, comparison: Comparison) -> str:
     """Identifies a comparison within a calibration set, in either order of the responses.

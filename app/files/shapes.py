@@ -5,9 +5,10 @@ makes one of a map such as `question=prompt,response_a=chosen,response_b=rejecte
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from app.core.comparison import Label
@@ -63,7 +64,7 @@ class Shape:
         if LABEL not in fields:
             where = "label, or --map label=COLUMN" if self.label == LABEL else self.label
             raise InvalidComparisonError(
-                f"there is no label: the columns are {_listed(row)}; A, B or tie is expected in "
+                f"there is no label: the columns are {listed(row)}; A, B or tie is expected in "
                 f"{where}"
             )
         # An example has no criterion.
@@ -83,7 +84,7 @@ class Shape:
     def _fields(self, row: Mapping[str, Any]) -> Fields:
         missing = [column for column in self.columns if column not in row]
         if missing:
-            raise InvalidComparisonError(f"{_named(missing)} missing; there is {_listed(row)}")
+            raise InvalidComparisonError(f"{_named(missing)} missing; there is {listed(row)}")
         fields = self.convert(row)
         for name in _NUMBERS:
             if isinstance(fields.get(name), str):
@@ -103,8 +104,8 @@ def shape_for(row: Mapping[str, Any]) -> Shape:
         if all(column in row for column in shape.columns):
             return shape
     raise InvalidRequestError(
-        f"the columns are {_listed(row)}, and a comparison needs question, response_a and "
-        f"response_b: name the columns with --map {_suggested_map(row)}, or a known data set with "
+        f"the columns are {listed(row)}, and a comparison needs question, response_a and "
+        f"response_b: name the columns with --map {suggested_map(row)}, or a known data set with "
         f"--shape ({', '.join(SHAPES)})"
     )
 
@@ -125,7 +126,16 @@ def custom_shape(text: str) -> Shape:
     Raises:
         InvalidRequestError: The text is no such map.
     """
-    columns = {name: name for name in (*REQUIRED, LABEL, *OPTIONAL)}
+    return shape_of_columns(columns_of(text, (*REQUIRED, LABEL, *OPTIONAL)))
+
+
+def columns_of(text: str, fields: Sequence[str]) -> dict[str, str]:
+    """The column of each field by a map; a field that is not in the map has its own name.
+
+    Raises:
+        InvalidRequestError: The text is no map of these fields.
+    """
+    columns = {name: name for name in fields}
     for part in text.split(","):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column or field not in columns:
@@ -134,6 +144,11 @@ def custom_shape(text: str) -> Shape:
                 f"{', '.join(columns)}"
             )
         columns[field] = column
+    return columns
+
+
+def shape_of_columns(columns: Mapping[str, str]) -> Shape:
+    """Makes a shape of the column of each field of a comparison."""
 
     def convert(row: Mapping[str, Any]) -> Fields:
         return _pair({field: row[name] for field, name in columns.items() if name in row})
@@ -320,7 +335,8 @@ def _whole(value: Any, field: str) -> Any:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _listed(row: Mapping[str, Any]) -> str:
+def listed(row: Mapping[str, Any]) -> str:
+    """The names of a row's columns, for messages."""
     names = [str(name) for name in row]
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "") if names else "no column"
 
@@ -344,13 +360,20 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _suggested_map(row: Mapping[str, Any]) -> str:
-    """A map that may fit the columns, as it is typed in a shell."""
+def suggested_map(
+    row: Mapping[str, Any], more: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> str:
+    """A map that may fit the columns, as it is typed in a shell.
+
+    Args:
+        row: A row of the file.
+        more: Field -> words that other data sets use for it, for fields beside the comparison's.
+    """
     known = {str(name).lower().replace(" ", "_"): str(name) for name in row}
     parts = []
-    for field, words in _USUAL.items():
+    for field, words in {**_USUAL, **more}.items():
         found = next((known[word] for word in (field, *words) if word in known), None)
-        if field in REQUIRED or found not in (None, field):
+        if (field in REQUIRED or field in more) or found not in (None, field):
             parts.append(f"{field}={found or 'COLUMN'}")
     text = ",".join(parts)
     return f"'{text}'" if " " in text else text

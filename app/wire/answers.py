@@ -141,6 +141,7 @@ class InfoOut(Out):
     dtype: str
     label_tokens: tuple[int, int]
     prefill: str
+    template: str
     default_alpha: float
     default_guarantee: Guarantee
     default_delta: float
@@ -162,6 +163,7 @@ class InfoOut(Out):
             dtype=identity.dtype,
             label_tokens=identity.label_tokens,
             prefill=identity.prefill,
+            template=identity.template,
             default_alpha=defaults.alpha,
             default_guarantee=defaults.guarantee,
             default_delta=defaults.delta,

@@ -143,8 +143,8 @@ def _note(report: SetReport, *, rate: float, has_drifted: bool) -> str | None:
     if report.alarmed:
         return (
             "accepted verdicts are wrong more often than alpha: do not use them, and make a new "
-            "version of the set from labels of today's traffic (docs/guides/monitoring.md, An alarm"
-            " of the audits)"
+            "version of the set from labels of today's traffic (POST /calibrations/{name}/absorb; "
+            "docs/guides/monitoring.md, An alarm of the audits)"
         )
     if has_drifted:
         return (

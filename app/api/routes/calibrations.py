@@ -31,13 +31,13 @@ from app.wire.calibrations import (
     ExamplesOut,
     ScoresOut,
 )
+from app.wire.imports import ImportIn
 from app.wire.monitor import MonitorOut
 from app.wire.requests import (
     CalibrateIn,
     CalibrationName,
     Digest,
     ExampleIn,
-    ImportIn,
     LabelledBatchIn,
     RollbackIn,
     VersionNumber,

@@ -106,11 +106,15 @@ class Auditor:
             StoreUnavailableError: The store does not answer.
             StoreCorruptError: Another program changed the secret or the log.
         """
-        if self.rate > 0:
-            with self._watched():
-                secret = await self._store.secret()
-            self._sampler = Sampler(secret, rate=self.rate, fingerprint=self._fingerprint)
+        with self._watched():
+            await self._read_secret()
         await self.catch_up()
+
+    async def _read_secret(self) -> None:
+        """Reads the secret, which no draw needs at rate 0."""
+        if self.rate > 0:
+            secret = await self._store.secret()
+            self._sampler = Sampler(secret, rate=self.rate, fingerprint=self._fingerprint)
 
     async def follow(self) -> None:
         """Keeps the ledger in step with the log; runs until it is cancelled."""
@@ -139,6 +143,7 @@ class Auditor:
         if end >= position and await self._replay.read_to(self._store, end):
             return
         logger.warning("the store has another log of audits than before, which is read from 1")
+        await self._read_secret()
         fresh = Replay()
         await fresh.read_to(self._store, end)
         self._replay = fresh
@@ -157,7 +162,12 @@ class Auditor:
         """
         if self._sampler is None:
             return [None] * len(candidates)
-        found = await self._hashed(self._sampler, candidates)
+        if _is_small(candidates):
+            found = self._sampler.drawn(candidates, at=self._now())
+        else:
+            found = await off_loop(self._sampler.drawn, candidates, at=self._now())
+        if not any(found):
+            return [None] * len(candidates)
         new = {
             (each.entry.digest, each.entry.write_id, each.entry.criterion): each
             for each in found
@@ -165,14 +175,6 @@ class Auditor:
         }
         kept = await self._keep(list(new.values())) if new else False
         return [None if each is None else self._reference(each, kept=kept) for each in found]
-
-    async def _hashed(
-        self, sampler: Sampler, candidates: Sequence[Candidate]
-    ) -> list[Drawn | None]:
-        characters = sum(len(text) for each in candidates for text in each.comparison.texts)
-        if len(candidates) <= _MOST_ON_LOOP and characters <= _MOST_CHARACTERS_ON_LOOP:
-            return sampler.drawn(candidates, at=self._now())
-        return await off_loop(sampler.drawn, candidates, at=self._now())
 
     async def _keep(self, drawn: Sequence[Drawn]) -> bool:
         """Appends draws to the log; returns False if the store does not take them."""
@@ -339,6 +341,14 @@ class Auditor:
         if self._is_lost:
             logger.warning("the store takes draws for audits again")
         self._is_lost = False
+
+
+def _is_small(candidates: Sequence[Candidate]) -> bool:
+    """Whether hashing candidates takes less than a millisecond."""
+    if len(candidates) > _MOST_ON_LOOP:
+        return False
+    characters = sum(sum(map(len, each.comparison.texts)) for each in candidates)
+    return characters <= _MOST_CHARACTERS_ON_LOOP
 
 
 class _Assessed(NamedTuple):

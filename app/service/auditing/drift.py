@@ -24,7 +24,7 @@ import numpy as np
 from app import gauges
 from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale, merged
-from app.core.errors import ScopeJudgeError
+from app.core.errors import ScopeJudgeError, StoreUnavailableError
 from app.ports import AuditStore
 from app.service.auditing.traffic import VALUES
 from app.service.calibration.cache import Calibrations
@@ -233,7 +233,9 @@ class Drift:
         if state.judged and state.place is not None and state.martingales is not None:
             entry = _Entry(calibration.write_id, self._replica, state.martingales.largest)
             if stored.get(str(state.place)) != entry.text:
-                await self._store.put_evidence(calibration.name, str(state.place), entry.text)
+                # A store that can only be read, such as one on a full disk, still shows the others.
+                with suppress(StoreUnavailableError):
+                    await self._store.put_evidence(calibration.name, str(state.place), entry.text)
         state.others = {
             place: each.largest for place, each in entries.items() if place != state.place
         }

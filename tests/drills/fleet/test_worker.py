@@ -97,6 +97,16 @@ async def test_a_row_that_names_its_own_calibration_has_its_own_error() -> None:
     assert judged["calibration"]["name"] == "default"
 
 
+@pytest.mark.anyio
+async def test_a_bulk_run_draws_audits() -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        rows = [Row(i, {**items()[0], "question": f"Row {i}?"}) for i in range(20)]
+        results = await judge_rows(services, rows, MET)
+        drawn = [draw.id for draw in services.auditor.ledger.draws("default")]
+    assert [result["audit"]["id"] for result in results] == drawn
+
+
 class Troubled(MemoryStore):
     """A store that raises `error` for every set once it is set."""
 

@@ -75,6 +75,8 @@ ALLOWED: dict[str, set[str]] = {
         # The data sets of the hub, and the pairs of the bundled judge.
         *("datasets", "demo.pairs"),
     },
+    # Ratings of models from judged battles; evalica is imported when ratings are computed.
+    "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "evalica", "jinja2", "markupsafe"},
     "api": {
         *("core", "service", "wire", "telemetry", "tracing", "defects"),
         *("fastapi", "starlette", "pydantic"),
@@ -86,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "main": _ENTRY,
     # Both entry points serve the application that main builds; commands ask services as clients.
-    "cli": _ENTRY | {"main", "fleet", "scope_judge"},
+    "cli": _ENTRY | {"main", "fleet", "ratings", "scope_judge"},
     # The only importer of Ray.
     "fleet": {
         *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects", "files"),

@@ -374,6 +374,21 @@ async def test_another_log_in_the_store_is_noticed(length: int) -> None:
     assert follower.ledger.position == length + 1
 
 
+async def test_the_secret_of_another_log_draws_from_then_on() -> None:
+    found = []
+    restored = MemoryStore()
+    store = MemoryStore()
+    for own in (restored, store):
+        async with services_of(store=own, audit_rate=0.5) as services:
+            await services.calibrator.add("default", EXAMPLES)
+            await judged(services, traffic(range(20)))
+            if own is store:
+                store._audits, store._secret = restored._audits[:2], restored._secret
+                await services.auditor.catch_up()
+            found.append(await judged(services, traffic(range(100, 200))))
+    assert found[0] == found[1]
+
+
 async def test_pages_hold_each_draw_once_oldest_first() -> None:
     store = MemoryStore()
     async with services_of(store=store, audit_rate=1.0) as services:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.core.conformal import merged
+from app.core.errors import StoreUnavailableError
 from app.service.auditing.drift import STREAMS, Drift
 from app.service.services import Services
 from app.stores.memory import MemoryStore
@@ -139,6 +140,21 @@ async def test_a_replica_whose_place_was_taken_takes_another_one() -> None:
         found = {place: json.loads(text)["replica"] for place, text in await entries(store)}
         assert found["1"] == "b"
         assert set(found) == {"1", "2"}
+
+
+class ReadOnlyStore(MemoryStore):
+    """A store on a full disk: it answers, and takes no evidence."""
+
+    async def put_evidence(self, name: str, replica: str, text: str) -> None:
+        raise StoreUnavailableError("the disk is full")
+
+
+@pytest.mark.anyio
+async def test_evidence_is_shown_although_the_store_takes_none() -> None:
+    async with replicas(1, ReadOnlyStore()) as (services,):
+        calibration = await calibrate(services)
+        await judge(services, 600, width=UNSURE)
+        assert (await services.drift.of(calibration))["uncertainty"].alarm
 
 
 @pytest.mark.anyio

@@ -1,0 +1,167 @@
+"""The rows that `scope-judge battles` writes: one judged battle each, for a leaderboard."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from app.files.battles import Battle, Style
+
+_WINNERS = {"A": "model_a", "B": "model_b", "abstain": "abstain"}
+_OPPOSITES = {"A": "B", "B": "A"}
+# Hexadecimal digits of a digest in a signature.
+_DIGITS = 12
+_PROBABILITIES = ("p_bar", "p_fwd", "p_rev")
+_CRITERION = ("threshold", "alpha", "guarantee", "delta", "risk_level", "label_mass")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The facts that all rows of one run share.
+
+    Args:
+        judge: Name of the judge.
+        fingerprint: Fingerprint of the judge.
+        template: Digest of the prompt template; None if the service does not say.
+        version: Version of scope-judge; None if the service does not say.
+        seed: Seed of the order in which the two responses are shown.
+    """
+
+    judge: str
+    fingerprint: str
+    template: str | None
+    version: str | None
+    seed: int
+
+    def signature(self, result: Mapping[str, Any]) -> str:
+        """One line that a paper can cite: everything that a judgment depends on.
+
+        Args:
+            result: The judgment, or an error, which has neither criterion nor calibration.
+        """
+        parts = [
+            f"scope-judge {self.version or '(version unknown)'}",
+            f"judge {self.judge} (fingerprint {self.fingerprint[:_DIGITS]})",
+        ]
+        if self.template is not None:
+            parts.append(f"template {self.template[:_DIGITS]}")
+        if "error" not in result:
+            parts += [_calibration(result), _criterion(result)]
+        return "; ".join([*parts, f"order seed {self.seed}"])
+
+
+class Outcome(NamedTuple):
+    """A row of the input and what became of it.
+
+    Args:
+        place: File and line of the row.
+        battle: The battle; None if the row has none.
+        result: The judgment, or its error; A is model_a.
+    """
+
+    place: str
+    battle: Battle | None
+    result: Mapping[str, Any]
+
+
+def of_models(result: Mapping[str, Any], *, swapped: bool) -> dict[str, Any]:
+    """A result in which A is model_a.
+
+    Args:
+        result: The judgment of the comparison as the judge saw it, or an error.
+        swapped: Whether the response of model_b was response A.
+    """
+    if not swapped or "error" in result:
+        return dict(result)
+    verdict, preferred = result["verdict"], result["preferred"]
+    return {
+        **result,
+        "verdict": _OPPOSITES.get(verdict, verdict),
+        "preferred": _OPPOSITES.get(preferred, preferred),
+        "p_bar": 1.0 - result["p_bar"],
+        # The forward order of the judge had the response of model_b first.
+        "p_fwd": 1.0 - result["p_rev"],
+        "p_rev": 1.0 - result["p_fwd"],
+    }
+
+
+def battle_rows(outcomes: Sequence[Outcome], source: Source) -> list[dict[str, Any]]:
+    """The rows of all outcomes, in order.
+
+    A row without a judgment has the signature that most rows have, because rows of one signature
+    belong together.
+    """
+    signatures = [source.signature(outcome.result) for outcome in outcomes]
+    judged = Counter(
+        signature
+        for signature, outcome in zip(signatures, outcomes, strict=True)
+        if "error" not in outcome.result
+    )
+    usual = judged.most_common(1)[0][0] if judged else source.signature({"error": None})
+    grouped = any(each.battle is not None and each.battle.group is not None for each in outcomes)
+    return [
+        _row(outcome, source, usual if "error" in outcome.result else signature, grouped=grouped)
+        for signature, outcome in zip(signatures, outcomes, strict=True)
+    ]
+
+
+def _row(outcome: Outcome, source: Source, signature: str, *, grouped: bool) -> dict[str, Any]:
+    place, battle, result = outcome
+    error = result.get("error")
+    reference = result.get("calibration") or {}
+    known = _of_battle(battle, grouped=grouped) if battle else {"id": place}
+    return {
+        **known,
+        "winner": None if error else _WINNERS[result["verdict"]],
+        "accepted": None if error else result["verdict"] != "abstain",
+        "reason": result.get("reason"),
+        **_columns(result, (*_PROBABILITIES, "uncertainty", *_CRITERION)),
+        "judge": source.judge,
+        "calibration": reference.get("name"),
+        "version": reference.get("version"),
+        "timestamp": result.get("timestamp"),
+        **(_labels_and_style(battle) if battle else {}),
+        "audit": (result.get("audit") or {}).get("id"),
+        "swapped": battle.is_swapped(source.seed) if battle else None,
+        "signature": signature,
+        "error": error["code"] if error else None,
+        "error_detail": error["detail"] if error else None,
+    }
+
+
+def _columns(result: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: result.get(name) for name in names}
+
+
+def _of_battle(battle: Battle, *, grouped: bool) -> dict[str, Any]:
+    return {
+        "id": battle.id,
+        "question_id": battle.question_id,
+        **({"group": battle.group} if grouped else {}),
+        "model_a": battle.model_a,
+        "model_b": battle.model_b,
+    }
+
+
+def _labels_and_style(battle: Battle) -> dict[str, Any]:
+    """The label of a person, and length_a, headers_a, lists_a, bold_a, length_b, ..."""
+    counts = {
+        f"{name}_{side}": count
+        for side in ("a", "b")
+        for name, count in Style.of(battle.fields[f"response_{side}"])._asdict().items()
+    }
+    return {"human": battle.human, "human_probability": battle.human_probability, **counts}
+
+
+def _calibration(result: Mapping[str, Any]) -> str:
+    reference = result["calibration"]
+    if reference is None:
+        return "no calibration"
+    return f"calibration {reference['name']}, version {reference['version']}, n {reference['n']}"
+
+
+def _criterion(result: Mapping[str, Any]) -> str:
+    if result["alpha"] is None:
+        return "no alpha"
+    delta = "" if result["delta"] is None else f", delta {result['delta']:g}"
+    return f"{result['guarantee']}, alpha {result['alpha']:g}{delta}"

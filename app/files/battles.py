@@ -1,0 +1,238 @@
+"""Battles in files: two models that answer one question, and the rows that a leaderboard reads."""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from app.core.comparison import Label
+from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.core.messages import Fields
+from app.files.shapes import (
+    LABEL,
+    OPTIONAL,
+    REQUIRED,
+    SHAPES,
+    Shape,
+    columns_of,
+    label_of,
+    listed,
+    shape_of_columns,
+    suggested_map,
+)
+
+Winner = Literal["model_a", "model_b", "tie"]
+
+MODELS = ("model_a", "model_b")
+_MORE = ("id", "question_id", "group", "human", "human_probability")
+_WINNERS: Mapping[Label, Winner] = {"A": "model_a", "B": "model_b", "tie": "tie"}
+# Words that other data sets use for the two models, in lower case with underscores.
+_USUAL: Mapping[str, tuple[str, ...]] = {
+    "model_a": (
+        *("model_1", "left_model", "model_left", "system_a", "generator_a", "left", "a_model"),
+    ),
+    "model_b": (
+        *("model_2", "right_model", "model_right", "system_b", "generator_b", "right", "b_model"),
+    ),
+}
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_HEADER = re.compile(r"^ {0,3}#{1,6} ", re.MULTILINE)
+_LIST_ITEM = re.compile(r"^ *(?:[-*+]|\d{1,9}[.)]) ", re.MULTILINE)
+_BOLD = re.compile(r"\*\*(?! )[^*\n]+(?<! )\*\*|__(?! )[^_\n]+(?<! )__")
+# Hexadecimal digits of a digest that serves as an id.
+_SHORT = 16
+
+
+class Style(NamedTuple):
+    """The length and the markdown of a response, which a leaderboard can control for.
+
+    Args:
+        length: Number of characters.
+        headers: Number of headings.
+        lists: Number of list items.
+        bold: Number of bold texts.
+    """
+
+    length: int
+    headers: int
+    lists: int
+    bold: int
+
+    @classmethod
+    def of(cls, response: str | list[str]) -> "Style":
+        """Counts the style of a response; code blocks count as length only."""
+        text = response if isinstance(response, str) else "\n".join(response)
+        prose = _FENCED.sub("", text)
+        counts = (len(pattern.findall(prose)) for pattern in (_HEADER, _LIST_ITEM, _BOLD))
+        return cls(len(text), *counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Battle:
+    """Two models that answer one question.
+
+    Args:
+        id: Name of the battle; a digest of its content where the row has none.
+        content: Digest of models, question and responses.
+        question_id: Name of the question; a digest of it where the row has none.
+        group: Unit of the bootstrap instead of the question, if the row has one.
+        model_a: Name of the first model.
+        model_b: Name of the second model.
+        fields: The comparison, with the response of model_a first.
+        human: The label of a person, if there is one.
+        human_probability: Probability with which the row was drawn for labelling, if it is known.
+    """
+
+    id: str
+    content: str
+    question_id: str
+    group: str | None
+    model_a: str
+    model_b: str
+    fields: Fields
+    human: Winner | None
+    human_probability: float | None
+
+    def is_swapped(self, seed: int) -> bool:
+        """Whether the judge gets the response of model_b as response A; a fair coin by the seed.
+
+        The coin depends on the texts only, so that equal comparisons are shown in the same order
+        and judged once.
+        """
+        asked = [self.fields[name] for name in REQUIRED]
+        return int(_digest([seed, *asked])[:8], 16) % 2 == 1
+
+    def shown(self, seed: int) -> Fields:
+        """The comparison in the order in which the judge gets it."""
+        if not self.is_swapped(seed):
+            return self.fields
+        a, b = self.fields["response_a"], self.fields["response_b"]
+        return {**self.fields, "response_a": b, "response_b": a}
+
+
+@dataclass(frozen=True, slots=True)
+class BattleShape:
+    """One way to keep battles in columns.
+
+    Args:
+        comparison: The columns of the question and of the responses.
+        columns: Other field of a battle -> its column.
+    """
+
+    comparison: Shape
+    columns: Mapping[str, str]
+
+    def battle(self, row: Mapping[str, Any]) -> Battle:
+        """The battle of a row.
+
+        Raises:
+            InvalidComparisonError: The row has no battle, or a value of it cannot be used.
+        """
+        model_a, model_b = (self._name(row, field) for field in MODELS)
+        if model_a == model_b:
+            raise InvalidComparisonError("model_a and model_b are the same model")
+        fields = self.comparison.fields(row)
+        content = _digest([model_a, model_b, *(fields[name] for name in REQUIRED)])
+        return Battle(
+            id=self._text(row, "id") or content[:_SHORT],
+            content=content,
+            question_id=self._text(row, "question_id") or _digest(fields["question"])[:_SHORT],
+            group=self._text(row, "group"),
+            model_a=model_a,
+            model_b=model_b,
+            fields=fields,
+            human=self._human(row),
+            human_probability=self._probability(row),
+        )
+
+    def _given(self, row: Mapping[str, Any], field: str) -> Any:
+        return _known(row.get(self.columns[field]))
+
+    def _text(self, row: Mapping[str, Any], field: str) -> str | None:
+        given = self._given(row, field)
+        return None if given is None else str(given)
+
+    def _name(self, row: Mapping[str, Any], field: str) -> str:
+        column = self.columns[field]
+        if column not in row:
+            raise InvalidComparisonError(f"{column} is missing; there is {listed(row)}")
+        value = row[column]
+        if not isinstance(value, str) or not value.strip():
+            raise InvalidComparisonError(f"{column} is no name of a model: it must be a text")
+        return value
+
+    def _human(self, row: Mapping[str, Any]) -> Winner | None:
+        given = self._given(row, "human")
+        if given is None and self.comparison.label:
+            given = _known(row.get(self.comparison.label))
+        if given is None:
+            return None
+        try:
+            return _WINNERS[label_of(given)]
+        except InvalidComparisonError:
+            raise InvalidComparisonError(
+                f"the label of a person {str(given)[:40]!r} is not model_a, model_b or tie"
+            ) from None
+
+    def _probability(self, row: Mapping[str, Any]) -> float | None:
+        given = self._given(row, "human_probability")
+        if given is None:
+            return None
+        try:
+            probability = float(given)
+        except (TypeError, ValueError):
+            probability = math.nan
+        if not 0.0 < probability <= 1.0:
+            raise InvalidComparisonError(
+                f"human_probability is {str(given)[:40]!r}, and must be above 0 and at most 1: the "
+                "probability with which the row was drawn for labelling"
+            )
+        return probability
+
+
+def battle_shape(
+    row: Mapping[str, Any], shape: Shape | None = None, columns: str | None = None
+) -> BattleShape:
+    """Finds how the rows of a file hold battles.
+
+    Args:
+        row: The first row.
+        shape: Columns of the texts; None to recognise them.
+        columns: Map of columns, FIELD=COLUMN, separated by commas; None for none.
+
+    Raises:
+        InvalidRequestError: The columns do not hold battles. The message has a map that may fit.
+    """
+    named = columns_of(columns, (*REQUIRED, LABEL, *OPTIONAL, *MODELS, *_MORE)) if columns else {}
+    others = {field: named.get(field, field) for field in (*MODELS, *_MORE)}
+    if shape is None and any(named.get(field, field) != field for field in REQUIRED):
+        shape = shape_of_columns({field: named[field] for field in (*REQUIRED, LABEL, *OPTIONAL)})
+    if shape is None:
+        fitting = (each for each in SHAPES.values() if all(name in row for name in each.columns))
+        # The chosen response of preference data is a label, and belongs to no model.
+        shape = next((each for each in fitting if each.label), None)
+    if "signature" in row and "p_bar" in row:
+        raise InvalidRequestError(
+            "these are rows of `scope-judge battles`: their battles have been judged"
+        )
+    if shape is None or any(others[field] not in row for field in MODELS):
+        raise InvalidRequestError(
+            f"the columns are {listed(row)}, and a battle needs question, response_a, response_b, "
+            f"model_a and model_b: name the columns with --map {suggested_map(row, _USUAL)}"
+        )
+    return BattleShape(shape, others)
+
+
+def _known(value: Any) -> Any:
+    """A value; None where there is none, as JSON, CSV and pandas write it."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return None if value == "" or is_nan else value
+
+
+def _digest(value: Any) -> str:
+    # With NaN and dates: the service reports them.
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

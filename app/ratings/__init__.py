@@ -1,0 +1,1 @@
+"""Ratings of models from judged battles: views, intervals and rank sets."""

@@ -1,0 +1,259 @@
+"""From the battles of a judge to its board: all views with intervals, ranks and robustness."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from app.core.errors import InvalidRequestError
+from app.ratings.agreement import agreement_of
+from app.ratings.battles import Battles
+from app.ratings.bootstrap import Cells, Games, cells_of, replicates
+from app.ratings.bradley_terry import (
+    Floats,
+    Structure,
+    centred,
+    covariance,
+    ratings,
+    structure_of,
+)
+from app.ratings.dropping import first_place
+from app.ratings.intervals import Intervals, RankSets, intervals_of, rank_sets
+from app.ratings.notes import notes_of
+from app.ratings.outcomes import Outcomes, games_of, views_of
+from app.ratings.pairs import pairs_of, win_rates_of
+from app.ratings.results import Board, FirstPlace, Rating, Settings, StyleEffect, View, ViewName
+from app.ratings.style import Features, controlled, controlled_replicates, features_of
+
+
+@dataclass(frozen=True)
+class _Point:
+    """One view, rated without its uncertainty.
+
+    Args:
+        name: Name of the view.
+        outcomes: The battles that the view counts.
+        games, cells: The same, by battle and by pair.
+        structure: Structure of the battles.
+        features: Surface features that are held equal; none without `control`.
+        solution: Shape (models + f,). Ratings and effects of the features, in logits.
+    """
+
+    name: ViewName
+    outcomes: Outcomes
+    games: Games
+    cells: Cells
+    structure: Structure
+    features: Features
+    solution: Floats
+
+
+def board_of(battles: Battles, settings: Settings) -> Board:
+    """Rates the models of one judge's battles.
+
+    Args:
+        battles: Battles of one judge.
+        settings: Settings of the computation.
+
+    Raises:
+        InvalidRequestError: The reference is no model of the battles, or features are missing.
+    """
+    if settings.reference is not None and settings.reference not in battles.models:
+        raise InvalidRequestError(
+            f"the reference {settings.reference!r} is no model of these battles: "
+            f"{', '.join(battles.models[:20])}"
+        )
+    points = [_point(battles, *view, settings) for view in views_of(battles).items()]
+    rounds = _rounds(points, settings)
+    views: dict[str, View] = {
+        point.name: _view(battles, point, drawn, settings)
+        for point, drawn in zip(points, rounds, strict=True)
+    }
+    main: ViewName = next(name for name in ("debiased", "soft", "abstain_as_tie") if name in views)
+    accepted = battles.judged & ~np.isnan(battles.verdict)
+    board = Board(
+        judge=battles.judge,
+        signature=battles.signature,
+        alpha=battles.alpha,
+        guarantee=battles.guarantee,
+        models=battles.models,
+        battles=battles.n + battles.placeless,
+        judged=int(battles.judged.sum()),
+        errors=int((~battles.judged).sum()) + battles.placeless,
+        accepted=int(accepted.sum()),
+        repeated=battles.repeated,
+        questions=battles.units,
+        main=main,
+        views=views,
+        pairs=pairs_of(battles),
+        win_rates=win_rates_of(battles),
+        agreement=agreement_of(battles, level=settings.level),
+        notes=(),
+    )
+    return replace(board, notes=notes_of(board, settings))
+
+
+def _point(battles: Battles, name: ViewName, outcomes: Outcomes, settings: Settings) -> _Point:
+    games = games_of(battles, outcomes)
+    cells = cells_of(games)
+    structure = structure_of(cells.whole)
+    prior_sd = settings.prior_sd / settings.points
+    if settings.control is None:
+        features = Features((), np.zeros((len(games.first), 0)))
+        solution = ratings(cells.whole, structure, prior_sd=prior_sd)
+    elif battles.style is None:
+        raise InvalidRequestError(
+            "the rows lack length_a, length_b, headers_a, headers_b, bold_a, bold_b, lists_a or "
+            "lists_b: `scope-judge battles` writes them, --control needs them"
+        )
+    else:
+        features = features_of(battles.style[outcomes.counted])
+        solution = controlled(games, cells, features.values, prior_sd=prior_sd)
+    return _Point(name, outcomes, games, cells, structure, features, solution)
+
+
+def _rounds(points: list[_Point], settings: Settings) -> list[Floats]:
+    """Shape (rounds, models + f) for each view, by the same draws of units."""
+    prior_sd = settings.prior_sd / settings.points
+    if settings.control is None:
+        return replicates(
+            [point.cells for point in points],
+            [point.solution for point in points],
+            rounds=settings.rounds,
+            seed=settings.seed,
+            prior_sd=prior_sd,
+        )
+    return [
+        controlled_replicates(
+            point.games,
+            point.cells,
+            point.features.values,
+            point.solution,
+            rounds=settings.rounds,
+            seed=settings.seed,
+            prior_sd=prior_sd,
+        )
+        for point in points
+    ]
+
+
+def _view(battles: Battles, point: _Point, drawn: Floats, settings: Settings) -> View:
+    m, component = len(battles.models), point.structure.component
+    reference = None if settings.reference is None else battles.models.index(settings.reference)
+    theta = centred(point.solution[:m], point.structure, reference)
+    rounds = centred(drawn[:, :m], point.structure, reference)
+    prior_sd = settings.prior_sd / settings.points
+    spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
+    deviation = _implied_deviations(spread, point.structure, reference)
+    level, structure = settings.level, point.structure
+    return View(
+        name=point.name,
+        battles=len(point.games.first),
+        questions=len(np.unique(point.games.unit)),
+        components=int(component.max(initial=-1)) + 1,
+        ratings=_ratings(
+            battles,
+            point,
+            theta,
+            intervals_of(theta, rounds, deviation, structure, level=level),
+            rank_sets(theta, rounds, spread, structure, level=level),
+            settings,
+        ),
+        win_rates=_win_rates(point.cells),
+        first_place=_first_place(battles, point, theta, prior_sd),
+        style=_effects(point.features, point.solution[m:], drawn[:, m:], settings),
+    )
+
+
+def _implied_deviations(spread: Floats, structure: Structure, reference: int | None) -> Floats:
+    """Shape (models,). Standard deviations that the model implies for ratings less their zero."""
+    identity = np.eye(len(spread))
+    # Rows are the ratings less their reference, as combinations of the ratings.
+    rows = np.nan_to_num(centred(identity, structure, reference).T)
+    return np.asarray(np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", rows, spread, rows), 0.0)))
+
+
+def _ratings(
+    battles: Battles,
+    point: _Point,
+    theta: Floats,
+    intervals: Intervals,
+    ranks: RankSets,
+    settings: Settings,
+) -> tuple[Rating, ...]:
+    """Best first, by component; the models without battles last."""
+    component, m = point.structure.component, len(battles.models)
+    played = np.bincount(point.games.first, minlength=m)
+    played += np.bincount(point.games.second, minlength=m)
+    order = sorted(
+        range(m), key=lambda i: (component[i] < 0, component[i], -np.nan_to_num(theta[i]))
+    )
+    found, place = list[Rating](), dict[int, int]()
+    for i in order:
+        number = int(component[i])
+        rated = number >= 0
+        place[number] = place.get(number, 0) + 1
+        found.append(
+            Rating(
+                model=battles.models[i],
+                battles=int(played[i]),
+                score=_score(theta[i], settings),
+                low=_score(intervals.low[i], settings),
+                high=_score(intervals.high[i], settings),
+                rank=place[number] if rated else None,
+                rank_low=int(ranks.low[i]) if rated else None,
+                rank_high=int(ranks.high[i]) if rated else None,
+                component=number + 1 if rated else None,
+                unbounded=_UNBOUNDED.get(int(point.structure.unbounded[i])) if rated else None,
+            )
+        )
+    return tuple(found)
+
+
+def _score(theta: float, settings: Settings) -> float | None:
+    """A rating on the Elo scale; None for one that is not finite."""
+    score = settings.centre + settings.points * float(theta)
+    return score if np.isfinite(score) else None
+
+
+def _win_rates(cells: Cells) -> tuple[tuple[float | None, ...], ...]:
+    whole = cells.whole
+    table = np.full((whole.models, whole.models), np.nan)
+    share = whole.points / whole.weight
+    table[whole.first, whole.second] = share
+    table[whole.second, whole.first] = 1.0 - share
+    return tuple(tuple(None if x != x else x for x in row) for row in table.tolist())
+
+
+def _first_place(
+    battles: Battles, point: _Point, theta: Floats, prior_sd: float
+) -> FirstPlace | None:
+    """None with `control`, which the search does not know."""
+    if point.features.names:
+        return None
+    names = tuple(battles.names[row] for row in np.flatnonzero(point.outcomes.counted))
+    return first_place(
+        point.games,
+        point.cells,
+        theta,
+        point.structure,
+        models=battles.models,
+        names=names,
+        prior_sd=prior_sd,
+    )
+
+
+def _effects(
+    features: Features, effects: Floats, drawn: Floats, settings: Settings
+) -> tuple[StyleEffect, ...]:
+    reach = float(ndtri(0.5 + settings.level / 2.0)) * drawn.std(axis=0) * settings.points
+    points = effects * settings.points
+    return tuple(
+        StyleEffect(name, effect, effect - width, effect + width)
+        for name, effect, width in zip(features.names, points.tolist(), reach.tolist(), strict=True)
+    )
+
+
+_UNBOUNDED: Mapping[int, Literal["above", "below"]] = {1: "above", -1: "below"}

@@ -1,0 +1,150 @@
+"""Bootstrap over units of dependent battles: questions, or groups of questions."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from app.ratings.bradley_terry import Floats, Ints, Tally, solve, sums
+
+# Numbers in one block of counts: 32 MB.
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True)
+class Games:
+    """Battles that a view counts.
+
+    Args:
+        models: Number of models.
+        first, second: Shape (n,). Indexes of the models.
+        unit: Shape (n,). Index of the unit of the bootstrap, below `units`.
+        units: Number of units of the whole board, with those that the view does not count.
+        weight: Shape (n,). Above 0.
+        outcome: Shape (n,). Share of the points that the first model gets; any real number.
+    """
+
+    models: int
+    first: Ints
+    second: Ints
+    unit: Ints
+    units: int
+    weight: Floats
+    outcome: Floats
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Games summed by unit and pair of models.
+
+    Args:
+        whole: The tally of all units.
+        weight: Sparse, shape (units, k). Weights.
+        points: Sparse, shape (units, k). Points of the first model.
+        pair: Shape (n,). Index of each game's pair.
+        ahead: Shape (n,). Whether the game's first model is the pair's first one.
+    """
+
+    whole: Tally
+    weight: csr_array
+    points: csr_array
+    pair: Ints
+    ahead: NDArray[np.bool_]
+
+    def resampled(self, counts: Floats) -> Tally:
+        """The tallies of resampled units.
+
+        Args:
+            counts: Shape (rounds, units). How often each unit was drawn.
+        """
+        whole = self.whole
+        return Tally(
+            whole.models,
+            whole.first,
+            whole.second,
+            _product(self.weight, counts),
+            _product(self.points, counts),
+        )
+
+
+def _product(cells: csr_array, counts: Floats) -> Floats:
+    found: Floats = (cells.T @ counts.T).T
+    return np.ascontiguousarray(found)
+
+
+def cells_of(games: Games) -> Cells:
+    """Sums games by unit and pair; the order of a pair's models in a game does not matter."""
+    ahead = games.first < games.second
+    low = np.where(ahead, games.first, games.second)
+    high = np.where(ahead, games.second, games.first)
+    keys, pair = np.unique(low * games.models + high, return_inverse=True)
+    points = games.weight * np.where(ahead, games.outcome, 1.0 - games.outcome)
+    shape = (games.units, len(keys))
+    whole = Tally(
+        games.models,
+        keys // games.models,
+        keys % games.models,
+        sums(pair, games.weight, len(keys)),
+        sums(pair, points, len(keys)),
+    )
+    place = (games.unit, pair)
+    return Cells(
+        whole,
+        csr_array((games.weight, place), shape=shape),
+        csr_array((points, place), shape=shape),
+        pair,
+        ahead,
+    )
+
+
+def draws(units: int, *, rounds: int, seed: int) -> Iterator[Floats]:
+    """Yields how often each unit is drawn in each round, in blocks of rounds.
+
+    Args:
+        units: Number of units; as many are drawn in each round, with replacement.
+        rounds: Number of rounds.
+        seed: Makes the same draws again.
+
+    Yields:
+        Shape (rounds of the block, units).
+    """
+    rng = np.random.default_rng(seed)
+    height = max(1, _BLOCK // max(units, 1))
+    for begin in range(0, rounds, height):
+        counts = np.empty((min(height, rounds - begin), units))
+        for row in counts:
+            row[:] = np.bincount(rng.integers(units, size=units), minlength=units)
+        yield counts
+
+
+def replicates(
+    cells: Sequence[Cells],
+    starts: Sequence[Floats],
+    *,
+    rounds: int,
+    seed: int,
+    prior_sd: float,
+) -> list[Floats]:
+    """Ratings of resampled units, for several views of the same units.
+
+    All views are resampled by the same draws.
+
+    Args:
+        cells: The views; the same number of units in each.
+        starts: Shape (models,) each. Ratings of all units, in logits.
+        rounds: Number of rounds.
+        seed: Makes the same draws again.
+        prior_sd: In logits.
+
+    Returns:
+        Shape (rounds, models) for each view, in logits.
+    """
+    found: list[list[Floats]] = [[] for _ in cells]
+    units = cells[0].weight.shape[0]
+    for counts in draws(units, rounds=rounds, seed=seed):
+        for each, start, blocks in zip(cells, starts, found, strict=True):
+            tally = each.resampled(counts)
+            blocks.append(solve(tally, prior_sd=prior_sd, start=np.nan_to_num(start)))
+    return [np.concatenate(blocks) for blocks in found]

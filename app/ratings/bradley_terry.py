@@ -1,0 +1,277 @@
+"""Bradley-Terry ratings of tallied battles, with whole outcomes or real ones.
+
+A rating theta is in logits: model i beats model j with probability sigmoid(theta_i - theta_j). With
+weights w and outcomes y of the first model, the score equation of model i is
+
+    sum over its battles of w (y - sigmoid(theta_i - theta_j)) = theta_i / prior_sd^2.
+
+It is linear in y, so an outcome may be any real number, as debiased ones are. With few labels the
+debiased points of a model can exceed its battles, or fall below 0; they are cut to that range.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import expit
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MOST_STEPS = 100
+_TOLERANCE = 1e-9
+_MOST_CUTS = 20
+# A Newton step beyond this may overshoot where the sigmoid is flat.
+_LONGEST_STEP = 2.0
+
+
+def sums(places: Ints, values: Floats, size: int) -> Floats:
+    """Shape (size,). Sum of the values at each place."""
+    return np.bincount(places, values, size).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Battles summed by pair of models.
+
+    Args:
+        models: Number of models.
+        first, second: Shape (k,). Indexes of the models of each pair; first < second.
+        weight: Shape (..., k). Sum of the weights, at least 0.
+        points: Shape (..., k). Sum of weight times outcome of the first model.
+    """
+
+    models: int
+    first: Ints
+    second: Ints
+    weight: Floats
+    points: Floats
+
+    def incidence(self) -> csr_array:
+        """Shape (k, models): 1 at a pair's first model and -1 at its second."""
+        k = len(self.first)
+        rows = np.concatenate([np.arange(k), np.arange(k)])
+        signs = np.concatenate([np.ones(k), -np.ones(k)])
+        columns = np.concatenate([self.first, self.second])
+        return coo_array((signs, (rows, columns)), shape=(k, self.models)).tocsr()
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The models that met, and those whose maximum-likelihood rating is infinite.
+
+    Args:
+        component: Shape (models,). Number of the component from 0, largest first; -1 for a model
+            without battles.
+        unbounded: Shape (models,). 1 if no other model of the component ever took a point from the
+            model or from the group that it belongs to, -1 if they gave up none, else 0.
+    """
+
+    component: Ints
+    unbounded: Ints
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether every rating is finite without a prior (Ford's condition)."""
+        return not self.unbounded.any()
+
+
+def structure_of(tally: Tally) -> Structure:
+    """Finds the components, and the groups of models that won or lost everything outside."""
+    played = tally.weight > 0
+    first, second = tally.first[played], tally.second[played]
+    points, weight = tally.points[played], tally.weight[played]
+    component = _components(tally.models, first, second)
+    shape = (tally.models, tally.models)
+    winners = np.concatenate([first[points > 0], second[points < weight]])
+    losers = np.concatenate([second[points > 0], first[points < weight]])
+    wins = coo_array((np.ones(len(winners)), (winners, losers)), shape=shape)
+    _, strong = connected_components(wins, connection="strong")
+    outward = strong[winners] != strong[losers]
+    lost = np.isin(strong, strong[losers[outward]])
+    won = np.isin(strong, strong[winners[outward]])
+    meets_others = won | lost
+    unbounded = np.where(meets_others & ~lost, 1, np.where(meets_others & ~won, -1, 0))
+    # Real outcomes can also push a single model's sum to the end of its range or beyond.
+    total = sums(first, points, tally.models) + sums(second, weight - points, tally.models)
+    most = sums(first, weight, tally.models) + sums(second, weight, tally.models)
+    unbounded = np.where((total >= most) & (most > 0), 1, unbounded)
+    unbounded = np.where((total <= 0) & (most > 0), -1, unbounded)
+    return Structure(component, unbounded.astype(np.int64))
+
+
+def _components(models: int, first: Ints, second: Ints) -> Ints:
+    met = coo_array((np.ones(len(first)), (first, second)), shape=(models, models))
+    _, label = connected_components(met, directed=False)
+    active = np.zeros(models, dtype=bool)
+    active[first] = active[second] = True
+    sizes = np.bincount(label[active], minlength=label.max() + 1)
+    number = np.empty(len(sizes), dtype=np.int64)
+    number[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    return np.where(active, number[label], -1)
+
+
+def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floats:
+    """Solves the score equation by Newton's method.
+
+    Real outcomes of a group of models can exceed their range where those of each model do not.
+    Their ratings are therefore cut to `prior_sd` from the median.
+
+    Args:
+        tally: Weights and points of one problem, or of several as leading dimension.
+        prior_sd: Standard deviation in logits of the normal prior of each rating about 0. It makes
+            the solution unique with every outcome and finite.
+        start: Shape (models,). First guess.
+
+    Returns:
+        Shape (..., models). Ratings in logits.
+    """
+    incidence = tally.incidence()
+    weight, points = np.atleast_2d(tally.weight), np.atleast_2d(tally.points)
+    is_real = bool((points < 0).any() or (points > weight).any())
+    if is_real:
+        points = _cut(weight, points, incidence)
+    rounds, precision = len(weight), prior_sd**-2
+    theta = np.zeros((rounds, tally.models)) if start is None else np.tile(start, (rounds, 1))
+    for _ in range(_MOST_STEPS):
+        expected = expit(theta[:, tally.first] - theta[:, tally.second])
+        slope = ((points - weight * expected) @ incidence) - precision * theta
+        curvature = weight * expected * (1.0 - expected)
+        step = np.linalg.solve(information(tally, curvature, precision), slope[..., None])[..., 0]
+        longest = np.abs(step).max(axis=1, keepdims=True, initial=0.0)
+        theta += step * (_LONGEST_STEP / np.maximum(longest, _LONGEST_STEP))
+        if longest.max(initial=0.0) < _TOLERANCE:
+            break
+    if is_real:
+        middle = np.median(theta, axis=1, keepdims=True)
+        theta = np.clip(theta, middle - prior_sd, middle + prior_sd)
+    return theta.reshape(*tally.weight.shape[:-1], tally.models)
+
+
+def _cut(weight: Floats, points: Floats, incidence: csr_array) -> Floats:
+    """Points of which no model has more than its battles, or less than none.
+
+    An excess is taken from all battles of the model in equal parts, and its opponents get it.
+
+    Args:
+        weight: Shape (rounds, k).
+        points: Shape (rounds, k).
+        incidence: Shape (k, models).
+    """
+    half = weight @ abs(incidence) / 2.0
+    for number in range(_MOST_CUTS):
+        surplus = (points - weight / 2.0) @ incidence
+        excess = np.sign(surplus) * np.maximum(np.abs(surplus) - half, 0.0)
+        if not (np.abs(excess) > _TOLERANCE).any():
+            break
+        # Too many and too few points in turn: often they are those of the same battle.
+        excess = np.maximum(excess, 0.0) if number % 2 == 0 else np.minimum(excess, 0.0)
+        rate = np.divide(excess, 2.0 * half, out=np.zeros_like(excess), where=half > 0)
+        points = points - weight * (rate @ incidence.T)
+    return points
+
+
+def information(tally: Tally, curvature: Floats, precision: float) -> Floats:
+    """Minus the Hessian of the log-posterior.
+
+    Args:
+        tally: The pairs.
+        curvature: Shape (rounds, k). Weight times variance of the outcome.
+        precision: Inverse variance of the prior.
+
+    Returns:
+        Shape (rounds, models, models).
+    """
+    matrix = np.zeros((len(curvature), tally.models, tally.models))
+    matrix[:, tally.first, tally.second] = -curvature
+    matrix[:, tally.second, tally.first] = -curvature
+    diagonal = np.arange(tally.models)
+    matrix[:, diagonal, diagonal] = precision - matrix.sum(axis=2)
+    return matrix
+
+
+def covariance(tally: Tally, theta: Floats, *, prior_sd: float) -> Floats:
+    """Covariance of the ratings that the model and the prior alone imply.
+
+    Args:
+        tally: One problem.
+        theta: Shape (models,). Its solution.
+        prior_sd: In logits.
+
+    Returns:
+        Shape (models, models).
+    """
+    expected = expit(theta[tally.first] - theta[tally.second])
+    curvature = tally.weight * expected * (1.0 - expected)
+    inverse = np.linalg.inv(information(tally, curvature[None], prior_sd**-2)[0])
+    return np.asarray(inverse, dtype=np.float64)
+
+
+def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
+    """Ratings in logits, by evalica where it serves.
+
+    evalica solves the equation without a prior and with outcomes in [0, 1]. It has no finite
+    solution where a model won or lost everything, so these problems get the prior.
+
+    Args:
+        tally: One problem.
+        structure: Its structure.
+        prior_sd: In logits.
+
+    Returns:
+        Shape (models,). Less the mean of the component; NaN for a model without battles.
+    """
+    whole = (tally.points >= 0).all() and (tally.points <= tally.weight).all()
+    if whole and structure.is_bounded:
+        theta = _by_evalica(tally, structure.component)
+    else:
+        theta = solve(tally, prior_sd=prior_sd)
+    return centred(theta, structure)
+
+
+def centred(theta: Floats, structure: Structure, reference: int | None = None) -> Floats:
+    """Ratings less the mean of their component, or less the rating of a reference in it.
+
+    Models without a finite rating do not count in the mean, unless there are no others.
+
+    Args:
+        theta: Shape (..., models).
+        structure: Structure of the battles.
+        reference: Index of a model; it matters for its own component only.
+
+    Returns:
+        Shape (..., models). NaN for a model without battles.
+    """
+    result = np.full(theta.shape, np.nan)
+    component = structure.component
+    for number in range(component.max(initial=-1) + 1):
+        inside = component == number
+        bounded = inside & (structure.unbounded == 0)
+        at_zero = bounded if bounded.any() else inside
+        if reference is not None and inside[reference]:
+            at_zero = np.arange(len(component)) == reference
+        zero = theta[..., at_zero].mean(axis=-1, keepdims=True)
+        result[..., inside] = theta[..., inside] - zero
+    return result
+
+
+def _by_evalica(tally: Tally, component: Ints) -> Floats:
+    from evalica import Winner, bradley_terry
+
+    theta = np.full(tally.models, np.nan)
+    for number in range(component.max(initial=-1) + 1):
+        pairs = (component[tally.first] == number) & (tally.weight > 0)
+        first, second = tally.first[pairs].tolist(), tally.second[pairs].tolist()
+        points, weight = tally.points[pairs], tally.weight[pairs]
+        found = bradley_terry(
+            first + second,
+            second + first,
+            [Winner.X] * (2 * len(first)),
+            weights=[*points.tolist(), *(weight - points).tolist()],
+            tolerance=1e-12,
+            limit=10_000,
+        )
+        theta[found.scores.index.to_numpy()] = np.log(found.scores.to_numpy())
+    return theta

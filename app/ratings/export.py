@@ -1,0 +1,84 @@
+"""Files of a leaderboard beside its page: the table, and rows for other raters."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+from pyarrow import csv
+
+from app.ratings.battles import Battles
+from app.ratings.bradley_terry import Floats
+from app.ratings.outcomes import Outcomes, views_of
+from app.ratings.results import Board, Results
+
+_WHOLE = (0.0, 0.5, 1.0)
+_ARENA_WORDS = ("model_b", "tie", "model_a")
+_EVALICA_WORDS = ("right", "tie", "left")
+
+
+def write_csv(results: Results, path: Path) -> None:
+    """Writes one row for each judge, view and model.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    rows = [
+        {"judge": board.judge, "view": view.name, **asdict(rating)}
+        for board in (results.board, *results.other_boards)
+        for view in board.views.values()
+        for rating in view.ratings
+    ]
+    csv.write_csv(pyarrow.Table.from_pylist(rows), path)
+
+
+def write_rows(battles: Battles, board: Board, folder: Path) -> list[Path]:
+    """Writes the outcomes of each view but "people" for arena-rank, and for evalica where whole.
+
+    arena-rank reads the columns model_a, model_b and winner. Real outcomes are numbers in `winner`:
+    pass `outcome_map=float`. evalica reads left, right and winner.
+
+    Args:
+        battles: Battles of one judge.
+        board: Its board.
+        folder: Existing folder.
+
+    Returns:
+        The files.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    written = []
+    for name, outcomes in views_of(battles).items():
+        if name in board.views and name != "people":
+            for path, table in _tables(battles, outcomes, folder, name):
+                csv.write_csv(table, path)
+                written.append(path)
+    return written
+
+
+def _tables(
+    battles: Battles, outcomes: Outcomes, folder: Path, name: str
+) -> Iterator[tuple[Path, pyarrow.Table]]:
+    counted = outcomes.counted
+    names = pyarrow.array(battles.models)
+    first, second = (names.take(side[counted]) for side in (battles.first, battles.second))
+    outcome = outcomes.outcome[counted]
+    whole = bool(np.isin(outcome, _WHOLE).all())
+    winner = _words(outcome, _ARENA_WORDS) if whole else outcome
+    yield (
+        folder / f"arena-rank-{name}.csv",
+        pyarrow.table({"model_a": first, "model_b": second, "winner": winner}),
+    )
+    if whole:
+        winner = _words(outcome, _EVALICA_WORDS)
+        yield (
+            folder / f"evalica-{name}.csv",
+            pyarrow.table({"left": first, "right": second, "winner": winner}),
+        )
+
+
+def _words(outcome: Floats, words: tuple[str, str, str]) -> pyarrow.Array:
+    return pyarrow.array(words).take((2.0 * outcome).astype(np.int64))

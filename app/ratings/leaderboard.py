@@ -1,0 +1,71 @@
+"""A leaderboard from files of battles."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from app import __version__
+from app.core.errors import InvalidRequestError
+from app.ratings.battles import Battles
+from app.ratings.board import board_of
+from app.ratings.changes import changes_of
+from app.ratings.codec import results_of
+from app.ratings.judges import judge_pairs
+from app.ratings.results import Results, Settings
+
+RESULTS_NAME = "results.json"
+
+
+def results_from(
+    battles: Sequence[Battles], settings: Settings, *, made: str, against: Path | None = None
+) -> Results:
+    """Rates the models of each judge, and compares the judges.
+
+    Args:
+        battles: The battles of each judge, as `app.ratings.rows.read_battles` returns them.
+        settings: Settings of the computation.
+        made: Time of the run.
+        against: Folder of previous results.
+
+    Raises:
+        InvalidRequestError: The settings do not fit the battles, or there are no previous results.
+    """
+    previous = None if against is None else previous_results(against)
+    if previous is not None and not _are_comparable(previous.settings, settings):
+        raise InvalidRequestError(
+            f"{against} has another reference or control: give the same options to compare scores"
+        )
+    boards = [board_of(each, settings) for each in battles]
+    return Results(
+        version=__version__,
+        made=made,
+        settings=settings,
+        board=boards[0],
+        other_boards=tuple(boards[1:]),
+        judges=judge_pairs(list(battles), boards),
+        changes=None
+        if previous is None or against is None
+        else changes_of(boards[0], previous, against),
+    )
+
+
+def _are_comparable(before: Settings, now: Settings) -> bool:
+    """Whether scores of two runs have the same zero, the same scale and the same covariates."""
+    kinds = (
+        (each.reference, each.control, each.centre, each.scale, each.prior_sd)
+        for each in (before, now)
+    )
+    return len(set(kinds)) == 1
+
+
+def previous_results(folder: Path) -> Results:
+    """The results in a folder, or in a results.json.
+
+    Raises:
+        InvalidRequestError: There are none, or they cannot be read.
+    """
+    file = folder / RESULTS_NAME if folder.is_dir() else folder
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InvalidRequestError(f"{file} cannot be read: name a folder of `--out`") from None
+    return results_of(text, str(file))

@@ -1,0 +1,104 @@
+"""Sentences that belong to a leaderboard: where its numbers do not say what they seem to say."""
+
+import math
+from collections.abc import Iterator
+
+from app.ratings.results import Board, Settings, View
+
+NO_PROMISE = (
+    "A rating has no promise. Alpha bounds the share of wrong verdicts among the accepted ones of "
+    "the whole board. It does not say whose battles the wrong ones are in: a judge that favours a "
+    "model can misplace it by hundreds of points."
+)
+# Below this number of resampled units the percentiles of the bootstrap are too narrow.
+_FEW_UNITS = 30
+_FEW_LABELS = 100
+_NAMED = 5
+
+
+def notes_of(board: Board, settings: Settings) -> tuple[str, ...]:
+    """The notes of a board, the most important first.
+
+    Args:
+        board: The board; its own notes are not read.
+        settings: Settings of the computation.
+    """
+    return (
+        *_about_trust(board),
+        *_about_view(board.views[board.main], settings),
+        *_about_rows(board),
+    )
+
+
+def _about_trust(board: Board) -> Iterator[str]:
+    yield NO_PROMISE
+    agreement = board.agreement
+    if agreement is None:
+        yield (
+            "There is no human label. With a person's label for a random sample of the battles, "
+            "the view `debiased` corrects what the judge favours."
+        )
+    elif board.main == "debiased":
+        few = ": few, so that its intervals may be too narrow"
+        yield (
+            f"The view `debiased` rests on {agreement.labelled} human labels"
+            f"{few if agreement.labelled < _FEW_LABELS else ''}. It is unbiased if the labelled "
+            "battles were drawn with the probabilities that the rows name."
+        )
+        if _width(board.views["people"]) < _width(board.views["debiased"]):
+            yield (
+                "The judge adds nothing to the labels here: the intervals of the view `people` are "
+                "narrower than those of `debiased`."
+            )
+    if "accepted" in board.views and board.accepted < board.judged:
+        yield (
+            "Close pairs abstain more often, so that the view `accepted` overstates differences."
+        )
+
+
+def _about_view(view: View, settings: Settings) -> Iterator[str]:
+    if view.components > 1:
+        yield (
+            f"The models form {view.components} groups that never met each other. Scores and ranks "
+            "compare only inside a group."
+        )
+    for side, word in (("above", "won"), ("below", "lost")):
+        models = [rating.model for rating in view.ratings if rating.unbounded == side]
+        if models:
+            yield (
+                f"{_listed(models)} {word} every battle against the rest, or the corrected "
+                "outcomes say so: the data have no bound on that side. The score comes from a "
+                f"prior with a standard deviation of {settings.prior_sd:g} points."
+            )
+    missing = [rating.model for rating in view.ratings if rating.score is None]
+    if missing:
+        yield f"{_listed(missing)}: no battle in the view `{view.name}`, so there is no rating."
+    if view.questions < _FEW_UNITS:
+        yield (
+            f"The intervals rest on {view.questions} questions. With fewer than {_FEW_UNITS} they "
+            "are too narrow."
+        )
+
+
+def _about_rows(board: Board) -> Iterator[str]:
+    if board.errors:
+        yield f"{board.errors} battles have no judgment and count in no view."
+    if board.repeated:
+        yield f"{board.repeated} rows are copies of others and count once."
+    if board.alpha is None and "accepted" in board.views:
+        yield "The rows have no alpha, or several: no bound on the errors of all verdicts is known."
+
+
+def _width(view: View) -> float:
+    """The mean width of the intervals that have two ends."""
+    widths = [
+        rating.high - rating.low
+        for rating in view.ratings
+        if rating.high is not None and rating.low is not None
+    ]
+    return sum(widths) / len(widths) if widths else math.inf
+
+
+def _listed(models: list[str]) -> str:
+    more = len(models) - _NAMED
+    return ", ".join(models[:_NAMED]) + (f" and {more} more" if more > 0 else "")

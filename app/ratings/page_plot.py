@@ -1,0 +1,178 @@
+"""Geometry of the dot-and-whisker plot: places in percent of its width, so that it fits a phone."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from app.ratings.results import Board, Rating, View, ViewName
+
+# Height of a whisker, in pixels.
+_LINE_PX = 13
+_MARGIN_PX = 7
+_MOST_TICKS = 6
+# Free room beside the outermost whiskers, as a share of the axis.
+_MARGIN = 0.03
+
+
+class Whisker(NamedTuple):
+    """The rating of one model in one view.
+
+    Args:
+        view: Name of the view, which selects the marker.
+        y: Middle of the whisker, in pixels from the top of the model's strip.
+        x: Place of the marker, in percent.
+        low, high: Ends of the interval, in percent.
+        opens_left, opens_right: Whether the interval leaves the plot on that side.
+    """
+
+    view: str
+    y: int
+    x: float
+    low: float
+    high: float
+    opens_left: bool
+    opens_right: bool
+
+
+class Strip(NamedTuple):
+    """One model of the plot.
+
+    Args:
+        model: Name.
+        whiskers: The whiskers, from top to bottom.
+        says: Description for screen readers.
+    """
+
+    model: str
+    whiskers: tuple[Whisker, ...]
+    says: str
+
+
+class Tick(NamedTuple):
+    """A mark of the axis: its place in percent, and its text."""
+
+    x: float
+    text: str
+
+
+class Plot(NamedTuple):
+    """A plot of one component.
+
+    Args:
+        strips: The models, the best first.
+        ticks: The marks of the axis, from left to right.
+        height: Height of a strip, in pixels.
+    """
+
+    strips: tuple[Strip, ...]
+    ticks: tuple[Tick, ...]
+    height: int
+
+
+class _Axis(NamedTuple):
+    low: float
+    high: float
+
+    def place(self, score: float) -> float:
+        """Percent of the width, at least 0 and at most 100."""
+        share = (score - self.low) / (self.high - self.low)
+        return round(100.0 * min(1.0, max(0.0, share)), 2)
+
+
+def plot_of(board: Board, component: int, titles: dict[str, str]) -> Plot:
+    """Lays out the models of one component, with a whisker for each view.
+
+    Args:
+        board: The board.
+        component: Number of the component in the main view.
+        titles: Name of a view -> its title.
+    """
+    main = board.views[board.main]
+    others = [view for name, view in board.views.items() if name != board.main]
+    models = [each.model for each in main.ratings if each.component == component]
+    views = [main, *others]
+    found = {
+        (view.name, each.model): each
+        for view in views
+        for each in view.ratings
+        if each.model in models and each.score is not None
+    }
+    axis = _axis(list(found.values()))
+    strips = tuple(_strip(model, views, found, axis, titles) for model in models)
+    ticks = tuple(Tick(axis.place(tick), f"{tick:g}") for tick in _ticks(axis))
+    return Plot(strips, ticks, _LINE_PX * len(views) + 2 * _MARGIN_PX)
+
+
+def _strip(
+    model: str,
+    views: Sequence[View],
+    found: Mapping[tuple[ViewName, str], Rating],
+    axis: _Axis,
+    titles: dict[str, str],
+) -> Strip:
+    whiskers, said = [], []
+    for place, view in enumerate(views):
+        rating = found.get((view.name, model))
+        if rating is None or rating.score is None:
+            continue
+        low, high = _ends(rating, axis)
+        whiskers.append(
+            Whisker(
+                view=view.name,
+                y=_MARGIN_PX + _LINE_PX * place + _LINE_PX // 2,
+                x=axis.place(rating.score),
+                low=axis.place(low),
+                high=axis.place(high),
+                opens_left=low < axis.low,
+                opens_right=high > axis.high,
+            )
+        )
+        said.append(f"{titles[view.name]} {rating.score:.0f}, {interval_text(rating)}")
+    return Strip(model, tuple(whiskers), "; ".join(said))
+
+
+def interval_text(rating: Rating) -> str:
+    """The interval of a rating in words; an end that nothing bounds is left open."""
+    low = None if rating.unbounded == "below" else rating.low
+    high = None if rating.unbounded == "above" else rating.high
+    if low is None and high is None:
+        return "no interval"
+    if low is None:
+        return f"at most {high:.0f}"
+    return f"at least {low:.0f}" if high is None else f"{low:.0f} to {high:.0f}"
+
+
+def _ends(rating: Rating, axis: _Axis) -> tuple[float, float]:
+    """Ends of an interval; beyond the axis where nothing bounds it."""
+    assert rating.score is not None
+    low = rating.score if rating.low is None else rating.low
+    high = rating.score if rating.high is None else rating.high
+    beyond = axis.high - axis.low
+    if rating.unbounded == "below":
+        low = axis.low - beyond
+    if rating.unbounded == "above":
+        high = axis.high + beyond
+    return low, high
+
+
+def _axis(ratings: Sequence[Rating]) -> _Axis:
+    """The range of the scores and intervals that are bounded, or else of all scores."""
+    bounded = [each for each in ratings if each.unbounded is None]
+    values = [each.score for each in bounded or ratings if each.score is not None]
+    for each in bounded:
+        values += [end for end in (each.low, each.high) if end is not None]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    margin = max(1.0, _MARGIN * (high - low))
+    return _Axis(low - margin, high + margin)
+
+
+def _ticks(axis: _Axis) -> Iterator[float]:
+    """Round numbers on the axis."""
+    rough = (axis.high - axis.low) / _MOST_TICKS
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    number = math.ceil(axis.low / step)
+    while number * step <= axis.high:
+        # A sum, because -0.0 would be shown with its sign.
+        yield number * step + 0.0
+        number += 1

@@ -1,0 +1,104 @@
+"""The words of a leaderboard's page: the views in plain English, and texts of numbers."""
+
+from typing import NamedTuple
+
+from app.ratings.results import ViewName
+
+
+class ViewWords(NamedTuple):
+    """A view in plain English.
+
+    Args:
+        title: A few words.
+        counts: The battles that it counts, and how.
+        beware: The reason why it can be wrong.
+    """
+
+    title: str
+    counts: str
+    beware: str
+
+
+WORDS: dict[ViewName, ViewWords] = {
+    "debiased": ViewWords(
+        "Corrected by people",
+        "Counts the judge's probability on every battle, and corrects it by the battles that "
+        "people labelled. Each labelled battle weighs as many battles as its draw stands for.",
+        "It needs labels of a random sample whose probabilities are known. Then it estimates the "
+        "rating that people would give, whatever the judge prefers.",
+    ),
+    "soft": ViewWords(
+        "All battles, by probability",
+        "Counts every judged battle by the judge's probability that the one model is better.",
+        "Nothing is dropped. A judge that is too sure, too unsure or fond of a style still moves "
+        "the ratings.",
+    ),
+    "accepted": ViewWords(
+        "Accepted verdicts only",
+        "Counts the verdicts that the judge gave, and drops its abstentions.",
+        "Abstentions are not missing at random: close battles abstain more often. The battles that "
+        "are left make gaps look larger than they are.",
+    ),
+    "abstain_as_tie": ViewWords(
+        "Abstentions as ties",
+        "Counts a verdict as a win and an abstention as half a win for each model.",
+        "Nothing is dropped. An abstention often has a better side that the judge could not name, "
+        "so gaps look smaller than they are.",
+    ),
+    "always": ViewWords(
+        "Always answered",
+        "Counts the side that the judge leans to in every battle, however unsure it is.",
+        "No alpha bounds these verdicts. It shows the board of a judge that never abstains.",
+    ),
+    "people": ViewWords(
+        "People alone",
+        "Counts the labelled battles only, each by the probability of its draw.",
+        "The judge has no influence. The intervals are wide, because the labels are few.",
+    ),
+}
+
+REASONS = {
+    "uncertain": "too uncertain for alpha",
+    "infeasible": "alpha infeasible",
+    "no_preference": "no preference",
+    "off_task": "judge off task",
+    "suspended": "set suspended",
+    "escalation_unavailable": "escalation unavailable",
+}
+
+# A missing number, and the sign between two ranks.
+NONE = "\N{EN DASH}"
+
+TITLES: dict[str, str] = {name: words.title for name, words in WORDS.items()}
+
+
+def share(value: float | None) -> str:
+    """A share in percent; a dash where there is none."""
+    return NONE if value is None else f"{100.0 * value:.1f}%"
+
+
+def level(value: float) -> str:
+    """A level such as alpha in percent, as short as it is."""
+    return f"{100.0 * value:g}%"
+
+
+def score(value: float | None) -> str:
+    """A rating as a whole number; a dash where there is none."""
+    return NONE if value is None else f"{value:.0f}"
+
+
+def ranks(low: int | None, high: int | None) -> str:
+    """A set of ranks, from the best to the worst."""
+    if low is None or high is None:
+        return NONE
+    return f"{low}" if low == high else f"{low}{NONE}{high}"
+
+
+def signed(value: float) -> str:
+    """A difference in percentage points with its sign."""
+    return f"{100.0 * value:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def count(value: int, noun: str) -> str:
+    """A number with its noun in the right form, such as "1 battle"."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"

@@ -1,0 +1,181 @@
+"""Measures the bootstrap of ratings against those of evalica and arena-rank, on the same battles.
+
+python -m tests.benchmarks.ratings_speed [--arena PYTHON] [--rounds N] [--json FILE]
+
+100,000 accepted battles of 100 models, all with a winner. arena-rank needs JAX, so that it runs in
+an environment of its own: `python -m venv arena && arena/bin/pip install arena-rank==0.1.1`, then
+`--arena arena/bin/python`. Each program runs once, in a process of its own; its time is without
+start and imports.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow
+from pyarrow import csv, parquet
+from rich.console import Console
+from rich.table import Table
+from scipy.special import expit
+
+MODELS, BATTLES, QUESTIONS = 100, 100_000, 50_000
+NAMES = ("scope-judge", "evalica", "arena-rank")
+# Logits to points, as arena-rank prints them.
+POINTS = 400 / np.log(10)
+
+
+class Measured(NamedTuple):
+    """Seconds of one program, and the half-widths of its intervals in points."""
+
+    seconds: float
+    read_s: float
+    widths: list[float]
+
+
+ARENA_RANK = """
+import json, multiprocessing, sys, time
+import pandas as pd
+from arena_rank.models.bradley_terry import BradleyTerry
+from arena_rank.utils.data_utils import PairDataset
+if __name__ == "__main__":
+    # A forked JAX waits forever.
+    multiprocessing.set_start_method("spawn")
+    path, rounds = sys.argv[1], int(sys.argv[2])
+    begun = time.perf_counter()
+    frame = pd.read_csv(path)
+    read = time.perf_counter()
+    data = PairDataset.from_pandas(frame)
+    found = BradleyTerry(len(data.competitors)).compute_ratings_and_cis(
+        data, ci_method="bootstrap", num_bootstrap=rounds
+    )
+    widths = (found["rating_upper"] - found["rating_lower"]) / 2
+    print(json.dumps([time.perf_counter() - read, read - begun, widths.tolist()]))
+"""
+
+
+def battles(folder: Path) -> dict[str, Path]:
+    """Writes the same battles for each program."""
+    rng = np.random.default_rng(0)
+    strength = rng.normal(0.0, 1.0, MODELS)
+    first = rng.integers(MODELS, size=BATTLES)
+    second = (first + rng.integers(1, MODELS, size=BATTLES)) % MODELS
+    won = rng.random(BATTLES) < expit(strength[first] - strength[second])
+    names = pyarrow.array([f"model-{number:03d}" for number in range(MODELS)])
+    models = {"model_a": names.take(first), "model_b": names.take(second)}
+    question = np.arange(BATTLES) // (BATTLES // QUESTIONS)
+    winner = np.where(won, "model_a", "model_b")
+    ours = folder / "battles.parquet"
+    columns = {"question_id": question, **models, "winner": winner, "p_bar": won.astype(float)}
+    parquet.write_table(pyarrow.table(columns), ours)
+    arena = folder / "arena.csv"
+    csv.write_csv(pyarrow.table({**models, "winner": winner}), arena)
+    left_right = folder / "evalica.csv"
+    table = {"left": models["model_a"], "right": models["model_b"]}
+    winner = np.where(won, "left", "right")
+    csv.write_csv(pyarrow.table({**table, "winner": winner}), left_right)
+    return dict(zip(NAMES, (ours, left_right, arena), strict=True))
+
+
+def by_scope_judge(path: Path, rounds: int) -> Measured:
+    """The view "accepted", as `app.ratings` computes it."""
+    from app.ratings.bootstrap import cells_of, replicates
+    from app.ratings.bradley_terry import centred, ratings, structure_of
+    from app.ratings.intervals import intervals_of
+    from app.ratings.outcomes import games_of, views_of
+    from app.ratings.rows import read_battles
+
+    begun = time.perf_counter()
+    (found,) = read_battles([path])
+    read = time.perf_counter()
+    cells = cells_of(games_of(found, views_of(found)["accepted"]))
+    structure = structure_of(cells.whole)
+    theta = ratings(cells.whole, structure, prior_sd=5.76)
+    (drawn,) = replicates([cells], [theta], rounds=rounds, seed=0, prior_sd=5.76)
+    drawn = centred(drawn, structure)
+    low, high = intervals_of(theta, drawn, np.zeros(MODELS), structure, level=0.95)
+    widths = POINTS * (high - low) / 2.0
+    return Measured(time.perf_counter() - read, read - begun, widths.tolist())
+
+
+def by_evalica(path: Path, rounds: int) -> Measured:
+    """evalica's bootstrap by percentiles: its default, BCa, also solves once for each battle."""
+    import pandas
+    from evalica import Winner, bootstrap, bradley_terry
+
+    words = {"left": Winner.X, "right": Winner.Y}
+    begun = time.perf_counter()
+    frame = pandas.read_csv(path)
+    read = time.perf_counter()
+    found = bootstrap(
+        bradley_terry,
+        frame["left"],
+        frame["right"],
+        frame["winner"].map(words),
+        n_resamples=rounds,
+        bootstrap_method="percentile",
+        random_state=0,
+    )
+    # evalica's scores are odds.
+    widths = POINTS * np.log(found.high / found.low) / 2.0
+    return Measured(time.perf_counter() - read, read - begun, widths.tolist())
+
+
+def by_arena_rank(path: Path, rounds: int, python: str) -> Measured:
+    """arena-rank's bootstrap, in its own environment, on all processors."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(ARENA_RANK)
+        script.flush()
+        command = [python, script.name, str(path), str(rounds)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Measured(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures each program, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arena", help="python of an environment with arena-rank")
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--one", nargs=2, metavar=("NAME", "FILE"), help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.one:
+        run = {"scope-judge": by_scope_judge, "evalica": by_evalica}[given.one[0]]
+        print(json.dumps(run(Path(given.one[1]), given.rounds)))
+        return
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="scope-judge-ratings-") as folder:
+        for name, path in battles(Path(folder)).items():
+            if name == "arena-rank":
+                if given.arena:
+                    found[name] = by_arena_rank(path, given.rounds, given.arena)
+                continue
+            rounds = ["--rounds", str(given.rounds)]
+            command = [sys.executable, "-m", __spec__.name, "--one", name, str(path), *rounds]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found[name] = Measured(*json.loads(done.stdout))
+    tell(found, given.rounds)
+    if given.json:
+        shown = {name: {**each._asdict()} for name, each in found.items()}
+        given.json.write_text(json.dumps(shown, indent=1) + "\n")
+
+
+def tell(found: dict[str, Measured], rounds: int) -> None:
+    """Prints a row for each program."""
+    table = Table(title=f"{BATTLES:,} battles of {MODELS} models, {rounds} rounds")
+    for heading in ("program", "read, s", "bootstrap, s", "mean half-width of 95% intervals"):
+        table.add_column(heading, justify="left" if heading == "program" else "right")
+    for name, each in found.items():
+        width = f"{np.mean(each.widths):.1f}"
+        table.add_row(name, f"{each.read_s:.2f}", f"{each.seconds:.1f}", width)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

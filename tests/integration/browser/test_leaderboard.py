@@ -1,0 +1,168 @@
+"""The page of a leaderboard works in a real browser: drawn, sortable, quiet, and alone."""
+
+import json
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.ratings.page import write_page
+from app.ratings.results import Results
+from tests.integration.browser.test_docs import _FLAGS, CHROMIUM
+from tests.patience import PATIENCE_S
+from tests.unit.ratings import made_results
+
+# The page around the leaderboard measures it from outside: the leaderboard's own policy forbids
+# every script but its own.
+_AROUND = """<!DOCTYPE html><html><body><iframe id="page" src="/page" width="WIDTH" height="900">
+</iframe><pre id="found"></pre><script>
+document.getElementById("page").onload = () => {
+  const page = document.getElementById("page").contentDocument;
+  const size = (e) => { const r = e.getBoundingClientRect(); return [r.width, r.height]; };
+  const all = (s) => [...page.querySelectorAll(s)];
+  for (const each of all("details")) each.open = true;
+  const found = {
+    title: page.title,
+    figures: all("[data-figure]").map((e) => [e.dataset.figure, ...size(e)]),
+    marks: all(".strip use").map(size),
+    lines: all(".strip g line").map(size),
+    cells: all("table.matrix td[class]").map((e) => getComputedStyle(e).backgroundColor),
+    overflow: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+    font: getComputedStyle(page.body).fontSize,
+    paper: getComputedStyle(page.body).backgroundColor,
+  };
+  const table = page.querySelector("table.sortable");
+  const names = () => [...table.tBodies[0].querySelectorAll("th")].map((e) => e.textContent);
+  const press = (text) => [...table.querySelectorAll("button")].find(
+    (e) => e.textContent === text).click();
+  found.given = names();
+  press("Model");
+  found.byName = names();
+  press("Model");
+  found.byNameFalling = names();
+  press("Rating");
+  found.byRating = names();
+  press("Rating");
+  found.byRatingRising = names();
+  found.sorted = [...table.querySelectorAll("thead th")].map((e) => e.getAttribute("aria-sort"));
+  document.getElementById("found").textContent = JSON.stringify(found);
+};
+</script></body></html>"""
+
+
+class _Site(BaseHTTPRequestHandler):
+    """Serves a page and the one around it, and notes what is asked for."""
+
+    server: "Site"
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        content = self.server.pages.get(self.path, b"")
+        self.send_response(200 if content else 404)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+class Site(ThreadingHTTPServer):
+    """A site of two pages."""
+
+    daemon_threads = True
+
+    def __init__(self, pages: dict[str, bytes]) -> None:
+        super().__init__(("127.0.0.1", 0), _Site)
+        self.pages = pages
+        self.asked: list[str] = []
+
+
+@contextmanager
+def serving(page: Path, width: int) -> Iterator[Site]:
+    around = _AROUND.replace("WIDTH", str(width)).encode()
+    site = Site({"/page": page.read_bytes(), "/around": around})
+    thread = threading.Thread(target=site.serve_forever)
+    thread.start()
+    try:
+        yield site
+    finally:
+        site.shutdown()
+        thread.join(PATIENCE_S)
+        site.server_close()
+
+
+def seen(results: Results, folder: Path, *, width: int = 1100, dark: bool = False) -> Any:
+    """Measures of the page in a browser; fails at any message on its console."""
+    assert CHROMIUM is not None, "install chromium: `make setup-dev` does"
+    write_page(results, folder / "leaderboard.html")
+    with serving(folder / "leaderboard.html", width) as site:
+        url = f"http://127.0.0.1:{site.server_port}/around"
+        scheme = ["--blink-settings=preferredColorScheme=0"] if dark else []
+        flags = [*_FLAGS, *scheme, "--enable-logging=stderr", f"--user-data-dir={folder / 'p'}"]
+        ran = subprocess.run(
+            [CHROMIUM, *flags, "--dump-dom", url],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=True,
+        )
+    assert [line for line in ran.stderr.splitlines() if "CONSOLE" in line] == []
+    # The browser itself asks for the icon of the page around.
+    assert set(site.asked) - {"/favicon.ico"} == {"/around", "/page"}
+    found = re.search(r'<pre id="found">(.*?)</pre>', ran.stdout, re.DOTALL)
+    assert found is not None
+    assert found[1], "the page was not measured"
+    return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+
+
+def test_every_figure_is_drawn_and_the_headings_sort(tmp_path: Path) -> None:
+    results = made_results.everything()
+    found = seen(results, tmp_path)
+    assert found["title"] == "Leaderboard by demo"
+    # Two judges: plot, matrix and coverage of each.
+    assert sorted(name for name, *_ in found["figures"]) == sorted(
+        ["ratings", "wins", "coverage"] * 2
+    )
+    assert all(width > 100 and height > 100 for _, width, height in found["figures"])
+    # Eight models in six views, and in four without labels; an arrowhead for each board.
+    assert len(found["marks"]) == 8 * (6 + 4) + 2
+    assert all(width > 4 and height > 4 for width, height in found["marks"])
+    assert len(found["lines"]) == 80
+    assert all(width > 2 for width, _ in found["lines"])
+    assert len(found["cells"]) == 2 * 56
+    assert len(set(found["cells"])) > 4
+    names = [name.replace("\ud800", "?") for name in made_results.MODELS]
+    assert found["given"] == found["byRating"] == names
+    assert found["byRatingRising"] == names[::-1]
+    assert sorted(found["byName"]) == sorted(names)
+    assert found["byName"] != names
+    assert found["byName"] == found["byNameFalling"][::-1]
+    assert found["sorted"] == ["none", "none", "ascending", "none", "none"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [made_results.without_labels, made_results.two_groups, made_results.one_model],
+)
+def test_a_board_with_little_to_show_is_quiet(make: Callable[[], Results], tmp_path: Path) -> None:
+    assert seen(make(), tmp_path)["title"] == "Leaderboard by demo"
+
+
+def test_a_phone_scrolls_tables_and_never_the_page(tmp_path: Path) -> None:
+    found = seen(made_results.everything(), tmp_path, width=360)
+    assert found["overflow"] <= 0
+    assert float(found["font"].removesuffix("px")) >= 15
+
+
+def test_a_dark_screen_gets_a_dark_page(tmp_path: Path) -> None:
+    assert seen(made_results.without_labels(), tmp_path)["paper"] == "rgb(255, 255, 255)"
+    dark = seen(made_results.without_labels(), tmp_path, dark=True)
+    assert dark["paper"] == "rgb(21, 24, 28)"

@@ -1,0 +1,304 @@
+"""`scope-judge battles`: every battle once and in order, and an error is never a verdict."""
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.files.reading import read_rows
+from app.main import create
+from tests.unit.cli.conftest import ENVIRONMENT
+from tests.unit.cli.listening import Disturbed, listening
+from tests.unit.cli.test_filter import calibrated
+
+runner = CliRunner()
+GOOD, BAD, SAME = "quality=4", "quality=0", "quality=3.9"
+PARTIAL = "rows.jsonl.partial"
+
+
+@pytest.fixture
+def service(clean_url: str) -> str:
+    return calibrated(clean_url)
+
+
+def battle(a: str, b: str, **more: Any) -> dict[str, Any]:
+    return {
+        "question": "Which?",
+        "model_a": "first",
+        "model_b": "second",
+        "response_a": a,
+        "response_b": b,
+        **more,
+    }
+
+
+def many(count: int) -> list[dict[str, Any]]:
+    """Battles of five models; every third is a copy of an earlier one."""
+    rng = random.Random(17)
+    rows: list[dict[str, Any]] = []
+    for i in range(count):
+        if i % 3 == 2:
+            rows.append(dict(rows[i // 2]))
+            continue
+        a, b = rng.sample(range(5), 2)
+        texts = [f"quality={each + rng.random():.3f}" for each in (a, b)]
+        row = battle(*texts, model_a=f"model {a}", model_b=f"model {b}")
+        rows.append(row | {"question": f"Question {i // 4}"})
+    return rows
+
+
+def judged(
+    url: str, folder: Path, rows: list[dict[str, Any]], *options: str, out: str = "rows.jsonl"
+) -> Result:
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    paths = [str(folder / "in.jsonl"), "--out", str(folder / out)]
+    return runner.invoke(app, ["battles", *paths, "--url", url, "--alpha", "0.1", *options])
+
+
+def rows_in(file: Path) -> list[dict[str, Any]]:
+    return [row.fields for row in read_rows(file)]
+
+
+def untimed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "timestamp"} for row in rows]
+
+
+def known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_winner_is_a_model_whatever_the_order(service: str, tmp_path: Path, seed: int) -> None:
+    rows = [battle(GOOD, BAD, question=f"q{i}", human="A", human_probability=0.1) for i in range(6)]
+    rows += [battle(BAD, GOOD, question=f"q{i}") for i in range(6)]
+    rows += [battle(GOOD, SAME, question=f"q{i}") for i in range(6)]
+    result = judged(service, tmp_path, rows, "--seed", str(seed))
+    assert result.exit_code == 0, result.stderr
+    found = rows_in(tmp_path / "rows.jsonl")
+    assert [row["winner"] for row in found] == [
+        *["model_a"] * 6,
+        *["model_b"] * 6,
+        *["abstain"] * 6,
+    ]
+    assert all(row["p_bar"] > 0.9 for row in found[:6])
+    assert all(row["p_bar"] < 0.1 for row in found[6:12])
+    assert {row["reason"] for row in found[12:]} == {"uncertain"}
+    assert {row["swapped"] for row in found} == {True, False}
+    assert {(row["human"], row["human_probability"]) for row in found[:6]} == {("model_a", 0.1)}
+    assert {row["human"] for row in found[6:]} == {None}
+    assert f"order seed {seed}" in found[0]["signature"]
+    assert "2 models; A is model_a:" in result.stderr
+    assert "18 rows: A 6, B 6, abstained 6, errors 0" in result.stderr
+
+
+def test_a_signature_names_judge_calibration_and_criterion(service: str, tmp_path: Path) -> None:
+    options = ("--guarantee", "pac", "--delta", "0.2")
+    assert judged(service, tmp_path, [battle(GOOD, BAD)], *options).exit_code == 0
+    (row,) = rows_in(tmp_path / "rows.jsonl")
+    info = httpx.get(f"{service}/info").json()
+    known = httpx.get(f"{service}/calibrations/default").json()
+    assert row["signature"] == (
+        f"scope-judge {info['version']}; judge {info['judge']} (fingerprint "
+        f"{info['fingerprint'][:12]}); template {info['template'][:12]}; calibration default, "
+        f"version {known['version']}, n {known['n']}; pac, alpha 0.1, delta 0.2; order seed 0"
+    )
+    assert (row["calibration"], row["version"]) == ("default", known["version"])
+
+
+@pytest.mark.parametrize("out", ["rows.parquet", "rows.csv", "rows.jsonl.gz", "rows.json"])
+def test_every_format_has_the_same_rows(service: str, tmp_path: Path, out: str) -> None:
+    rows = many(30)
+    assert judged(service, tmp_path, rows).exit_code == 0
+    assert judged(service, tmp_path, rows, out=out).exit_code == 0
+    expected = untimed(rows_in(tmp_path / "rows.jsonl"))
+    found = untimed(rows_in(tmp_path / out))
+    if out.endswith(".csv"):
+        # A table has texts, and JSON for true and false.
+        expected = [
+            {n: json.dumps(v) if isinstance(v, bool) else str(v) for n, v in row.items()}
+            for row in known(expected)
+        ]
+    assert known(found) == known(expected)
+
+
+def test_parquet_is_read(service: str, tmp_path: Path) -> None:
+    rows = many(20)
+    columns = {name: [row.get(name) for row in rows] for name in rows[0]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
+    assert judged(service, tmp_path, rows).exit_code == 0
+    paths = [str(tmp_path / "in.parquet"), "--out", str(tmp_path / "other.jsonl")]
+    options = ["--url", service, "--alpha", "0.1"]
+    assert runner.invoke(app, ["battles", *paths, *options]).exit_code == 0
+    expected = untimed(rows_in(tmp_path / "rows.jsonl"))
+    assert untimed(rows_in(tmp_path / "other.jsonl")) == expected
+
+
+def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path: Path) -> None:
+    rows = [
+        battle(GOOD, BAD, question="q1"),
+        battle(GOOD, " ", question="q2"),
+        battle(GOOD, BAD, model_b="first"),
+        battle(GOOD, BAD, human="the first one"),
+        battle(BAD, GOOD, question="q3"),
+    ]
+    result = judged(service, tmp_path, rows)
+    assert result.exit_code == 1
+    assert "3 of 5 battles got no judgment" in result.stderr
+    found = rows_in(tmp_path / "rows.jsonl")
+    assert [row["winner"] for row in found] == ["model_a", None, None, None, "model_b"]
+    assert [row["error"] for row in found] == [None, *["invalid_comparison"] * 3, None]
+    assert "the same model" in found[2]["error_detail"]
+    assert "'the first one' is not model_a" in found[3]["error_detail"]
+    assert len({row["signature"] for row in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([], [], "is empty"),
+        ([{**battle(GOOD, BAD), "model_b": "first"}], [], "the same model"),
+        ([{"prompt": "?", "left": "x", "right": "y"}], [], "line 1: the columns are prompt, left"),
+        (
+            [battle(GOOD, BAD, id=1), battle(BAD, GOOD, id=1)],
+            [],
+            "line 2 has the id of",
+        ),
+        ([battle(GOOD, BAD)], ["--no-alpha"], "--alpha or --no-alpha, not both"),
+        ([battle(GOOD, BAD)], ["--replicas", "2"], "need --ray"),
+        ([battle(GOOD, BAD)], ["--ray"], "no --url"),
+        ([battle(GOOD, BAD)], ["--shape", "chess"], "--shape chess is unknown"),
+        ([battle(GOOD, BAD)], ["--calibration", "none"], "calibrate FILE"),
+    ],
+)
+def test_a_run_that_cannot_be_right_is_refused(
+    service: str, tmp_path: Path, rows: list[dict[str, Any]], options: list[str], message: str
+) -> None:
+    result = judged(service, tmp_path, rows, *options)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert not (tmp_path / "rows.jsonl").exists()
+    assert not (tmp_path / PARTIAL).exists()
+
+
+def test_rows_of_two_calibrations_are_two_judges_and_that_is_said(
+    service: str, tmp_path: Path
+) -> None:
+    example = {"question": "new", "response_a": GOOD, "response_b": BAD, "label": "A"}
+    httpx.post(f"{service}/calibrate", json={"calibration": "other", "examples": [example] * 9})
+    rows = [battle(GOOD, BAD), battle(BAD, GOOD, calibration="other", question="q2")]
+    result = judged(service, tmp_path, rows)
+    assert result.exit_code == 0, result.stderr
+    assert "the rows have 2 signatures" in result.stderr
+    assert len({row["signature"] for row in rows_in(tmp_path / "rows.jsonl")}) == 2
+    assert "signatures" not in judged(service, tmp_path, rows[:1], "--overwrite").stderr
+
+
+def test_an_output_is_named(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(json.dumps(battle(GOOD, BAD)))
+    result = runner.invoke(app, ["battles", str(tmp_path / "in.jsonl")])
+    assert result.exit_code == 1
+    assert "give --out FILE for the rows, or --schedule N" in result.stderr
+
+
+def test_the_next_battles_are_of_the_models_that_met_least(service: str, tmp_path: Path) -> None:
+    rows = [row for row in many(120) if "model 4" not in (row["model_a"], row["model_b"])]
+    rows.append(battle("quality=4.5", BAD, model_a="model 4", model_b="model 0"))
+    assert judged(service, tmp_path, rows).exit_code == 0
+    out = str(tmp_path / "next.jsonl")
+    given = ["battles", str(tmp_path / "rows.jsonl"), "--schedule", "30", "--out", out]
+    result = runner.invoke(app, given)
+    assert result.exit_code == 0, result.stderr
+    cells = [line.split("│")[1:4] for line in result.stdout.splitlines() if "│" in line]
+    battles = {(a.strip(), b.strip()): int(n) for a, b, n in cells}
+    assert sum(battles.values()) == 30
+    written = rows_in(tmp_path / "next.jsonl")
+    assert {(row["model_a"], row["model_b"]): row["battles"] for row in written} == battles
+    assert sum(n for pair, n in battles.items() if "model 4" in pair) > 20
+    errors = re.findall(r"([\d.]+) (?:points|after|if)", result.stderr)
+    now, then, evenly = map(float, errors)
+    assert then < evenly < now
+
+
+def test_a_schedule_needs_rows_of_battles(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(json.dumps(battle(GOOD, BAD)))
+    result = runner.invoke(app, ["battles", str(tmp_path / "in.jsonl"), "--schedule", "30"])
+    assert result.exit_code == 1
+    assert "error:" in result.stderr
+
+
+def test_an_equal_id_with_equal_content_is_a_copy(service: str, tmp_path: Path) -> None:
+    rows = [battle(GOOD, BAD, id=1), battle(GOOD, BAD, id=1), battle(BAD, GOOD, id=2)]
+    assert judged(service, tmp_path, rows).exit_code == 0
+    assert [row["id"] for row in rows_in(tmp_path / "rows.jsonl")] == ["1", "1", "2"]
+
+
+def test_texts_are_kept_if_they_are_wanted(service: str, tmp_path: Path) -> None:
+    row = battle(GOOD, BAD)
+    assert judged(service, tmp_path, [row]).exit_code == 0
+    assert "question" not in rows_in(tmp_path / "rows.jsonl")[0]
+    assert judged(service, tmp_path, [row], "--keep-texts", "--overwrite").exit_code == 0
+    (found,) = rows_in(tmp_path / "rows.jsonl")
+    assert [found[name] for name in ("question", "response_a", "response_b")] == [
+        "Which?",
+        GOOD,
+        BAD,
+    ]
+    again = judged(service, tmp_path, [found], out="again.jsonl")
+    assert "their battles have been judged" in again.stderr
+
+
+def test_a_run_that_is_killed_goes_on_and_judges_nothing_again(tmp_path: Path) -> None:
+    rows = many(90)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        killed: list[subprocess.Popen[bytes]] = []
+        application = Disturbed(
+            create(),
+            "/judge/batch",
+            at=4,
+            then=lambda: killed[0].send_signal(signal.SIGKILL),
+        )
+    with listening(application) as url:
+        calibrated(url)
+        whole = judged(url, tmp_path, rows, "--batch-size", "90", out="whole.jsonl")
+        assert whole.exit_code == 0, whole.stderr
+        (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        command = [
+            *(sys.executable, "-c", "from app.cli import main; main()"),
+            *("battles", str(tmp_path / "in.jsonl"), "--url", url),
+            *("--out", str(tmp_path / "rows.jsonl"), "--alpha", "0.1", "--batch-size", "10"),
+        ]
+        killed.append(subprocess.Popen(command))
+        assert killed[0].wait() == -signal.SIGKILL
+        kept = (tmp_path / PARTIAL).read_text().splitlines()[1:]
+        # The first of the two batches is on the disk before the third is asked for.
+        assert len(kept) >= 10
+        before = application.requests
+        result = judged(url, tmp_path, rows, "--batch-size", "10")
+        assert result.exit_code == 0, result.stderr
+    unique = len({(r["question"], r["response_a"], r["response_b"]) for r in rows})
+    assert application.requests - before == -(-(unique - len(kept)) // 10)
+    expected = untimed(rows_in(tmp_path / "whole.jsonl"))
+    assert untimed(rows_in(tmp_path / "rows.jsonl")) == expected
+    assert not (tmp_path / PARTIAL).exists()
+
+
+def test_an_unfinished_run_with_another_seed_is_not_continued(service: str, tmp_path: Path) -> None:
+    begun = {"scope_judge_run": {"judge": "other", "criterion": {"alpha": 0.1}, "seed": 0}}
+    kept = {"key": "k", "result": {}}
+    (tmp_path / PARTIAL).write_text(f"{json.dumps(begun)}\n{json.dumps(kept)}\n")
+    result = judged(service, tmp_path, [battle(GOOD, BAD)], "--seed", "1")
+    assert result.exit_code == 1
+    assert "other settings (judge, seed)" in result.stderr

@@ -1,0 +1,160 @@
+"""Tests of `scope-judge leaderboard`."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import evalica
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.ratings.codec import results_of
+from tests.unit.ratings.arena import simulated, write
+
+runner = CliRunner()
+
+
+def run(*arguments: Path | str) -> Result:
+    return runner.invoke(app, ["leaderboard", *map(str, arguments), "--rounds", "100"])
+
+
+def words(text: str) -> str:
+    """The output in one line, independent of the terminal's width."""
+    return " ".join(text.split())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """The folder of a run with labels, and the output of the run."""
+    folder = tmp_path_factory.mktemp("board")
+    path = write(folder / "rows.jsonl", simulated(battles=1200).rows(labelled=0.2))
+    return folder, run(path, "--out", folder / "out")
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def test_the_table_has_score_interval_and_rank_set(made: tuple[Path, Result]) -> None:
+    folder, result = made
+    assert result.exit_code == 0, result.output
+    best = results(folder / "out")["views"]["debiased"]["ratings"][0]
+    line = next(each for each in result.stdout.splitlines() if best["model"] in each)
+    for number in ("score", "low", "high", "battles"):
+        assert f"{best[number]:.0f}" in line
+    assert "A rating has no promise." in words(result.stdout)
+
+
+def test_results_have_the_fixed_views(made: tuple[Path, Result]) -> None:
+    found = results(made[0] / "out")
+    assert {"accepted", "soft", "abstain_as_tie", "debiased"} <= found["views"].keys()
+    text = (made[0] / "out" / "results.json").read_text()
+    assert results_of(text, "results.json").board.judge == "sim"
+
+
+def test_the_csv_has_one_row_for_each_view_and_model(made: tuple[Path, Result]) -> None:
+    with (made[0] / "out" / "leaderboard.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    views = results(made[0] / "out")["views"]
+    assert len(rows) == sum(len(view["ratings"]) for view in views.values())
+    best = views["soft"]["ratings"][0]
+    row = next(each for each in rows if each["view"] == "soft" and each["rank"] == "1")
+    assert row["model"] == best["model"]
+    assert float(row["score"]) == pytest.approx(best["score"])
+
+
+def test_the_page_shows_every_model(made: tuple[Path, Result]) -> None:
+    page = (made[0] / "out" / "leaderboard.html").read_text(encoding="utf-8")
+    assert all(model in page for model in results(made[0] / "out")["models"])
+
+
+def test_evalica_reads_its_rows_and_finds_the_same_ratings(made: tuple[Path, Result]) -> None:
+    path = made[0] / "out" / "rows" / "evalica-accepted.csv"
+    scores = subprocess.run(
+        [sys.executable, "-m", "evalica", "-i", path, "pairwise", "bradley-terry"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    theirs = {row["item"]: float(row["score"]) for row in csv.DictReader(scores.splitlines())}
+    ratings = results(made[0] / "out")["views"]["accepted"]["ratings"]
+    points = 400 / np.log(10)
+    logits = {each["model"]: (each["score"] - 1000) / points for each in ratings}
+    gaps = [np.log(theirs[model]) - logit for model, logit in logits.items()]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
+
+
+def test_a_real_outcome_is_a_number_in_the_rows_for_arena_rank(made: tuple[Path, Result]) -> None:
+    folder = made[0] / "out" / "rows"
+    with (folder / "arena-rank-debiased.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["model_a", "model_b", "winner"]
+    assert len(rows) == 1200
+    outcomes = [float(row["winner"]) for row in rows]
+    assert min(outcomes) < 0
+    assert not (folder / "evalica-debiased.csv").exists()
+    with (folder / "arena-rank-accepted.csv").open(newline="") as file:
+        words = {row["winner"] for row in csv.DictReader(file)}
+    assert words == {"model_a", "model_b"}
+
+
+def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
+    folder, _ = made
+    path = write(folder / "kin.jsonl", simulated(battles=1200, favour=4.0).rows(signature="kin"))
+    result = run(path, "--out", folder / "kin", "--against", folder / "out")
+    assert result.exit_code == 0, result.output
+    assert "another signature" in result.stdout
+    changes = results(folder / "kin")["changes"]
+    favoured = next(each for each in changes["models"] if each["model"] == "model-02")
+    assert favoured["moved"]
+    assert favoured["score"] > favoured["score_before"] + 100
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rounds", "5"), "--rounds must be at least 100"),
+        (("--level", "95"), "--level must be between 0 and 1"),
+        (("--human-probability", "0"), "--human-probability must be above 0"),
+        (("--reference", "nobody"), "the reference 'nobody' is no model"),
+        (("--against", "nowhere"), "nowhere cannot be read"),
+        (("--control", "length"), "the rows lack length_a"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused(
+    options: tuple[str, ...], message: str, made: tuple[Path, Result], tmp_path: Path
+) -> None:
+    arguments = ["leaderboard", str(made[0] / "rows.jsonl"), "--out", str(tmp_path / "x"), *options]
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 1
+    assert message in words(result.stderr)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_bad_row_ends_the_run_with_its_place(tmp_path: Path) -> None:
+    rows = simulated(battles=20).rows()
+    rows[6]["winner"] = "left or right"
+    path = write(tmp_path / "rows.jsonl", rows)
+    result = run(path, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert f"{path}, row 7: winner is 'left or right'" in words(result.stderr)
+
+
+def test_a_model_name_is_no_markup(tmp_path: Path) -> None:
+    rows = simulated(models=2, battles=200).rows()
+    for row in rows:
+        for side in ("model_a", "model_b"):
+            row[side] = row[side].replace("model-00", "[red]/x[/red]")
+    result = run(write(tmp_path / "rows.jsonl", rows), "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "[red]/x[/red]" in result.stdout
+
+
+def test_evalica_is_the_version_that_the_extra_names() -> None:
+    assert evalica.__version__.startswith("0.4.")

@@ -1,0 +1,280 @@
+"""Battles in files: models, ids, labels, style, and the order in which the judge sees them."""
+
+import math
+from typing import Any
+
+import pytest
+
+from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.files.battle_rows import Outcome, Source, battle_rows, of_models
+from app.files.battles import Battle, Style, battle_shape
+
+ROW = {
+    "question": "What is 2 + 2?",
+    "model_a": "small",
+    "model_b": "large",
+    "response_a": "5",
+    "response_b": "4",
+}
+SOURCE = Source("demo", "f" * 64, "c" * 64, "1.2.0", seed=7)
+JUDGMENT: dict[str, Any] = {
+    "verdict": "B",
+    "preferred": "B",
+    "reason": None,
+    "p_fwd": 0.1,
+    "p_rev": 0.3,
+    "p_bar": 0.2,
+    "uncertainty": 0.5,
+    "threshold": 0.6,
+    "alpha": 0.1,
+    "guarantee": "pac",
+    "delta": 0.05,
+    "risk_level": 0.08,
+    "label_mass": 0.99,
+    "calibration": {"name": "default", "version": 3, "n": 600},
+    "judge": "demo",
+    "timestamp": "2026-11-22T10:00:00+00:00",
+}
+
+
+def said(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def battle(**changes: Any) -> Battle:
+    row = {**ROW, **changes}
+    return battle_shape(row).battle(row)
+
+
+def row_of(result: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    found = battle(**changes)
+    shown = of_models(result, swapped=found.is_swapped(SOURCE.seed))
+    (row,) = battle_rows([Outcome("f.jsonl, line 1", found, shown)], SOURCE)
+    return row
+
+
+# Question for which seed 7 swaps the responses -> whether it does.
+BOTH_ORDERS = {f"q{i}": battle(question=f"q{i}").is_swapped(7) for i in range(8)}
+
+
+def test_a_row_without_an_id_is_named_by_its_content() -> None:
+    first, other = battle(), battle(response_a="6")
+    assert first.id == battle().id != other.id
+    assert first.question_id == other.question_id != battle(question="?").question_id
+    named = battle(id=17, question_id="q1", group="arithmetic")
+    assert (named.id, named.question_id, named.group) == ("17", "q1", "arithmetic")
+
+
+def test_battles_of_a_data_set_are_read_with_their_votes() -> None:
+    asked = said("user", "What is 2 + 2?")
+    row = {
+        "question_id": "q9",
+        "model_a": "small",
+        "model_b": "large",
+        "winner": "tie (bothbad)",
+        "conversation_a": [asked, said("assistant", "5")],
+        "conversation_b": [asked, said("assistant", "4")],
+    }
+    found = battle_shape(row).battle(row)
+    assert (found.model_a, found.model_b, found.question_id) == ("small", "large", "q9")
+    assert found.human == "tie"
+    assert found.fields["response_b"] == "4"
+
+
+def test_columns_may_have_other_names() -> None:
+    row = {
+        "prompt": "?",
+        "left model": "small",
+        "right": "large",
+        "text 1": "5",
+        "text_2": "4",
+        "vote": "left",
+        "key": 5,
+    }
+    given = (
+        "question=prompt,model_a=left model,model_b=right,response_a=text 1,response_b=text_2,"
+        "human=vote,id=key"
+    )
+    found = battle_shape(row, None, given).battle(row)
+    assert (found.id, found.model_a, found.model_b) == ("5", "small", "large")
+    assert found.fields == {"question": "?", "response_a": "5", "response_b": "4"}
+    assert found.human == "model_a"
+
+
+def test_only_the_models_may_have_other_names() -> None:
+    row = {k: v for k, v in ROW.items() if k not in ("model_a", "model_b")}
+    row |= {"left": "small", "right": "large"}
+    found = battle_shape(row, None, "model_a=left,model_b=right").battle(row)
+    assert (found.model_a, found.model_b) == ("small", "large")
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "message"),
+    [
+        (
+            {"prompt": "?", "model_1": "x", "model_2": "y", "answer_1": "5", "output_b": "4"},
+            None,
+            "--map question=prompt,response_a=answer_1,response_b=output_b,model_a=model_1,"
+            "model_b=model_2",
+        ),
+        (
+            {"question": "?", "response_a": "5", "response_b": "4", "Left Model": "x"},
+            None,
+            "--map 'question=question,response_a=response_a,response_b=response_b,"
+            "model_a=Left Model,model_b=COLUMN'",
+        ),
+        ({**ROW, "signature": "s", "p_bar": 0.5}, None, "their battles have been judged"),
+        ({"prompt": "?", "chosen": "a", "rejected": "b"}, None, "a battle needs question"),
+        (ROW, "model_a", "'model_a' is not FIELD=COLUMN"),
+        (ROW, "judge=x", "with one of the fields question, response_a"),
+        (ROW, "model_a=nobody", "model_a=model_a,model_b=model_b"),
+    ],
+)
+def test_columns_that_hold_no_battle_are_named_with_a_map_that_may_fit(
+    row: dict[str, Any], columns: str | None, message: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        battle_shape(row, None, columns)
+    assert message in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_b": "small"}, "the same model"),
+        ({"model_a": " "}, "model_a is no name of a model"),
+        ({"model_a": None}, "model_a is no name of a model"),
+        ({"model_a": math.nan}, "model_a is no name of a model"),
+        ({"model_b": 7}, "model_b is no name of a model"),
+        ({"human": "draw?"}, "'draw?' is not model_a, model_b or tie"),
+        ({"human": "abstain"}, "'abstain' is not model_a, model_b or tie"),
+        ({"label": 1}, "'1' is not model_a, model_b or tie"),
+        ({"human": "tie", "human_probability": 0}, "must be above 0 and at most 1"),
+        ({"human_probability": 1.1}, "must be above 0 and at most 1"),
+        ({"human_probability": "often"}, "'often', and must be above 0"),
+        ({"response_a": [said("user", "5")]}, "response_a must be a text"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_an_error_of_its_row(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidComparisonError) as caught:
+        battle(**changes)
+    assert message in caught.value.detail
+
+
+@pytest.mark.parametrize("missing", [None, "", math.nan])
+def test_a_missing_label_is_no_label(missing: Any) -> None:
+    found = battle(human=missing, human_probability=missing, label=missing, id=missing)
+    assert (found.human, found.human_probability) == (None, None)
+    assert found.id == battle().id
+
+
+def test_a_label_keeps_the_probability_of_its_draw() -> None:
+    found = battle(human="A", human_probability="0.05")
+    assert (found.human, found.human_probability) == ("model_a", 0.05)
+
+
+def test_the_order_is_a_fair_coin_by_the_seed() -> None:
+    many = [battle(question=f"q{i}") for i in range(1000)]
+    swapped = [each.is_swapped(7) for each in many]
+    assert swapped == [each.is_swapped(7) for each in many]
+    # Four standard deviations.
+    assert abs(sum(swapped) - 500) < 64
+    differing = sum(a != b.is_swapped(8) for a, b in zip(swapped, many, strict=True))
+    assert abs(differing - 500) < 64
+    for each, is_swapped in zip(many, swapped, strict=True):
+        shown = each.shown(7)
+        assert (shown["response_a"], shown["response_b"]) == (
+            ("4", "5") if is_swapped else ("5", "4")
+        )
+
+
+@pytest.mark.parametrize("question", BOTH_ORDERS)
+def test_the_winner_and_the_probabilities_are_those_of_the_models(question: str) -> None:
+    # The judge prefers B with 0.8: the response of model_b, or in the other order of model_a.
+    row = row_of(JUDGMENT, question=question)
+    assert row["swapped"] == BOTH_ORDERS[question]
+    if row["swapped"]:
+        assert row["winner"] == "model_a"
+        found = [row[name] for name in ("p_bar", "p_fwd", "p_rev")]
+        # With model_a's response shown first: the judge's reverse order.
+        assert found == pytest.approx([0.8, 0.7, 0.9])
+    else:
+        assert row["winner"] == "model_b"
+        assert [row[name] for name in ("p_bar", "p_fwd", "p_rev")] == [0.2, 0.1, 0.3]
+    assert row["accepted"] is True
+    assert (row["model_a"], row["model_b"]) == ("small", "large")
+
+
+def test_both_orders_are_tested() -> None:
+    assert set(BOTH_ORDERS.values()) == {True, False}
+
+
+def test_an_abstention_stays_one_in_any_order() -> None:
+    unsure = {**JUDGMENT, "verdict": "abstain", "reason": "uncertain"}
+    for question in BOTH_ORDERS:
+        row = row_of(unsure, question=question)
+        assert (row["winner"], row["accepted"], row["reason"]) == ("abstain", False, "uncertain")
+
+
+def test_a_row_has_all_that_a_leaderboard_reads() -> None:
+    row = row_of(JUDGMENT, id="b1", human="tie", human_probability=0.1)
+    assert {name: row[name] for name in ("id", "human", "human_probability")} == {
+        "id": "b1",
+        "human": "tie",
+        "human_probability": 0.1,
+    }
+    assert (row["judge"], row["calibration"], row["version"]) == ("demo", "default", 3)
+    assert (row["threshold"], row["alpha"], row["label_mass"]) == (0.6, 0.1, 0.99)
+    assert row["error"] is None
+    assert "group" not in row
+    assert row_of(JUDGMENT, group="g")["group"] == "g"
+
+
+def test_a_signature_is_one_line_with_all_that_a_judgment_depends_on() -> None:
+    assert row_of(JUDGMENT)["signature"] == (
+        "scope-judge 1.2.0; judge demo (fingerprint ffffffffffff); template cccccccccccc; "
+        "calibration default, version 3, n 600; pac, alpha 0.1, delta 0.05; order seed 7"
+    )
+    free = {**JUDGMENT, "alpha": None, "guarantee": None, "delta": None, "calibration": None}
+    assert row_of(free)["signature"].endswith("; no calibration; no alpha; order seed 7")
+
+
+def test_an_error_has_no_winner_and_the_signature_of_its_run() -> None:
+    error = {"error": {"code": "prompt_too_long", "detail": "the prompt has 9 tokens"}}
+    whole = battle()
+    swapped = whole.is_swapped(7)
+    rows = battle_rows(
+        [
+            Outcome("line 1", whole, error),
+            Outcome("line 2", whole, of_models(JUDGMENT, swapped=swapped)),
+            Outcome("line 3", None, error),
+        ],
+        SOURCE,
+    )
+    assert [row["winner"] is None for row in rows] == [True, False, True]
+    for row in (rows[0], rows[2]):
+        assert row["error"] == "prompt_too_long"
+        assert row["error_detail"] == "the prompt has 9 tokens"
+        assert [row[n] for n in ("accepted", "p_bar", "p_fwd", "uncertainty")] == [None] * 4
+        assert row["signature"] == rows[1]["signature"]
+    assert rows[2]["id"] == "line 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "headers_lists_bold"),
+    [
+        ("", (0, 0, 0)),
+        ("plain", (0, 0, 0)),
+        ("# One\n### Three\n#no\n####### seven\n", (2, 0, 0)),
+        ("- a\n* b\n + c\n1. d\n2) e\n-no\n3.no", (0, 5, 0)),
+        ("**bold** and __more__, 2 ** 3 ** 4, snake__case", (0, 0, 2)),
+        ("```\n# comment\n- x\n**y**\n```\n# h", (1, 0, 0)),
+        (["# a", "# b"], (2, 0, 0)),
+    ],
+)
+def test_style_is_counted_outside_of_code(text: Any, headers_lists_bold: Any) -> None:
+    length, *counts = Style.of(text)
+    assert tuple(counts) == headers_lists_bold
+    assert length == len(text if isinstance(text, str) else "\n".join(text))

@@ -1,0 +1,200 @@
+"""Results of a leaderboard with every part that a page can show."""
+
+from dataclasses import replace
+from itertools import combinations
+
+from app.ratings.results import (
+    VIEWS,
+    Agreement,
+    Board,
+    Change,
+    Changes,
+    Disagreement,
+    Favour,
+    FirstPlace,
+    JudgePair,
+    Pair,
+    Rating,
+    Results,
+    Settings,
+    StyleEffect,
+    View,
+    ViewName,
+    WinRate,
+)
+
+# Names are texts of users: markup, a long one, letters from right to left, and a bare surrogate.
+HOSTILE = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>'
+MODELS = (
+    HOSTILE,
+    "an-organisation/a-model-with-a-very-long-name-of-70-billion-parameters-instruct-v2.1",
+    "baseline",
+    "large-2",
+    "large-1",
+    "مدل بزرگ",
+    "small {{ 7 * 7 }}",
+    "tiny\ud800",
+)
+_SHIFT = {
+    "debiased": 0,
+    "soft": 15,
+    "accepted": 60,
+    "abstain_as_tie": -12,
+    "always": 25,
+    "people": 4,
+}
+
+
+def rating(view: str, place: int) -> Rating:
+    """The rating of a model by its place in the order of strength."""
+    middle = 3.5 - place
+    score = 1000.0 + middle * (55.0 + _SHIFT[view] / 3.0)
+    width = {"people": 70.0, "accepted": 25.0}.get(view, 38.0) + 3.0 * place
+    unbounded = "above" if view == "accepted" and place == 0 else None
+    return Rating(
+        model=MODELS[place],
+        battles=180 + 7 * place,
+        score=score,
+        low=score - width,
+        high=None if unbounded else score + width,
+        rank=place + 1,
+        rank_low=max(1, place),
+        rank_high=min(8, place + 2),
+        component=1,
+        unbounded=unbounded,  # type: ignore[arg-type]
+    )
+
+
+def view(name: ViewName) -> View:
+    """A view of eight models that all met."""
+    found = tuple(rating(name, place) for place in range(8))
+    order = sorted(MODELS)
+    place = {model: MODELS.index(model) for model in order}
+    rates = tuple(
+        tuple(None if a == b else 0.5 + 0.065 * (place[b] - place[a]) for b in order) for a in order
+    )
+    first = FirstPlace(MODELS[0], MODELS[1], 7, 0.007, ("b1", HOSTILE), least=False)
+    style = (
+        StyleEffect("length", 31.0, 12.0, 50.0),
+        StyleEffect("lists", -4.0, -20.0, 11.0),
+    )
+    return View(name, 1000, 250, 1, found, rates, first, style)
+
+
+def board(judge: str = "demo", *, labelled: bool = True) -> Board:
+    """A board with every part."""
+    pairs = tuple(
+        Pair(
+            *(a, b),
+            battles=30 + i,
+            errors=i % 3,
+            accepted=20 + i % 9,
+            coverage=(20 + i % 9) / (30 + i),
+            reasons={"uncertain": 5 + i % 4, "no_preference": i % 2},
+            flips=i % 5,
+            first_bias=0.01 * (i % 7 - 3),
+            labelled=3,
+        )
+        for i, (a, b) in enumerate(combinations(sorted(MODELS), 2))
+    )
+    names: list[ViewName] = [
+        name for name in VIEWS if labelled or name not in ("debiased", "people")
+    ]
+    favours = tuple(
+        Favour(model, 40, 0.12 - 0.035 * i, 0.05 - 0.035 * i, 0.19 - 0.035 * i)
+        for i, model in enumerate(MODELS)
+    )
+    return Board(
+        judge=judge,
+        signature="scope-judge 0.1.0; judge demo (fingerprint 0123456789ab); template ba9876543210;"
+        " calibration default, version 7, n 600; pac, alpha 0.1, delta 0.1; order seed 0",
+        alpha=0.1,
+        guarantee="pac",
+        models=tuple(sorted(MODELS)),
+        battles=1020,
+        judged=1000,
+        errors=20,
+        accepted=640,
+        repeated=3,
+        questions=250,
+        main="debiased" if labelled else "soft",
+        views={name: view(name) for name in names},
+        pairs=pairs,
+        win_rates=tuple(
+            WinRate(model, 250, 100.0, 60.0, 90, 0.3, 0.8, 0.38, 0.77) for model in sorted(MODELS)
+        ),
+        agreement=Agreement(160, 12, 90, 0.06, 0.03, 0.11, 0.19, favours) if labelled else None,
+        notes=("A note in plain words about `soft`.", f"A note about {HOSTILE}."),
+    )
+
+
+def everything() -> Results:
+    """Results with two judges and a previous run."""
+    changes = Changes(
+        folder=f"last-week/{HOSTILE}",
+        view="debiased",
+        signature_before="another signature",
+        same_signature=False,
+        battles_before=800,
+        models=(
+            Change(MODELS[0], 1100.0, 1192.0, 2, 1, moved=True),
+            Change(MODELS[1], None, 1137.0, None, 2, moved=False),
+            Change("steady", 990.0, 1001.0, 4, 4, moved=False),
+            Change("gone", 990.0, None, 5, None, moved=False),
+        ),
+    )
+    judges = (
+        JudgePair(
+            *("demo", f"other {HOSTILE}", 8, 0.93, 900, 0.13),
+            worst=(Disagreement(MODELS[0], MODELS[2], 31, 0.81, 0.42),),
+        ),
+    )
+    other = board(f"other {HOSTILE}", labelled=False)
+    return Results(
+        *("0.1.0", "2026-11-22T10:00:00+00:00", Settings()),
+        board(),
+        other_boards=(other,),
+        judges=judges,
+        changes=changes,
+    )
+
+
+def without_labels() -> Results:
+    """Results of one judge, without labels or a previous run."""
+    whole = everything()
+    bare = replace(board(labelled=False), win_rates=(), alpha=None, guarantee=None, notes=())
+    return replace(whole, board=bare, other_boards=(), judges=(), changes=None)
+
+
+def two_groups() -> Results:
+    """Results of models in two groups that never met, and of one without a battle."""
+    whole = without_labels()
+    views = {}
+    for name, each in whole.board.views.items():
+        ratings = tuple(
+            replace(r, component=1 if i < 5 else 2, rank=i % 5 + 1)
+            if i < 7
+            else Rating(r.model, 0, *[None] * 8)
+            for i, r in enumerate(each.ratings)
+        )
+        views[name] = replace(each, ratings=ratings, components=2, style=())
+    return replace(whole, board=replace(whole.board, views=views))
+
+
+def one_model() -> Results:
+    """Results of a single model without a battle."""
+    lonely = Rating("alone", 0, *[None] * 8)
+    bare = without_labels()
+    only = View("soft", 0, 0, 0, (lonely,), ((None,),), None)
+    return replace(
+        bare,
+        board=replace(
+            bare.board,
+            models=("alone",),
+            battles=0,
+            judged=0,
+            accepted=0,
+            views={"soft": only},
+            pairs=(),
+        ),
+    )

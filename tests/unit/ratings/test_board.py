@@ -1,0 +1,264 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequestError
+from app.ratings.board import board_of
+from app.ratings.bootstrap import cells_of
+from app.ratings.bradley_terry import solve
+from app.ratings.codec import results_of, results_text
+from app.ratings.leaderboard import results_from
+from app.ratings.outcomes import games_of, views_of
+from app.ratings.results import VIEWS, Board, Rating, Settings
+from app.ratings.rows import read_battles
+from app.ratings.style import controlled, controlled_replicates, features_of
+from tests.unit.ratings.arena import Arena, simulated, write
+
+FEW = Settings(rounds=200)
+
+
+def rated(arena: Arena, folder: Path, settings: Settings = FEW, *, labelled: float = 0.1) -> Board:
+    path = write(folder / "rows.jsonl", arena.rows(labelled=labelled))
+    return board_of(read_battles([path])[0], settings)
+
+
+def by_model(board: Board, view: str) -> dict[str, Rating]:
+    return {rating.model: rating for rating in board.views[view].ratings}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    return rated(simulated(battles=1500), tmp_path_factory.mktemp("small"))
+
+
+def test_every_view_is_there_in_order(small: Board) -> None:
+    assert tuple(small.views) == VIEWS
+    assert small.main == "debiased"
+
+
+def test_without_labels_there_is_no_debiased_view_and_no_promise(tmp_path: Path) -> None:
+    board = rated(simulated(battles=300), tmp_path, labelled=0.0)
+    assert tuple(board.views) == ("accepted", "soft", "abstain_as_tie", "always")
+    assert board.main == "soft"
+    assert board.agreement is None
+    assert board.notes[0].startswith("A rating has no promise.")
+
+
+def test_the_mean_of_the_scores_is_the_centre_unless_there_is_a_reference(
+    small: Board, tmp_path: Path
+) -> None:
+    scores = [rating.score for rating in small.views["soft"].ratings]
+    assert np.mean([score for score in scores if score is not None]) == pytest.approx(1000.0)
+    anchored = rated(simulated(battles=1500), tmp_path, replace(FEW, reference="model-02"))
+    anchor = by_model(anchored, "soft")["model-02"]
+    assert (anchor.score, anchor.low, anchor.high) == (1000.0, 1000.0, 1000.0)
+    before, after = by_model(small, "soft"), by_model(anchored, "soft")
+    gaps = {round((after[model].score or 0) - (before[model].score or 0), 6) for model in before}
+    assert len(gaps) == 1
+
+
+def test_an_unknown_reference_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="'gpt' is no model of these battles"):
+        rated(simulated(battles=100), tmp_path, replace(FEW, reference="gpt"))
+
+
+def test_a_rank_is_in_its_rank_set_and_the_score_in_its_interval(small: Board) -> None:
+    for view in small.views.values():
+        for rating in view.ratings:
+            assert rating.rank is not None
+            assert rating.rank_low is not None
+            assert rating.rank_high is not None
+            assert rating.rank_low <= rating.rank <= rating.rank_high
+            assert rating.score is not None
+            assert rating.low is not None
+            assert rating.high is not None
+            assert rating.low < rating.score < rating.high
+
+
+def test_the_same_seed_gives_the_same_board_and_another_seed_other_intervals(
+    small: Board, tmp_path: Path
+) -> None:
+    assert rated(simulated(battles=1500), tmp_path) == small
+    other = rated(simulated(battles=1500), tmp_path, replace(FEW, seed=1))
+    assert by_model(other, "soft") != by_model(small, "soft")
+
+
+def test_questions_asked_twice_do_not_narrow_the_intervals(tmp_path: Path) -> None:
+    """Ten copies of each question: rows would be 3.2 times too sure, questions are not."""
+    arena = simulated(battles=600)
+    once = arena.rows()
+    path = write(tmp_path / "ten.jsonl", [{**row, "id": None} for row in once for _ in range(10)])
+    ten = board_of(read_battles([path])[0], FEW)
+    one = board_of(read_battles([write(tmp_path / "one.jsonl", once)])[0], FEW)
+    widths = [
+        np.mean([(each.high or 0) - (each.low or 0) for each in board.views["always"].ratings])
+        for board in (one, ten)
+    ]
+    assert widths[1] == pytest.approx(widths[0], rel=0.02)
+
+
+def test_the_dropped_battles_change_the_first_place_and_one_less_does_not(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", simulated(battles=300).rows())
+    (battles,) = read_battles([path])
+    board = board_of(battles, FEW)
+    for name in ("soft", "accepted", "always"):
+        found = board.views[name].first_place
+        assert found is not None
+        assert found.dropped is not None
+        assert 1 <= found.dropped <= 20
+
+        def leader(dropped: tuple[str, ...], view: str = name) -> str:
+            kept = battles.where(~np.isin(battles.names, dropped))
+            games = games_of(kept, views_of(kept)[view])  # type: ignore[index]
+            theta = solve(cells_of(games).whole, prior_sd=FEW.prior_sd / FEW.points)
+            return battles.models[int(np.argmax(theta))]
+
+        assert leader(()) == leader(found.rows[:-1]) == found.model
+        assert leader(found.rows) == found.challenger != found.model
+
+
+def test_results_survive_their_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", simulated(battles=400).rows(labelled=0.2))
+    results = results_from(read_battles([path]), FEW, made="2026-11-22T10:00:00+00:00")
+    assert results_of(results_text(results), "results.json") == results
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "is no results.json"), ("[]", "is no results.json"), ('{"format": 9}', "the format 9")],
+)
+def test_a_file_that_is_no_results_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        results_of(text, "results.json")
+
+
+def test_alpha_bounds_a_win_rate_less_than_if_errors_were_spread_evenly(small: Board) -> None:
+    for each in small.win_rates:
+        assert 0.0 <= each.low <= each.even_low <= each.won / each.judged
+        assert each.won / each.judged <= each.even_high <= each.high <= 1.0
+    first = small.win_rates[0]
+    accepted_errors = 0.1 * small.accepted
+    assert first.low == pytest.approx(max(first.won - accepted_errors, 0.0) / first.judged)
+
+
+def test_a_favoured_model_is_named(tmp_path: Path) -> None:
+    board = rated(simulated(battles=3000, favour=2.0), tmp_path, labelled=0.3)
+    assert board.agreement is not None
+    favour = board.agreement.favours[0]
+    assert favour.model == "model-02"
+    assert favour.low > 0.1
+
+
+def test_two_judges_are_compared_on_the_battles_that_both_judged(tmp_path: Path) -> None:
+    fair, kin = simulated(battles=2000), simulated(battles=2000, favour=3.0)
+    rows = [
+        *fair.rows(judge="fair", signature="fair"),
+        *kin.rows(judge="kin", signature="kin")[:1500],
+    ]
+    found = results_from(read_battles([write(tmp_path / "rows.jsonl", rows)]), FEW, made="now")
+    assert [found.board.judge, found.other_boards[0].judge] == ["fair", "kin"]
+    (pair,) = found.judges
+    assert (pair.shared, pair.models) == (1500, 6)
+    differ = ((fair.p_bar > 0.5) != (kin.p_bar > 0.5))[:1500]
+    assert pair.disagree == pytest.approx(differ.mean())
+    assert pair.rank_correlation is not None
+    assert pair.rank_correlation < 0.8
+    # They disagree most where the favoured model plays.
+    assert all("model-02" in (each.model_a, each.model_b) for each in pair.worst[:5])
+
+
+def test_changes_name_moved_models_and_another_signature(tmp_path: Path) -> None:
+    fair, kin = simulated(battles=3000), simulated(battles=3000, favour=3.0)
+    folder = tmp_path / "before"
+    folder.mkdir()
+    before = results_from(
+        read_battles([write(tmp_path / "fair.jsonl", fair.rows())]), FEW, made="1"
+    )
+    (folder / "results.json").write_text(results_text(before))
+    rows = kin.rows(signature="another")
+    found = results_from(
+        read_battles([write(tmp_path / "kin.jsonl", rows)]), FEW, made="2", against=folder
+    )
+    changes = found.changes
+    assert changes is not None
+    assert not changes.same_signature
+    moved = {change.model: change.moved for change in changes.models}
+    assert moved["model-02"]
+    with pytest.raises(InvalidRequestError, match="another reference or control"):
+        results_from(
+            read_battles([tmp_path / "kin.jsonl"]),
+            replace(FEW, reference="model-01"),
+            made="3",
+            against=folder,
+        )
+
+
+def styled(arena: Arena, effect: float, folder: Path) -> Path:
+    """Rows in which p_bar grows with the length, and model 0 writes long."""
+    rng = np.random.default_rng(9)
+    lengths = [
+        np.where(side == 0, 900, 300) * np.exp(rng.normal(0, 0.4, len(side)))
+        for side in (arena.first, arena.second)
+    ]
+    difference = (lengths[0] - lengths[1]) / (lengths[0] + lengths[1])
+    logit = np.log(arena.p_bar / (1 - arena.p_bar)) + effect * difference
+    longer = replace(arena, p_bar=1 / (1 + np.exp(-logit)))
+    rows = longer.rows()
+    counts = {f"{name}_{side}": 1 for name in ("headers", "bold", "lists") for side in "ab"}
+    for row, a, b in zip(rows, *lengths, strict=True):
+        row |= {"length_a": int(a), "length_b": int(b), **counts}
+    return write(folder / "styled.jsonl", rows)
+
+
+def test_control_takes_the_advantage_of_length_away(tmp_path: Path) -> None:
+    arena = simulated(battles=4000)
+    path = styled(arena, 4.0, tmp_path)
+    (battles,) = read_battles([path])
+    raw = board_of(battles, FEW)
+    controlled_board = board_of(battles, replace(FEW, control="length"))
+    plain = rated(arena, tmp_path, labelled=0.0)
+    scores = [by_model(board, "soft")["model-00"].score for board in (plain, raw, controlled_board)]
+    assert None not in scores
+    fair, favoured, mended = (score or 0.0 for score in scores)
+    assert favoured - fair > 100
+    assert abs(mended - fair) < 30
+    (effect,) = controlled_board.views["soft"].style
+    assert effect.feature == "length"
+    assert 0 < effect.low < effect.effect < effect.high
+    assert raw.views["soft"].style == ()
+    assert controlled_board.views["soft"].first_place is None
+
+
+def test_control_without_features_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="the rows lack length_a"):
+        rated(simulated(battles=100), tmp_path, replace(FEW, control="length"))
+
+
+def test_one_newton_step_spreads_like_whole_solutions(tmp_path: Path) -> None:
+    """The bootstrap with `control` takes one step a round; the others solve to the end."""
+    (battles,) = read_battles([styled(simulated(battles=2000), 4.0, tmp_path)])
+    outcomes = views_of(battles)["always"]
+    games = games_of(battles, outcomes)
+    cells = cells_of(games)
+    assert battles.style is not None
+    features = features_of(battles.style[outcomes.counted]).values
+    whole = controlled(games, cells, features, prior_sd=5.0)
+    one_step = controlled_replicates(
+        games, cells, features, whole, rounds=400, seed=3, prior_sd=5.0
+    )
+    rng = np.random.default_rng(3)
+    full = []
+    for _ in range(400):
+        kept = rng.integers(games.units, size=games.units)
+        drawn = replace(
+            games,
+            first=games.first[kept],
+            second=games.second[kept],
+            outcome=games.outcome[kept],
+        )
+        full.append(controlled(drawn, cells_of(drawn), features[kept], prior_sd=5.0))
+    # Two bootstraps of 400 rounds differ by 5% in their standard deviations from chance alone.
+    np.testing.assert_allclose(one_step.std(axis=0), np.std(full, axis=0), rtol=0.2)
+    np.testing.assert_allclose(one_step.mean(axis=0), np.mean(full, axis=0), atol=0.02)

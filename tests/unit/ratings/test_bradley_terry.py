@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from app.ratings.bootstrap import Games, cells_of, draws, replicates
+from app.ratings.bradley_terry import Structure, centred, ratings, solve, structure_of
+
+NO_PRIOR = 1e6
+
+
+def games(
+    rng: np.random.Generator, *, models: int = 8, battles: int = 2000, per_unit: int = 1
+) -> Games:
+    """Battles with wins, ties and weights; every model wins and loses."""
+    theta = rng.normal(0.0, 1.0, models)
+    first = rng.integers(models, size=battles)
+    second = (first + rng.integers(1, models, size=battles)) % models
+    outcome = (rng.random(battles) < expit(theta[first] - theta[second])).astype(float)
+    outcome[rng.random(battles) < 0.1] = 0.5
+    unit = np.arange(battles) // per_unit
+    return Games(models, first, second, unit, unit[-1] + 1, rng.uniform(0.5, 2, battles), outcome)
+
+
+def of_pairs(*pairs: tuple[int, int, float], models: int) -> Games:
+    first, second, outcome = (np.array(each) for each in zip(*pairs, strict=True))
+    n = len(first)
+    return Games(models, first, second, np.arange(n), n, np.ones(n), outcome.astype(float))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_solver_agrees_with_evalica_on_whole_outcomes(seed: int) -> None:
+    tally = cells_of(games(np.random.default_rng(seed))).whole
+    structure = structure_of(tally)
+    assert structure.is_bounded
+    by_evalica = ratings(tally, structure, prior_sd=NO_PRIOR)
+    ours = centred(solve(tally, prior_sd=NO_PRIOR), structure)
+    np.testing.assert_allclose(ours, by_evalica, atol=1e-8)
+
+
+def test_the_solution_of_real_outcomes_satisfies_the_score_equation() -> None:
+    rng = np.random.default_rng(1)
+    some = games(rng)
+    outcome = some.outcome + rng.normal(0.0, 2.0, len(some.outcome))
+    assert outcome.min() < 0
+    assert outcome.max() > 1
+    tally = cells_of(Games(**{**vars(some), "outcome": outcome})).whole
+    theta = solve(tally, prior_sd=5.0)
+    residual = some.weight * (outcome - expit(theta[some.first] - theta[some.second]))
+    score = np.bincount(some.first, residual, 8) - np.bincount(some.second, residual, 8)
+    np.testing.assert_allclose(score, theta / 25.0, atol=1e-6)
+
+
+def test_debiased_points_beyond_all_battles_give_a_rating_within_the_prior() -> None:
+    """One label with a small probability can count more points than a model has battles."""
+    rng = np.random.default_rng(4)
+    some = games(rng, battles=200)
+    outcome = some.outcome.copy()
+    outcome[np.flatnonzero(some.first == 0)[:1]] += 35.0
+    tally = cells_of(Games(**{**vars(some), "outcome": outcome})).whole
+    structure = structure_of(tally)
+    # The opponent in that battle has fewer points than none.
+    assert sorted(structure.unbounded.tolist()) == [-1, 0, 0, 0, 0, 0, 0, 1]
+    found = ratings(tally, structure, prior_sd=5.76)
+    assert 2.0 < found[0] < 7.0
+    assert -7.0 < found.min() < -2.0
+    within = cells_of(some).whole
+    before = ratings(within, structure_of(within), prior_sd=5.76)
+    others = structure.unbounded == 0
+    assert np.abs(found[others]).max() < 3.0
+    assert np.corrcoef(found[others], before[others])[0, 1] > 0.7
+
+
+def test_the_order_of_the_models_in_a_row_does_not_matter() -> None:
+    some = games(np.random.default_rng(2))
+    mirrored = Games(
+        some.models,
+        some.second,
+        some.first,
+        some.unit,
+        some.units,
+        some.weight,
+        1.0 - some.outcome,
+    )
+    np.testing.assert_allclose(
+        cells_of(some).whole.points, cells_of(mirrored).whole.points, atol=1e-9
+    )
+
+
+def test_many_problems_are_solved_as_one_by_one() -> None:
+    some = games(np.random.default_rng(3), per_unit=4)
+    cells = cells_of(some)
+    start = solve(cells.whole, prior_sd=5.0)
+    (found,) = replicates([cells], [start], rounds=7, seed=5, prior_sd=5.0)
+    counts = np.concatenate(list(draws(some.units, rounds=7, seed=5)))
+    assert (counts.sum(axis=1) == some.units).all()
+    for row, drawn in zip(found, counts, strict=True):
+        kept = np.repeat(np.arange(len(some.first)), drawn[some.unit].astype(int))
+        again = Games(
+            some.models,
+            some.first[kept],
+            some.second[kept],
+            some.unit[kept],
+            some.units,
+            some.weight[kept],
+            some.outcome[kept],
+        )
+        np.testing.assert_allclose(solve(cells_of(again).whole, prior_sd=5.0), row, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "component", "unbounded"),
+    [
+        # A wins against B, B against C, C against A.
+        ([(0, 1, 1), (1, 2, 1), (2, 0, 1)], [0, 0, 0], [0, 0, 0]),
+        ([(0, 1, 1), (1, 2, 1), (2, 1, 1)], [0, 0, 0], [1, -1, -1]),
+        # Two that exchange wins, and both beat the third.
+        ([(0, 1, 1), (1, 0, 1), (0, 2, 1), (2, 1, 0)], [0, 0, 0], [1, 1, -1]),
+        # A tie is a point for both.
+        ([(0, 1, 0.5)], [0, 0, -1], [0, 0, 0]),
+        ([(0, 1, 1)], [0, 0, -1], [1, -1, 0]),
+        ([(0, 1, 1), (1, 0, 1), (2, 3, 1), (3, 2, 1), (4, 2, 0.5)], [1, 1, 0, 0, 0], [0] * 5),
+        # Debiased outcomes can push a model's sum beyond its end.
+        ([(0, 1, 2.7), (1, 0, 1), (1, 2, 0.5), (2, 0, 0.1)], [0, 0, 0], [1, -1, 0]),
+    ],
+)
+def test_a_rating_is_infinite_only_where_somebody_won_or_lost_everything(
+    pairs: list[tuple[int, int, float]], component: list[int], unbounded: list[int]
+) -> None:
+    found = structure_of(cells_of(of_pairs(*pairs, models=len(component))).whole)
+    assert found.component.tolist() == component
+    assert found.unbounded.tolist() == unbounded
+
+
+def test_a_model_that_won_everything_gets_a_finite_rating_from_the_prior() -> None:
+    won = cells_of(of_pairs(*[(0, 1, 1)] * 10, (1, 2, 1), (2, 1, 1), models=3)).whole
+    theta = ratings(won, structure_of(won), prior_sd=5.76)
+    assert 2.0 < theta[0] - theta[1] < 8.0
+    assert abs(theta[1] - theta[2]) < 0.2
+
+
+def test_ratings_are_less_the_reference_in_its_component_only() -> None:
+    theta = np.array([1.0, 3.0, 10.0, 20.0, 99.0, 7.0])
+    structure = Structure(np.array([0, 0, 1, 1, 1, -1]), np.array([0, 0, 0, 0, 1, 0]))
+    found = centred(theta, structure, reference=1)
+    np.testing.assert_array_equal(found, [-2.0, 0.0, -5.0, 5.0, 84.0, np.nan])
+
+
+def test_a_structure_without_battles_has_no_component() -> None:
+    empty = np.array([], dtype=np.int64)
+    found = structure_of(
+        cells_of(Games(2, empty, empty, empty, 1, np.array([]), np.array([]))).whole
+    )
+    assert isinstance(found, Structure)
+    assert found.component.tolist() == [-1, -1]

@@ -1,0 +1,259 @@
+"""Rows that would make a wrong rating in silence are refused, or counted apart."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequestError
+from app.files.writing import write_rows
+from app.ratings.board import board_of
+from app.ratings.results import Board, Settings
+from app.ratings.rows import read_battles
+
+FEW = Settings(rounds=100)
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    base = {"question_id": "q", "model_a": "x", "model_b": "y", "winner": "model_a", "p_bar": 0.9}
+    return {**base, **fields}
+
+
+def mixed(*more: dict[str, Any]) -> list[dict[str, Any]]:
+    """Battles that x and y both win sometimes, and more rows."""
+    pairs = [("model_a", 0.9), ("model_b", 0.1), ("model_a", 0.8), ("model_b", 0.3)]
+    rows = [
+        row(question_id=f"q{place}", winner=winner, p_bar=p)
+        for place, (winner, p) in enumerate(pairs * 2)
+    ]
+    return [*rows, *more]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+    return path
+
+
+def board(path: Path, rows: list[dict[str, Any]]) -> Board:
+    return board_of(read_battles([write(path / "rows.jsonl", rows)])[0], FEW)
+
+
+REFUSED = {
+    "an unknown winner": (
+        [row(winner="model a")],
+        "row 1: winner is 'model a', and must be model_a, model_b, tie or abstain",
+    ),
+    "a winner that is missing": ([row(), row(winner=None)], "row 2: winner is missing"),
+    "NaN": ([row(p_bar=float("nan"))], "row 1: p_bar is not a finite number"),
+    "inf": ([row(), row(p_bar=float("inf"))], "row 2: p_bar is not a finite number"),
+    "a p_bar above 1": ([row(p_bar=1.2)], "row 1: p_bar is not between 0 and 1"),
+    "a p_bar that is a word": ([row(p_bar="high")], "row 1: p_bar is not a number"),
+    "no p_bar beside a verdict": ([row(), row(p_bar=None)], "row 2: p_bar is missing"),
+    "a p_bar of the other side": (
+        [row(winner="model_b")],
+        "row 1: winner is model_b, and p_bar prefers the other model",
+    ),
+    "a verdict that was not accepted": ([row(accepted=False)], "row 1: accepted is false"),
+    "an accepted abstention": (
+        [row(winner="abstain", accepted=True)],
+        "row 1: accepted is true, and winner is `abstain`",
+    ),
+    "one model only": ([row(model_b="x")], "row 1: model_a and model_b are the same model"),
+    "no model": ([row(model_b=None)], "row 1: model_b is missing"),
+    "an id twice with other content": (
+        [row(id=1), row(id=2), row(id=1, p_bar=0.8)],
+        "row 3: the id is there twice with other content",
+    ),
+    "a label without a probability": (
+        [row(human="model_a")],
+        "row 1: there is a human label without human_probability",
+    ),
+    "a label with probability 0": (
+        [row(human="model_a", human_probability=0)],
+        "row 1: human_probability is not above 0 and at most 1",
+    ),
+    "a probability above 1": (
+        [row(), row(human="model_a", human_probability=10)],
+        "row 2: human_probability is not above 0 and at most 1",
+    ),
+    "an unknown label": (
+        [row(human="good", human_probability=0.5)],
+        "row 1: human is 'good', and must be model_a, model_b or tie",
+    ),
+    "errors only": ([row(winner=None, p_bar=None, error="prompt_too_long")], "every battle failed"),
+    "several such rows": (
+        [row(winner="?"), row(winner="?"), row(winner="?")],
+        "(and 2 more such rows)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_row_that_cannot_be_believed_is_refused(case: str, tmp_path: Path) -> None:
+    rows, message = REFUSED[case]
+    with pytest.raises(InvalidRequestError) as caught:
+        read_battles([write(tmp_path / "rows.jsonl", rows)])
+    assert message in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PAR1 and then nothing", "rows begins like Parquet and cannot be read"),
+        (b'{"model_a": "x"}\nnot JSON\n', "line 2: this is not a JSON object"),
+        (b'{"foo": 1}\n', "row 1: model_a is missing"),
+        (b"[]", "is an empty array"),
+        (b"model_a,model_b\n", "there is no row"),
+    ],
+)
+def test_a_file_without_battles_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(content)
+    with pytest.raises(InvalidRequestError, match=message):
+        read_battles([path])
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match=r"rows\.jsonl is empty"):
+        read_battles([write(tmp_path / "rows.jsonl", [])])
+
+
+def test_a_tie_is_half_a_win_for_each(tmp_path: Path) -> None:
+    found = board(tmp_path, mixed(*(row(winner="tie", p_bar=0.5) for _ in range(8))))
+    accepted = found.views["accepted"]
+    assert found.accepted == accepted.battles == 16
+    assert accepted.win_rates[0][1] == 0.5
+    assert accepted.ratings[0].score == pytest.approx(1000)
+
+
+def test_an_abstention_counts_as_the_view_says(tmp_path: Path) -> None:
+    found = board(
+        tmp_path, mixed(*(row(winner="abstain", p_bar=0.6, reason="uncertain") for _ in range(8)))
+    )
+    assert {name: view.battles for name, view in found.views.items()} == {
+        "accepted": 8,
+        "soft": 16,
+        "abstain_as_tie": 16,
+        "always": 16,
+    }
+    assert found.views["abstain_as_tie"].win_rates[0][1] == 0.5
+    assert found.views["always"].win_rates[0][1] == 0.75
+    assert found.views["soft"].win_rates[0][1] == pytest.approx((8 * 0.525 + 8 * 0.6) / 16)
+    assert found.pairs[0].reasons == {"uncertain": 8}
+    assert found.pairs[0].coverage == 0.5
+
+
+def test_an_error_counts_in_no_view(tmp_path: Path) -> None:
+    failed = row(winner=None, p_bar=None, error="engine_unavailable", model_a="z")
+    nothing = {"error": "invalid_comparison", "error_detail": "there is no model_a"}
+    found = board(tmp_path, mixed(failed, nothing, row(model_b="x", error="same model")))
+    assert (found.battles, found.judged, found.errors) == (11, 8, 3)
+    assert all(view.battles == 8 for view in found.views.values())
+    assert any("3 battles have no judgment" in note for note in found.notes)
+
+
+def test_a_model_without_a_battle_has_no_rating(tmp_path: Path) -> None:
+    found = board(tmp_path, mixed(row(model_a="z", winner="abstain", p_bar=0.7)))
+    rating = found.views["accepted"].ratings[-1]
+    assert (rating.model, rating.score, rating.rank, rating.battles) == ("z", None, None, 0)
+    assert next(each for each in found.views["soft"].ratings if each.model == "z").score
+
+
+def test_models_that_never_meet_are_ranked_apart(tmp_path: Path) -> None:
+    apart = [{**each, "model_a": "u", "model_b": "v"} for each in mixed()]
+    found = board(tmp_path, [*mixed(), *apart])
+    view = found.views["soft"]
+    assert view.components == 2
+    by_component = {number: set[str]() for number in (1, 2)}
+    for rating in view.ratings:
+        by_component[rating.component or 0].add(rating.model)
+        assert rating.rank in (1, 2)
+    assert set(map(frozenset, by_component.values())) == {frozenset("xy"), frozenset("uv")}
+    assert any("2 groups that never met each other" in note for note in found.notes)
+
+
+def test_a_model_that_won_everything_has_no_upper_end(tmp_path: Path) -> None:
+    wins = [row(question_id=f"w{i}", model_a="z", model_b="y") for i in range(3)]
+    found = board(tmp_path, mixed(*wins))
+    rating = next(each for each in found.views["accepted"].ratings if each.model == "z")
+    assert (rating.unbounded, rating.high) == ("above", None)
+    assert rating.score is not None
+    assert rating.low is not None
+    # Three wins do not prove that z is better than x: the bootstrap alone would say so.
+    assert (rating.rank, rating.rank_low, rating.rank_high) == (1, 1, 3)
+
+
+def test_a_copy_counts_once(tmp_path: Path) -> None:
+    rows = [{**each, "id": place} for place, each in enumerate(mixed())]
+    found = board(tmp_path, [*rows, {**rows[0], "timestamp": "later"}])
+    assert (found.battles, found.repeated) == (8, 1)
+
+
+def test_a_given_probability_stands_for_the_missing_column(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", mixed(row(human="model_a")))
+    (battles,) = read_battles([path], human_probability=0.25)
+    assert np.unique(battles.human_probability).tolist() == [0.25]
+
+
+def test_groups_are_the_units_of_the_bootstrap_where_there_are_any(tmp_path: Path) -> None:
+    rows = [{**each, "group": "g1" if i < 3 else None} for i, each in enumerate(mixed())]
+    (battles,) = read_battles([write(tmp_path / "rows.jsonl", rows)])
+    assert battles.units == 6
+    assert len(set(battles.unit[:3].tolist())) == 1
+
+
+def test_every_format_gives_the_same_battles(tmp_path: Path) -> None:
+    rows = [
+        {
+            **each,
+            "id": place,
+            "alpha": 0.1,
+            "accepted": True,
+            "signature": "one, line; of text",
+            "human": "tie" if place == 2 else None,
+            "human_probability": 0.5,
+        }
+        for place, each in enumerate(mixed())
+    ]
+    (wanted,) = read_battles([write(tmp_path / "rows.jsonl", rows)])
+    for name in ("a.parquet", "a.csv", "a.tsv", "a.json", "a.jsonl.gz"):
+        path = tmp_path / name
+        write_rows(path, path, rows)
+        (found,) = read_battles([path])
+        for field, value in vars(wanted).items():
+            np.testing.assert_equal(getattr(found, field), value, err_msg=f"{name} {field}")
+
+
+def test_a_field_that_is_an_object_or_has_spaces_is_read(tmp_path: Path) -> None:
+    calibration = {"name": "default", "version": 7, "n": 412}
+    rows = [{**each, "p_bar": f" {each['p_bar']} ", "calibration": calibration} for each in mixed()]
+    for name in ("rows.jsonl", "rows.parquet"):
+        write_rows(tmp_path / name, tmp_path / name, rows)
+        (found,) = read_battles([tmp_path / name])
+        assert found.p_bar.tolist() == [float(each["p_bar"]) for each in rows]
+
+
+def test_rows_of_several_files_and_judges_are_told_apart(tmp_path: Path) -> None:
+    rows = [{**each, "id": place} for place, each in enumerate(mixed())]
+    rows[0] |= {"human": "model_b", "human_probability": 0.5}
+    first = write(tmp_path / "one.jsonl", [{**each, "judge": "one"} for each in rows])
+    bare = [{**each, "judge": "two"} for each in rows]
+    for each in bare:
+        each.pop("human", None)
+        each.pop("human_probability", None)
+    second = write(tmp_path / "two.jsonl", bare)
+    found = read_battles([first, second])
+    assert [each.judge for each in found] == ["one", "two"]
+    assert [int(each.labelled.sum()) for each in found] == [1, 1]
+    assert found[1].human[0] == 0.0
+
+
+def test_another_judges_label_of_the_same_battle_must_agree(tmp_path: Path) -> None:
+    rows = [
+        row(id=1, judge="one", human="model_a", human_probability=0.5),
+        row(id=1, judge="two", human="model_b", human_probability=0.5),
+    ]
+    with pytest.raises(InvalidRequestError, match="another human label"):
+        read_battles([write(tmp_path / "rows.jsonl", rows)])
