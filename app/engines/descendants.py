@@ -18,13 +18,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import spawn, util
 from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+# Time between the moment at which an ending process closes its pipes and its end.
+_ENDING_S = 0.5
 _libc = ctypes.CDLL(None)
 # The folder that contains `app`: a spawned child does not yet have its parent's `sys.path`.
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -68,10 +71,21 @@ def follow(parent: int) -> None:
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.excepthook = functools.partial(_print_later, sys.excepthook)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
     _install()
     _starting.pid = os.getpid()
+
+
+def _print_later(original: Callable[..., object], *error: object) -> None:
+    """Prints an uncaught error of this process, unless its parent is ending.
+
+    A parent that ends while it starts a child closes the pipe that the child reads, which is an
+    error of the child. The kernel kills the child a moment later.
+    """
+    time.sleep(_ENDING_S)
+    original(*error)
 
 
 @functools.cache

@@ -126,3 +126,42 @@ def test_an_orphan_kills_itself_at_once() -> None:
         [sys.executable, "-c", program], capture_output=True, check=False, cwd=ROOT, text=True
     )
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, "")
+
+
+# Ends while it starts a child: its pipes close some time before the process is gone.
+ENDING = """
+import multiprocessing, os, time
+from multiprocessing import util
+from app.engines.descendants import bound_children
+
+if __name__ == "__main__":
+    with bound_children():
+        spawn = util.spawnv_passfds
+
+        def end(path, command, *arguments):
+            started = spawn(path, command, *arguments)
+            # Another child is multiprocessing's resource tracker.
+            if b"spawn_main" in b"".join(map(os.fsencode, command)):
+                time.sleep(1.0)
+                os.closerange(3, 256)
+                time.sleep(0.2)
+                os._exit(0)
+            return started
+
+        util.spawnv_passfds = end
+        multiprocessing.get_context("spawn").Process(target=print).start()
+"""
+
+
+def test_a_child_prints_no_error_because_its_parent_ends(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(ENDING)
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        timeout=WITHIN_S,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
