@@ -100,8 +100,10 @@ def labelling(*options: str, environment: Mapping[str, str] = {}) -> Iterator[Te
     """Runs the command; ends it with the block."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-    # With a terminal of its own, so that Ctrl-C and the end of the connection reach it.
-    command = ["setsid", "--ctty", sys.executable, "-c", "from app.cli import main; main()"]
+    # With a terminal of its own, so that Ctrl-C and the end of the connection reach it. The latter
+    # is ignored where `nohup` runs the tests.
+    command = ["setsid", "--ctty", "env", "--default-signal=HUP"]
+    command += [sys.executable, "-c", "from app.cli import main; main()"]
     with subprocess.Popen(
         [*command, "label", *options],
         stdin=theirs,
