@@ -11,8 +11,17 @@ import typer
 from app.cli.asking import ROWS_PER_REQUEST, Results, Run, judged_with_journal, write_all
 from app.cli.comparisons import Inputs, Item, ShapeName, comparison_key, given_shape
 from app.cli.console import console, failure, print_sentence
+from app.cli.criterion import (
+    CalibrationSet,
+    Delta,
+    DeltaFor,
+    Guarantee,
+    NoAlpha,
+    given_criterion,
+)
 from app.cli.file_run import stoppable
 from app.cli.output_file import check_output
+from app.cli.run_options import BatchSize, OnRay, Overwrite, RayAddress, RayReplicas
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
 from app.cli.summary import print_summary
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
@@ -80,14 +89,11 @@ def battles(
         float | None,
         typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
     ] = None,
-    no_alpha: Annotated[
-        bool, typer.Option(help="Do not abstain for uncertainty; there is then no guarantee.")
-    ] = False,
-    guarantee: Annotated[str | None, typer.Option(help="marginal or pac.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Probability that the pac guarantee fails.")
-    ] = None,
-    calibration: Annotated[str | None, typer.Option(help="Name of the calibration set.")] = None,
+    no_alpha: NoAlpha = False,
+    guarantee: Guarantee = None,
+    delta: Delta = None,
+    delta_for: DeltaFor = None,
+    calibration: CalibrationSet = None,
     seed: Annotated[
         int, typer.Option(help="Seed of the order in which the two responses are shown.")
     ] = 0,
@@ -104,33 +110,13 @@ def battles(
     keep_texts: Annotated[
         bool, typer.Option("--keep-texts", help="Write the question and the responses, too.")
     ] = False,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Comparisons in one request, default 100; with --ray in one part, 1000.",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option(help="Replace --out, and drop an unfinished run with other settings."),
-    ] = False,
+    batch_size: BatchSize = None,
+    overwrite: Overwrite = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
-    ray: Annotated[
-        bool,
-        typer.Option("--ray", help="Load the judge on a Ray cluster instead of asking a service."),
-    ] = False,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="With --ray: address of the cluster; default: the one here, or a new one."
-        ),
-    ] = None,
-    replicas: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --ray: number of judges; default: all that fit."),
-    ] = None,
+    ray: OnRay = False,
+    address: RayAddress = None,
+    replicas: RayReplicas = None,
 ) -> None:
     """Judge battles of models, for `scope-judge leaderboard`.
 
@@ -149,12 +135,9 @@ def battles(
         return
     if out is None:
         raise failure("give --out FILE for the rows, or --schedule N")
-    if no_alpha and alpha is not None:
-        raise failure("give --alpha or --no-alpha, not both")
-    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "calibration": calibration}
-    criterion: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     options = BattleOptions(
-        criterion={**criterion, "alpha": None} if no_alpha else criterion,
+        criterion=given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha),
         shape=given_shape(shape, columns=None),
         columns=columns,
         seed=seed,

@@ -5,6 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.console import failure
+
+NoAlpha = Annotated[
+    bool, typer.Option(help="Do not abstain for uncertainty; there is then no guarantee.")
+]
+Guarantee = Annotated[str | None, typer.Option(help="marginal or pac.")]
+Delta = Annotated[float | None, typer.Option(help="Probability that the pac guarantee fails.")]
+CalibrationSet = Annotated[str | None, typer.Option(help="Name of the calibration set.")]
 DeltaFor = Annotated[
     int | None,
     typer.Option(
@@ -16,6 +24,17 @@ DeltaFor = Annotated[
 ]
 
 
-def given_criterion(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a criterion that the command line sets; the others are the service's."""
-    return {name: value for name, value in options.items() if value is not None}
+def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> dict[str, Any]:
+    """The fields of a criterion that the command line sets; the others are the service's.
+
+    Args:
+        options: Field -> value of its option, None if it was not given.
+        no_alpha: Whether every verdict is accepted.
+
+    Raises:
+        typer.Exit: There is an alpha besides `no_alpha`.
+    """
+    if no_alpha and options["alpha"] is not None:
+        raise failure("give --alpha or --no-alpha, not both")
+    given = {name: value for name, value in options.items() if value is not None}
+    return {**given, "alpha": None} if no_alpha else given

@@ -11,7 +11,7 @@ from rich.markup import escape
 from app.cli.asking import ROWS_PER_REQUEST, Results, Run, judged_with_journal, write_all
 from app.cli.comparisons import ColumnMap, Inputs, Item, ShapeName, given_shape, read_items
 from app.cli.console import console, failure, print_sentence
-from app.cli.criterion import DeltaFor, given_criterion
+from app.cli.criterion import CalibrationSet, Delta, DeltaFor, Guarantee, given_criterion
 from app.cli.file_run import stoppable
 from app.cli.output_file import check_output
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
@@ -56,12 +56,10 @@ def filter(
         float | None,
         typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
     ] = None,
-    guarantee: Annotated[str | None, typer.Option(help="marginal or pac.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Probability that the pac guarantee fails.")
-    ] = None,
+    guarantee: Guarantee = None,
+    delta: Delta = None,
     delta_for: DeltaFor = None,
-    calibration: Annotated[str | None, typer.Option(help="Name of the calibration set.")] = None,
+    calibration: CalibrationSet = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
     batch_size: Annotated[

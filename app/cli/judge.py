@@ -9,8 +9,16 @@ import typer
 from app.cli.asking import ROWS_PER_REQUEST
 from app.cli.comparisons import ColumnMap, ShapeName, given_shape
 from app.cli.console import failure
-from app.cli.criterion import DeltaFor, given_criterion
+from app.cli.criterion import (
+    CalibrationSet,
+    Delta,
+    DeltaFor,
+    Guarantee,
+    NoAlpha,
+    given_criterion,
+)
 from app.cli.file_run import FileOptions, judge_files
+from app.cli.run_options import BatchSize, OnRay, Overwrite, RayAddress, RayReplicas
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
 from app.files.writing import json_line
 
@@ -36,16 +44,11 @@ def judge(
             "of a result, the smallest alpha that accepts it."
         ),
     ] = None,
-    no_alpha: Annotated[
-        bool,
-        typer.Option(help="Do not abstain for uncertainty; there is then no guarantee."),
-    ] = False,
-    guarantee: Annotated[str | None, typer.Option(help="marginal or pac.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Probability that the pac guarantee fails.")
-    ] = None,
+    no_alpha: NoAlpha = False,
+    guarantee: Guarantee = None,
+    delta: Delta = None,
     delta_for: DeltaFor = None,
-    calibration: Annotated[str | None, typer.Option(help="Name of the calibration set.")] = None,
+    calibration: CalibrationSet = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -53,13 +56,7 @@ def judge(
             ".parquet, also .gz or .zst; default: JSONL on stdout. With --ray: a folder."
         ),
     ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Comparisons in one request, default 100; with --ray in one part, 1000.",
-        ),
-    ] = None,
+    batch_size: BatchSize = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
     flat: Annotated[
@@ -68,26 +65,12 @@ def judge(
     keep_texts: Annotated[
         bool, typer.Option(help="Keep the columns with the question and the responses.")
     ] = True,
-    overwrite: Annotated[
-        bool,
-        typer.Option(help="Replace --out, and drop an unfinished run with other settings."),
-    ] = False,
+    overwrite: Overwrite = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
-    ray: Annotated[
-        bool,
-        typer.Option("--ray", help="Load the judge on a Ray cluster instead of asking a service."),
-    ] = False,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="With --ray: address of the cluster; default: the one here, or a new one."
-        ),
-    ] = None,
-    replicas: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --ray: number of judges; default: all that fit."),
-    ] = None,
+    ray: OnRay = False,
+    address: RayAddress = None,
+    replicas: RayReplicas = None,
 ) -> None:
     """Judge one pair or files with a running service, or with --ray files in bulk.
 
@@ -99,7 +82,7 @@ def judge(
     OUT.partial. With --ray no service is needed: SCOPE_* variables select the judge.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
-    criterion = _criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
+    criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
     if ray:
         if not files or (question, a, b) != (None, None, None) or is_given(url):
             raise failure("--ray takes files or folders, and no --question, --a, --b or --url")
@@ -147,11 +130,3 @@ def _judge_pair(
     print(json_line(result))
     if "error" in result:
         raise failure(result["error"]["detail"])
-
-
-def _criterion(given: Mapping[str, Any], *, no_alpha: bool) -> dict[str, Any]:
-    """The fields of the criterion that the command line sets."""
-    if no_alpha and given["alpha"] is not None:
-        raise failure("give --alpha or --no-alpha, not both")
-    criterion = given_criterion(given)
-    return {**criterion, "alpha": None} if no_alpha else criterion

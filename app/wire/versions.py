@@ -8,12 +8,12 @@ from app.wire.answers import Out
 class VersionOut(Out):
     """One change in the trail of a calibration set.
 
-    `action` is "calibrate", "pool", "import", "rollback" or "delete"; a later release may add
-    others. `by` is the name of the key that sent the request. `batch_digest` is the SHA-256 of the
-    labelled batch; a pool or an import has none. A deletion also takes a version number; its
-    `write_id`, `label_noise` and `thresholds_after` are null. Thresholds are "guarantee:alpha" ->
-    nats, null if infeasible, without those that depend on missing labels. They were computed with
-    `min_label_mass`, the setting of the service that made the change.
+    `action` is "calibrate", "pool", "import", "absorb", "rollback" or "delete"; a later release may
+    add others. `by` is the name of the key that sent the request. `batch_digest` is the SHA-256 of
+    the labelled batch; a pool, an import or an absorption has none. A deletion also takes a version
+    number; its `write_id`, `label_noise` and `thresholds_after` are null. Thresholds are
+    "guarantee:alpha" -> nats, null if infeasible, without those that depend on missing labels. They
+    were computed with `min_label_mass`, the setting of the service that made the change.
     """
 
     version: int
