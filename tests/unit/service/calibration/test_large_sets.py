@@ -35,6 +35,7 @@ from tests.serving import labelled, pair, services_of
 pytestmark = pytest.mark.anyio
 
 N = 30_000
+RUNS = 3
 
 
 def scores() -> dict[str, LabelledScore]:
@@ -113,13 +114,19 @@ async def test_no_change_of_a_large_set_stalls_the_event_loop(
 ) -> None:
     table = scores()
     whole_s = one_call_s(table)
-    async with large_set(kind, tmp_path, request, table) as services:
-        with nothing_else_collected():
-            found = await turns_of(services)
-    # Each step runs only once, and on a busy machine SQLite can use much CPU time beside the loop.
-    # So the longest stall has a larger limit.
+    runs = []
+    for run in range(RUNS):
+        folder = tmp_path / str(run)
+        folder.mkdir()
+        async with large_set(kind, folder, request, table) as services:
+            with nothing_else_collected():
+                runs.append(await turns_of(services))
+    # Other work of the machine only adds to a stall, and a stall of ours is in every run.
+    found = {step: min(each[step] for each in runs) for step in runs[0]}
+    # On a busy machine SQLite can use much CPU time beside the loop, so the longest stall has a
+    # larger limit.
     *_, second, longest = sorted(found.values())
-    assert second < whole_s / 2, (found, whole_s)
+    assert second < whole_s / 4, (found, whole_s)
     assert longest < whole_s * 3 / 4, (found, whole_s)
 
 
