@@ -5,7 +5,7 @@ A new engine or store is one file that meets one of these protocols, and one lin
 
 import math
 import time
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -97,6 +97,13 @@ class EngineIdentity(NamedTuple):
     max_prompt_tokens: int
 
 
+OnStage = Callable[[str], None]
+
+
+def no_stage(text: str) -> None:
+    """Ignores the stages of a start."""
+
+
 class Engine(Protocol):
     """The model of a judge.
 
@@ -106,12 +113,13 @@ class Engine(Protocol):
     cannot serve at all.
     """
 
-    async def start(self, prompt: Prompt) -> EngineIdentity:
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Loads the model, finds the label tokens at the position of the answer, and warms up.
 
         Args:
             prompt: Any prompt of the template that will be used. The label tokens depend on its
                 prefill.
+            on_stage: Called with the name of each stage that takes seconds, when it begins.
 
         Raises:
             StartupError: The model cannot be a judge as configured; the message says why.

@@ -18,12 +18,14 @@ from app.ports import (
     Engine,
     EngineIdentity,
     LabelLogits,
+    OnStage,
     Prompt,
     PromptError,
     Store,
     StoredCalibration,
     StoredChange,
     Version,
+    no_stage,
 )
 
 if TYPE_CHECKING:
@@ -121,9 +123,9 @@ class TracedEngine:
         self._engine = engine
         self._tracing = tracing
 
-    async def start(self, prompt: Prompt) -> EngineIdentity:
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Starts the engine."""
-        return await self._engine.start(prompt)
+        return await self._engine.start(prompt, on_stage)
 
     async def stop(self) -> None:
         """Stops the engine."""

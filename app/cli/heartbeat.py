@@ -25,6 +25,7 @@ class Heartbeat:
     def __init__(self, console: Console, text: str, *, begun: float, every_s: float) -> None:
         self._console, self._text, self._begun = console, text, begun
         self._every_s = every_s
+        self._stage_begun = time.monotonic()
         self._stopped = threading.Event()
         self._live: Live | None = None
         self._thread: threading.Thread | None = None
@@ -52,7 +53,9 @@ class Heartbeat:
             self._thread.join()
 
     def _line(self) -> Text:
-        return Text(f"{time.monotonic() - self._begun:5.1f} s  {self._text}: still at work")
+        now = time.monotonic()
+        stage_s = now - self._stage_begun
+        return Text(f"{now - self._begun:5.1f} s  {self._text}: still at work, {stage_s:.0f} s")
 
     def _beat(self) -> None:
         while not self._stopped.wait(self._every_s):

@@ -19,9 +19,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import spawn, util
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
@@ -33,33 +33,53 @@ _libc = ctypes.CDLL(None)
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
+# The last argument of a command line with which multiprocessing spawns a process.
+FORKING = "--multiprocessing-fork"
+
+# Runs a spawned process's command line in a process that already exists, and returns its pid; None
+# if it cannot.
+Handover = Callable[[Sequence[str], Sequence[int]], int | None]
+# multiprocessing's function that starts a process: path, command line, file descriptors -> pid.
+Spawn = Callable[[Any, Sequence[str], Sequence[int]], int]
+
+
 class _Starting(threading.local):
-    """The pid that a thread's new children are bound to; None outside of `bound_children`.
+    """How a thread's new children start.
 
     Thread-local, because the kernel kills a bound child when the thread that started it ends. The
     children of other threads must not be bound.
+
+    Attributes:
+        pid: The pid that the children are bound to; None outside of `bound_children`.
+        handover: Called first for each spawned child.
     """
 
     pid: int | None = None
+    handover: Handover | None = None
 
 
 _starting = _Starting()
 
 
 @contextmanager
-def bound_children() -> Iterator[None]:
+def bound_children(handover: Handover | None = None) -> Iterator[None]:
     """Binds the children that this thread starts with multiprocessing within the block.
 
     The kernel kills them when this process or this thread ends, for whatever reason. On systems
     other than Linux, nothing is bound.
+
+    Args:
+        handover: Gets the command line and the file descriptors of each child that is spawned. It
+            may run them in a bound process that already exists and return its pid.
     """
     if sys.platform == "linux":
         _install()
-    before, _starting.pid = _starting.pid, os.getpid()
+    before = _starting.pid, _starting.handover
+    _starting.pid, _starting.handover = os.getpid(), handover
     try:
         yield
     finally:
-        _starting.pid = before
+        _starting.pid, _starting.handover = before
 
 
 def follow(parent: int) -> None:
@@ -91,7 +111,6 @@ def _print_later(original: Callable[..., object], *error: object) -> None:
 @functools.cache
 def _install() -> None:
     os.register_at_fork(after_in_child=_after_fork)
-    spawn.get_command_line = functools.partial(_command_line, spawn.get_command_line)
     util.spawnv_passfds = functools.partial(_spawn, util.spawnv_passfds)
 
 
@@ -100,27 +119,42 @@ def _after_fork() -> None:
         follow(_starting.pid)
 
 
-def _command_line(original: Any, **arguments: Any) -> list[str]:
-    """The command of a spawned child: Python, options, "-c", a program."""
-    command: list[str] = original(**arguments)
-    if _starting.pid is not None:
-        program = command.index("-c") + 1
-        command[program] = (
-            f"import sys; sys.path.insert(0, {_ROOT!r}); "
-            f"from {__name__} import follow; follow({_starting.pid}); {command[program]}"
-        )
-    return command
+def _spawn(original: Spawn, path: Any, command: Sequence[str], fds: Sequence[int]) -> int:
+    """Spawns a process; multiprocessing also starts its resource tracker here, which must live."""
+    if _starting.pid is None or FORKING not in command:
+        return original(path, command, fds)
+    pid = _starting.handover(command, fds) if _starting.handover else None
+    return spawn_bound(path, command, fds, original) if pid is None else pid
 
 
-def _spawn(original: Any, *arguments: Any) -> int:
-    """Starts a child that inherits a blocked SIGINT.
+def spawn_bound(
+    path: Any, command: Sequence[str], fds: Sequence[int], original: Spawn = util.spawnv_passfds
+) -> int:
+    """Starts a process that is bound to this process and to this thread.
 
-    Python would print a traceback if the signal arrived before the child can ignore it.
+    Args:
+        path: Path of the interpreter.
+        command: Command line: Python, options, "-c", a program.
+        fds: File descriptors that the process inherits.
+        original: The function that starts a process.
+
+    Returns:
+        The pid of the process.
     """
-    if _starting.pid is None:
-        return int(original(*arguments))
+    bound = list(command)
+    bound[bound.index("-c") + 1] = (
+        f"import sys; sys.path.insert(0, {_ROOT!r}); "
+        f"from {__name__} import follow; follow({os.getpid()}); {program_of(command)}"
+    )
+    # Python would print a traceback if Ctrl-C arrived before the child can ignore it. The child
+    # inherits the blocked signal.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return int(original(*arguments))
+        return original(path, bound, fds)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def program_of(command: Sequence[str]) -> str:
+    """The program in a command line: Python, options, "-c", a program."""
+    return command[command.index("-c") + 1]

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from app.core.errors import StartupError
 from app.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
@@ -124,16 +124,25 @@ def model_folder(model: str, *, revision: str | None) -> Path:
     return Path(path)
 
 
+def config_of(folder: Path) -> dict[str, Any]:
+    """Reads a model's config.json.
+
+    Raises:
+        StartupError: There is no readable config.json.
+    """
+    try:
+        return cast(dict[str, Any], json.loads((folder / "config.json").read_text("utf-8")))
+    except (OSError, ValueError) as exc:
+        raise StartupError(f"{folder} has no readable config.json: it is no model") from exc
+
+
 def checkpoint_dtype(folder: Path) -> str:
     """Reads from config.json the dtype of a model's stored weights; "" if it gives none.
 
     Raises:
         StartupError: There is no readable config.json.
     """
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
-        raise StartupError(f"{folder} has no readable config.json: it is no model") from exc
+    config = config_of(folder)
     return cast(str, config.get("dtype") or config.get("torch_dtype") or "")
 
 

@@ -27,8 +27,10 @@ from app.ports import (
     EngineIdentity,
     Generated,
     LabelLogits,
+    OnStage,
     Prompt,
     PromptError,
+    no_stage,
 )
 
 logger = logging.getLogger(__name__)
@@ -88,7 +90,7 @@ class OpenAiEngine:
         # Set by start.
         self._dialect: Dialect | None = None
 
-    async def start(self, prompt: Prompt) -> EngineIdentity:
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Checks the model on every server, chooses the dialect, scores one prompt on each.
 
         The identity of the weights is the model's name, root and parent at the servers. Servers do

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from app.core.errors import ControlTokenError, PromptTooLongError, RequestError, StartupError
+from app.engines.imports import importing
 from app.engines.markers import ZERO_WIDTH_SPACE, MarkerBreaker, plain_markers
 from app.ports import Prompt
 
@@ -72,10 +73,11 @@ def load_tokenizer(folder: str) -> "PreTrainedTokenizerBase":
     Raises:
         StartupError: There is no tokenizer, or it has no chat template.
     """
-    from transformers import AutoTokenizer
-
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        with importing("transformers"):
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as exc:
         raise StartupError(f"{folder} has no tokenizer that can be loaded: {exc}") from exc
     if not tokenizer.chat_template:

@@ -7,7 +7,16 @@ import re
 from collections.abc import Callable, Sequence
 
 from app.core.errors import JudgmentFailedError
-from app.ports import CallTimes, EngineIdentity, Generated, LabelLogits, Prompt, PromptError
+from app.ports import (
+    CallTimes,
+    EngineIdentity,
+    Generated,
+    LabelLogits,
+    OnStage,
+    Prompt,
+    PromptError,
+    no_stage,
+)
 
 # Probability of all tokens other than A and B.
 _OTHER_MASS = 0.01
@@ -78,7 +87,7 @@ class ScriptedEngine:
         self._judge = judge
         self._writer = writer or self._verdict
 
-    async def start(self, prompt: Prompt) -> EngineIdentity:
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Returns the identity of the judge; there is nothing to load."""
         return EngineIdentity(
             judge=self._judge,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from app.core.errors import EngineUnavailableError, RequestError, StartupError
 from app.engines.model_files import LocalModel
 from app.engines.rendering import LabelTokens, PromptRenderer
-from app.ports import CallTimes, EngineIdentity, LabelLogits, Prompt, PromptError
+from app.ports import CallTimes, EngineIdentity, LabelLogits, OnStage, Prompt, PromptError, no_stage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -50,11 +50,13 @@ class TransformersEngine:
         self._renderer: PromptRenderer
         self._labels: LabelTokens
 
-    async def start(self, prompt: Prompt) -> EngineIdentity:
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Loads the model; there is nothing to warm up."""
         options = self._options
+        on_stage("importing transformers")
         local = await LocalModel.open(options.model, prompt, revision=options.revision)
         dtype = "float32" if options.dtype == "auto" else options.dtype
+        on_stage("loading the weights")
         model = await asyncio.to_thread(_load, str(local.folder), dtype)
         longest = getattr(model.config.get_text_config(), "max_position_embeddings", 2**31)
         context = min(options.max_model_len or longest, longest)

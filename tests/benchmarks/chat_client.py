@@ -11,8 +11,7 @@ from typing import Any
 
 import httpx
 
-from app.engines import vllm_local
-from app.engines.model_files import checkpoint_dtype
+from app.engines import vllm_start
 from app.service.judging.prompts import PromptTemplate
 from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.texts import Pair
@@ -24,8 +23,8 @@ AT_ONCE = 32
 
 def chat_server(folder: Path, model: str) -> HttpServer:
     """vLLM's own server, with the engine arguments of our service."""
-    given = vllm_local.VllmOptions(model=model, judge=MODEL)
-    arguments = vllm_local._engine_arguments(given, model, checkpoint_dtype(Path(model)))
+    given = vllm_start.VllmOptions(model=model, judge=MODEL)
+    arguments = vllm_start.engine_arguments(given, Path(model))
     # The server has its own names for these two; both are off unless its flag is there.
     for only_on in ("disable_log_stats", "enable_log_requests"):
         if not arguments[only_on]:
@@ -50,7 +49,7 @@ def _flag(name: str, value: Any) -> list[str]:
 def _environment() -> dict[str, str]:
     """The CPU settings of docs/design/engine.md, as our service sets them for vLLM."""
     before = dict(os.environ)
-    vllm_local._set_environment()
+    vllm_start.set_environment()
     added = {name: value for name, value in os.environ.items() if name not in before}
     for name in added:
         del os.environ[name]

@@ -24,8 +24,7 @@ from scipy.special import logit
 
 from app.core.preference import LN2, FloatArray, preference_from_gaps
 from app.core.thresholds import ThresholdCurve
-from app.engines import vllm_local
-from app.engines.model_files import checkpoint_dtype
+from app.engines import vllm_local, vllm_start
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.evaluation.normal_world import NormalJudge
@@ -52,12 +51,12 @@ def measured(variant: str) -> dict[str, Any]:
     folder = str(random_judge("bfloat16"))
     if variant == VARIANTS[0]:
         return asyncio.run(_float32_pass(folder))
-    vllm_local._set_environment()
+    vllm_start.set_environment()
     from vllm import LLM
     from vllm.inputs import tokens_input
 
-    options = vllm_local.VllmOptions(model=folder, judge="raw")
-    arguments = vllm_local._engine_arguments(options, folder, checkpoint_dtype(Path(folder)))
+    options = vllm_start.VllmOptions(model=folder, judge="raw")
+    arguments = vllm_start.engine_arguments(options, Path(folder))
     arguments.pop("enable_log_requests", None)
     if variant == VARIANTS[2]:
         del arguments["hf_overrides"]

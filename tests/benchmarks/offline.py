@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core.errors import RequestError
-from app.engines import vllm_local
+from app.engines import vllm_local, vllm_start
 from app.engines.model_files import checkpoint_dtype
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
@@ -45,12 +45,12 @@ class RawVllm:
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
-        vllm_local._set_environment()
+        vllm_start.set_environment()
         from vllm import LLM
 
         folder = options["model"]
-        given = vllm_local.VllmOptions(model=folder, judge="raw")
-        arguments = vllm_local._engine_arguments(given, folder, checkpoint_dtype(Path(folder)))
+        given = vllm_start.VllmOptions(model=folder, judge="raw")
+        arguments = vllm_start.engine_arguments(given, Path(folder))
         # Only the asynchronous engine has this argument.
         arguments.pop("enable_log_requests", None)
         if not options.get("prefix_cache", True):

@@ -23,7 +23,16 @@ from app.fleet.parts import LinesPart, Part, Row, cut
 from app.fleet.passes import judged_parts
 from app.fleet.sources import Source, sources_of
 from app.fleet.worker import Outcome, PartWorker, judge_rows
-from app.ports import CallTimes, EngineIdentity, LabelLogits, Prompt, PromptError, Version
+from app.ports import (
+    CallTimes,
+    EngineIdentity,
+    LabelLogits,
+    OnStage,
+    Prompt,
+    PromptError,
+    Version,
+    no_stage,
+)
 from app.service.judging.judge import JudgeRequest
 from app.settings import Settings
 from app.stores.memory import MemoryStore
@@ -192,10 +201,10 @@ class Failing(ScriptedEngine):
         self.is_dead = False
         self.calls: list[int] = []
 
-    async def start(self, prompt: Prompt) -> EngineIdentity:
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         if self.is_dead:
             raise StartupError("no room on the GPU")
-        return await super().start(prompt)
+        return await super().start(prompt, on_stage)
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None

@@ -32,7 +32,7 @@ FOLDER = str(DEMO_FOLDER / "model")
 COMPARISONS = 60
 TEMPLATE = PromptTemplate()
 KEY = "xyzzy-key"
-# As app/engines/vllm_local.py sets them on a CPU.
+# As app/engines/vllm_start.py sets them on a CPU.
 ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",

@@ -10,7 +10,8 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
-from app.engines.vllm_local import VllmEngine, VllmOptions
+from app.engines.vllm_local import VllmEngine
+from app.engines.vllm_start import VllmOptions
 from app.ports import Generated, LabelLogits, Prompt
 from app.service.judging.judge import label_gap
 from app.service.judging.prompts import PromptTemplate

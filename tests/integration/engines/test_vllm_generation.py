@@ -12,7 +12,8 @@ from app.core.comparison import Comparison
 from app.core.errors import EngineUnavailableError, PromptTooLongError
 from app.demo.pairs import demo_sets
 from app.engines.rendering import PromptRenderer, load_tokenizer
-from app.engines.vllm_local import VllmEngine, VllmOptions
+from app.engines.vllm_local import VllmEngine
+from app.engines.vllm_start import VllmOptions
 from app.ports import Generated, LabelLogits, Prompt
 from app.service.judging.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER

@@ -46,7 +46,9 @@ ALLOWED: dict[str, set[str]] = {
     "defects": set(),
     "engines": set(),
     "engines.scripted": _ENGINE,
-    "engines.vllm_local": _ENGINE | {"engines.turns", "engines.descendants", "vllm", "torch"},
+    "engines.vllm_local": _ENGINE | {"engines.turns", "engines.vllm_start", "vllm", "torch"},
+    "engines.vllm_start": _ENGINE
+    | {"engines.descendants", "engines.early_process", "engines.imports", "vllm", "torch"},
     "engines.openai_remote": _ENGINE
     | {"engines.openai_dialects", "engines.openai_pool", "engines.openai_server", "engines.turns"},
     "engines.openai_dialects": _ENGINE,
@@ -54,9 +56,11 @@ ALLOWED: dict[str, set[str]] = {
     "engines.openai_server": _ENGINE | {"httpx"},
     "engines.turns": set(),
     "engines.descendants": set(),
+    "engines.early_process": {"engines.descendants", "engines.imports"},
+    "engines.imports": set(),
     "engines.markers": set(),
     "engines.transformers_reference": _ENGINE | {"torch", "transformers"},
-    "engines.rendering": _ENGINE | {"engines.markers", "transformers", "jinja2"},
+    "engines.rendering": _ENGINE | {"engines.imports", "engines.markers", "transformers", "jinja2"},
     "engines.model_files": _ENGINE | {"huggingface_hub", "transformers"},
     "stores": set(),
     "stores.redis": _REDIS | {"stores.redis_audits"},

@@ -18,7 +18,7 @@ sys.stdin.readline()
 observer.finish()
 print("finished", file=sys.stderr)
 """
-LINE = re.compile(r" *(\d+\.\d) s  Loading judge demo: still at work")
+LINE = re.compile(r" *(\d+\.\d) s  Loading judge demo: still at work, \d+ s")
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -9,7 +9,8 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, PromptTooLongError
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.engines.vllm_local import VllmEngine, VllmOptions
+from app.engines.vllm_local import VllmEngine
+from app.engines.vllm_start import VllmOptions
 from app.evaluation.judgments.prompts import verbalized_prompt
 from app.ports import Generated, LabelLogits, Prompt, PromptError, TextGenerator
 from app.service.judging.prompts import PromptTemplate

@@ -3,7 +3,8 @@
 import pytest
 
 from app.core.errors import StartupError
-from app.engines.vllm_local import VllmEngine, VllmOptions, is_cpu_build
+from app.engines.vllm_local import VllmEngine
+from app.engines.vllm_start import VllmOptions, is_cpu_build
 from app.ports import Prompt
 
 pytestmark = pytest.mark.anyio

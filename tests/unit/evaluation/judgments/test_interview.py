@@ -26,7 +26,16 @@ from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.pace import MOST_PAIRS
 from app.evaluation.judgments.questions import SAMPLES, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
-from app.ports import CallTimes, Engine, EngineIdentity, LabelLogits, Prompt, PromptError
+from app.ports import (
+    CallTimes,
+    Engine,
+    EngineIdentity,
+    LabelLogits,
+    OnStage,
+    Prompt,
+    PromptError,
+    no_stage,
+)
 from app.service.judging.prompts import PromptTemplate
 from tests.serving import ShortEngine
 
@@ -210,8 +219,8 @@ async def test_samples_do_not_depend_on_the_other_questions_of_a_run(tmp_path: P
 class Mute:
     """An engine that writes no text."""
 
-    async def start(self, prompt: Prompt) -> EngineIdentity:
-        return await ScriptedEngine().start(prompt)
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
+        return await ScriptedEngine().start(prompt, on_stage)
 
     async def stop(self) -> None:
         pass
