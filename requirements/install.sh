@@ -85,4 +85,6 @@ else
     uv_install -r "$lock"
     uv_install --no-build-isolation -e clients/python -e .
 fi
+# The packages of this repository stay where they are, so nothing above compiles them.
+.venv/bin/python -m compileall -q app clients/python/scope_judge
 echo "$wanted" >"$stamp"
