@@ -5,6 +5,7 @@ parsing a few kilobytes, so small bodies (the most common ones) are parsed and w
 loop.
 """
 
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,6 +13,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
 
 from app.api.auth.callers import Caller
 from app.api.dependencies import caller_of, services_of
@@ -31,7 +33,6 @@ MANY_ITEMS = 64
 
 # Parsed JSON -> the validated model, and pydantic's errors.
 _Validate = Callable[[Any], tuple[Any, list[Any]]]
-_Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _InvalidBodyError(HTTPException):
@@ -68,18 +69,26 @@ class OffloadingRequest(Request):
         return model
 
     async def valid_body(self) -> Any | None:
-        """The validated body; None if it is not JSON, or not valid."""
+        """The validated body; None if it is missing, or not JSON.
+
+        Raises:
+            InvalidRequestError: The body is not valid.
+        """
         kind = self.headers.get("content-type", "").partition(";")[0]
         if self._validate is None or kind.strip().lower() != "application/json":
             return None
+        body = await self.body()
+        self.is_large = len(body) > _LARGE_BYTES
         try:
-            found = await self.json()
+            if self.is_large:
+                model, error = await off_loop(_validated, body, self._validate)
+            else:
+                model, error = _validated(body, self._validate, json.loads)
         except (ValueError, RecursionError):
             return None
-        if self.is_large:
-            return found
-        model, faults = self._validate(found)
-        return None if faults else model
+        if error is not None:
+            raise error
+        return model
 
     @property
     def services(self) -> Services:
@@ -101,18 +110,13 @@ class OffloadingRequest(Request):
 class OffloadingRoute(APIRoute):
     """A route whose endpoint gets an `OffloadingRequest`."""
 
-    def get_route_handler(self) -> _Handle:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler, which reads the body with `OffloadingRequest.json`."""
-        handle, field = super().get_route_handler(), self.body_field
-
-        def validate(value: Any) -> tuple[Any, list[Any]]:
-            assert field is not None, "called with a body only"
-            return field.validate(value, {}, loc=("body",))
+        handle = super().get_route_handler()
 
         async def handle_offloading(request: Request) -> Response:
-            validator = None if field is None else validate
             try:
-                return await self._answered(OffloadingRequest(request, validator), handle)
+                return await handle(self.offloading(request))
             except _InvalidBodyError as exc:
                 error = exc.error
             # Raised outside the except block, because the exception's context would keep the body.
@@ -120,28 +124,42 @@ class OffloadingRoute(APIRoute):
 
         return handle_offloading
 
-    async def _answered(self, request: OffloadingRequest, handle: _Handle) -> Response:
-        return await handle(request)
+    def offloading(self, request: Request) -> OffloadingRequest:
+        """The request of the endpoint."""
+        return OffloadingRequest(request, None if self.body_field is None else self._validated)
+
+    def _validated(self, value: Any) -> tuple[Any, list[Any]]:
+        assert self.body_field is not None, "called with a body only"
+        return self.body_field.validate(value, {}, loc=("body",))
 
 
 class DirectRoute(OffloadingRoute):
     """A route whose endpoint takes `body` and `request` only, and returns a response.
 
-    FastAPI spends more time around such an endpoint than a small judgment takes. So a valid body
-    goes straight to the endpoint. FastAPI gets all others, and reports what is wrong with them.
+    FastAPI spends more time around an endpoint than a small judgment takes. So a JSON body goes
+    straight to the endpoint. FastAPI gets all others, and reports what is wrong with them.
     """
 
-    async def _answered(self, request: OffloadingRequest, handle: _Handle) -> Response:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles a request whose path is that of the route."""
+        request = self.offloading(Request(scope, receive))
         body = await request.valid_body()
         if body is None:
-            return await handle(request)
+
+            async def again() -> Message:
+                return {"type": "http.request", "body": await request.body(), "more_body": False}
+
+            await super().handle(scope, again, send)
+            return
         response: Response = await self.endpoint(body=body, request=request)
-        return response
+        await response(scope, receive, send)
 
 
-def _validated(body: bytes, validate: _Validate) -> tuple[Any, InvalidRequestError | None]:
+def _validated(
+    body: bytes, validate: _Validate, parse: Callable[[bytes], Any] = loads
+) -> tuple[Any, InvalidRequestError | None]:
     """The validated body of a route, or its error."""
-    found = loads(body)
+    found = parse(body)
     if found is None:
         return None, None  # FastAPI treats null as a missing body, and reports it.
     model, faults = validate(found)
