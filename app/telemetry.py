@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -58,6 +58,25 @@ class JudgmentFigures(NamedTuple):
     label_mass: float
 
 
+M = TypeVar("M", Counter, Histogram)
+
+
+class _ByLabels(dict[tuple[str, ...], M]):
+    """The metrics of one name by their labels, because `labels` takes longer than counting.
+
+    Args:
+        labelled: Returns the metric of some labels.
+    """
+
+    def __init__(self, labelled: Callable[..., M]) -> None:
+        super().__init__()
+        self._labelled: Callable[..., M] = labelled
+
+    def __missing__(self, labels: tuple[str, ...]) -> M:
+        self[labels] = found = self._labelled(*labels)
+        return found
+
+
 class _Maker:
     """Makes collectors on one registry."""
 
@@ -73,6 +92,14 @@ class _Maker:
     def histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
         return Histogram(f"scope_{name}", text, labels, buckets=buckets, registry=self._registry)
 
+    def counters(self, name: str, text: str, *labels: str) -> _ByLabels[Counter]:
+        return _ByLabels(self.counter(name, text, *labels).labels)
+
+    def histograms(
+        self, name: str, text: str, buckets: Sequence[float], *labels: str
+    ) -> _ByLabels[Histogram]:
+        return _ByLabels(self.histogram(name, text, buckets, *labels).labels)
+
 
 class Telemetry:
     """Counts the work of the service; label values come from closed sets and are never texts."""
@@ -84,7 +111,7 @@ class Telemetry:
         self._make_of_the_service(make)
 
     def _make_of_judgments(self, make: "_Maker") -> None:
-        self._judgments = make.counter(
+        self._judgments = make.counters(
             "judgments",
             "Judgments by verdict (A, B, abstain) and reason (empty where accepted).",
             *("verdict", "reason"),
@@ -132,13 +159,13 @@ class Telemetry:
             "Failed reads of the calibration store, also if judging continued without it.",
         )
         self._problems = make.counter("problems", "Error responses by code.", "code")
-        self._request_seconds = make.histogram(
+        self._request_seconds = make.histograms(
             "request_duration_seconds",
             "Duration of whole requests, by route and class of status.",
             _SECONDS,
             *("route", "status"),
         )
-        self._stage_seconds = make.histogram(
+        self._stage_seconds = make.histograms(
             "stage_duration_seconds",
             "Duration of the stages of judging: queue (waiting for the model), render (texts to "
             "tokens), engine (the model), decide (thresholds).",
@@ -206,7 +233,7 @@ class Telemetry:
 
     def count_judgment(self, figures: JudgmentFigures) -> None:
         """Counts a judgment."""
-        self._judgments.labels(figures.verdict, figures.reason or "").inc()
+        self._judgments[figures.verdict, figures.reason or ""].inc()
         self._uncertainty.observe(figures.uncertainty)
         self._position_gap.observe(abs(figures.p_fwd - figures.p_rev))
         self._label_mass.observe(figures.label_mass)
@@ -227,13 +254,15 @@ class Telemetry:
         """Counts an engine call that failed for all its prompts."""
         self._engine_errors.labels(code).inc()
 
-    def show_pending(self, comparisons: int) -> None:
-        """Shows how many comparisons are in progress."""
-        self._pending.set(comparisons)
+    def show_pending(self, comparisons: Callable[[], int], *, limit: int) -> None:
+        """Shows how many comparisons are in progress, and how many may be.
 
-    def show_pending_limit(self, comparisons: int) -> None:
-        """Shows how many comparisons may be in progress at once."""
-        self._pending_limit.set(comparisons)
+        Args:
+            comparisons: Returns the number in progress at each reading of the metrics.
+            limit: Most comparisons in progress at once.
+        """
+        self._pending.set_function(comparisons)
+        self._pending_limit.set(limit)
 
     def count_store_error(self) -> None:
         """Counts a failed read of the calibration store."""
@@ -254,11 +283,11 @@ class Telemetry:
 
     def observe_request(self, route: str, status: int, seconds: float) -> None:
         """Counts a request and its duration."""
-        self._request_seconds.labels(route, f"{status // 100}xx").observe(seconds)
+        self._request_seconds[route, f"{status // 100}xx"].observe(seconds)
 
     def observe_stage(self, stage: Stage, seconds: float) -> None:
         """Counts the duration of one stage of judging."""
-        self._stage_seconds.labels(stage).observe(seconds)
+        self._stage_seconds[stage,].observe(seconds)
 
 
 class _DroppedLines(Collector):

@@ -10,19 +10,27 @@ from app.core.errors import BatchTooLargeError
 from app.service.services import Services
 
 
-# Both are async, because FastAPI runs ordinary functions in a thread.
-async def current_services(request: Request) -> Services:
+def services_of(request: Request) -> Services:
     """The services that the lifespan opened."""
     return cast(Services, request.app.state.services)
 
 
-async def current_caller(request: Request) -> Caller:
+def caller_of(request: Request) -> Caller:
     """The owner of the request's key; ANYONE if the service has no key file."""
     return cast(Caller, request.scope.get(CALLER_KEY, ANYONE))
 
 
-CurrentServices = Annotated[Services, Depends(current_services)]
-CurrentCaller = Annotated[Caller, Depends(current_caller)]
+# Both are async, because FastAPI runs ordinary functions in a thread.
+async def _current_services(request: Request) -> Services:
+    return services_of(request)
+
+
+async def _current_caller(request: Request) -> Caller:
+    return caller_of(request)
+
+
+CurrentServices = Annotated[Services, Depends(_current_services)]
+CurrentCaller = Annotated[Caller, Depends(_current_caller)]
 
 
 def check_batch_size(count: int, services: Services) -> None:

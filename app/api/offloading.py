@@ -5,6 +5,7 @@ parsing a few kilobytes, so small bodies (the most common ones) are parsed and w
 loop.
 """
 
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,10 +13,14 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
 
+from app.api.auth.callers import Caller
+from app.api.dependencies import caller_of, services_of
 from app.api.piecewise_json import loads
 from app.core.errors import InvalidRequestError
 from app.service.off_loop import off_loop
+from app.service.services import Services
 from app.wire.problems import invalid_request
 
 P = ParamSpec("P")
@@ -63,6 +68,38 @@ class OffloadingRequest(Request):
             raise _InvalidBodyError(error)
         return model
 
+    async def valid_body(self) -> Any | None:
+        """The validated body; None if it is missing, or not JSON.
+
+        Raises:
+            InvalidRequestError: The body is not valid.
+        """
+        kind = self.headers.get("content-type", "").partition(";")[0]
+        if self._validate is None or kind.strip().lower() != "application/json":
+            return None
+        body = await self.body()
+        self.is_large = len(body) > _LARGE_BYTES
+        try:
+            if self.is_large:
+                model, error = await off_loop(_validated, body, self._validate)
+            else:
+                model, error = _validated(body, self._validate, json.loads)
+        except (ValueError, RecursionError):
+            return None
+        if error is not None:
+            raise error
+        return model
+
+    @property
+    def services(self) -> Services:
+        """The services that the lifespan opened."""
+        return services_of(self)
+
+    @property
+    def caller(self) -> Caller:
+        """The owner of the request's key; ANYONE if the service has no key file."""
+        return caller_of(self)
+
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function whose work grows with the body; in a thread if the body is large."""
         if self.is_large:
@@ -75,16 +112,11 @@ class OffloadingRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler, which reads the body with `OffloadingRequest.json`."""
-        handle, field = super().get_route_handler(), self.body_field
-
-        def validate(value: Any) -> tuple[Any, list[Any]]:
-            assert field is not None, "called with a body only"
-            return field.validate(value, {}, loc=("body",))
+        handle = super().get_route_handler()
 
         async def handle_offloading(request: Request) -> Response:
-            validator = None if field is None else validate
             try:
-                return await handle(OffloadingRequest(request, validator))
+                return await handle(self.offloading(request))
             except _InvalidBodyError as exc:
                 error = exc.error
             # Raised outside the except block, because the exception's context would keep the body.
@@ -92,10 +124,42 @@ class OffloadingRoute(APIRoute):
 
         return handle_offloading
 
+    def offloading(self, request: Request) -> OffloadingRequest:
+        """The request of the endpoint."""
+        return OffloadingRequest(request, None if self.body_field is None else self._validated)
 
-def _validated(body: bytes, validate: _Validate) -> tuple[Any, InvalidRequestError | None]:
+    def _validated(self, value: Any) -> tuple[Any, list[Any]]:
+        assert self.body_field is not None, "called with a body only"
+        return self.body_field.validate(value, {}, loc=("body",))
+
+
+class DirectRoute(OffloadingRoute):
+    """A route whose endpoint takes `body` and `request` only, and returns a response.
+
+    FastAPI spends more time around an endpoint than a small judgment takes. So a JSON body goes
+    straight to the endpoint. FastAPI gets all others, and reports what is wrong with them.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles a request whose path is that of the route."""
+        request = self.offloading(Request(scope, receive))
+        body = await request.valid_body()
+        if body is None:
+
+            async def again() -> Message:
+                return {"type": "http.request", "body": await request.body(), "more_body": False}
+
+            await super().handle(scope, again, send)
+            return
+        response: Response = await self.endpoint(body=body, request=request)
+        await response(scope, receive, send)
+
+
+def _validated(
+    body: bytes, validate: _Validate, parse: Callable[[bytes], Any] = loads
+) -> tuple[Any, InvalidRequestError | None]:
     """The validated body of a route, or its error."""
-    found = loads(body)
+    found = parse(body)
     if found is None:
         return None, None  # FastAPI treats null as a missing body, and reports it.
     model, faults = validate(found)

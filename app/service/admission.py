@@ -44,8 +44,7 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_pending = max_pending
-        self._telemetry = telemetry
-        telemetry.show_pending_limit(max_pending)
+        telemetry.show_pending(lambda: self._pending, limit=max_pending)
         self._clock = clock
         self._pending = 0
         self._waiting: deque[_Waiting] = deque()
@@ -113,7 +112,6 @@ class Admission:
 
     def _take(self, comparisons: int) -> None:
         self._pending += comparisons
-        self._telemetry.show_pending(self._pending)
 
     @contextmanager
     def _held(self, comparisons: int) -> Iterator[None]:
@@ -126,7 +124,6 @@ class Admission:
 
     def _release(self, comparisons: int) -> None:
         self._pending -= comparisons
-        self._telemetry.show_pending(self._pending)
         self._admit_waiting()
 
     def _admit_waiting(self) -> None:

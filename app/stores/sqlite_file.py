@@ -108,7 +108,7 @@ class _Place(NamedTuple):
     @classmethod
     def of(cls, path: Path) -> "_Place":
         """Returns the files that exist now."""
-        return cls(*(_inode(each) for each in _paths(path)))
+        return cls(*(_inode(each) for each in _names(path)))
 
 
 class OpenFile:
@@ -229,15 +229,22 @@ class OpenFile:
         return removed_only and self._written == _written(self._path)
 
 
-def _paths(path: Path) -> Iterator[Path]:
-    """Yields file, log and index; SQLite keeps the last two beside the target of a link."""
+def _names(path: Path) -> tuple[str, str, str]:
+    """Returns file, log and index; SQLite keeps the last two beside the target of a link."""
     real = os.path.realpath(path)
-    return (Path(real + suffix) for suffix in ("", "-wal", "-shm"))
+    return real, f"{real}-wal", f"{real}-shm"
 
 
-def _inode(path: Path) -> _Inode | None:
+def _paths(path: Path) -> tuple[Path, Path, Path]:
+    """Returns the same as `_names`, as paths."""
+    file, log, shared = _names(path)
+    return Path(file), Path(log), Path(shared)
+
+
+def _inode(path: str | Path) -> _Inode | None:
     try:
-        found = path.stat()
+        # Not `Path.stat`: each step of the store asks for six files.
+        found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return _Inode(found.st_dev, found.st_ino)

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,6 +29,8 @@ _ADMITTED = frozenset(
 )
 # A judged example has 11 structural characters in at least 132 bytes.
 _IMPORT_BYTES_PER_PART = 12
+# A request is watched for the client's leaving after so many seconds.
+_WATCHED_AFTER_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class _PendingRequest:
         self.key: str | None = None if caller is None else caller.name
         self.body = bytearray()
         self.answered = False
+        self.client_left = False
         self._send = send
 
     async def send(self, message: Message) -> None:
@@ -92,10 +96,6 @@ class _PendingRequest:
         """Answers with an error, unless an answer has begun."""
         if not self.answered:
             await answer(self.scope["app"], error)(self.scope, self.receive, self.send)
-
-    def seconds_left(self) -> float:
-        """Seconds until the deadline, at least 0."""
-        return max(0.0, self.deadline - asyncio.get_running_loop().time())
 
 
 class Gate:
@@ -216,24 +216,19 @@ class Gate:
         body_message = [_request_message(body)]
 
         async def receive_body() -> Message:
-            # The handler never sees the disconnect: `_run` waits for it and cancels the handler.
+            # The handler never sees the disconnect: `_ended_if_left` waits for it, and cancels it.
             return body_message.pop() if body_message else await asyncio.Future()
 
-        work = asyncio.ensure_future(self._app(request.scope, receive_body, request.send))
-        disconnect = asyncio.ensure_future(_until_disconnect(request.receive))
-        tasks: set[asyncio.Future[Any]] = {work, disconnect}
-        try:
-            done, _ = await asyncio.wait(
-                tasks, timeout=request.seconds_left(), return_when=asyncio.FIRST_COMPLETED
-            )
-            work.cancel()
-            await asyncio.wait((work,))
-        finally:
-            work.cancel()
-            disconnect.cancel()
-        if not done:
+        failure: Exception | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(request.deadline) as limit:
+                try:
+                    with _ended_if_left(request, limit):
+                        await self._app(request.scope, receive_body, request.send)
+                except Exception as exc:  # noqa: BLE001 - answered and logged below
+                    failure = exc
+        if limit.expired() and not request.client_left:
             await request.refuse(self._too_late())
-        failure = None if work.cancelled() else work.exception()
         if failure is not None:
             # The exception's message may quote a judged text: keep it out of log and answer.
             log_defect(failure)
@@ -260,6 +255,28 @@ def _request_message(body: bytes) -> Message:
     return {"type": "http.request", "body": body, "more_body": False}
 
 
-async def _until_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+@contextmanager
+def _ended_if_left(request: _PendingRequest, limit: asyncio.Timeout) -> Iterator[None]:
+    """Ends the block of a time limit when the client leaves."""
+    loop = asyncio.get_running_loop()
+    watch: asyncio.Task[None] | None = None
+
+    async def end_when_left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        request.client_left = True
+        if not limit.expired():
+            limit.reschedule(loop.time())
+
+    def begin() -> None:
+        nonlocal watch
+        watch = loop.create_task(end_when_left())
+
+    # Most requests are answered before, and need no task for it.
+    timer = loop.call_later(_WATCHED_AFTER_S, begin)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if watch is not None:
+            watch.cancel()

@@ -7,14 +7,9 @@ from fastapi import APIRouter, Response
 
 from app.api.auth.callers import Caller
 from app.api.calibration_age import AGED, age_headers
-from app.api.dependencies import (
-    CurrentCaller,
-    CurrentServices,
-    check_batch_size,
-    check_criterion,
-)
+from app.api.dependencies import check_batch_size, check_criterion
 from app.api.error_responses import ACCESS_ERRORS, ENGINE_ERRORS, STORE_ERRORS, error_responses
-from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
+from app.api.offloading import MANY_ITEMS, DirectRoute, OffloadingRequest, json_response
 from app.core.comparison import Judgment
 from app.core.errors import (
     BatchTooLargeError,
@@ -33,7 +28,7 @@ from app.service.services import Services
 from app.wire.answers import JudgeBatchOut, JudgmentOut
 from app.wire.requests import JudgeBatchIn, JudgeIn
 
-router = APIRouter(tags=["judging"], route_class=OffloadingRoute)
+router = APIRouter(tags=["judging"], route_class=DirectRoute)
 
 # Each one needs its own threshold, a computation of a few milliseconds that cannot be cancelled.
 _MOST_PAC_CRITERIA = 32
@@ -51,31 +46,26 @@ _OF_ONE = error_responses(
 _OF_MANY = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError)
 
 
-@router.post("/judge", responses={**AGED, **_OF_ONE})
-async def judge(
-    body: JudgeIn,
-    request: OffloadingRequest,
-    services: CurrentServices,
-    caller: CurrentCaller,
-    response: Response,
-) -> JudgmentOut:
+@router.post("/judge", response_model=JudgmentOut, responses={**AGED, **_OF_ONE})
+async def judge(body: JudgeIn, request: OffloadingRequest) -> Response:
     """Judges one comparison: "A", "B" or "abstain"."""
+    services = request.services
     asked = await request.run(body.request, services.defaults)
-    check_criterion(caller, asked.criterion)
+    check_criterion(request.caller, asked.criterion)
     with services.admission.admit(1):
         judgment = await services.judge.judge(asked)
-    response.headers.update(age_headers((judgment,)))
-    return JudgmentOut.of(judgment, body.id)
+    return await json_response(
+        partial(JudgmentOut.of, judgment, body.id), many=False, headers=age_headers((judgment,))
+    )
 
 
 @router.post("/judge/batch", response_model=JudgeBatchOut, responses={**AGED, **_OF_MANY})
-async def judge_batch(
-    body: JudgeBatchIn, request: OffloadingRequest, services: CurrentServices, caller: CurrentCaller
-) -> Response:
+async def judge_batch(body: JudgeBatchIn, request: OffloadingRequest) -> Response:
     """Judges many comparisons in one engine call; a bad item never fails the others."""
+    services = request.services
     check_batch_size(len(body.comparisons), services)
     body.criterion(services.defaults)  # an error of the batch's own criterion fails the request
-    items = await request.run(_items, body, services, caller)
+    items = await request.run(_items, body, services, request.caller)
     requests = requests_of(items)
     _check_work(requests)
     with services.admission.admit(len(requests)):

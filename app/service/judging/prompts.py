@@ -58,20 +58,23 @@ class PromptTemplate:
     system: str = PAPER_SYSTEM
     user: str = PAPER_USER
     prefill: str = ""
+    # The template's own texts, and between them the names of the placeholders.
+    _pieces: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _fence: Fence = field(init=False, repr=False, compare=False)
     _conversation_fence: Fence = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        literals = _PLACEHOLDER.split(self.user)
-        found = sorted(literals[1::2])
+        pieces = tuple(_PLACEHOLDER.split(self.user))
+        literals, found = pieces[::2], sorted(pieces[1::2])
         if found != ["answer_a", "answer_b", "question"]:
             raise StartupError(
                 "the user template needs {question}, {answer_a} and {answer_b}, each exactly once; "
                 f"it has {found or 'none of them'}"
             )
         # A frozen dataclass can set derived fields only like this.
-        object.__setattr__(self, "_fence", Fence.of_literals(literals[::2]))
-        conversation = Fence.of_literals(literals[::2], turns=_TURN_HEADINGS)
+        object.__setattr__(self, "_pieces", pieces)
+        object.__setattr__(self, "_fence", Fence.of_literals(literals))
+        conversation = Fence.of_literals(literals, turns=_TURN_HEADINGS)
         object.__setattr__(self, "_conversation_fence", conversation)
 
     def both_orders(self, comparison: Comparison) -> tuple[Prompt, Prompt]:
@@ -98,10 +101,10 @@ class PromptTemplate:
         return _Parts(_question_text(turns, fence), *map(_response_text, answers))
 
     def _filled(self, parts: "_Parts") -> Prompt:
-        """Fills all placeholders in one pass, so that "{answer_b}" in a text stays text."""
-        texts = parts._asdict()
-        user = _PLACEHOLDER.sub(lambda match: texts[match[1]], self.user)
-        return Prompt(system=self.system, user=user, prefill=self.prefill)
+        """Fills the placeholders; "{answer_b}" in a text stays text."""
+        pieces = list(self._pieces)
+        pieces[1::2] = [getattr(parts, name) for name in pieces[1::2]]
+        return Prompt(system=self.system, user="".join(pieces), prefill=self.prefill)
 
 
 class _Parts(NamedTuple):
