@@ -21,6 +21,7 @@ from app.cli.service_client import (
     DEFAULT_URL,
     PATIENCE_S,
     Patience,
+    Posted,
     ServiceClient,
     Url,
     connected,
@@ -132,21 +133,30 @@ def _judge(
     keys = [key for key in every if key not in journal.results]
     size = min(batch_size, service.max_batch)
     errors: dict[str, str] = {}
+
+    def body(some: list[str]) -> dict[str, Any]:
+        return {"calibration": name, "examples": [every[key] for key in some]}
+
     with progress_bar() as progress:
         task = progress.add_task("calibrating", total=len(every), completed=len(every) - len(keys))
         for start in range(0, len(keys), size):
-            some = keys[start : start + size]
-            examples = [every[key] for key in some]
-            body = {"calibration": name, "examples": examples}
-            answer = service.post("/calibrate/scores", body)
-            if answer["fingerprint"] != service.fingerprint:
-                raise failure("the service has another judge than at the beginning of this run")
-            failed = {some[entry["index"]]: entry["error"]["detail"] for entry in answer["errors"]}
-            judged = (key for key in some if key not in failed)
-            journal.append(zip(judged, answer["scores"], strict=True))
-            errors |= failed
-            progress.advance(task, len(some))
+            for part in service.post_judged("/calibrate/scores", keys[start : start + size], body):
+                errors |= _keep(part, service, journal)
+                progress.advance(task, len(part.items))
     return errors
+
+
+def _keep(part: Posted, service: ServiceClient, journal: Journal) -> dict[str, str]:
+    """Appends the scores of a request to the journal; returns failed keys with their reasons."""
+    some, answer, reason = part
+    if reason:
+        return dict.fromkeys(some, reason)
+    if answer["fingerprint"] != service.fingerprint:
+        raise failure("the service has another judge than at the beginning of this run")
+    failed = {some[entry["index"]]: entry["error"]["detail"] for entry in answer["errors"]}
+    judged = (key for key in some if key not in failed)
+    journal.append(zip(judged, answer["scores"], strict=True))
+    return failed
 
 
 def _failures(items: Sequence[Item], errors: Mapping[str, str]) -> Iterator[_Failure]:

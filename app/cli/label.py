@@ -151,6 +151,8 @@ def _label(pool: Pool, answers: Answers, items: Sequence[Item]) -> None:
     if failed:
         pair, reason = failed[0]
         _say(f"not judged: {len(failed)} pairs, e.g. {pair.item.row.place}: {reason}")
+    if not answers.by_digest:
+        raise failure("no pair was judged")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal without Unicode shows question marks, instead of ending the run.
         sys.stdout.reconfigure(errors="replace")

@@ -1,13 +1,14 @@
 """The pool of a calibration set of a running service, for `scope-judge label`."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.cli.asking import ROWS_PER_REQUEST
 from app.cli.console import failure, progress_bar
 from app.cli.label_answers import Answers, Pooled
 from app.cli.score_upload import set_path
 from app.cli.service_client import ServiceClient
+from app.core.comparison import Label
 
 _DIGESTS_IN_ANSWER = 10_000
 
@@ -84,11 +85,21 @@ class Pool:
         return failed
 
     def _send(self, some: Sequence[Pooled], answers: Answers) -> list[tuple[Pooled, str]]:
-        body = {"comparisons": [pair.fields for pair in some]}
-        answer = self._service.post(set_path(self.name, "/pool"), body)
-        both = zip(some, answer["digests"], strict=True)
-        answers.add_digests((pair, digest) for pair, digest in both if digest is not None)
-        return [(some[each["index"]], each["error"]["detail"]) for each in answer["errors"]]
+        failed: list[tuple[Pooled, str]] = []
+        posted = self._service.post_judged(
+            set_path(self.name, "/pool"),
+            list(some),
+            lambda pairs: {"comparisons": [pair.fields for pair in pairs]},
+        )
+        for pairs, answer, reason in posted:
+            if reason:
+                failed += [(pair, reason) for pair in pairs]
+                continue
+            both = zip(pairs, answer["digests"], strict=True)
+            answers.add_digests((pair, digest) for pair, digest in both if digest is not None)
+            errors = answer["errors"]
+            failed += [(pairs[each["index"]], each["error"]["detail"]) for each in errors]
+        return failed
 
     def next(self) -> Next:
         """Asks what to label now.
@@ -115,11 +126,15 @@ class Pool:
         waiting = answers.unposted
         size = min(ROWS_PER_REQUEST, self._service.max_batch)
         for start in range(0, len(waiting), size):
-            some = waiting[start : start + size]
-            examples = [{**pair.fields, "label": label} for pair, label in some]
-            body = {"calibration": self.name, "examples": examples}
-            answer = self._service.post("/calibrate", body)
-            if answer["errors"]:
-                detail = answer["errors"][0]["error"]["detail"]
-                raise failure(f"the service refused {answer['failed']} labels: {detail}")
-            answers.note_posted(pair for pair, _ in some)
+            some = list(waiting[start : start + size])
+            for posted in self._service.post_judged("/calibrate", some, self._labelled):
+                errors = [each["error"]["detail"] for each in posted.answer.get("errors", ())]
+                if errors or posted.reason:
+                    number = posted.answer.get("failed", len(posted.items))
+                    reason = posted.reason or errors[0]
+                    raise failure(f"the service refused {number} labels: {reason}")
+                answers.note_posted(pair for pair, _ in posted.items)
+
+    def _labelled(self, some: Sequence[tuple[Pooled, Label]]) -> dict[str, Any]:
+        examples = [{**pair.fields, "label": label} for pair, label in some]
+        return {"calibration": self.name, "examples": examples}

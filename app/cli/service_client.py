@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import typer
@@ -29,6 +29,20 @@ Patience = Annotated[
 T = TypeVar("T")
 
 _TIMEOUT_S = 600.0
+
+
+class Posted(NamedTuple):
+    """Items of one request, and what became of them.
+
+    Args:
+        items: The items.
+        answer: The answer; {} if the judge failed on every item.
+        reason: Why the judge failed on every item; "" with an answer.
+    """
+
+    items: list[Any]
+    answer: dict[str, Any]
+    reason: str
 
 
 class ServiceClient:
@@ -60,15 +74,46 @@ class ServiceClient:
         Raises:
             typer.Exit: The service does not answer for too long, or answers with an error.
         """
-
-        def ask() -> Any:
-            try:
-                return self._client.post(path, body, idempotent=True)
-            except TypeError:
-                return self._client.post(path, _plain(body), idempotent=True)
-
-        found: dict[str, Any] = _or_failure(ask)
+        found: dict[str, Any] = _or_failure(lambda: self._posted(path, body))
         return found
+
+    def _posted(self, path: str, body: dict[str, Any]) -> Any:
+        try:
+            return self._client.post(path, body, idempotent=True)
+        except TypeError:
+            return self._client.post(path, _plain(body), idempotent=True)
+
+    def post_judged(
+        self, path: str, items: list[Any], body_of: Callable[[list[Any]], dict[str, Any]]
+    ) -> Iterator[Posted]:
+        """Posts items that the service judges, in halves if all of them are too slow together.
+
+        A request whose items all fail, such as a last one with a single item, ends no run.
+
+        Args:
+            path: Path of the route.
+            items: The items, at least one.
+            body_of: Items -> body of a request.
+
+        Yields:
+            The items and the answer of each request.
+
+        Raises:
+            typer.Exit: The service does not answer for too long, or answers with another error.
+        """
+        from scope_judge import ServerError
+
+        def ask(some: list[Any]) -> Posted:
+            try:
+                return Posted(some, self._posted(path, body_of(some)), "")
+            except ServerError as exc:
+                if exc.code != "judgment_failed":
+                    raise
+                return Posted(some, {}, exc.detail)
+
+        answers = _in_halves(ask, items)
+        while (posted := _or_failure(lambda: next(answers, None))) is not None:
+            yield posted
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Returns the JSON answer to a GET, as `post` does.
@@ -117,25 +162,38 @@ class ServiceClient:
         Raises:
             typer.Exit: The service does not answer for too long, or answers with an error.
         """
-        from scope_judge import TooSlowError
 
         def ask(some: list[Any]) -> list[dict[str, Any]]:
             try:
                 return self._client.judge_batch(some, **criterion)
             except TypeError:
                 return self._client.judge_batch(_plain(some), **criterion)
-            except TooSlowError:
-                if len(some) == 1:
-                    raise
-            half = len(some) // 2
-            return ask(some[:half]) + ask(some[half:])
 
-        results = _or_failure(lambda: ask(comparisons))
+        parts = _or_failure(lambda: list(_in_halves(ask, comparisons)))
+        results = [result for part in parts for result in part]
         for result in results:
             error = result.get("error", {})
             if error.get("code") in passing:
                 raise failure(f"{error['code']}: {error['detail']}")
         return results
+
+
+def _in_halves(ask: Callable[[list[Any]], T], items: list[Any]) -> Iterator[T]:
+    """Yields the answers about items; asks about halves if all items are too slow together."""
+    from scope_judge import TooSlowError
+
+    waiting = [items]
+    while waiting:
+        some = waiting.pop()
+        try:
+            answer = ask(some)
+        except TooSlowError:
+            if len(some) == 1:
+                raise
+            half = len(some) // 2
+            waiting += [some[half:], some[:half]]
+        else:
+            yield answer
 
 
 _LOOK_FIRST = "; look whether the change was made before you repeat it"

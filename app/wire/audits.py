@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from app.core.comparison import Label
-from app.service.auditing.absorption import AbsorbReport
+from app.service.auditing.absorption import AbsorbReport, Period
 from app.service.auditing.auditor import AuditPage, LabelReport
 from app.service.auditing.ledger import Draw, Status
 from app.wire.answers import Out
@@ -130,11 +130,22 @@ class AbsorbIn(Strict):
     since: Time | None = Field(
         None, description="Only comparisons that were first judged at this time or later."
     )
+    until: Time | None = Field(
+        None,
+        description="Only comparisons that were first judged before this time. Choose it without a "
+        "look at the labels.",
+    )
     replace: bool = Field(False, description="Remove all other examples of the set.")
     unlabelled: Literal["refuse", "leave_out"] = Field(
         "refuse",
         description="If audits of that time have no label: `refuse`, or `leave_out` these.",
     )
+
+    @property
+    def period(self) -> Period:
+        """The time of the audits."""
+        moments = (None if each is None else each.timestamp() for each in (self.since, self.until))
+        return Period(*moments)
 
 
 class AbsorbOut(CalibrationOut):

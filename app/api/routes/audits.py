@@ -97,7 +97,7 @@ async def absorb(
     caller.check_calibration(name)
     report = await services.absorber.absorb(
         name,
-        since=None if body.since is None else body.since.timestamp(),
+        period=body.period,
         replace=body.replace,
         leave_out=body.unlabelled == "leave_out",
         by=caller.name,

@@ -30,6 +30,22 @@ class AbsorbReport(NamedTuple):
     rates: tuple[float, ...]
 
 
+class Period(NamedTuple):
+    """A time of the traffic, in seconds since 1970.
+
+    Args:
+        since: Its begin; None for none.
+        until: Its end, which is no part of it; None for none.
+    """
+
+    since: float | None = None
+    until: float | None = None
+
+    def includes(self, at: float) -> bool:
+        """Whether a moment is in the period."""
+        return (self.since is None or self.since <= at) and (self.until is None or at < self.until)
+
+
 class _Draws(NamedTuple):
     """The draws of one set and time.
 
@@ -44,12 +60,12 @@ class _Draws(NamedTuple):
     other_judge: int
 
     @classmethod
-    def of(cls, draws: Iterable[Draw], *, since: float | None, fingerprint: str) -> "_Draws":
+    def of(cls, draws: Iterable[Draw], *, period: Period, fingerprint: str) -> "_Draws":
         """Sorts the draws of a set."""
         labelled: list[Draw] = []
         unlabelled = other_judge = 0
         for draw in draws:
-            if since is not None and draw.first_at < since:
+            if not period.includes(draw.first_at):
                 continue
             if draw.fingerprint != fingerprint:
                 other_judge += 1
@@ -84,7 +100,7 @@ class Absorber:
         self._fingerprint = fingerprint
 
     async def absorb(
-        self, name: str, *, since: float | None, replace: bool, leave_out: bool, by: str
+        self, name: str, *, period: Period, replace: bool, leave_out: bool, by: str
     ) -> AbsorbReport:
         """Makes labelled draws examples of the set, all in one version or not at all.
 
@@ -92,8 +108,8 @@ class Absorber:
 
         Args:
             name: Name of the calibration set.
-            since: Only draws whose first judgment was at this time or later, in seconds since 1970;
-                None for all draws.
+            period: Only draws whose first judgment was in this time. It must not be chosen by the
+                labels.
             replace: Remove all other examples of the set.
             leave_out: Leave draws without a label out instead of refusing.
             by: Name of the key that asked for it, for the trail.
@@ -108,14 +124,14 @@ class Absorber:
         await self._calibrations.get(name)
         await self._auditor.catch_up()
         drawn = self._auditor.ledger.draws(name)
-        draws = await off_loop(_Draws.of, drawn, since=since, fingerprint=self._fingerprint)
+        draws = await off_loop(_Draws.of, drawn, period=period, fingerprint=self._fingerprint)
         if draws.unlabelled and not leave_out:
             raise AuditsIncompleteError(
                 f"{draws.unlabelled} of {draws.unlabelled + len(draws.labelled)} audits of the "
                 f"calibration {name!r} have no label, so the labelled ones may be no random sample "
                 "of the traffic. Label the open ones (GET /audits?status=open), choose another "
-                '`since`, or send "unlabelled": "leave_out" if labels are missing for no reason '
-                "that has to do with the answers"
+                '`since` or `until`, or send "unlabelled": "leave_out" if labels are missing for '
+                "no reason that has to do with the answers"
             )
         if replace and all(draw.label == "tie" for draw in draws.labelled):
             raise AuditsIncompleteError(

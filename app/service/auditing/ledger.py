@@ -238,15 +238,18 @@ class Ledger:
         row = len(self._labels)
         name = self._names.add(entry.calibration)
         self._digests.extend(bytes.fromhex(entry.id + entry.digest + entry.question))
-        self._numbers.extend((entry.gap_fwd, entry.gap_rev, entry.label_mass, entry.rate))
-        self._numbers.extend((entry.at, entry.at, 0.0))
+        # In one step: a reader in another thread must not find a part of a row.
+        self._numbers.extend(
+            (entry.gap_fwd, entry.gap_rev, entry.label_mass, entry.rate, entry.at, entry.at, 0.0)
+        )
         self._positions.append(position)
         self._set_of_row.append(name)
         self._labeller_of_row.append(name)
         self._judge_of_row.append(self._names.add(entry.fingerprint))
-        self._rows_of_set.setdefault(name, array("L")).append(row)
-        # Last, because a reader takes the length of this column for the number of rows.
+        # After the others, because a reader takes the length of this column for the number of rows.
         self._labels.append(0)
+        # Later still: a reader of one set takes its rows from here.
+        self._rows_of_set.setdefault(name, array("L")).append(row)
         self._rows[_in_first_order(bytes.fromhex(entry.id))] = row
         return row
 

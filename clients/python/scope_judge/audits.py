@@ -101,6 +101,7 @@ class SyncAudits:
         name: str,
         *,
         since: datetime | str | None = None,
+        until: datetime | str | None = None,
         replace: bool = False,
         unlabelled: Literal["refuse", "leave_out"] = "refuse",
     ) -> AbsorbReport:
@@ -110,13 +111,15 @@ class SyncAudits:
             name: Name of the set.
             since: Only comparisons that were first judged at this time or later; a time with a time
                 zone, or its text in ISO 8601.
+            until: Only comparisons that were first judged before this time, likewise. Choose it
+                without a look at the labels.
             replace: Remove all other examples of the set.
             unlabelled: "refuse" if audits of that time have no label, or "leave_out".
 
         Raises:
             ScopeError: The service refuses the request, or does not answer.
         """
-        options = _absorb_options(since, replace=replace, unlabelled=unlabelled)
+        options = _absorb_options(since, until, replace=replace, unlabelled=unlabelled)
         return self._transport.run(self._audits.absorb(name, options))
 
 
@@ -147,19 +150,24 @@ class AsyncAudits:
         name: str,
         *,
         since: datetime | str | None = None,
+        until: datetime | str | None = None,
         replace: bool = False,
         unlabelled: Literal["refuse", "leave_out"] = "refuse",
     ) -> AbsorbReport:
         """Makes labelled audits examples of a calibration set, as `ScopeClient.absorb`."""
-        options = _absorb_options(since, replace=replace, unlabelled=unlabelled)
+        options = _absorb_options(since, until, replace=replace, unlabelled=unlabelled)
         return await self._transport.run(self._audits.absorb(name, options))
 
 
 def _absorb_options(
-    since: datetime | str | None, *, replace: bool, unlabelled: str
+    since: datetime | str | None, until: datetime | str | None, *, replace: bool, unlabelled: str
 ) -> dict[str, Any]:
-    written = since.isoformat() if isinstance(since, datetime) else since
-    return {"since": written, "replace": replace, "unlabelled": unlabelled}
+    options: dict[str, Any] = {"replace": replace, "unlabelled": unlabelled}
+    for name, moment in (("since", since), ("until", until)):
+        # Older services refuse a field that they do not know.
+        if moment is not None:
+            options[name] = moment.isoformat() if isinstance(moment, datetime) else moment
+    return options
 
 
 def _merged(parts: Sequence[AuditLabels]) -> AuditLabels:

@@ -94,6 +94,7 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         "POST /calibrations/{name}/rollback": {"version": draw.randint(1, 4)},
         "POST /calibrations/{name}/absorb": {
             "since": draw.choice((None, "2026-11-22T10:00:00Z")),
+            "until": draw.choice((None, "2026-11-22T11:00:00+01:00")),
             "replace": False,
             "unlabelled": draw.choice(("refuse", "leave_out")),
         },

@@ -271,9 +271,24 @@ async def test_only_audits_since_a_time_are_absorbed() -> None:
         assert (await absorbed(client, since=earlier)).json()["added"] == 1
 
 
+async def test_audits_that_are_drawn_while_people_label_do_not_stop_an_absorption() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        await send(client, dict.fromkeys(await drawn(client, range(3)), "A"))
+        before = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+        await drawn(client, [3])
+        detail = problem(await absorbed(client), "audits_incomplete")["detail"]
+        assert "`until`" in detail
+        answer = (await absorbed(client, until=before)).json()
+        assert (answer["added"], answer["unlabelled_audits"]) == (0, 0)
+        whole = {"since": before, "until": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+        problem(await absorbed(client, **whole), "audits_incomplete")
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        {"until": "2026-11-22T10:00:00"},
         {"since": "2026-11-22T10:00:00"},
         {"since": "yesterday"},
         {"since": 0},

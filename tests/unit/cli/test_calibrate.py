@@ -19,6 +19,7 @@ from app.ports import LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
 from tests.unit.api.problems import examples
+from tests.unit.cli.limited_judge import BROKEN, LimitedJudge
 from tests.unit.cli.listening import Disturbed, listening
 
 runner = CliRunner()
@@ -82,6 +83,20 @@ def versions(url: str, name: str = "default") -> list[dict[str, Any]]:
 
 def examples_in(url: str, name: str) -> Any:
     return httpx.get(f"{url}/calibrations/{name}/examples").json()["examples"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 20])
+def test_neither_a_slow_judge_nor_a_pair_that_fails_stops_a_run(tmp_path: Path, size: int) -> None:
+    rows = examples(ROWS)
+    rows[3]["response_a"] = BROKEN
+    with listening(application_of(LimitedJudge(most=3))) as url:
+        result = calibrated(url, written(tmp_path, rows), "--batch-size", str(size))
+        assert result.exit_code == 1
+        assert "added 19, updated 0, ties 0, removed 0, failed 1" in result.output
+        assert "labels.jsonl, line 4: the judge's label logits are not finite" in result.output or (
+            "labels.jsonl, line 4: the judge failed on all 1 examples" in result.output
+        )
+        assert len(versions(url)) == 1
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])

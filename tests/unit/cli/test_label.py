@@ -17,6 +17,7 @@ from app.cli import app
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
 from tests.unit.cli.label_terminal import Terminal, labelling
+from tests.unit.cli.limited_judge import BROKEN, LimitedJudge
 from tests.unit.cli.listening import Disturbed, listening
 
 ALPHA, DELTA = 0.25, 0.2
@@ -207,6 +208,38 @@ def test_a_batch_of_labels_that_was_lost_is_sent_again(store: MemoryStore, file:
         assert service.requests > 1
         assert len(labels_of(url)) == len(asked)
         assert next_of(url)["threshold"] == full_threshold(url)
+
+
+def test_a_slow_judge_that_fails_on_a_pair_stops_nobody(tmp_path: Path) -> None:
+    rows = [*ROWS[1:], {**ROWS[0], "response_a": BROKEN}]
+    file = written(tmp_path / "pairs.jsonl", rows)
+    with listening(application_of(LimitedJudge(most=20))) as url:
+        for _ in range(2):
+            # The second run sends only the pair that failed.
+            with started(file, url) as terminal:
+                assert terminal.pair() is not None
+                for _ in range(2):
+                    terminal.press("=")
+                    assert terminal.pair() is not None
+                terminal.press("q")
+                terminal.end()
+                assert terminal.process.returncode == 0
+            assert "not judged: 1 pairs" in terminal.output
+        assert len(labels_of(url)) == 4
+        assert httpx.get(f"{url}/calibrations/mine").json()["unlabelled"] == COUNT - 5
+
+
+def test_a_judge_that_fails_on_all_pairs_is_reported(tmp_path: Path) -> None:
+    file = written(tmp_path / "pairs.jsonl", [{**row, "response_a": BROKEN} for row in ROWS[:3]])
+    with (
+        listening(application_of(LimitedJudge(most=3))) as url,
+        started(file, url) as terminal,
+    ):
+        assert terminal.pair() is None
+        told = terminal.end()
+        assert terminal.process.returncode == 1
+    assert "error: no pair was judged" in told
+    assert "not judged: 3 pairs" in told
 
 
 def test_a_label_that_the_set_has_lost_is_sent_again_and_not_asked_again(

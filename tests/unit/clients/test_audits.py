@@ -54,8 +54,10 @@ def test_labelled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
     call(kind, audited_url, "label_audits", {one: "A", two: "B"})
     later = datetime.now(UTC) + timedelta(hours=1)
     assert call(kind, audited_url, "absorb", "default", since=later).added == 0
+    early = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    assert call(kind, audited_url, "absorb", "default", until=early).added == 0
     with pytest.raises(RequestError, match="since"):
         call(kind, audited_url, "absorb", "default", since="yesterday")
-    since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-    report = call(kind, audited_url, "absorb", "default", since=since, replace=True)
+    period = {"since": early, "until": later}
+    report = call(kind, audited_url, "absorb", "default", **period, replace=True)
     assert (report.n, report.added, report.removed, report.rates) == (2, 2, 60, (1.0,))

@@ -1,6 +1,7 @@
 """The ledger is the fold of the log: first uses, present labels, and nothing twice."""
 
 import random
+import sys
 import tracemalloc
 from collections.abc import Sequence
 
@@ -130,6 +131,38 @@ def test_draws_are_paged_by_position_within_a_set() -> None:
         expected = [n for n in (2, 4, 6, 8, 10) if n > after]
         assert [draw.position for draw in ledger.draws("even", after=after)] == expected
     assert list(ledger.draws("unknown")) == []
+
+
+def fixed_part(draw: Draw) -> Draw:
+    """A draw without what later entries change."""
+    return draw._replace(last_at=0.0, label=None, labelled_at=None, labelled_by=None)
+
+
+def test_a_reader_at_any_moment_of_a_change_sees_whole_draws() -> None:
+    ledger, seen = Ledger(), []
+
+    def read(*_: object) -> object:
+        # Another thread may read after any line that the event loop runs.
+        one, all_sets = list(ledger.draws("default")), list(ledger.draws())
+        columns = ledger.columns()
+        assert len({len(column) for column in columns}) == 1
+        seen.append((one, all_sets))
+        return read
+
+    entries: list[Entry] = [drawn(1), labelled(1, "A"), drawn(2)]
+    entries += [drawn(1, write_id="w2"), labelled(2, "tie")]
+    traced = sys.gettrace()
+    sys.settrace(read)  # type: ignore[arg-type]
+    try:
+        for position, entry in enumerate(entries, start=1):
+            ledger.apply(position, entry)
+    finally:
+        sys.settrace(traced)
+    assert len(seen) > 50
+    whole = [fixed_part(draw) for draw in ledger.draws()]
+    for draws in (draws for both in seen for draws in both):
+        assert [fixed_part(draw) for draw in draws] == whole[: len(draws)]
+        assert all((draw.label is None) == (draw.labelled_at is None) for draw in draws)
 
 
 def test_a_draw_expires_after_its_last_use_unless_it_is_labelled() -> None:

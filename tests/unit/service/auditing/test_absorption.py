@@ -1,0 +1,52 @@
+"""Labelled audits of a period become examples, whoever labels others meanwhile."""
+
+import pytest
+
+from app.core.errors import AuditsIncompleteError
+from app.service.auditing.absorption import Period
+from app.stores.memory import MemoryStore
+from tests.serving import labelled as example
+from tests.serving import services_of
+from tests.unit.service.auditing import logs
+
+pytestmark = pytest.mark.anyio
+
+# Draws at 1, 2, ..., 6 seconds; the last one is not labelled yet.
+DRAWS, LABELLED = 6, 5
+
+
+@pytest.mark.parametrize(
+    ("period", "taken"),
+    [
+        (Period(until=6.0), 5),
+        (Period(until=5.0), 4),
+        (Period(until=4.999), 4),
+        (Period(since=2.0, until=5.0), 3),
+        (Period(since=5.0, until=6.0), 1),
+        (Period(since=5.0, until=5.0), 0),
+        (Period(until=1.0), 0),
+        (Period(), None),
+        (Period(since=5.0), None),
+        (Period(since=2.0, until=6.5), None),
+    ],
+)
+async def test_only_a_draw_of_the_period_counts_or_must_have_a_label(
+    period: Period, taken: int | None
+) -> None:
+    store = MemoryStore()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", [example(1.0, "A", number=0)])
+        fingerprint = services.judge.fingerprint
+        draws = [logs.drawn(number, fingerprint=fingerprint) for number in range(1, DRAWS + 1)]
+        labels = [logs.labelled(number, "A") for number in range(1, LABELLED + 1)]
+        texts = [*(draw.text for draw in draws), *(label.text for label in labels)]
+        await store.append_audits(texts)
+        absorbing = services.absorber.absorb(
+            "default", period=period, replace=False, leave_out=False, by="ana"
+        )
+        if taken is None:
+            with pytest.raises(AuditsIncompleteError, match=r"^1 of "):
+                await absorbing
+        else:
+            report = await absorbing
+            assert (report.batch.added, report.unlabelled) == (taken, 0)
