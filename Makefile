@@ -33,14 +33,15 @@ docs: setup-dev  ## Build the documentation into site/; a broken link or anchor 
 prose: setup-dev  ## Banned shapes of prose by package; ARGS=PATH prints those below it
 	$(BIN)/python -m tests.unit.prose $(ARGS)
 
-reference: setup-dev  ## Write docs/reference/ from the code
+reference: setup-dev  ## Write docs/reference/ from the code, and the tables of speed from docs/measured/bench.json
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python -m docs.make_speed_tables
 
 fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed N --requests N"
 	$(BIN)/python -m tests.drills.fuzzing $(ARGS)
 
-bench: setup-dev  ## Speed and memory against what people do today; ARGS="--quick --only NAME"
-	$(BIN)/python -m tests.benchmarks $(ARGS)
+bench: setup-dev  ## Speed and memory against what people do today, into docs/measured/; ARGS="--quick --only NAME"
+	$(BIN)/python -m tests.benchmarks $(ARGS); status=$$?; $(BIN)/python -m docs.make_speed_tables; exit $$status
 
 bench-scores: setup-dev  ## What 16-bit label scores cost: ties and coverage (ten minutes)
 	$(BIN)/python -m tests.benchmarks.exact_scores $(ARGS)

@@ -1,7 +1,6 @@
 """`make bench`: measures the figures; prints and writes each of them when it is done."""
 
 import argparse
-import json
 import signal
 import sys
 import tempfile
@@ -11,8 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tests.benchmarks.code import ROOT
+from tests.benchmarks.measured import MEASURED, FigureFile
 from tests.benchmarks.measurement import Failed, Result
-from tests.benchmarks.report import in_a_line, print_table, to_json
+from tests.benchmarks.report import about, in_a_line, print_table
 from tests.benchmarks.suite import NAMES, Suite, samples_of
 
 
@@ -45,10 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             on_stage=on_stage,
             on_sample=lambda: bar.advance(task),
         )
+        # The file is part of the working tree, so the commit is read before the file changes.
+        run, file = about(repeats=repeats, quick=given.quick), FigureFile(given.json)
         results: list[Result] = []
         for result in suite.measure(names):
             results.append(result)
-            _write(results, given.json, repeats=repeats, quick=given.quick)
+            file.take(result, run)
             console.print(in_a_line(result), highlight=False, soft_wrap=True)
         bar.update(task, description="done", completed=bar.tasks[0].total)
     print_table(results, Console(width=None if sys.stdout.isatty() else 120))
@@ -66,18 +69,23 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--against",
         type=lambda text: Path(text).resolve(strict=True),
         metavar="FOLDER",
-        help="checkout of another release; needed by cpu-single and cpu-batch",
+        help="checkout of another release; needed by cpu-single and cpu-batch, and compared with "
+        "in start-*",
     )
-    parser.add_argument("--json", type=Path, default=Path("bench.json"), metavar="FILE")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="file that takes the figures; others in it stay (default "
+        f"{MEASURED.relative_to(ROOT)}, with --quick bench.json)",
+    )
     given = parser.parse_args(arguments)
+    given.json = given.json or (Path("bench.json") if given.quick else MEASURED)
+    if given.quick and given.json.resolve() == MEASURED:
+        parser.error("--quick does not measure: give another file with --json")
     if given.repeats < 1:
         parser.error("--repeats must be at least 1")
     return given
-
-
-def _write(results: Sequence[Result], file: Path, *, repeats: int, quick: bool) -> None:
-    content = to_json(results, repeats=repeats, quick=quick)
-    file.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 
 from scope_judge import Judgment, ScopeClient
-from tests.benchmarks.http_speed import scripted_service
 from tests.benchmarks.measurement import Figure, in_turns
 from tests.benchmarks.processes import HttpServer
+from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, KEY, scripted_service
 from tests.patience import PATIENCE_S
 
 # The size of the batches that are compared with a bare call.
@@ -51,8 +51,8 @@ class ClientBench:
         calls = 20 if self._small else 200
         with (
             scripted_service(self._folder) as server,
-            ScopeClient(server.url) as client,
-            httpx.Client(base_url=server.url, timeout=PATIENCE_S) as http,
+            ScopeClient(server.url, KEY) as client,
+            httpx.Client(base_url=server.url, headers=HEADERS, timeout=PATIENCE_S) as http,
         ):
 
             def ours(given: list[dict[str, Any]]) -> None:
@@ -73,7 +73,10 @@ class ClientBench:
             their_samples,
             target=1.10,
             at_most=True,
-            notes=(f"{calls} calls with {_BATCH} pairs each, one after the other",),
+            notes=(
+                f"{calls} calls with {_BATCH} pairs each, one after the other",
+                f"the service: {AS_USERS_RUN_IT}",
+            ),
         )
 
     def stream(self) -> Figure:
@@ -92,7 +95,7 @@ class ClientBench:
             def ours(repeat: int) -> float:
                 given = pairs(repeat, count)
                 begun = time.perf_counter()
-                with ScopeClient(server.url) as client:
+                with ScopeClient(server.url, KEY) as client:
                     _check(list(client.judge_many(given)), count)
                 return count / (time.perf_counter() - begun)
 
@@ -109,6 +112,7 @@ class ClientBench:
             notes=(
                 f"{count:,} pairs; the best by hand were {connections} connections with batches of "
                 f"{size}, of {_CONNECTIONS} and {_SIZES}",
+                f"the service: {AS_USERS_RUN_IT}",
             ),
         )
 
@@ -147,7 +151,7 @@ def _by_hand(
     bodies = [given[start : start + size] for start in range(0, len(given), size)]
     begun = time.perf_counter()
     with (
-        httpx.Client(base_url=server.url, timeout=PATIENCE_S) as http,
+        httpx.Client(base_url=server.url, headers=HEADERS, timeout=PATIENCE_S) as http,
         ThreadPoolExecutor(connections) as threads,
     ):
 

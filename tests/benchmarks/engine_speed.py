@@ -13,7 +13,8 @@ import httpx
 
 from tests.benchmarks.chat_client import chat_server, judge_pairs
 from tests.benchmarks.measurement import Figure, in_turns
-from tests.benchmarks.processes import HttpServer, Process, Worker, our_service
+from tests.benchmarks.processes import HttpServer, Process, Worker
+from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, calibrate, our_service
 from tests.benchmarks.texts import Pair
 
 # Largest accepted difference in p_fwd between a contestant and ours. Causes: 16-bit weights in
@@ -21,7 +22,7 @@ from tests.benchmarks.texts import Pair
 # log-probabilities are rounded.
 _SAME_P = 0.06
 # A sample has fewer pairs on a slow machine, so that ours takes at most about so many seconds.
-_SAMPLE_S = 20.0
+_SAMPLE_S = 10.0
 _LEAST_PAIRS = 4
 # A batch of a slow judge takes longer than the service's default.
 _TIMEOUT_S = 3600
@@ -50,8 +51,10 @@ class Field:
             not hold them.
         batch: Number of comparisons in one of our requests.
         at_once: Number of our requests in flight at a time.
-        calibrated: Whether the service has a calibration; without one alpha is null.
+        calibration: Pairs that our service is calibrated with; none for the demo judge, which
+            calibrates itself. All are labelled A, because labels do not change the speed.
         shares: Contestant -> number of a repeat's pairs for a slow contestant.
+        texts: Source of the pairs, for the notes.
         targets: Contestant -> smallest accepted ratio of ours to theirs.
     """
 
@@ -61,8 +64,9 @@ class Field:
     pairs: Callable[[int], list[Pair]]
     batch: int
     at_once: int
-    calibrated: bool
+    calibration: Sequence[Pair]
     shares: dict[str, int]
+    texts: str
     targets: dict[str, float]
 
 
@@ -121,9 +125,11 @@ class Arena:
                 target=self._field.targets[name],
                 notes=(
                     f"{n} pairs a repeat, {self._field.shares.get(name, n)} of them for theirs; "
-                    f"ours in batches of {self._field.batch}, {self._field.at_once} at once",
+                    f"ours in batches of {self._field.batch}, {self._field.at_once} at once; "
+                    f"{self._field.texts}",
                     f"p_fwd compared with ours: {agreement[name]}",
                     f"all idle processes together use {idle:.1%} of a core",
+                    AS_USERS_RUN_IT,
                 ),
             )
             for name in samples
@@ -189,11 +195,14 @@ class Arena:
         server = self._kept(
             our_service(folder, model=self._field.model_setting, timeout_s=str(_TIMEOUT_S))
         )
-        client = self._stack.enter_context(httpx.Client(base_url=server.url, timeout=_TIMEOUT_S))
-        criterion = {} if self._field.calibrated else {"alpha": None}
+        if self._field.calibration:
+            calibrate(server, [pair._asdict() | {"label": "A"} for pair in self._field.calibration])
+        client = self._stack.enter_context(
+            httpx.Client(base_url=server.url, headers=HEADERS, timeout=_TIMEOUT_S)
+        )
 
         def post(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-            body = criterion | {"comparisons": [pair._asdict() for pair in pairs]}
+            body = {"comparisons": [pair._asdict() for pair in pairs]}
             answer = client.post("/judge/batch", json=body)
             answer.raise_for_status()
             results: list[dict[str, Any]] = answer.json()["results"]

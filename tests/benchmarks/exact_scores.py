@@ -2,16 +2,18 @@
 
 python -m tests.benchmarks.exact_scores [--json FILE]
 
-It runs the ~100M judge with random weights on 700 real texts with either head, and compares both
-with a float32 pass of the same weights. Then it simulates the verdicts that are lost to ties. The
-run takes ten minutes on 2 cores.
+It runs the real judge with its weights rounded to bfloat16 on 200 real texts with either head, and
+compares both with a float32 pass of the same weights. Then it simulates the verdicts that are lost
+to ties. The run takes ten minutes on 2 cores.
 """
 
 import argparse
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -31,24 +33,36 @@ from app.evaluation.normal_world import NormalJudge
 from app.evaluation.paper import ALPHA, scope_cells
 from app.ports import LabelLogits, Prompt
 from app.service.judging.prompts import PromptTemplate
-from tests.benchmarks.random_judge import random_judge
 from tests.benchmarks.texts import real_pairs
+from tests.real_judge import real_judge
 
-TEXTS = 700
+TEXTS = 200
 # Typical label logits of a confident instruction-tuned model (docs/design/engine.md).
 LOGIT = 25.0
 VARIANTS = ("float32 throughout (transformers)", "head in float32 (ours)", "bfloat16 throughout")
 
 
 def prompts() -> list[Prompt]:
-    """The 700 shortest real texts, response_a first; a float32 pass over them takes minutes."""
+    """The shortest real texts, response_a first; a float32 pass over them takes minutes."""
     chosen = sorted(real_pairs(), key=lambda pair: sum(map(len, pair)))[:TEXTS]
     return [PromptTemplate().render(pair.comparison) for pair in chosen]
 
 
-def measured(variant: str) -> dict[str, Any]:
+def round_weights(checkpoint: Path, folder: Path) -> None:
+    """Copies a checkpoint with its weights rounded to bfloat16."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(checkpoint, folder)
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    rounded = {name: each.to(torch.bfloat16) for name, each in load_file(weights).items()}
+    save_file(rounded, weights, metadata={"format": "pt"})
+    content = json.loads(config.read_text(encoding="utf-8")) | {"dtype": "bfloat16"}
+    config.write_text(json.dumps(content), encoding="utf-8")
+
+
+def measured(variant: str, folder: str) -> dict[str, Any]:
     """Gaps and seconds of one variant; runs in a process of its own."""
-    folder = str(random_judge("bfloat16"))
     if variant == VARIANTS[0]:
         return asyncio.run(_float32_pass(folder))
     vllm_start.set_environment()
@@ -121,12 +135,20 @@ def coverages(
     return float(np.mean(accepted[0])), float(np.mean(accepted[1]))
 
 
-def measure_heads() -> list[dict[str, Any]]:
-    """One row for each variant; the other rows are compared with the first."""
+def measure_heads(folder: Path) -> list[dict[str, Any]]:
+    """One row for each variant of a judge; the other rows are compared with the first."""
     rows: list[dict[str, Any]] = []
     exact: FloatArray | None = None
     for variant in VARIANTS:
-        command = [sys.executable, "-m", __spec__.name, "--variant", variant]
+        command = [
+            sys.executable,
+            "-m",
+            __spec__.name,
+            "--variant",
+            variant,
+            "--model",
+            str(folder),
+        ]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         (line,) = (x for x in done.stdout.splitlines() if x.startswith('{"answer"'))
         answer = json.loads(line)["answer"]
@@ -169,12 +191,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
+    parser.add_argument("--model", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.variant:
-        print(json.dumps({"answer": measured(given.variant)}))
+        print(json.dumps({"answer": measured(given.variant, given.model)}))
         return
-    console, heads = Console(), measure_heads()
-    title = f"Label logits of {TEXTS} real texts, ~100M parameters of random weights"
+    console = Console()
+    with tempfile.TemporaryDirectory() as made:
+        round_weights(real_judge(), Path(made, "judge"))
+        heads = measure_heads(Path(made, "judge"))
+    title = f"Label logits of {TEXTS} real texts, SmolLM2-135M-Instruct"
     headings = ("head", "distinct gaps", "ties", "largest error", "flips", "seconds")
     console.print(table(title, headings, (list(row.values()) for row in heads)))
     lost = simulate()

@@ -1,6 +1,5 @@
 """Measures HTTP without a model: batches, single requests, and memory."""
 
-import random
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -9,15 +8,16 @@ from pathlib import Path
 import httpx
 
 from tests.benchmarks.measurement import Figure, in_turns
-from tests.benchmarks.processes import HttpServer, Worker, our_service
+from tests.benchmarks.processes import HttpServer, Worker
+from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, KEY, scripted_service
 from tests.integration.processes.server import free_port
-from tests.patience import PATIENCE_S
 
 # Enough connections to keep one process busy; more would only lengthen the queue.
 _BATCH_CONNECTIONS = 4
 _SINGLE_CONNECTIONS = 64
 # Repeat r uses the comparison numbers from r times this value on, so that no comparison repeats.
 _APART = 10_000_000
+_DRAWS = "scope_audit_draws_total"
 
 
 class HttpBench:
@@ -68,7 +68,10 @@ class HttpBench:
             samples,
             (),
             target=3000,
-            notes=(f"absolute; {_BATCH_CONNECTIONS} connections, alpha 0.1 with a calibration",),
+            notes=(
+                f"absolute; {_BATCH_CONNECTIONS} connections, alpha 0.1 with a calibration",
+                AS_USERS_RUN_IT,
+            ),
         )
 
     def singles(self) -> Figure:
@@ -94,7 +97,10 @@ class HttpBench:
             our_samples,
             their_samples,
             target=0.6,
-            notes=(f"64 connections; the load generator used {busy:.0%} of a core for theirs",),
+            notes=(
+                f"64 connections; the load generator used {busy:.0%} of a core for theirs",
+                AS_USERS_RUN_IT,
+            ),
         )
 
     def memory(self) -> Figure:
@@ -105,6 +111,7 @@ class HttpBench:
             after_few = ours.rss_bytes() / 2**20
             self._judge_in_thousands(ours, few, many - few)
             after_many = ours.rss_bytes() / 2**20
+            drawn = self._draws(ours)
         self._on_sample()
         return Figure(
             "memory",
@@ -113,7 +120,10 @@ class HttpBench:
             (after_few,),
             target=1.05,
             at_most=True,
-            notes=(f"after {many:,} judgments over after {few:,}; one run, no repeats",),
+            notes=(
+                f"after {many:,} judgments over after {few:,}; one run, no repeats",
+                f"{AS_USERS_RUN_IT}: {drawn:,} draws; /metrics read every 10,000 judgments",
+            ),
         )
 
     def _judge_in_thousands(self, server: HttpServer, first: int, count: int) -> None:
@@ -125,7 +135,15 @@ class HttpBench:
                 requests=10,
                 batch=1000,
                 connections=2,
+                key=KEY,
             )
+            self._draws(server)
+
+    def _draws(self, server: HttpServer) -> int:
+        """Reads /metrics, as Prometheus does, and returns the number of draws for audits."""
+        answer = httpx.get(f"{server.url}/metrics", headers=HEADERS).raise_for_status()
+        (line,) = (x for x in answer.text.splitlines() if x.startswith(f"{_DRAWS} "))
+        return int(float(line.split()[1]))
 
     def _rate(
         self,
@@ -143,6 +161,7 @@ class HttpBench:
             "first": repeat * _APART,
             "requests": count,
             "connections": connections,
+            "key": KEY,
         }
         answer = self._load.ask(**question, **({} if size is None else {"batch": size}))
         return float(answer["answered"] / answer["seconds"])
@@ -151,34 +170,3 @@ class HttpBench:
         port = free_port()
         command = [sys.executable, "-m", "tests.benchmarks.bare_route", str(port)]
         return HttpServer(self._folder, "bare", command, {}, port=port, ready_path="/readyz")
-
-
-def scripted_service(folder: Path) -> HttpServer:
-    """A service with the scripted judge and a calibration set."""
-    server = our_service(folder, engine="scripted")
-    try:
-        httpx.post(
-            f"{server.url}/calibrate", json={"examples": _examples()}, timeout=PATIENCE_S
-        ).raise_for_status()
-    except BaseException:
-        server.stop()
-        raise
-    return server
-
-
-def _examples() -> list[dict[str, str]]:
-    """Labelled pairs on which the scripted judge is right most of the time."""
-    rng = random.Random(5)
-    examples = []
-    for i in range(400):
-        a, b = rng.gauss(0, 1.5), rng.gauss(0, 1.5)
-        label = "A" if a - b + rng.gauss(0, 0.5) > 0 else "B"
-        examples.append(
-            {
-                "question": f"Calibration question {i}",
-                "response_a": f"quality={a:.3f}",
-                "response_b": f"quality={b:.3f}",
-                "label": label,
-            }
-        )
-    return examples

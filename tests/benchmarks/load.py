@@ -71,12 +71,13 @@ class _Connection(asyncio.Protocol):
 
 
 async def send_all(
-    port: int, path: str, bodies: Iterator[bytes], *, connections: int
+    port: int, path: str, bodies: Iterator[bytes], *, connections: int, key: str | None = None
 ) -> tuple[int, float]:
     """Sends every body over that many connections; returns the number answered and the seconds."""
     loop = asyncio.get_running_loop()
+    authorization = f"Authorization: Bearer {key}\r\n" if key else ""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{authorization}"
         "Content-Type: application/json\r\nContent-Length: "
     ).encode()
     dones: list[asyncio.Future[int]] = [loop.create_future() for _ in range(connections)]
@@ -127,7 +128,11 @@ class Load:
             # Bodies are made before the clock starts, unless there are too many to keep in memory.
             bodies = iter(list(bodies))
         sending = send_all(
-            question["port"], question["path"], bodies, connections=question["connections"]
+            question["port"],
+            question["path"],
+            bodies,
+            connections=question["connections"],
+            key=question.get("key"),
         )
         answered, seconds = _run(sending)
         if answered != count:

@@ -14,7 +14,7 @@ class Figure:
         unit: Unit of the samples.
         ours: One sample of ours for each repeat.
         theirs: One sample of theirs for each repeat; empty if the target is absolute.
-        target: Target of the ratio, or of ours if `theirs` is empty.
+        target: Target of the ratio, or of ours if `theirs` is empty; None if there is no target.
         at_most: Whether the target is a ceiling.
         notes: Facts that a reader needs about this measurement.
         extra: Further samples by name, e.g. of a third contestant.
@@ -24,7 +24,7 @@ class Figure:
     unit: str
     ours: tuple[float, ...]
     theirs: tuple[float, ...]
-    target: float
+    target: float | None
     at_most: bool = False
     notes: tuple[str, ...] = ()
     extra: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -54,8 +54,10 @@ class Figure:
         return min(self.compared), max(self.compared)
 
     @property
-    def met(self) -> bool:
-        """Whether the median reaches the target."""
+    def met(self) -> bool | None:
+        """Whether the median reaches the target; None if there is no target."""
+        if self.target is None:
+            return None
         return self.median <= self.target if self.at_most else self.median >= self.target
 
 

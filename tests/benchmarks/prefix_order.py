@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.benchmarks.measurement import Figure, in_turns
 from tests.benchmarks.processes import Worker
-from tests.benchmarks.texts import Pair
+from tests.benchmarks.texts import Pair, names_of_texts
 
 
 def prefix_order(
@@ -46,7 +46,7 @@ def prefix_order(
         target=1.5,
         notes=(
             f"offline LLM.generate on {asked} questions of ten pairs a repeat; ordered by tokens, "
-            "cache on; theirs: random order, cache off",
+            f"cache on; theirs: random order, cache off; {names_of_texts()}",
         ),
         extra={"random order, cache on": random_order},
     )

@@ -14,8 +14,10 @@ from typing import Any, Self
 
 import httpx
 
-from tests.integration.processes.server import free_port
 from tests.patience import VLLM_START_S
+
+# Interval at which a starting server is asked whether it is ready.
+_POLL_S = 0.05
 
 
 class Process:
@@ -105,29 +107,16 @@ class HttpServer(Process):
 
     def _wait(self, ready_path: str) -> None:
         deadline = time.monotonic() + VLLM_START_S
-        while time.monotonic() < deadline:
-            if self.popen.poll() is not None:
-                raise RuntimeError(f"{self.name} ended:\n{self.log.read_text()[-4000:]}")
-            try:
-                if httpx.get(self.url + ready_path, timeout=30).status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.05)
+        # One client: httpx spends 30 ms of the processor on each new one, while the server starts.
+        with httpx.Client(base_url=self.url, timeout=30) as client:
+            while time.monotonic() < deadline:
+                if self.popen.poll() is not None:
+                    raise RuntimeError(f"{self.name} ended:\n{self.log.read_text()[-4000:]}")
+                with contextlib.suppress(httpx.TransportError):
+                    if client.get(ready_path).status_code == 200:
+                        return
+                time.sleep(_POLL_S)
         raise RuntimeError(f"{self.name} was not ready in time:\n{self.log.read_text()[-4000:]}")
-
-
-def our_service(folder: Path, **settings: str) -> HttpServer:
-    """`scope-judge serve` with an in-memory store; settings are named without the prefix SCOPE_."""
-    port = free_port()
-    given = {"store_url": "memory://", "port": str(port)} | settings
-    return HttpServer(
-        folder,
-        f"serve-{port}",
-        [str(Path(sys.executable).with_name("scope-judge")), "serve"],
-        {f"SCOPE_{name.upper()}": value for name, value in given.items()},
-        port=port,
-        ready_path="/readyz",
-    )
 
 
 class Worker(Process):

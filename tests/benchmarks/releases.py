@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.benchmarks.cpu_time import Contestant, compared
 from tests.benchmarks.measurement import Figure
+from tests.benchmarks.report import named_release
 from tests.drills.attacks.scene import ROOT, pair
 
 _BATCH = 64
@@ -55,6 +56,6 @@ class Releases:
             folder=self._folder,
             repeats=self._repeats,
             small=self._small,
-            note=f"theirs is {self._other}",
+            note=f"theirs is {named_release(self._other)}",
             on_sample=self._on_sample,
         )

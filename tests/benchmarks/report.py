@@ -1,4 +1,4 @@
-"""The printed table of the figures, and their JSON."""
+"""The printed table of the figures, their JSON, and the facts of a run."""
 
 import datetime
 import importlib.metadata
@@ -47,7 +47,7 @@ def in_a_line(result: Result) -> str:
 
 
 def _cells(figure: Figure) -> list[str]:
-    low, high = figure.spread
+    (low, high), target = figure.spread, figure.target
     theirs = f"{_short(statistics.median(figure.theirs))}" if figure.theirs else "-"
     return [
         figure.name,
@@ -55,8 +55,8 @@ def _cells(figure: Figure) -> list[str]:
         theirs,
         f"{figure.median:.2f}" if figure.theirs else "absolute",
         f"{_short(low)} - {_short(high)}",
-        f"{'<=' if figure.at_most else '>='} {figure.target:,g}",
-        "[green]yes[/]" if figure.met else "[red]no[/]",
+        "-" if target is None else f"{'<=' if figure.at_most else '>='} {target:,g}",
+        {None: "-", True: "[green]yes[/]", False: "[red]no[/]"}[figure.met],
     ]
 
 
@@ -71,8 +71,8 @@ def _extra(figure: Figure) -> list[str]:
     ]
 
 
-def to_json(results: Sequence[Result], *, repeats: int, quick: bool) -> dict[str, Any]:
-    """All figures, with the machine, the commit and the versions that they were measured on."""
+def about(*, repeats: int, quick: bool) -> dict[str, Any]:
+    """The facts of a run that begins now: time, commit, machine and versions."""
     return {
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
@@ -80,11 +80,11 @@ def to_json(results: Sequence[Result], *, repeats: int, quick: bool) -> dict[str
         "quick": quick,
         "machine": _machine(),
         "versions": {"python": platform.python_version()} | _versions(),
-        "figures": [_figure(result) for result in results],
     }
 
 
-def _figure(result: Result) -> dict[str, Any]:
+def figure_json(result: Result) -> dict[str, Any]:
+    """One figure with all samples."""
     if isinstance(result, Skipped):
         return {"name": result.name, "skipped": result.reason}
     if isinstance(result, Failed):
@@ -108,17 +108,24 @@ def _figure(result: Result) -> dict[str, Any]:
 def _commit() -> str | None:
     """Hash of the working tree's commit, followed by "+" if a file was changed since."""
     folder = Path(__file__).parent
+    commit = _git(folder, "rev-parse", "HEAD")
+    return commit and commit + ("+" if _git(folder, "status", "--porcelain") else "")
 
-    def git(*arguments: str) -> str:
+
+def named_release(folder: Path) -> str:
+    """A release by its commit, else by its folder."""
+    commit = _git(folder, "rev-parse", "--short", "HEAD")
+    return f"commit {commit}" if commit else str(folder)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
         asked = subprocess.run(
             ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
         )
-        return asked.stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
+    return asked.stdout.strip()
 
 
 def _machine() -> dict[str, Any]:
@@ -131,8 +138,9 @@ def _machine() -> dict[str, Any]:
         "cpu": names[0] if names else platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        # Above 0 other programs were running: the ratios are then more reliable than the seconds.
-        "load_before_average": os.getloadavg()[2],
+        # The load of the last minute. Above 0 other programs were running: the ratios are then more
+        # reliable than the seconds.
+        "load_before_average": os.getloadavg()[0],
     }
 
 

@@ -12,7 +12,9 @@ from tests.benchmarks.http_speed import HttpBench
 from tests.benchmarks.measurement import Failed, Figure, Result, Skipped
 from tests.benchmarks.prefix_order import prefix_order
 from tests.benchmarks.releases import Releases
-from tests.benchmarks.texts import demo_pairs, has_real_texts, pairs_by_question, real_slices
+from tests.benchmarks.start_speed import NAMES as _START
+from tests.benchmarks.start_speed import StartBench
+from tests.benchmarks.texts import demo_pairs, names_of_texts, pairs_by_question, real_slices
 from tests.real_judge import UnavailableJudgeError, real_judge
 
 _CONTESTANTS = ("engine", "chat-client", "transformers-loop")
@@ -26,17 +28,21 @@ NAMES = (
     "prefix-order",
     *_HTTP,
     *_CLIENT,
+    *_START,
     _AUDITS,
     *_RELEASES,
 )
+# Samples of the figures that take minutes.
+_FEW = 3
 
 
 def samples_of(name: str, repeats: int) -> int:
     """The approximate number of samples of a figure, for a progress bar."""
     return {
         "memory": 1,
+        **dict.fromkeys(_START, min(repeats, _FEW)),
         "http-scripted": repeats,
-        "prefix-order": 3 * repeats,
+        "prefix-order": 3 * min(repeats, _FEW),
         "cpu-single": repeats,
         "cpu-batch": repeats,
         _AUDITS: repeats,
@@ -50,7 +56,8 @@ class Suite:
         folder: Folder for the logs of the processes.
         repeats: Number of samples of each contestant.
         quick: Whether a sample is small: a smoke test, not a measurement.
-        against: Folder of another release, which the figures of two releases need.
+        against: Folder of another release, which the figures of two releases need, and with which
+            the start is compared.
         on_stage: Receives a description of each stage when it begins.
         on_sample: Called after each sample.
     """
@@ -79,6 +86,10 @@ class Suite:
             if wanted:
                 figures = [f"{name}-{field}" for name in wanted]
                 yield from _guarded(figures, partial(self._arena, field, wanted))
+        wanted = [name for name in _START if name in names]
+        if wanted:
+            self._on_stage(", ".join(wanted))
+            yield from _guarded(wanted, partial(self._starts, wanted))
         for name, measured in self._single_figures().items():
             if name in names:
                 self._on_stage(name)
@@ -98,8 +109,6 @@ class Suite:
         }
 
     def _arena(self, field: str, contestants: Sequence[str]) -> list[Result]:
-        if field != "demo" and not has_real_texts():
-            return [_without_texts(f"{name}-{field}") for name in contestants]
         self._on_stage(f"{field}: starting {', '.join(contestants)}")
         try:
             judge = self._demo() if field == "demo" else self._real()
@@ -121,16 +130,17 @@ class Suite:
             pairs=lambda repeat: demo_pairs(repeat, count),
             batch=500,
             at_once=2,
-            calibrated=True,
+            calibration=(),
             # Both contestants work in batches of a fixed size: more pairs do not make them faster.
             shares={"chat-client": count // 2, "transformers-loop": count // 4},
-            targets={"engine": 0.85, "chat-client": 1.5, "transformers-loop": 1.3},
+            texts="pairs of the demo judge's families",
+            targets={"engine": 0.95, "chat-client": 1.5, "transformers-loop": 1.3},
         )
 
     def _real(self) -> Field:
         self._on_stage("making the checkpoint of SmolLM2")
         model = str(real_judge())
-        slices = list(real_slices(4 if self._quick else 32))
+        *slices, calibration = real_slices(2 if self._quick else 32)
         return Field(
             name="smollm2",
             model=model,
@@ -138,24 +148,25 @@ class Suite:
             pairs=lambda repeat: slices[repeat % len(slices)],
             batch=500,
             at_once=2,
-            calibrated=False,
+            calibration=calibration,
             shares={},
+            texts=names_of_texts(),
             targets={"engine": 0.95, "chat-client": 1.0, "transformers-loop": 1.3},
         )
 
     def _prefix_order(self) -> Result:
-        if not has_real_texts():
-            return _without_texts("prefix-order")
         try:
             model = str(real_judge())
         except UnavailableJudgeError as exc:
             return Skipped("prefix-order", str(exc))
-        groups, asked = pairs_by_question(), 1 if self._quick else 3
+        groups, asked = pairs_by_question(), 1 if self._quick else 2
+        if self._quick:
+            groups = [group[:2] for group in groups]
         return prefix_order(
             self._folder,
             model,
             lambda repeat: [groups[(repeat * asked + i) % len(groups)] for i in range(asked)],
-            self._repeats,
+            min(self._repeats, _FEW),
             self._on_sample,
         )
 
@@ -179,6 +190,17 @@ class Suite:
         return audit_draws(
             self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
         )
+
+    def _starts(self, names: Sequence[str]) -> list[Result]:
+        repeats = min(self._repeats, _FEW)
+        bench = StartBench(
+            self._folder,
+            self._against,
+            repeats=repeats,
+            small=self._quick,
+            on_sample=self._on_sample,
+        )
+        return bench.measure(names)
 
     def _release(self, name: str, measured: Callable[[Releases], Figure]) -> Result:
         if self._against is None:
@@ -205,7 +227,3 @@ def _guarded(names: Sequence[str], measured: Callable[[], list[Result]]) -> list
     except Exception as exc:  # noqa: BLE001 - the other figures are still measured
         reason = f"{type(exc).__name__}: {exc}"
         return [Failed(name, reason) for name in names]
-
-
-def _without_texts(name: str) -> Skipped:
-    return Skipped(name, "its texts in ../shared/data are not part of this repository")

@@ -1,17 +1,30 @@
-"""Figures are computed correctly from their samples, and the figures without a model run."""
+"""Figures are computed correctly from their samples and kept, and every figure runs."""
 
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.benchmarks.__main__ import main
+from tests.benchmarks.code import code_hash
 from tests.benchmarks.load import batch_bodies, single_bodies
-from tests.benchmarks.measurement import Figure, Skipped, in_turns
+from tests.benchmarks.measured import MEASURED, FigureFile
+from tests.benchmarks.measurement import Failed, Figure, Skipped, in_turns
 from tests.benchmarks.suite import NAMES, Suite
 from tests.benchmarks.texts import demo_pairs
 from tests.drills.attacks.scene import ROOT
+from tests.real_judge import UnavailableJudgeError, real_judge
+
+RUN = {"made": "2026-11-22T14:00:00+00:00", "commit": "abc"}
+LATER = {"made": "2026-11-23T14:00:00+00:00", "commit": "def"}
+
+
+def figures_of(file: Path) -> list[dict[str, Any]]:
+    """All figures of a file, in the order in which they were measured."""
+    runs = json.loads(file.read_text())["runs"]
+    return [figure for run in runs for figure in run["figures"]]
 
 
 def test_a_ratio_is_the_median_of_the_repeats_own_ratios() -> None:
@@ -39,6 +52,40 @@ def test_an_absolute_target_is_compared_with_ours() -> None:
     figure = Figure("x", "1/s", ours=(2900.0, 3100.0, 3500.0), theirs=(), target=3000.0)
     assert figure.median == 3100.0
     assert figure.met
+
+
+def test_a_figure_without_a_target_neither_meets_nor_misses_it() -> None:
+    assert Figure("x", "s", ours=(4.0,), theirs=(), target=None).met is None
+
+
+def test_a_file_keeps_each_figure_with_the_run_that_measured_it_last(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    file = FigureFile(path)
+    for name in ("memory", "client-batch"):
+        file.take(Figure(name, "x", (1.0,), (), target=1.0), RUN)
+    again = FigureFile(path)
+    again.take(Figure("memory", "x", (2.0,), (), target=1.0), LATER)
+    found = FigureFile(path).entries
+    assert found["memory"].figure["ours"] == [2.0]
+    assert found["memory"].run == LATER
+    assert found["client-batch"].run == RUN
+
+
+def test_a_figure_that_was_not_measured_replaces_no_measurement(tmp_path: Path) -> None:
+    file = FigureFile(tmp_path / "bench.json")
+    file.take(Skipped("memory", "no reason"), RUN)
+    assert file.entries["memory"].figure["skipped"] == "no reason"
+    file.take(Figure("memory", "x", (2.0,), (), target=1.0), RUN)
+    file.take(Failed("memory", "an error"), LATER)
+    assert file.entries["memory"].figure["ours"] == (2.0,)
+
+
+def test_a_quick_run_is_never_written_among_the_measured_figures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--quick", "--only", "memory", "--json", str(MEASURED)])
+    assert "--quick does not measure" in capsys.readouterr().err
 
 
 def test_unpaired_samples_are_refused() -> None:
@@ -77,7 +124,7 @@ def test_a_figure_that_fails_is_reported_and_the_next_one_is_measured(
     with pytest.raises(SystemExit) as ended:
         main([*arguments, "--json", str(file)])
     assert ended.value.code == 1
-    good, bad = json.loads(file.read_text())["figures"]
+    good, bad = figures_of(file)
     assert (good["name"], bad["name"]) == ("http-scripted", "cpu-single")
     assert good["median"] > 0
     assert bad["failed"]
@@ -89,9 +136,34 @@ def test_the_figures_with_a_model_run_with_the_servers_of_the_comparison(tmp_pat
     names = ["engine-demo", "chat-client-demo", "transformers-loop-demo"]
     file = tmp_path / "bench.json"
     main(["--quick", "--only", *names, "--json", str(file)])
-    written = json.loads(file.read_text())
-    assert [figure["name"] for figure in written["figures"]] == names
-    assert all(figure["median"] > 0 for figure in written["figures"])
+    assert [figure["name"] for figure in figures_of(file)] == names
+    assert all(figure["median"] > 0 for figure in figures_of(file))
+
+
+@pytest.mark.vllm
+def test_the_figures_with_the_real_judge_run(tmp_path: Path) -> None:
+    try:
+        real_judge()
+    except UnavailableJudgeError as exc:
+        pytest.skip(str(exc))
+    # The other contestants run with the demo judge; here they would take another minute.
+    names = ["engine-smollm2", "prefix-order"]
+    file = tmp_path / "bench.json"
+    main(["--quick", "--only", *names, "--json", str(file)])
+    assert [figure["name"] for figure in figures_of(file)] == names
+    assert all(figure["median"] > 0 for figure in figures_of(file))
+
+
+@pytest.mark.vllm
+def test_the_figures_of_the_start_run(tmp_path: Path) -> None:
+    # Not start-cold: it would empty the page cache under the other tests.
+    names = ["start-first", "start-again"]
+    file = tmp_path / "bench.json"
+    main(["--quick", "--only", *names, "--json", str(file)])
+    assert [figure["name"] for figure in figures_of(file)] == names
+    for figure in figures_of(file):
+        assert figure["median"] > 0
+        assert figure["target"] is figure["met"] is figure["theirs"] is None
 
 
 def test_no_comparison_is_repeated() -> None:
@@ -114,18 +186,19 @@ def test_the_figures_without_a_model_run_and_are_written_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["http-scripted", "single-scripted", "memory", "client-batch", "client-stream"]
-    names += ["cpu-single", "cpu-batch"]
+    names += ["audit-draws", "cpu-single", "cpu-batch"]
     file = tmp_path / "bench.json"
     # Compares this release with itself.
     main(["--quick", "--only", *names, "--against", str(ROOT), "--json", str(file)])
-    written = json.loads(file.read_text())
-    assert [figure["name"] for figure in written["figures"]] == names
+    (run,) = json.loads(file.read_text())["runs"]
+    assert [figure["name"] for figure in run["figures"]] == names
     assert set(names) <= set(NAMES)
-    for figure in written["figures"]:
+    for figure in run["figures"]:
+        assert figure["code"] == code_hash(figure["name"])
         assert len(figure["ours"]) == 1
         assert figure["median"] > 0
         assert figure["spread"] == [figure["median"], figure["median"]]
-    assert written["quick"] is True
-    assert written["versions"]["fastapi"]
+    assert run["quick"] is True
+    assert run["versions"]["fastapi"]
     table = capsys.readouterr().out
     assert all(name in table for name in names)

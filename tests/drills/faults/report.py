@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.benchmarks.report import to_json
+from tests.benchmarks.report import about
 from tests.drills.faults.experiment import Outcome
 
 ROOT = Path(__file__).parents[3]
@@ -93,8 +93,8 @@ def write_json(name: str, content: Mapping[str, Any]) -> Path:
     """Writes figures with the time, commit, machine and versions of their measurement."""
     file = MEASURED / f"{name}.json"
     # The benchmarks collect these facts, too.
-    about = to_json([], repeats=1, quick=False)
-    whole = {k: about[k] for k in ("made", "commit", "machine", "versions")} | dict(content)
+    facts = about(repeats=1, quick=False)
+    whole = {k: facts[k] for k in ("made", "commit", "machine", "versions")} | dict(content)
     file.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return file
 
@@ -106,12 +106,18 @@ def faults_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def put_between_markers(name: str, text: str, document: Path = DOCUMENT) -> None:
     """Replaces the text between <!-- name --> and <!-- /name --> in a document, wrapped."""
+    page = between_markers(name, text, document.read_text(encoding="utf-8"))
+    document.write_text(page, encoding="utf-8")
+
+
+def between_markers(name: str, text: str, page: str) -> str:
+    """Returns a page with another text between <!-- name --> and <!-- /name -->, wrapped."""
     opening, closing = f"<!-- {name} -->", f"<!-- /{name} -->"
-    before, found, rest = document.read_text(encoding="utf-8").partition(opening)
+    before, found, rest = page.partition(opening)
     _, closed, after = rest.partition(closing)
     if not (found and closed):
-        raise ValueError(f"{document} lacks {opening} or {closing}")
-    document.write_text(f"{before}{opening}\n{_wrapped(text)}\n{closing}{after}", encoding="utf-8")
+        raise ValueError(f"the page lacks {opening} or {closing}")
+    return f"{before}{opening}\n{_wrapped(text)}\n{closing}{after}"
 
 
 def _wrapped(text: str) -> str:

@@ -1,0 +1,194 @@
+"""Writes the figures of speed into README.md and docs/measured/speed.md from their JSON file.
+
+Usage: python -m docs.make_speed_tables [--before FILE]
+
+`make bench` measures the figures and writes docs/measured/bench.json. A figure whose code has
+changed since gets a mark; tests/unit/docs/test_speed_page.py fails while a page lacks it.
+`--before FILE` first keeps the figures of another such file as those of the code before.
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.code import ROOT, code_hash
+from tests.benchmarks.measured import MEASURED, Entry, FigureFile
+from tests.benchmarks.suite import NAMES
+from tests.drills.faults.report import between_markers
+
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "measured" / "speed.md"
+COMMAND = "python -m docs.make_speed_tables"
+# Figure -> its words in the table. "the same" refers to the row above.
+LABELS = {
+    "engine-demo": "`/judge/batch` over offline `LLM.generate` of the same tokens, demo judge",
+    "engine-smollm2": "the same, real judge",
+    "chat-client-demo": "`/judge/batch` over two chat completions a pair, 32 at once, demo judge",
+    "chat-client-smollm2": "the same, real judge",
+    "transformers-loop-demo": "`/judge/batch` over the paper's transformers loop, demo judge",
+    "transformers-loop-smollm2": "the same, real judge",
+    "prefix-order": "equal beginnings side by side, over no prefix cache (ten pairs a question)",
+    "http-scripted": "scripted engine, batches of 64 over HTTP, one process",
+    "single-scripted": "scripted engine, single `/judge`, over a bare FastAPI route",
+    "memory": "memory of the process after 1e6 judgments over after 1e4",
+    "client-batch": "Python client, `judge_many` with 64 pairs, over httpx with the same body",
+    "client-stream": "Python client, `judge_many` with 20,000 pairs, over httpx by hand",
+    "start-first": "start of the service until it is ready, nothing cached",
+    "start-again": "the same, with caches and store of an earlier start",
+    "start-cold": "the same, after the page cache was dropped",
+    "audit-draws": "CPU time of a scripted `/judge` with `SCOPE_AUDIT_RATE=0.05`, over rate 0",
+    "cpu-single": "CPU time of a scripted `/judge`, over another release",
+    "cpu-batch": "CPU time of a scripted `/judge/batch` of 64, over another release",
+}
+HEADINGS = ("figure", "ours", "theirs", "ratio (spread)", "before", "aim", "measured")
+# Figures of a sentence in the README, and the sentence.
+SENTENCES: dict[tuple[str, ...], str] = {
+    ("engine-smollm2", "engine-demo"): (
+        "`/judge/batch` reaches {0} of vLLM's own offline speed with SmolLM2-135M, and {1} with "
+        "the demo judge."
+    ),
+    ("transformers-loop-smollm2", "transformers-loop-demo"): (
+        "It judges {0} times as many pairs as the paper's code with SmolLM2-135M, and {1} times "
+        "with the demo judge."
+    ),
+    ("http-scripted",): "One process answers {0} comparisons a second if the judge costs nothing.",
+    ("start-again", "start-first"): (
+        "The demo judge is ready {0} s after `scope-judge serve`, and after {1} s the first time."
+    ),
+}
+_UNITS = {"comparisons/s": "/s", "requests/s": "/s", "pairs/s": "/s"}
+
+
+def short(number: float) -> str:
+    """A number with about three digits."""
+    if number >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+
+
+def is_changed(figure: Mapping[str, Any]) -> bool:
+    """Whether the code of a figure is not the one that was measured."""
+    return bool(figure["code"] != code_hash(figure["name"]))
+
+
+def table(file: FigureFile) -> str:
+    """All figures, in Markdown."""
+    rows = [_row(name, file.entries.get(name), file.before.get(name)) for name in NAMES]
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _row(name: str, entry: Entry | None, before: Entry | None) -> tuple[str, ...]:
+    old = compared(before.figure) if before and "ours" in before.figure else ""
+    if entry is None or "ours" not in entry.figure:
+        reason = "not measured" if entry is None else _reason(entry.figure)
+        return (LABELS[name], "", "", "", old, "", reason)
+    figure = entry.figure
+    ratio = compared(figure)
+    if figure["met"] is False:
+        ratio = f"**{ratio}**"
+    return (
+        LABELS[name],
+        _amount(figure["ours"], figure["unit"]),
+        _amount(figure["theirs"], figure["unit"]) if figure["theirs"] else "",
+        ratio,
+        old,
+        _aim(figure),
+        f"{_place(entry.run)}{', code changed since' if is_changed(figure) else ''}",
+    )
+
+
+def compared(figure: Mapping[str, Any]) -> str:
+    """Median and spread of what is compared with the aim: the ratio, or ours alone."""
+    low, high = figure["spread"]
+    shown = short(figure["median"])
+    return shown if low == high else f"{shown} ({short(low)}-{short(high)})"
+
+
+def _reason(figure: Mapping[str, Any]) -> str:
+    word = "failed" if "failed" in figure else "skipped"
+    return f"{word}: {figure[word].splitlines()[0].replace('|', '/')}"
+
+
+def _amount(samples: Sequence[float], unit: str) -> str:
+    number = short(statistics.median(samples))
+    return f"{number}{_UNITS[unit]}" if unit in _UNITS else f"{number} {unit}"
+
+
+def _aim(figure: Mapping[str, Any]) -> str:
+    if figure["target"] is None:
+        return ""
+    return f"{'at most' if figure['at_most'] else 'at least'} {figure['target']:,g}"
+
+
+def _place(run: Mapping[str, Any]) -> str:
+    commit = run["commit"]
+    # "+" marks a working tree with changes.
+    place = "no commit" if commit is None else f"`{commit[:7]}{'+' if commit[-1] == '+' else ''}`"
+    return f"{run['made'][:10]}, {place}"
+
+
+def runs(file: FigureFile) -> Iterator[str]:
+    """One item a run: time, commit, repeats, machine and versions."""
+    for kind, entries in (("Measured", file.entries), ("Before", file.before)):
+        for run in {entry.run["made"]: entry.run for entry in entries.values()}.values():
+            machine = run["machine"]
+            versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+            yield (
+                f"- {kind} {_place(run)}: {run['repeats']} repeats on {machine['cpu']}, "
+                f"{machine['cores']} cores, {machine['memory_gib']} GiB, load "
+                f"{machine['load_before_average']:.1f} before the run; {versions}."
+            )
+
+
+def notes(file: FigureFile) -> Iterator[str]:
+    """One item a figure: how it was measured."""
+    for name in NAMES:
+        entry = file.entries.get(name)
+        if entry and "ours" in entry.figure:
+            figure = entry.figure
+            extra = [f"{what}: {_amount(s, figure['unit'])}" for what, s in figure["extra"].items()]
+            yield f"- `{name}`: {'. '.join([*figure['notes'], *extra])}."
+
+
+def sentences(file: FigureFile) -> Iterator[str]:
+    """The items of the README; a sentence whose figures are not measured is left out."""
+    for names, words in SENTENCES.items():
+        figures = [file.entries[name].figure for name in names if name in file.entries]
+        if len(figures) == len(names) and all("ours" in figure for figure in figures):
+            mark = " (The code has changed since.)" if any(map(is_changed, figures)) else ""
+            yield f"- {words.format(*map(_headline, figures))}{mark}"
+
+
+def _headline(figure: Mapping[str, Any]) -> str:
+    # A sentence about seconds gives ours, also where another release was measured beside it.
+    return short(statistics.median(figure["ours"]) if figure["unit"] == "s" else figure["median"])
+
+
+def pages() -> dict[Path, str]:
+    """The pages as they should be: README.md and docs/measured/speed.md."""
+    file = FigureFile(MEASURED)
+    page = PAGE.read_text(encoding="utf-8")
+    page = between_markers("figures", f"\n{table(file)}\n\n", page)
+    page = between_markers("runs", "\n".join(["", *runs(file), ""]), page)
+    page = between_markers("notes", "\n".join(["", *notes(file), ""]), page)
+    items = list(sentences(file)) or ["- No figure has been measured yet."]
+    readme = README.read_text(encoding="utf-8")
+    readme = between_markers("speed", "\n".join(["", *items, ""]), readme)
+    return {README: readme, PAGE: page}
+
+
+def main() -> None:
+    """Writes both pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path, metavar="FILE", help="figures of the code before")
+    given = parser.parse_args()
+    if given.before:
+        FigureFile(MEASURED).take_before(given.before)
+    for file, text in pages().items():
+        file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The figures of speed on the pages are those of docs/measured/bench.json, with marks of age."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docs import make_speed_tables
+from tests.benchmarks import code
+from tests.benchmarks.code import code_hash, files_of
+from tests.benchmarks.measured import FigureFile
+from tests.benchmarks.measurement import Figure
+from tests.benchmarks.suite import NAMES
+
+RUN = {
+    "made": "2026-11-22T14:00:00+00:00",
+    "commit": "abc1234def",
+    "repeats": 5,
+    "quick": False,
+    "machine": {"cpu": "x", "cores": 2, "memory_gib": 8.0, "load_before_average": 0.1},
+    "versions": {"python": "3.11"},
+}
+
+
+@pytest.mark.parametrize("page", [make_speed_tables.README, make_speed_tables.PAGE])
+def test_a_page_has_the_measured_figures_and_marks_those_of_older_code(page: Path) -> None:
+    written = page.read_text(encoding="utf-8")
+    assert written == make_speed_tables.pages()[page], f"run: {make_speed_tables.COMMAND}"
+
+
+def test_a_figure_is_marked_when_its_code_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = FigureFile(tmp_path / "bench.json")
+    figure = Figure("http-scripted", "comparisons/s", (20_000.0, 21_000.0), (), target=3000)
+    file.take(figure, RUN)
+    assert "20,500/s" in make_speed_tables.table(file)
+    assert "code changed since" not in make_speed_tables.table(file)
+    assert [*make_speed_tables.sentences(file)] == [
+        "- One process answers 20,500 comparisons a second if the judge costs nothing."
+    ]
+    monkeypatch.setattr(make_speed_tables, "code_hash", lambda name: "another")
+    assert "`abc1234`, code changed since" in make_speed_tables.table(file)
+    assert "The code has changed since" in "".join(make_speed_tables.sentences(file))
+
+
+def test_figures_of_the_code_before_are_shown_beside_those_of_today(tmp_path: Path) -> None:
+    before = tmp_path / "before.json"
+    figure = {"name": "memory", "ours": [3.0], "median": 1.25, "spread": [1.25, 1.25]}
+    # A run by itself, as earlier releases wrote it.
+    before.write_text(json.dumps({**RUN, "figures": [figure]}), encoding="utf-8")
+    file = FigureFile(tmp_path / "bench.json")
+    file.take_before(before)
+    file.take(Figure("memory", "MiB", (2.0,), (2.0,), target=1.05, at_most=True), RUN)
+    (row,) = (x for x in make_speed_tables.table(file).splitlines() if "memory" in x)
+    assert [cell.strip() for cell in row.split("|")[4:7]] == ["1.00", "1.25", "at most 1.05"]
+
+
+def test_every_figure_has_words_and_code() -> None:
+    assert set(make_speed_tables.LABELS) == set(NAMES)
+    assert {name for names in make_speed_tables.SENTENCES for name in names} <= set(NAMES)
+    for name in NAMES:
+        assert len(files_of(name)) > 5, name
+        assert all(file.is_file() for file in files_of(name))
+
+
+def test_every_pattern_of_measured_code_finds_a_file() -> None:
+    patterns = {pattern for own in code.FILES.values() for pattern in own}
+    assert [x for x in patterns if not [*code.ROOT.glob(x.lstrip("!"))]] == []
+
+
+def test_a_hash_depends_on_the_code_of_its_figure_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    client, service = tmp_path / "clients/python/scope_judge/a.py", tmp_path / "app/main.py"
+    for file in (client, service):
+        file.parent.mkdir(parents=True)
+        file.write_text("one")
+    before = code_hash("client-batch"), code_hash("http-scripted")
+    client.write_text("two")
+    assert code_hash("client-batch") != before[0]
+    assert code_hash("http-scripted") == before[1]
