@@ -310,7 +310,7 @@ def metrics_page() -> str:
     """Every metric of the service, as Prometheus sees it."""
     telemetry = Telemetry.on_own_registry()
     families = []
-    for collector in vars(telemetry).values():
+    for collector in telemetry._registry._collector_to_names:
         if isinstance(collector, MetricWrapperBase):
             families += [(metric, _labels(collector)) for metric in collector.describe()]
     families += [(metric, _labels(metric)) for metric in _collected_metrics()]
