@@ -86,7 +86,7 @@ def invalid_request(
     detail = "; ".join(f"{field}: {message}" for field, message in found[:3])
     if len(faults) > 3:
         detail += f"; and {len(faults) - 3} more"
-    if content_type is not None and "json" not in content_type:
+    if content_type is not None and "json" not in content_type.lower():
         detail = 'send JSON with the header "Content-Type: application/json"'
     return InvalidRequestError(detail, faults=found)
 

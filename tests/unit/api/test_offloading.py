@@ -67,6 +67,19 @@ async def test_a_large_body_gets_the_same_bytes_as_a_small_one(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "Application/JSON", "application/problem+json"]
+)
+@pytest.mark.parametrize("name", ["sound", "unknown field", "null", "deep"])
+async def test_every_content_type_of_json_gets_the_same_bytes(
+    client: httpx.AsyncClient, kind: str, name: str
+) -> None:
+    usual = await client.post("/judge", content=BODIES[name], headers=JSON)
+    other = await client.post("/judge", content=BODIES[name], headers={"Content-Type": kind})
+    assert (other.status_code, other.content) == (usual.status_code, usual.content)
+
+
+@pytest.mark.anyio
 async def test_a_syntax_error_in_a_large_body_is_located(
     client: httpx.AsyncClient,
 ) -> None:
