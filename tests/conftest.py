@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S, VLLM_START_S
+from tests.real_judge import UnavailableJudgeError, real_judge
 from tests.redis_server import RedisServer
 
 # Slow examples and slow drawing of examples must not fail: a machine may be slow or busy.
@@ -34,6 +35,15 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 def redis_url(redis_server: RedisServer) -> str:
     """The URL of the common server; a test flushes it or uses names of its own."""
     return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def real_checkpoint() -> Path:
+    """The folder of a small real language model; the first call downloads and converts it."""
+    try:
+        return real_judge()
+    except UnavailableJudgeError as exc:
+        pytest.skip(str(exc))
 
 
 @pytest.fixture(scope="session")

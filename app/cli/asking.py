@@ -13,11 +13,14 @@ from app.cli.console import failure, progress_bar
 from app.cli.service_client import ServiceClient
 from app.core.errors import ScopeJudgeError, UnavailableError
 from app.files.journal import Journal
+from app.files.shapes import OPTIONAL
 from app.files.writing import replace_file
 
 ROWS_PER_REQUEST = 100
 # Errors of the run and not of a row: the service, or its calibration, must be mended first.
-_OF_RUN = frozenset({"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt"})
+_OF_RUN = frozenset(
+    {"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt", "labels_missing"}
+)
 _UNCALIBRATED = ". Here: scope-judge calibrate FILE, or --no-alpha"
 
 Results = dict[str, dict[str, Any]]
@@ -158,6 +161,8 @@ def _check_run(fields: Sequence[Any], results: Iterable[Mapping[str, Any]]) -> N
     """Ends the run if an error is not of a row: as a result it would be kept for good."""
     for asked, result in zip(fields, results, strict=True):
         error = result.get("error", {})
-        if error.get("code") in _OF_RUN and "calibration" not in asked:
+        # Which labels are needed depends on the whole criterion, which a row may have of its own.
+        own = OPTIONAL if error.get("code") == "labels_missing" else ("calibration",)
+        if error.get("code") in _OF_RUN and not any(name in asked for name in own):
             hint = "" if error["code"] != "calibration_not_found" else _UNCALIBRATED
             raise failure(f"{error['detail']}{hint}")

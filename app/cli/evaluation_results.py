@@ -11,6 +11,7 @@ from rich.table import Table
 
 from app.cli.assessment import alphas_table
 from app.cli.console import console, failure
+from app.wiring.startup import LEAST_LABEL_MASS
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def write_results(results: "Results", folder: Path) -> None:
     printed = Console(highlight=False)
     printed.width = max(printed.width, _LEAST_WIDTH)
     for dataset in results.datasets:
+        _warn_of_low_label_mass(dataset)
         printed.print(_quality_table(dataset))
         bpe = next((found for found in dataset.methods if found.method == "bpe"), None)
         if bpe is None or not bpe.rows:
@@ -52,6 +54,18 @@ def write_results(results: "Results", folder: Path) -> None:
         printed.print(splits_table(bpe.rows, bpe.n))
         printed.print(alphas_table(dataset.all_labels, bpe.n))
     console.print(f"report: {report.resolve()}", highlight=False, soft_wrap=True)
+
+
+def _warn_of_low_label_mass(dataset: "DatasetResults") -> None:
+    mass = dataset.label_mass
+    if mass is not None and mass < LEAST_LABEL_MASS:
+        console.print(
+            f"[yellow]warning:[/] {escape(dataset.name)}: the labels A and B together have a "
+            f"probability of only {mass:.1e} (median) in this judge's answers, so its preferences "
+            "are unreliable; try another SCOPE_PREFILL or prompt",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _quality_table(dataset: "DatasetResults") -> Table:

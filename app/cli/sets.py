@@ -49,13 +49,12 @@ def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
 
 
 def _cells(found: dict[str, Any]) -> tuple[Any, ...]:
-    feasible = [
-        row["guarantee"]
-        for row in found["thresholds"]
-        if row["alpha"] == _SHOWN_ALPHA and row["feasible"]
-    ]
+    rows = [row for row in found["thresholds"] if row["alpha"] == _SHOWN_ALPHA]
+    feasible = ", ".join(row["guarantee"] for row in rows if row["feasible"])
+    # Services of older releases have no pairs without labels.
+    missing = any(row.get("labels_missing") for row in rows)
     accuracy = _share(found["accuracy"])
-    can = ", ".join(feasible) or "infeasible"
+    can = feasible or ("labels missing" if missing else "infeasible")
     return found["name"], found["version"], found["n"], found["judge"], accuracy, can
 
 

@@ -12,7 +12,7 @@ from app.wiring.engines import DEMO, DEMO_FOLDER
 from app.wiring.stores import is_own_file
 
 # A judge with less label mass would most likely answer with something other than a label.
-_LEAST_LABEL_MASS = 0.5
+LEAST_LABEL_MASS = 0.5
 
 
 class StartupObserver(Protocol):
@@ -34,7 +34,7 @@ class StartupObserver(Protocol):
 async def check_answers(services: Services, observer: StartupObserver) -> None:
     """Warns if the judge would most likely answer with something other than a label."""
     score = await services.readiness.probe()
-    if isinstance(score, Score) and score.label_mass < _LEAST_LABEL_MASS:
+    if isinstance(score, Score) and score.label_mass < LEAST_LABEL_MASS:
         prefill = services.identity.prefill
         advice = f"without the prefill {prefill!r}" if prefill else 'SCOPE_PREFILL="[["'
         observer.warning(

@@ -19,13 +19,15 @@ class Plan(NamedTuple):
 
     Args:
         questions: The prompts.
-        answers: All texts that the policy can say, besides an empty one.
+        answers: All texts that the tiny policy can say, besides an empty one.
         alpha: Bound on the error of the comparisons.
         calibration: Calibration set.
         generations: Completions of each prompt.
         batch: Completions of each process and step.
         processes: Number of processes.
         asynchronous: Whether the asynchronous reward function is used.
+        policy: Folder of the checkpoint to train; None for the tiny policy.
+        tokens: Most tokens of a completion.
     """
 
     questions: Sequence[str]
@@ -36,6 +38,8 @@ class Plan(NamedTuple):
     batch: int = 8
     processes: int = 1
     asynchronous: bool = False
+    policy: Path | None = None
+    tokens: int = 1
 
 
 class Run(NamedTuple):
@@ -57,6 +61,7 @@ def train(python: str, url: str, plan: Plan, folder: Path) -> Run:
     words += [f"--url={url}", f"--out={out}", f"--alpha={plan.alpha}"]
     words += [f"--calibration={plan.calibration}", f"--generations={plan.generations}"]
     words += [f"--batch={plan.batch}", *(["--asynchronous"] if plan.asynchronous else [])]
+    words += [f"--tokens={plan.tokens}", *([f"--policy={plan.policy}"] if plan.policy else [])]
     ended = subprocess.run(
         [python, *module, *words],
         cwd=ROOT,

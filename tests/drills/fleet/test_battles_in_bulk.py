@@ -1,6 +1,5 @@
 """`scope-judge battles --ray` without Ray: a worker in this process judges the parts."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from app.fleet.parts import cut
 from app.fleet.sources import sources_of
 from app.fleet.worker import PartWorker
 from app.settings import read_settings
+from tests.drills.fleet.conftest import WriteRows
 from tests.unit.cli.conftest import url as url
 from tests.unit.cli.test_battles import battle, many, rows_in
 
@@ -25,12 +25,8 @@ ROWS = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SCOPE_ENGINE", "scripted")
-    monkeypatch.setenv("SCOPE_STORE_URL", "memory://")
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    return tmp_path
+def folder(bulk_folder: WriteRows) -> Path:
+    return bulk_folder(ROWS)
 
 
 def command(*words: str) -> Result:

@@ -13,6 +13,7 @@ from app.fleet.parts import cut
 from app.fleet.sources import sources_of
 from app.fleet.worker import PartWorker
 from app.settings import read_settings
+from tests.drills.fleet.conftest import WriteRows
 
 ROWS = [
     {"question": "q", "response_a": "quality=3", "response_b": "quality=0"},
@@ -22,12 +23,8 @@ ROWS = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SCOPE_ENGINE", "scripted")
-    monkeypatch.setenv("SCOPE_STORE_URL", "memory://")
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    return tmp_path
+def folder(bulk_folder: WriteRows) -> Path:
+    return bulk_folder(ROWS)
 
 
 def command(*words: str) -> Result:

@@ -1,6 +1,7 @@
 """The promises that every answer keeps, whatever was sent: the oracle of all fuzzing."""
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -19,6 +20,10 @@ NO_HTTP = frozenset(
         (431, b"The request's head is too large."),
     }
 )
+
+
+_ORIGIN, _QUERY = re.compile(r"^http://[^/]*"), re.compile(r"[?#].*", re.DOTALL)
+_PARAMETER = re.compile(r"\{\w+\}")
 
 
 class Answer(NamedTuple):
@@ -54,6 +59,16 @@ class Document:
             for path, methods in self.content["paths"].items()
             for method in methods
         ]
+
+    def route_of(self, method: str, target: bytes) -> str | None:
+        """The documented route of a request; None if there is none."""
+        path = _ORIGIN.sub("", target.decode("latin-1"))
+        path = _QUERY.sub("", path)
+        for route in self.routes:
+            verb, _, template = route.partition(" ")
+            if verb == method and re.fullmatch(_PARAMETER.sub("[^/]+", template), path):
+                return route
+        return None
 
     def faults(self, route: str | None, answer: Answer) -> list[str]:
         """The differences between an answer and the document; route None is in no document."""

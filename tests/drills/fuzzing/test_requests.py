@@ -5,10 +5,12 @@ import itertools
 import pytest
 
 from tests.drills.fuzzing import documented, sending
-from tests.drills.fuzzing.attempts import attempts
+from tests.drills.fuzzing.attempts import Attempt, attempts
 from tests.drills.fuzzing.ledger import Ledger
 from tests.drills.fuzzing.promises import Answer, problem_faults
 from tests.drills.fuzzing.scene import Scene
+from tests.drills.fuzzing.wire import request_bytes
+from tests.unit.api.problems import examples
 
 SEED = 20_261_121
 
@@ -123,6 +125,40 @@ def test_the_oracle_notices_an_answer_that_is_not_as_documented(sqlite_scene: Sc
     )
     for answer in wrong:
         assert document.faults("GET /healthz", answer) != []
+
+
+@pytest.mark.parametrize("query", [b"", b"?a=" * 300, b"#x"])
+def test_a_path_that_is_odd_only_in_its_query_is_answered_as_its_route(
+    sqlite_scene: Scene, query: bytes
+) -> None:
+    body = {"calibration": "fuzz", "examples": examples(4)}
+    sqlite_scene.server.client.post("/calibrate", json=body).raise_for_status()
+    ledger = Ledger()
+    for target in (b"/calibrations/fuzz", b"http://judge/calibrations/fuzz"):
+        sent = request_bytes("DELETE", target + query)
+        sending.send_all(sqlite_scene, [Attempt("odd path", None, "DELETE", sent)], ledger)
+    assert not ledger.failures, failures(ledger)
+    assert ledger.statuses == {"204": 1, "404": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "route"),
+    [
+        ("DELETE", b"/calibrations/%20?a=?b=", "DELETE /calibrations/{name}"),
+        ("GET", b"http://judge/info", "GET /info"),
+        ("GET", b"/calibrations/a/versions?limit=0", "GET /calibrations/{name}/versions"),
+        ("PUT", b"/calibrations/a", None),
+        ("GET", b"/calibrations//versions", None),
+        ("GET", b"/calibrations/a/b", None),
+        ("GET", b"//info", None),
+        ("GET", b"\\info", None),
+        ("", b"", None),
+    ],
+)
+def test_a_target_is_of_the_route_that_the_document_has_for_it(
+    sqlite_scene: Scene, method: str, target: bytes, route: str | None
+) -> None:
+    assert sqlite_scene.document.route_of(method, target) == route
 
 
 def test_the_same_seed_sends_the_same() -> None:

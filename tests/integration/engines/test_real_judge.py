@@ -16,7 +16,6 @@ from app.ports import Generated, LabelLogits, Prompt
 from app.service.judging.judge import label_gap
 from app.service.judging.prompts import PromptTemplate
 from tests.benchmarks.texts import has_real_texts, real_pairs
-from tests.real_judge import UnavailableJudgeError, real_judge
 
 pytestmark = [
     pytest.mark.vllm,
@@ -47,16 +46,8 @@ def prompts() -> list[Prompt]:
 
 
 @pytest.fixture(scope="module")
-def checkpoint() -> str:
-    try:
-        return str(real_judge())
-    except UnavailableJudgeError as exc:
-        pytest.skip(str(exc))
-
-
-@pytest.fixture(scope="module")
-async def engine(checkpoint: str) -> AsyncIterator[VllmEngine]:
-    vllm = VllmEngine(VllmOptions(checkpoint, judge="smollm2"))
+async def engine(real_checkpoint: Path) -> AsyncIterator[VllmEngine]:
+    vllm = VllmEngine(VllmOptions(str(real_checkpoint), judge="smollm2"))
     await vllm.start(prompts()[0])
     yield vllm
     await vllm.stop()
@@ -64,9 +55,9 @@ async def engine(checkpoint: str) -> AsyncIterator[VllmEngine]:
 
 
 async def test_vllm_scores_long_texts_as_a_float32_forward_pass_does(
-    engine: VllmEngine, checkpoint: str
+    engine: VllmEngine, real_checkpoint: Path
 ) -> None:
-    reference = TransformersEngine(TransformersOptions(checkpoint, judge="smollm2"))
+    reference = TransformersEngine(TransformersOptions(str(real_checkpoint), judge="smollm2"))
     asked = prompts()
     await reference.start(asked[0])
     expected = [label_gap(logits) for logits in await reference.label_logits(asked)]

@@ -88,6 +88,7 @@ class _Answering(BaseHTTPRequestHandler):
 def problem(code: str, detail: str) -> dict[str, Any]:
     """An error of one comparison, as the service writes it."""
     status = {"prompt_too_long": 413, "engine_unavailable": 503, "calibration_not_found": 404}
+    status["labels_missing"] = 409
     return {"code": code, "detail": detail, "status": status[code]}
 
 
@@ -541,13 +542,17 @@ def test_errors_are_counted_with_an_example_each(tmp_path: Path) -> None:
     assert "6 of 6 rows got no judgment" in result.stderr
 
 
-def test_a_run_that_cannot_judge_anything_stops_at_once_and_says_why(tmp_path: Path) -> None:
-    error = problem("calibration_not_found", "there is no calibration 'x'")
+@pytest.mark.parametrize("code", ["calibration_not_found", "labels_missing"])
+def test_a_run_that_cannot_judge_anything_stops_at_once_and_says_why(
+    code: str, tmp_path: Path
+) -> None:
+    error = problem(code, "there is no calibration 'x'")
     service = Service(result=lambda item: {"id": None, "error": error})
     result = judged(service, pairs_in(tmp_path), out=tmp_path / "out.jsonl")
     assert result.exit_code == 1
     assert result.stderr.count("there is no calibration 'x'") == 1
     assert service.batches == 1
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_an_error_of_the_run_is_no_result_of_a_row(tmp_path: Path) -> None:
@@ -583,6 +588,22 @@ def test_a_row_that_names_its_own_calibration_has_its_own_error(tmp_path: Path) 
     *others, last = rows_of(out.read_text())
     assert [row["judgment"]["verdict"] for row in others] == ["A", "A"]
     assert last["judgment"]["error"] == error
+
+
+@pytest.mark.parametrize("own", [{"alpha": 0.3}, {"delta": 0.2}, {"calibration": "mine"}])
+def test_a_row_with_a_criterion_of_its_own_may_lack_labels_by_itself(
+    own: dict[str, Any], tmp_path: Path
+) -> None:
+    error = problem("labels_missing", "the tests need more labels")
+
+    def result(item: dict[str, Any]) -> dict[str, Any]:
+        return {"id": None, "error": error} if own.items() <= item.items() else judgment(item)
+
+    file, out = pairs_in(tmp_path, count=2), tmp_path / "out.jsonl"
+    with file.open("a") as opened:
+        opened.write(json.dumps(comparison(**own)) + "\n")
+    assert judged(Service(result=result), file, out=out).exit_code == 1
+    assert rows_of(out.read_text())[-1]["judgment"]["error"] == error
 
 
 @pytest.mark.parametrize("option", ["--flat", "--overwrite", "--no-keep-texts"])

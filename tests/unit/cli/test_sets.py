@@ -20,7 +20,7 @@ from app.cli import sets as command
 from app.engines.scripted import ScriptedEngine
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
-from tests.unit.api.problems import examples
+from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.listening import Disturbed, listening
 
 runner = CliRunner()
@@ -80,6 +80,14 @@ def test_sets_are_listed_for_people_pipes_and_programs(
     assert "marginal, pac" in table
     found = json.loads(run(url, "list", "--json").stdout)
     assert found == httpx.get(f"{url}/calibrations").json()["calibrations"]
+
+
+def test_a_set_whose_labels_do_not_reach_yet_is_not_called_infeasible(empty_url: str) -> None:
+    pairs = [comparison(question=f"Question {i}?") for i in range(200)]
+    pool = {"comparisons": pairs}
+    httpx.post(f"{empty_url}/calibrations/pool/pool", json=pool).raise_for_status()
+    listed = run(empty_url, "list").stdout.splitlines()
+    assert listed == ["\t".join(("pool", "1", "200", "scripted", "-", "labels missing"))]
 
 
 def test_a_service_without_sets_says_how_to_make_one(empty_url: str) -> None:

@@ -171,6 +171,21 @@ def test_a_users_judgments_are_reported_in_a_separate_folder(
     assert "GPT-4.1_votes has no answers for any of the methods" in told(only)
 
 
+@pytest.mark.parametrize(("mass", "is_warned"), [(0.014, True), (0.9, False), (None, False)])
+def test_a_judge_that_answers_with_something_other_than_a_label_gets_a_warning(
+    tmp_path: Path, mass: float | None, is_warned: bool
+) -> None:
+    line = {"gap_fwd": 0.5, "gap_rev": 0.25} | ({} if mass is None else {"label_mass": mass})
+    lines = [{"id": i, "label": "AB"[i % 2], **line} for i in range(20)]
+    file = tmp_path / "votes.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = run("--from", file, "--splits", "5", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    warning = "warning: votes: the labels A and B together have a probability of only 1.4e-02"
+    assert (warning in told(result)) == is_warned
+    assert ("warning" in told(result)) == is_warned
+
+
 def test_two_data_sets_are_compared_and_transferred(tmp_path: Path) -> None:
     one = pairs_file(tmp_path, 60, "one.jsonl")
     two = pairs_file(tmp_path, 80, "two.jsonl")

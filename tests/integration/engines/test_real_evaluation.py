@@ -1,0 +1,166 @@
+"""`scope-judge evaluate` on vLLM with a real language model, which is near chance."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.core.preference import preference_from_gaps
+from app.evaluation.benchmarks.catalogue import load_benchmark
+from app.evaluation.judgments.jsonl import read_judgments
+from tests.benchmarks.texts import DATA, has_real_texts
+
+pytestmark = [
+    pytest.mark.vllm,
+    # vLLM does not close a ZeroMQ context; the garbage collector warns about it.
+    pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
+]
+
+PAIRS = 20
+TOO_LONG = "too-long"
+
+
+class Evaluated(NamedTuple):
+    """A finished run.
+
+    Args:
+        arguments: Its arguments.
+        out: Its folder.
+        output: Its output on one line.
+    """
+
+    arguments: tuple[str, ...]
+    out: Path
+    output: str
+
+    @property
+    def log(self) -> Path:
+        return self.out / "judgments.jsonl"
+
+    @property
+    def results(self) -> dict[str, Any]:
+        (found,) = json.loads((self.out / "results.json").read_text())["datasets"]
+        return dict(found)
+
+    def method(self, name: str) -> dict[str, Any]:
+        return next(found for found in self.results["methods"] if found["method"] == name)
+
+
+def evaluate(*arguments: str) -> Result:
+    environment = {"COLUMNS": "200", "SCOPE_ENGINE": "vllm"}
+    return CliRunner().invoke(app, ["evaluate", *arguments], env=environment)
+
+
+def rows() -> Iterator[dict[str, str]]:
+    """Short labelled pairs, and one that is longer than the judge's context."""
+    # A data set that is not in this repository, else the demo judge's pairs.
+    source = DATA / "llmbar_case__GPT-4_prompt-ensemble.jsonl.gz"
+    pairs = load_benchmark(str(source) if has_real_texts() else "demo").pairs
+    for pair in sorted(pairs, key=lambda each: sum(map(len, each.comparison.texts)))[:PAIRS]:
+        question, a, b = pair.comparison.texts
+        yield {
+            **{"id": pair.id, "question": question, "response_a": a, "response_b": b},
+            "label": pair.label,
+        }
+    long = "one more word " * 10_000
+    yield {"id": TOO_LONG, "question": long, "response_a": "a", "response_b": "b", "label": "A"}
+
+
+@pytest.fixture(scope="module")
+def evaluated(real_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
+    folder = tmp_path_factory.mktemp("evaluation")
+    file, out = folder / "short.jsonl", folder / "out"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows()), encoding="utf-8")
+    arguments = (str(file), "--judge", str(real_checkpoint), "--out", str(out), "--splits", "50")
+    result = evaluate(*arguments)
+    assert result.exit_code == 0, result.output
+    return Evaluated(arguments, out, " ".join(result.output.split()))
+
+
+def test_every_pair_is_judged_or_counted_as_failed(evaluated: Evaluated) -> None:
+    assert {file.name for file in evaluated.out.iterdir()} == {
+        "judgments.jsonl",
+        "results.json",
+        "report.html",
+    }
+    pairs = {pair.id: pair for pair in read_judgments([evaluated.log]).pairs}
+    too_long = pairs.pop(TOO_LONG)
+    assert len(pairs) == PAIRS
+    assert all(pair.gaps is not None and not pair.failed for pair in pairs.values())
+    assert too_long.gaps is None
+    assert set((too_long.failed or {}).values()) == {"prompt_too_long"}
+    bpe, spoken = evaluated.method("bpe"), evaluated.method("verbalized_confidence")
+    assert (bpe["n"], bpe["unparsed"], bpe["failed"]) == (PAIRS, 0, 1)
+    # An answer in words that names no winner or no confidence is no verdict.
+    assert (spoken["n"] + spoken["unparsed"], spoken["failed"]) == (PAIRS, 1)
+
+
+def test_the_report_has_the_accuracy_of_the_judgments(evaluated: Evaluated) -> None:
+    pairs = [pair for pair in read_judgments([evaluated.log]).pairs if pair.gaps is not None]
+    gaps = np.array([pair.gaps for pair in pairs])
+    p_bar = preference_from_gaps(gaps[:, 0], gaps[:, 1]).p_bar
+    right = np.where([pair.label == "A" for pair in pairs], p_bar > 0.5, p_bar < 0.5)
+    accuracy = evaluated.method("bpe")["quality"]["accuracy"]
+    assert accuracy == pytest.approx(right.mean(), abs=1e-5)
+    assert f"{accuracy:.3f}" in (evaluated.out / "report.html").read_text(encoding="utf-8")
+    assert f"{accuracy:.3f}" in evaluated.output
+
+
+def test_a_judge_near_chance_gets_no_threshold(evaluated: Evaluated) -> None:
+    strict = [
+        row
+        for row in evaluated.results["all_labels"]
+        if row["guarantee"] == "pac" or row["alpha"] <= 0.1
+    ]
+    assert len(strict) == 7
+    assert {row["threshold"] for row in strict} == {None}
+    assert {row["coverage"] for row in strict} == {0.0}
+    assert evaluated.output.count("infeasible") >= len(strict)
+    for row in evaluated.method("bpe")["rows"]:
+        if row["selector"] == "pac":
+            assert row["outcome"]["coverage"] == 0.0
+        if row["selector"] == "scope":
+            # The mean over random halves; the promise is about it.
+            assert row["outcome"]["risk"] <= row["alpha"]
+
+
+def test_a_judge_that_does_not_answer_with_a_label_is_reported(evaluated: Evaluated) -> None:
+    warning = "warning: short: the labels A and B together have a probability of only"
+    assert warning in evaluated.output
+    assert 0.0 < evaluated.results["label_mass"] < 0.5
+    assert "probability (median)" in (evaluated.out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_stopped_run_goes_on_and_judges_nothing_twice(evaluated: Evaluated) -> None:
+    whole = evaluated.log.read_bytes()
+    before = {pair.id: pair for pair in read_judgments([evaluated.log]).pairs}
+    lines = whole.splitlines(keepends=True)
+    # As a killed run leaves it: no report, and a line that was cut off.
+    kept = b"".join(lines[: len(lines) // 2])
+    evaluated.log.write_bytes(kept + lines[-1][:50])
+    (evaluated.out / "results.json").unlink()
+    assert evaluate(*evaluated.arguments).exit_code == 0
+    content = evaluated.log.read_bytes()
+    assert content.startswith(kept)
+    asked = Counter(
+        (line["id"], observation)
+        for line in map(json.loads, content.splitlines())
+        for observation in line["asked"]
+    )
+    assert set(asked.values()) == {1}
+    assert len(asked) == 2 * (PAIRS + 1)
+    for pair in read_judgments([evaluated.log]).pairs:
+        assert pair.gaps == pytest.approx(before[pair.id].gaps, abs=1e-3)
+        assert pair.verbalized == before[pair.id].verbalized
+
+    finished = {file.name: file.read_bytes() for file in evaluated.out.iterdir()}
+    again = evaluate(*evaluated.arguments)
+    assert again.exit_code == 0
+    assert "Loading judge" not in again.output
+    assert {file.name: file.read_bytes() for file in evaluated.out.iterdir()} == finished
