@@ -209,7 +209,14 @@ class Drift:
         fresh = self._calibrations.traffic.take_fresh(calibration)
         for begin in range(0, len(fresh), _MOST_AT_ONCE * VALUES):
             part = fresh[begin : begin + _MOST_AT_ONCE * VALUES]
-            state.martingales = await off_loop(self._tested, state.martingales, calibration, part)
+            tested = off_loop(self._tested, state.martingales, calibration, part)
+            work = asyncio.ensure_future(tested)
+            try:
+                # The caller may leave, but the thread goes on: the lock must be held until it ends.
+                await asyncio.shield(work)
+            finally:
+                await asyncio.wait([work])
+                state.martingales = work.result()
         if fresh:
             self._merge(state, calibration)
 

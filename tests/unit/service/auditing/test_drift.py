@@ -1,5 +1,6 @@
 """Tests of drift: what replicas find, publish and merge. Statistics are in tests/statistics."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -54,6 +55,25 @@ async def test_traffic_like_the_labelled_pairs_raises_no_alarm_and_a_shift_does(
         await judge(services, 500, seed=4)
         assert (await services.drift.of(calibration))["uncertainty"].alarm
         assert caplog.text.count("from the uncertainty of its judgments") == 1
+
+
+@pytest.mark.anyio
+async def test_a_reader_who_leaves_takes_no_judgment_away() -> None:
+    evidence = []
+    for leaves in (False, True):
+        async with replicas(1, MemoryStore()) as (services,):
+            calibration = await calibrate(services)
+            await judge(services, 500, width=UNSURE)
+            if leaves:
+                reader = asyncio.create_task(services.drift.of(calibration))
+                # It now waits for the thread that tests the judgments.
+                await asyncio.sleep(0)
+                reader.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reader
+            evidence.append(await services.drift.of(calibration))
+    assert evidence[0] == evidence[1]
+    assert evidence[0]["uncertainty"].alarm
 
 
 @pytest.mark.anyio
