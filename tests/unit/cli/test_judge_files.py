@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -268,7 +269,12 @@ def test_kill_9_costs_no_result(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path, count=20), tmp_path / "out.jsonl"
     started: list[subprocess.Popen[bytes]] = []
 
+    kept = out.with_name(f"{out.name}.partial")
+
     def kill(request: _Answering) -> None:
+        # The results of one request may be written while the next one is answered.
+        while kept.read_bytes().count(b'"p_fwd"') < 8:
+            time.sleep(0.005)
         started[0].kill()
         request.close_connection = True
 
