@@ -1,6 +1,6 @@
 """Measures SmolLM2-135M-Instruct and the tuned judge through `scope-judge evaluate`.
 
-python -m tests.tuned_judge.measure    # writes docs/measured/tuned-judge.json
+python -m tests.tuned_judge.measure    # writes docs/measured/tuned-judge.json and .md
 
 The judgments are kept in --out, so a run that was stopped goes on where it stopped.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.core.diagnostics import auroc
 from app.core.preference import FloatArray
@@ -25,29 +26,33 @@ from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.methods import bpe
 from tests.real_judge import real_judge
 from tests.tuned_judge.checkpoint import PREFILL, tuned_judge
+from tests.tuned_judge.page import NUMBERS, write_page
 from tests.tuned_judge.sets import NAMES, Name, measured_pairs
 
-NUMBERS = Path(__file__).resolve().parents[2] / "docs" / "measured" / "tuned-judge.json"
-ALPHA = 0.10
+ALPHAS = (0.10, 0.20)
 SPLITS = 1000
 
 
-def judged(model: Path, name: Name, folder: Path) -> Sequence[JudgedPair]:
-    """The judgments of one judge about one set; a pair's id begins with its family."""
+def ask(model: Path, folder: Path) -> None:
+    """Judges the pairs of both sets with one judge; a pair's id begins with its family."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = folder / "pairs.jsonl"
-    rows = [
-        pair._asdict() | {"id": f"{pair.family}-{number}"}
-        for number, pair in enumerate(measured_pairs(name))
-    ]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("scope-judge")), "evaluate", str(data)]
-    command += ["--judge", str(model), "--methods", "bpe", "--out", str(folder / "evaluation")]
-    environment = os.environ | {"SCOPE_PREFILL": PREFILL}
-    subprocess.run(command, check=True, env=environment)
+    files = {name: folder / f"{name}.jsonl" for name in NAMES}
+    for name, file in files.items():
+        lines = [
+            json.dumps(pair._asdict() | {"id": f"{pair.family}-{number}"}) + "\n"
+            for number, pair in enumerate(measured_pairs(name))
+        ]
+        file.write_text("".join(lines), encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("scope-judge")), "evaluate"]
+    command += [*map(str, files.values()), "--judge", str(model), "--methods", "bpe"]
+    command += ["--out", str(folder / "evaluation")]
+    subprocess.run(command, check=True, env=os.environ | {"SCOPE_PREFILL": PREFILL})
+
+
+def judged(folder: Path) -> dict[Name, list[JudgedPair]]:
+    """The judgments of one judge about both sets."""
     found = read_judgments([folder / "evaluation" / "judgments.jsonl"]).pairs
-    assert len(found) == len(rows)
-    return found
+    return {name: [pair for pair in found if pair.dataset == name] for name in NAMES}
 
 
 def figures(found: Sequence[JudgedPair]) -> dict[str, Any]:
@@ -69,27 +74,30 @@ def figures(found: Sequence[JudgedPair]) -> dict[str, Any]:
         "right_if_better_is_first": _share(np.where(first_is_a, gaps[:, 0], gaps[:, 1]) > 0),
         "right_if_better_is_second": _share(np.where(first_is_a, gaps[:, 1], gaps[:, 0]) > 0),
         "label_mass": round(float(np.mean([pair.label_mass for pair in found])), 4),
-        "splits": half_splits(scores.uncertainty, scores.error.astype(float)),
-        "families": {name: _share(right[family == name]) for name in sorted(set(family))},
+        "splits": [half_splits(scores.uncertainty, scores.error, alpha) for alpha in ALPHAS],
+        "families": {str(name): _share(right[family == name]) for name in sorted(set(family))},
     }
 
 
-def half_splits(uncertainty: FloatArray, error: FloatArray) -> dict[str, float]:
+def half_splits(
+    uncertainty: FloatArray, error: NDArray[np.bool_], alpha: float
+) -> dict[str, float]:
     """Verdicts on a random half of the pairs, calibrated on the other half, over many splits."""
     rng, rows = np.random.default_rng(18), []
     for _ in range(SPLITS):
         order = rng.permutation(len(error))
         labelled, rest = order[: len(order) // 2], order[len(order) // 2 :]
-        threshold = ThresholdCurve.fit(uncertainty[labelled], error[labelled]).threshold(ALPHA)
+        threshold = ThresholdCurve.fit(uncertainty[labelled], error[labelled]).threshold(alpha)
         accepted = uncertainty[rest] <= threshold
         rows.append((accepted.mean(), error[rest][accepted].sum() / max(accepted.sum(), 1)))
     coverage, wrong = np.array(rows).T
     return {
-        "alpha": ALPHA,
+        "alpha": alpha,
         "splits": SPLITS,
-        "coverage": round(float(coverage.mean()), 4),
-        "error": round(float(wrong.mean()), 4),
-        "without_verdicts": round(float((coverage == 0).mean()), 4),
+        "coverage": _share(coverage),
+        # As in the paper, a split without verdicts has the error 0.
+        "error": _share(wrong),
+        "without_verdicts": _share(coverage == 0),
     }
 
 
@@ -101,16 +109,18 @@ def main() -> None:
     """Writes the figures of both judges."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("tuned-training"))
-    folder = parser.parse_args().out
-    judges = {"original": real_judge(), "tuned": tuned_judge()}
-    found = {
-        judge: {name: figures(judged(model, name, folder / model.name / name)) for name in NAMES}
-        for judge, model in judges.items()
-    }
-    log = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    parser.add_argument("--judged", action="store_true", help="ask no judge: use what --out has")
+    asked = parser.parse_args()
+    found = {}
+    for judge, model in (("original", real_judge()), ("tuned", tuned_judge())):
+        folder = asked.out / model.name
+        if not asked.judged:
+            ask(model, folder)
+        found[judge] = {name: figures(own) for name, own in judged(folder).items()}
+    log = (asked.out / "log.jsonl").read_text(encoding="utf-8").splitlines()
     content = {"judges": found, "training": [json.loads(line) for line in log]}
     NUMBERS.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=2))
+    write_page()
 
 
 if __name__ == "__main__":

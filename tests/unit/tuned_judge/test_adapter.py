@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.tuned_judge import adapter
@@ -60,3 +61,11 @@ def test_only_the_upper_layers_are_trained() -> None:
         adapter.FIRST_LAYER,
         adapter.FIRST_LAYER + 1,
     }
+
+
+def test_the_shipped_adapter_is_small_and_changes_every_linear_layer_of_the_upper_layers() -> None:
+    assert adapter.FILE.stat().st_size <= 10 * 10**6
+    tensors = load_file(adapter.FILE)
+    # SmolLM2-135M has 30 layers with seven linear layers each, and each change is two matrices.
+    assert len(tensors) == 2 * 7 * (30 - adapter.FIRST_LAYER)
+    assert all(adapter.RANK in tensor.shape and tensor.any() for tensor in tensors.values())
