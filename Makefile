@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve test setup setup-dev lint types architecture unit engine docs prose reference fuzz bench bench-scores drills doors files faults soak replicas ray monitoring containers lock demo-judge real-judge clean
+.PHONY: serve test setup setup-dev lint types architecture unit engine docs prose reference fuzz bench bench-scores drills doors files faults soak replicas ray monitoring containers lock demo-judge real-judge tuned-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
@@ -75,6 +75,10 @@ containers: setup-dev  ## Build the images and run them with buildah and podman 
 
 real-judge: setup-dev  ## Serve a small real model, SmolLM2-135M: a judge near chance, to see that nothing is accepted
 	@SCOPE_MODEL="$$($(BIN)/python -m tests.real_judge)" && export SCOPE_MODEL && $(BIN)/scope-judge serve
+
+tuned-judge: setup-dev  ## Serve SmolLM2-135M tuned on pairs of short sentences: a real judge whose verdicts can be accepted
+	@SCOPE_MODEL="$$($(BIN)/python -m tests.tuned_judge)" && export SCOPE_MODEL && \
+	  SCOPE_PREFILL='[[' $(BIN)/scope-judge serve
 
 lock: setup-dev  ## Pin what CI and the image install, anew
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \

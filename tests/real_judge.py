@@ -47,13 +47,17 @@ def real_judge(cache: Path = CACHE) -> Path:
     with tempfile.TemporaryDirectory(dir=cache) as made:
         part = Path(made, "checkpoint")
         _convert(_downloaded(Path(made)), part)
-        try:
-            part.rename(folder)
-        except OSError:
-            # Another process was faster.
-            if not (folder / "config.json").is_file():
-                raise
+        put(part, folder)
     return folder
+
+
+def put(part: Path, folder: Path) -> None:
+    """Moves a finished checkpoint to its folder, unless another process was faster."""
+    try:
+        part.rename(folder)
+    except OSError:
+        if not (folder / "config.json").is_file():
+            raise
 
 
 def _downloaded(folder: Path) -> Path:

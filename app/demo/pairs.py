@@ -62,7 +62,7 @@ def _larger(rng: random.Random) -> Task:
 
 def _copy(rng: random.Random) -> Task:
     word = _word(rng, 4, 8)
-    return Task(f"Write this word once more: {word}", word, _typo(rng, word))
+    return Task(f"Write this word once more: {word}", word, typo(rng, word))
 
 
 def _last_letter(rng: random.Random) -> Task:
@@ -111,7 +111,7 @@ def _count(rng: random.Random) -> Task:
 def _reverse(rng: random.Random) -> Task:
     word = _word(rng, 3, 6)
     right = word[::-1]
-    return Task(f"Write this word backwards: {word}", right, _typo(rng, right))
+    return Task(f"Write this word backwards: {word}", right, typo(rng, right))
 
 
 def _sum(rng: random.Random) -> Task:
@@ -131,7 +131,7 @@ def _near(rng: random.Random, value: int) -> int:
     return value + rng.choice(steps)
 
 
-def _typo(rng: random.Random, word: str) -> str:
+def typo(rng: random.Random, word: str) -> str:
     """The word with two different neighbouring letters swapped or one letter replaced."""
     swaps = [i for i in range(len(word) - 1) if word[i] != word[i + 1]]
     letters = list(word)

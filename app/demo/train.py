@@ -170,16 +170,22 @@ def logits_after_prefix(model: LlamaForCausalLM, prefix: Tensor, ids: Tensor) ->
     Returns:
         Shape (n, length, vocabulary).
     """
-    cache = DynamicCache(config=model.config)
-    model.model(input_ids=prefix[None], past_key_values=cache, use_cache=True)
-    shared = DynamicCache(config=model.config)
-    for index, layer in enumerate(cache.layers):
-        expanded = [t.expand(len(ids), -1, -1, -1) for t in (layer.keys, layer.values)]
-        shared.update(expanded[0], expanded[1], index)
+    shared = prefix_cache(model, prefix, len(ids))
     output = model(input_ids=ids, past_key_values=shared, use_cache=True)
     logits = output.logits
     assert logits is not None
     return logits
+
+
+def prefix_cache(model: LlamaForCausalLM, prefix: Tensor, count: int) -> DynamicCache:
+    """Computes a prefix of shape (p,) once, for `count` prompts that begin with it."""
+    cache = DynamicCache(config=model.config)
+    model.model(input_ids=prefix[None], past_key_values=cache, use_cache=True)
+    shared = DynamicCache(config=model.config)
+    for index, layer in enumerate(cache.layers):
+        expanded = [t.expand(count, -1, -1, -1) for t in (layer.keys, layer.values)]
+        shared.update(expanded[0], expanded[1], index)
+    return shared
 
 
 def loss_of(model: LlamaForCausalLM, prefix: Tensor, batch: Batch) -> Tensor:

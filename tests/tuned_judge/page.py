@@ -1,0 +1,82 @@
+"""The tables of docs/measured/tuned-judge.md, from docs/measured/tuned-judge.json."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "measured"
+NUMBERS, PAGE = FOLDER / "tuned-judge.json", FOLDER / "tuned-judge.md"
+BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->"
+_SETS = {"seen": "families of the training, other pages", "unseen": "unseen families, other pages"}
+
+
+def tables(content: dict[str, Any]) -> str:
+    """Both judges on both sets, each family, and the course of the training, in Markdown."""
+    return "\n\n".join(
+        (_judges(content["judges"]), _families(content["judges"]), _course(content["training"]))
+    )
+
+
+def _judges(judges: dict[str, Any]) -> str:
+    headings = (
+        *("judge", "pairs", "n", "accuracy (95%)", "AUROC", "label mass"),
+        *("right if the better is first", "second"),
+        *("verdicts at 0.10", "wrong among them", "verdicts at 0.20", "wrong among them"),
+    )
+    rows = []
+    for name in _SETS:
+        for judge, sets in judges.items():
+            found = sets[name]
+            low, high = found["interval"]
+            verdicts = [
+                text
+                for splits in found["splits"]
+                for wrong in [f"{splits['error']:.1%}" if splits["coverage"] else "-"]
+                for text in (f"{splits['coverage']:.1%}", wrong)
+            ]
+            rows.append(
+                (
+                    *(judge, _SETS[name], str(found["pairs"])),
+                    f"{found['accuracy']:.3f} ({low:.3f} to {high:.3f})",
+                    *(f"{found['auroc']:.3f}", f"{found['label_mass']:.3f}"),
+                    f"{found['right_if_better_is_first']:.3f}",
+                    f"{found['right_if_better_is_second']:.3f}",
+                    *verdicts,
+                )
+            )
+    return _table(headings, rows)
+
+
+def _families(judges: dict[str, Any]) -> str:
+    rows = [
+        (f"`{family}`", "yes" if name == "seen" else "no", f"{before:.2f}", f"{after:.2f}")
+        for name in _SETS
+        for family, before in judges["original"][name]["families"].items()
+        for after in [judges["tuned"][name]["families"][family]]
+    ]
+    return _table(("family", "trained on", "accuracy before", "after"), rows)
+
+
+def _course(lines: list[dict[str, Any]]) -> str:
+    rows = [
+        (
+            *(f"{line['minutes']:.1f}", str(line["step"]), f"{line['loss']:.3f}"),
+            *(f"{line['probe_loss']:.3f}", f"{line['accuracy_of_prompts']:.3f}"),
+        )
+        for line in lines
+    ]
+    return _table(("minutes", "steps", "loss", "loss of the probe", "accuracy of prompts"), rows)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def write_page() -> None:
+    """Writes the tables into the page."""
+    content = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{tables(content)}\n\n{END}{after}", encoding="utf-8")
