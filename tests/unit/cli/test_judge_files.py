@@ -23,6 +23,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.wire.headers import AGE_HEADER
+from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison
 
 runner = CliRunner()
@@ -273,7 +274,8 @@ def test_kill_9_costs_no_result(tmp_path: Path) -> None:
 
     def kill(request: _Answering) -> None:
         # The results of one request may be written while the next one is answered.
-        while kept.read_bytes().count(b'"p_fwd"') < 8:
+        until = time.monotonic() + PATIENCE_S
+        while kept.read_bytes().count(b'"result"') < 8 and time.monotonic() < until:
             time.sleep(0.005)
         started[0].kill()
         request.close_connection = True
