@@ -31,7 +31,7 @@ LABELS = {
     "prefix-order": "equal beginnings side by side, over no prefix cache (ten pairs a question)",
     "http-scripted": "scripted engine, batches of 64 over HTTP, one process",
     "single-scripted": "scripted engine, single `/judge`, over a bare FastAPI route",
-    "memory": "memory of the process after 1e6 judgments over after 1e5",
+    "memory": "memory of the process after 1e6 judgments over after 1e4",
     "client-batch": "Python client, `judge_many` with 64 pairs, over httpx with the same body",
     "client-stream": "Python client, `judge_many` with 20,000 pairs, over httpx by hand",
     "start-first": "start of the service until it is ready, nothing cached",

@@ -108,14 +108,14 @@ class HttpBench:
         )
 
     def memory(self) -> Figure:
-        """Resident memory of the API process after 1e6 judgments, divided by that after 1e5."""
-        first, few, many = _MEMORY_SMALL if self._small else _MEMORY
+        """Resident memory of the API process after 1e6 judgments, divided by that after 1e4."""
+        few, more, many = _MEMORY_SMALL if self._small else _MEMORY
         with scripted_service(self._folder) as ours:
-            self._judge_in_thousands(ours, 0, first)
-            after_first = ours.rss_bytes() / 2**20
-            self._judge_in_thousands(ours, first, few - first)
+            self._judge_in_thousands(ours, 0, few)
             after_few = ours.rss_bytes() / 2**20
-            self._judge_in_thousands(ours, few, many - few)
+            self._judge_in_thousands(ours, few, more - few)
+            after_more = ours.rss_bytes() / 2**20
+            self._judge_in_thousands(ours, more, many - more)
             after_many = ours.rss_bytes() / 2**20
             drawn = self._draws(ours)
         self._on_sample()
@@ -130,7 +130,7 @@ class HttpBench:
                 f"after {many:,} judgments over after {few:,}; one run, no repeats",
                 f"{AS_USERS_RUN_IT}: {drawn:,} draws; /metrics read every 10,000 judgments",
             ),
-            extra={f"after {first:,}": (after_first,)},
+            extra={f"after {more:,}": (after_more,)},
         )
 
     def _judge_in_thousands(self, server: HttpServer, first: int, count: int) -> None:
