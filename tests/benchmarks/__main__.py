@@ -1,6 +1,7 @@
 """`make bench`: measures the figures; prints and writes each of them when it is done."""
 
 import argparse
+import shutil
 import signal
 import sys
 import tempfile
@@ -57,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_table(results, Console(width=None if sys.stdout.isatty() else 120))
     print(f"written to {given.json}")
     if any(isinstance(result, Failed) for result in results):
+        print(f"the logs of the processes are in {folder}")
         sys.exit(1)
+    shutil.rmtree(folder)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
