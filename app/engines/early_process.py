@@ -129,8 +129,7 @@ def wait_for_program(channel: int, modules: Sequence[str]) -> None:
         os.close(fd)
     for number in kept_free - set(given["fds"]):
         os.close(number)
-    os.environ.clear()
-    os.environ.update(given["environ"])
+    _take(given["environ"])
     exec(given["program"], {"__name__": "__main__"})
 
 
@@ -143,6 +142,17 @@ def _occupied() -> set[int]:
             os.close(fd)
             return opened
         opened.add(fd)
+
+
+def _take(environ: Mapping[str, str]) -> None:
+    """Makes the environment equal, and writes only what differs.
+
+    setproctitle, with which vLLM names its process, looks for the variables where the kernel put
+    them. A variable that is written again is elsewhere.
+    """
+    for name in os.environ.keys() - environ.keys():
+        del os.environ[name]
+    os.environ.update({k: v for k, v in environ.items() if os.environ.get(k) != v})
 
 
 def _read_once(environ: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import asyncio, gc, multiprocessing
+from pathlib import Path
 from app.core.comparison import Comparison
 from app.engines.early_process import EarlyProcess
 from app.engines.vllm_local import VllmEngine
@@ -37,6 +38,7 @@ async def main():
     stages = []
     await engine.start(PromptTemplate().render(Comparison.of("x", "x", "x")), stages.append)
     print("early", early == [child.pid for child in multiprocessing.active_children()])
+    print(Path(f"/proc/{early[0]}/cmdline").read_text().strip("\\0 "))
     print("collecting", gc.isenabled())
     print(", ".join(stages))
     await engine.stop()
@@ -64,6 +66,7 @@ def test_vllm_runs_in_the_process_that_imported_it_early(tmp_path: Path) -> None
     assert started.returncode == 0
     assert started.stdout.splitlines() == [
         "early True",
+        "VLLM::EngineCore",
         "collecting True",
         "importing vLLM, loading the weights, judging a first prompt",
     ]
