@@ -107,9 +107,11 @@ def figure_json(result: Result) -> dict[str, Any]:
 
 def _commit() -> str | None:
     """Hash of the working tree's commit, followed by "+" if a file was changed since."""
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[2]
     commit = _git(folder, "rev-parse", "HEAD")
-    return commit and commit + ("+" if _git(folder, "status", "--porcelain") else "")
+    # Not the file that an earlier run has written.
+    changed = _git(folder, "status", "--porcelain", "--", ".", ":!docs/measured/bench.json")
+    return commit and commit + ("+" if changed else "")
 
 
 def named_release(folder: Path) -> str:
