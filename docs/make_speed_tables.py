@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import markdown
 from tests.benchmarks.code import ROOT, code_hash
 from tests.benchmarks.measured import MEASURED, Entry, FigureFile
 from tests.benchmarks.suite import NAMES
-from tests.drills.faults.report import between_markers
+from tests.markdown import between_markers
 
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "measured" / "speed.md"
 COMMAND = "python -m docs.make_speed_tables"
@@ -75,8 +76,7 @@ def is_changed(figure: Mapping[str, Any]) -> bool:
 def table(file: FigureFile) -> str:
     """All figures, in Markdown."""
     rows = [_row(name, file.entries.get(name), file.before.get(name)) for name in NAMES]
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return markdown.table(HEADINGS, rows)
 
 
 def _row(name: str, entry: Entry | None, before: Entry | None) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ def notes(file: FigureFile) -> Iterator[str]:
         if entry and "ours" in entry.figure:
             figure = entry.figure
             extra = [f"{what}: {_amount(s, figure['unit'])}" for what, s in figure["extra"].items()]
-            yield f"- `{name}`: {'. '.join([*figure['notes'], *extra])}."
+            yield f"- `{name}`: {'; '.join([*figure['notes'], *extra])}."
 
 
 def sentences(file: FigureFile) -> Iterator[str]:

@@ -101,6 +101,13 @@ def half_splits(
     }
 
 
+def course(log: Path) -> Any:
+    """The lines of the training's log; those of the shipped adapter if it was not trained here."""
+    if log.exists():
+        return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    return json.loads(NUMBERS.read_text(encoding="utf-8"))["training"]
+
+
 def _share(those: Any) -> float:
     return round(float(np.mean(those)), 4)
 
@@ -117,8 +124,7 @@ def main() -> None:
         if not asked.judged:
             ask(model, folder)
         found[judge] = {name: figures(own) for name, own in judged(folder).items()}
-    log = (asked.out / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    content = {"judges": found, "training": [json.loads(line) for line in log]}
+    content = {"judges": found, "training": course(asked.out / "log.jsonl")}
     NUMBERS.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     write_page()
 

@@ -1,13 +1,13 @@
 """The tables of docs/measured/tuned-judge.md, from docs/measured/tuned-judge.json."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.markdown import put_between_markers, table
+
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "measured"
 NUMBERS, PAGE = FOLDER / "tuned-judge.json", FOLDER / "tuned-judge.md"
-BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->"
 _SETS = {"seen": "families of the training, other pages", "unseen": "unseen families, other pages"}
 
 
@@ -45,7 +45,7 @@ def _judges(judges: dict[str, Any]) -> str:
                     *verdicts,
                 )
             )
-    return _table(headings, rows)
+    return table(headings, rows)
 
 
 def _families(judges: dict[str, Any]) -> str:
@@ -55,7 +55,7 @@ def _families(judges: dict[str, Any]) -> str:
         for family, before in judges["original"][name]["families"].items()
         for after in [judges["tuned"][name]["families"][family]]
     ]
-    return _table(("family", "trained on", "accuracy before", "after"), rows)
+    return table(("family", "trained on", "accuracy before", "after"), rows)
 
 
 def _course(lines: list[dict[str, Any]]) -> str:
@@ -66,17 +66,10 @@ def _course(lines: list[dict[str, Any]]) -> str:
         )
         for line in lines
     ]
-    return _table(("minutes", "steps", "loss", "loss of the probe", "accuracy of prompts"), rows)
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return table(("minutes", "steps", "loss", "loss of the probe", "accuracy of prompts"), rows)
 
 
 def write_page() -> None:
     """Writes the tables into the page."""
     content = json.loads(NUMBERS.read_text(encoding="utf-8"))
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{tables(content)}\n\n{END}{after}", encoding="utf-8")
+    put_between_markers("tables", f"\n{tables(content)}\n\n", PAGE)

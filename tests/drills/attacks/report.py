@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from tests.drills.attacks.catalogue import ATTACKS
 from tests.drills.attacks.outcome import Outcome
-from tests.drills.faults.report import MEASURED, put_between_markers, write_json
+from tests.drills.faults.report import DOCUMENT, MEASURED, write_json
+from tests.markdown import put_between_markers
 
 Column = Literal["before", "after"]
 FILE = MEASURED / "drills.json"
@@ -26,7 +27,7 @@ def keep(outcomes: Mapping[str, Outcome], column: Column) -> None:
     columns = kept()
     columns[column] |= {name: outcome.as_json() for name, outcome in outcomes.items()}
     write_json("drills", columns)
-    put_between_markers("drills", markdown(columns))
+    put_between_markers("drills", markdown(columns), DOCUMENT)
 
 
 def markdown(columns: Mapping[str, Mapping[str, Any]]) -> str:

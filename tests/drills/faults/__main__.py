@@ -18,9 +18,9 @@ from tests.drills.faults.report import (
     faults_json,
     markdown,
     print_table,
-    put_between_markers,
     write_json,
 )
+from tests.markdown import put_between_markers
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(outcomes) == len(FAULTS):
         # An incomplete run is not written: the document keeps the last complete one.
         print(f"written to {write_json('faults', faults_json(outcomes))} and {DOCUMENT}")
-        put_between_markers("faults", markdown(outcomes))
+        put_between_markers("faults", markdown(outcomes), DOCUMENT)
     sys.exit(1 if any(outcome.wrong for outcome in outcomes) else 0)
 
 

@@ -25,13 +25,14 @@ from tests.benchmarks.processes import HttpServer
 from tests.drills.faults.ledger import Ledger, Writer
 from tests.drills.faults.material import scripted_pairs
 from tests.drills.faults.proxy import Proxy
-from tests.drills.faults.report import put_between_markers, write_json
+from tests.drills.faults.report import DOCUMENT, write_json
 from tests.drills.faults.scene import RedisScene, Running, redis_server
 from tests.drills.faults.soak_load import Judging, Keys, Log, pending_in, write_steadily
 from tests.drills.faults.soak_report import progress_line, summary_of
 from tests.drills.faults.store_faults import REDIS_FAULTS, bring_back
 from tests.drills.faults.talking import Client
 from tests.integration.processes.server import free_port
+from tests.markdown import put_between_markers
 
 _AT_ONCE, _EACH_S = 4, 0.02
 _SETTINGS = {"max_pending": "400", "timeout_s": "5", "drain_lag_s": "0", "log_level": "warning"}
@@ -265,7 +266,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(line)
     print(f"logs in {folder}")
     if given.write:
-        put_between_markers("soak", "\n".join(f"- {line}" for line in summary["lines"]))
+        lines = "\n".join(f"- {line}" for line in summary["lines"])
+        put_between_markers("soak", lines, DOCUMENT)
         print(f"written to {write_json('soak', summary)} and docs/guides/reliability.md")
     sys.exit(1 if summary["wrong"] else 0)
 

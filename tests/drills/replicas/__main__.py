@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.drills.faults.report import ROOT, put_between_markers, write_json
+from tests.drills.faults.report import ROOT, write_json
 from tests.drills.replicas.fleet import fleet_of
 from tests.drills.replicas.propagation import Delays, delays_of
 from tests.drills.replicas.report import (
@@ -33,6 +33,7 @@ from tests.drills.replicas.report import (
 )
 from tests.drills.replicas.rolling import Rolling, rolling_restart
 from tests.drills.replicas.throughput import Bench, Sample, computing, in_turns, waiting
+from tests.markdown import put_between_markers
 
 DOCUMENT = ROOT / "docs" / "guides" / "deploy" / "replicas.md"
 _BATCH_CLIENTS = 4
