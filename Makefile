@@ -1,15 +1,25 @@
-# `make serve` runs the service, `make test` everything that CI runs. Both set up what they need.
+# `make serve` runs the service, `make check` the tests that each change needs, `make test` everything
+# that CI runs. Each sets up what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve test setup setup-dev lint types architecture unit engine docs prose reference fuzz bench bench-scores drills doors files faults soak replicas ray monitoring containers lock demo-judge real-judge tuned-judge clean
+.PHONY: serve check test test-all setup setup-dev lint types architecture engine docs prose reference fuzz bench bench-scores drills doors files faults soak replicas ray monitoring containers gpu lock demo-judge real-judge tuned-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
 
-test: setup-dev lint types  ## Everything that CI runs; the tests with vLLM beside the rest, shown after it
-	@$(BIN)/python -m tests
+# Tests run in parallel, in random surroundings; SEED=N repeats those of an earlier run.
+export SEED
+
+check: setup-dev lint types  ## What every change needs, in minutes: style, types, unit tests, the stores' contract
+	@$(BIN)/python -m tests check $(ARGS)
+
+test: setup-dev lint types  ## Everything that CI runs, with a real Redis and a real vLLM
+	@$(BIN)/python -m tests test $(ARGS)
+
+test-all: setup-dev lint types  ## The same with trainers, long drills, large sizes and the bench's own tests
+	@$(BIN)/python -m tests all $(ARGS)
 
 lint: setup-dev  ## Style and format
 	$(BIN)/ruff check
@@ -18,11 +28,9 @@ lint: setup-dev  ## Style and format
 types: setup-dev  ## mypy, strict
 	$(BIN)/mypy
 
-architecture: setup-dev  ## Who may import whom
+architecture: setup-dev  ## Who may import whom, and a list of the longest files and functions
 	$(BIN)/python -m pytest tests/unit/architecture
-
-unit: setup-dev  ## All tests without vLLM
-	$(BIN)/python -m pytest -m "not vllm"
+	$(BIN)/python -m tests.unit.architecture.sizes
 
 engine: setup-dev  ## The tests on real vLLM
 	$(BIN)/python -m pytest -m vllm
@@ -61,7 +69,7 @@ faults: setup-dev  ## Break the store, the engine, the network and the service u
 soak: setup-dev  ## Twice the capacity with a fault every minute; ARGS="--minutes 30 --write"
 	$(BIN)/python -m tests.drills.faults.soak $(ARGS)
 
-replicas: setup-dev  ## Rolling restart under load, how fast versions spread, two replicas against one; ARGS="--write --ahead"
+replicas: setup-dev  ## Rolling restart under load, how fast versions spread, two replicas against one; ARGS="--write"
 	$(BIN)/python -m tests.drills.replicas $(ARGS)
 
 ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one of them killed; ARGS="--only bulk"
@@ -73,6 +81,9 @@ monitoring: setup-dev  ## A real Prometheus on the service: alerts, and the dash
 containers: setup-dev  ## Build the images and run them with buildah and podman (root; 5-15 minutes)
 	$(BIN)/python -m tests.drills.containers $(ARGS)
 
+gpu: setup  ## Prove the GPU path in fifteen steps, into docs/measured/gpu.json; ARGS="--only NAME"
+	@$(BIN)/python -m tests.drills.gpu $(ARGS)
+
 real-judge: setup-dev  ## Serve a small real model, SmolLM2-135M: a judge near chance, to see that nothing is accepted
 	@SCOPE_MODEL="$$($(BIN)/python -m tests.real_judge)" && export SCOPE_MODEL && $(BIN)/scope-judge serve
 
@@ -80,20 +91,25 @@ tuned-judge: setup-dev  ## Serve SmolLM2-135M tuned on pairs of short sentences:
 	@SCOPE_MODEL="$$($(BIN)/python -m tests.tuned_judge)" && export SCOPE_MODEL && \
 	  SCOPE_PREFILL='[[' $(BIN)/scope-judge serve
 
-lock: setup-dev  ## Pin what CI and the image install, anew
+lock: setup-dev  ## Pin what CI, the image and a machine with a GPU install, anew
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
 	  --extra cpu --extra dev --extra ray --overrides requirements/overrides.txt \
-	  --no-emit-package scope-judge-client \
 	  -o requirements/cpu.lock pyproject.toml
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
 	  --extra cpu --extra tracing --overrides requirements/overrides.txt --constraint requirements/cpu.lock \
-	  --no-emit-package scope-judge-client \
 	  -o docker/image.lock pyproject.toml
+	cp requirements/cpu.lock requirements/gpu-dev.lock  # uv keeps these versions where vLLM allows them
+	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
+	  --extra gpu --extra dev --extra ray --extra tracing -o requirements/gpu-dev.lock pyproject.toml
+	cp requirements/gpu-dev.lock requirements/gpu.lock
+	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
+	  --extra gpu --extra evaluation --extra ratings --extra tracing \
+	  --constraint requirements/gpu-dev.lock -o requirements/gpu.lock pyproject.toml
 
 demo-judge: setup-dev  ## Train the bundled judge anew (80 minutes on 2 cores), into demo-training/
-	$(BIN)/python -m app.demo.train --minutes 80
+	$(BIN)/python -m tests.demo_judge.train --minutes 80
 
 setup:
 	@requirements/install.sh

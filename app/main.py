@@ -8,20 +8,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import output
 from app.api.application import create_application
 from app.api.auth.keys import Keys, open_keys
 from app.api.middleware.gate import GateLimits
-from app.api.middleware.json_meter import most_parts
-from app.logs import LogFormat, formatter_of
+from app.observability import logs
+from app.observability.tracing import Tracing
 from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.services import open_services
 from app.wiring.startup import StartupObserver
 
 logger = logging.getLogger("app")
-
-_PROBED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class LoggingObserver:
@@ -49,61 +46,50 @@ def build(
     open_services: Callable[[], AbstractAsyncContextManager[Services]],
     *,
     keys: Keys | None,
+    tracing: Tracing | None = None,
 ) -> FastAPI:
-    """Builds the application from the settings; its lifespan opens and closes the services."""
+    """Builds the application from the settings; its lifespan opens and closes the services.
+
+    It also stops the tracing.
+    """
     limits = GateLimits(
         max_body_bytes=settings.max_body_bytes,
         max_pending_bytes=settings.max_pending_bytes,
         timeout_s=settings.timeout_s,
-        max_json_parts=most_parts(settings.max_batch),
     )
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Services]:
         try:
             async with open_services() as services:
-                services.telemetry.show_dropped_lines(output.dropped_lines)
+                services.telemetry.show_dropped_lines(logs.dropped_lines)
                 yield services
         finally:
-            output.finish()
+            if tracing is not None:
+                await tracing.stop()
+            logs.finish()
 
-    return create_application(opened, limits=limits, keys=keys, metrics=settings.metrics)
+    application = create_application(opened, limits=limits, keys=keys, metrics=settings.metrics)
+    if tracing is not None:
+        tracing.instrument(application)
+    return application
 
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, observer: StartupObserver, *, on_engine_lost: Callable[[str], None]
+    settings: Settings,
+    observer: StartupObserver,
+    *,
+    on_lost: Callable[[str], None],
+    tracing: Tracing | None = None,
 ) -> AsyncIterator[Services]:
     """Opens the services in a process that only serves, and freezes the start's objects for gc."""
-    async with open_services(settings, observer, on_engine_lost=on_engine_lost) as services:
+    async with open_services(settings, observer, on_lost=on_lost, tracing=tracing) as services:
         # A full garbage collection stops all threads while it visits every object. The 100,000
         # objects of a start (without vLLM) live until the end, so no collection visits them again.
         gc.collect()
         gc.freeze()
         yield services
-
-
-def log_as(level: str, kind: LogFormat) -> None:
-    """Sets the level and the format of the log, and filters the access log.
-
-    The access log gets paths without their query. Successful probes are not logged, because a
-    proxy sends two a second.
-    """
-    logging.basicConfig()
-    output.format_log(formatter_of(kind))
-    logger.setLevel(level.upper())
-    logging.getLogger("uvicorn.access").addFilter(_worth_logging)
-
-
-def _worth_logging(record: logging.LogRecord) -> bool:
-    # Uvicorn's arguments: client, method, path with query, version, status. This interface uses no
-    # query except for the trail's paging, so a caller may put anything into it, even a text.
-    if isinstance(record.args, tuple) and len(record.args) == 5:
-        client, method, path, version, status = record.args
-        path = str(path).partition("?")[0]
-        record.args = (client, method, path, version, status)
-        return path not in _PROBED or status != 200
-    return True
 
 
 def _end_process(reason: str) -> None:
@@ -117,17 +103,18 @@ def create() -> FastAPI:
 
     Run it with one worker, because each worker loads its own judge.
     """
-    output.unblock()
     settings = read_settings()
-    log_as(settings.log_level, settings.log_format)
+    logs.start_log(settings.log_level, settings.log_format)
     observer = LoggingObserver()
     keys = open_keys(settings.api_keys_file, observer.warning)
     if keys is None:
         observer.warning(
             "SCOPE_API_KEYS_FILE is not set: only requests from this machine are answered"
         )
+    tracing = Tracing() if settings.traces else None
     return build(
         settings,
-        lambda: serving(settings, observer, on_engine_lost=_end_process),
+        lambda: serving(settings, observer, on_lost=_end_process, tracing=tracing),
         keys=keys,
+        tracing=tracing,
     )

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from app.core.errors import JudgmentFailedError, RequestError
@@ -85,8 +86,16 @@ class CallTimes:
         return self._shortest_wait_s if self._shortest_wait_s < math.inf else 0.0
 
 
-class EngineIdentity(NamedTuple):
-    """The part of a judge's identity that an engine knows after its start."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineIdentity:
+    """The part of a judge's identity that an engine knows after its start.
+
+    Args:
+        head_dtype: Dtype in which the model computes logits; None if the engine does not know it.
+        runtime: Software and processor that compute the scores, and so decide how they are rounded;
+            None if the engine does not know it.
+        unusual: Inputs of the scores that most judges do not have, by their names.
+    """
 
     judge: str
     model: str
@@ -95,6 +104,9 @@ class EngineIdentity(NamedTuple):
     label_tokens: tuple[int, int]
     dtype: str
     max_prompt_tokens: int
+    head_dtype: str | None = None
+    runtime: str | None = None
+    unusual: Mapping[str, object] = field(default_factory=dict)
 
 
 OnStage = Callable[[str], None]
@@ -150,13 +162,21 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Mortal(Protocol):
-    """An engine that can fail permanently while its process lives; other engines recover."""
+class RecomputingEngine(Protocol):
+    """An engine with a cache that it can leave out; the check of the noise compares both."""
+
+    async def label_logits_anew(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+        """Scores all prompts as `label_logits` does, without reading its cache."""
+
+
+@runtime_checkable
+class FailStop(Protocol):
+    """An engine or store whose failure is final: only a new process ends it. Others recover."""
 
     async def lost(self) -> str:
-        """Waits until the engine can never answer again in this process, and returns the reason.
+        """Waits until it can never answer again in this process, and returns the reason.
 
-        Called between `start` and `stop`.
+        Called between `start` and `stop`, or `open` and `close`.
         """
 
 
@@ -212,7 +232,8 @@ class Version(NamedTuple):
     number: int
 
 
-class StoredChange(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredChange:
     """One change of a set as the trail stores it. `service.calibration` writes and reads the texts.
 
     Args:
@@ -227,7 +248,8 @@ class StoredChange(NamedTuple):
     undo: str
 
 
-class StoredCalibration(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredCalibration:
     """One calibration set as a store keeps it. `service.calibration.codec` writes and reads it.
 
     Args:
@@ -381,17 +403,17 @@ class Store(CalibrationStore, AuditStore, Protocol):
 
 
 @runtime_checkable
-class Announcing(Protocol):
-    """A store that announces changes, including the changes of other processes.
+class ChangeFeed(Protocol):
+    """A store that publishes changes, including the changes of other processes.
 
-    Announcements can get lost, so readers must also ask for the version.
+    Messages can get lost, so readers must also ask for the version.
     """
 
     def changed_names(self) -> AsyncGenerator[str | None]:
         """Yields None once the subscription is active, then the name of each set that changes.
 
-        Changes made before the None are not announced.
+        Changes made before the None are not published.
 
         Raises:
-            StoreUnavailableError: The store does not announce changes, or has stopped to.
+            StoreUnavailableError: The store does not publish changes, or has stopped to.
         """

@@ -1,11 +1,12 @@
 """The settings of the service, read once from environment variables."""
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, JsonValue, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class Settings(BaseSettings):
@@ -41,6 +42,12 @@ class Settings(BaseSettings):
     )
     cpu_kv_cache_mb: int = Field(
         512, ge=16, description="Size of vLLM's KV cache on a CPU, in MiB."
+    )
+    vllm_args: Annotated[dict[str, JsonValue], NoDecode] = Field(
+        {},
+        description="Further arguments of vLLM's `AsyncEngineArgs` as a JSON object, such as "
+        '`{"max_num_batched_tokens": 8192}`. Those that change scores, such as `quantization`, '
+        "are part of the judge's fingerprint.",
     )
     openai_urls: str = Field(
         "",
@@ -129,16 +136,20 @@ class Settings(BaseSettings):
     max_batch: int = Field(
         1000,
         ge=1,
-        description="Most comparisons in one request; at most seven eighths of SCOPE_MAX_PENDING "
+        description="Most comparisons in one request; at most half of SCOPE_MAX_PENDING "
         "take effect.",
     )
     max_body_bytes: int = Field(
-        8 * 2**20, ge=1024, description="Largest body of one request, in bytes."
+        2 * 2**20,
+        ge=1024,
+        description="Largest body of one request, in bytes. Clients and commands send larger "
+        "batches in parts.",
     )
     max_pending: int = Field(
         4096,
         ge=1,
-        description="Most comparisons in progress at once; further requests get status 429.",
+        description="Most comparisons in progress at once; callers with less than their share "
+        "wait for a place, others get status 429.",
     )
     max_pending_bytes: int = Field(
         256 * 2**20,
@@ -165,6 +176,14 @@ class Settings(BaseSettings):
         "not answer.",
     )
     probe_timeout_s: float = Field(10.0, gt=0, description="How long /readyz waits for the judge.")
+    max_hang_s: float = Field(
+        300.0,
+        ge=0,
+        le=86400,
+        description="The service ends, so that its supervisor can restart it, if no probe of its "
+        "judge has succeeded for so long; 0 turns it off. Without effect for `openai`, whose "
+        "servers it does not restart.",
+    )
     drain_lag_s: float = Field(
         2.0,
         ge=0,
@@ -220,6 +239,16 @@ class Settings(BaseSettings):
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @field_validator("vllm_args", mode="before")
+    @classmethod
+    def _from_json(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value or "{}")
+        except ValueError:
+            raise ValueError("not a JSON object") from None
 
 
 # The client and its adapters read these; `serve` may run in the same shell.

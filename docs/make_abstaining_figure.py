@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from app.demo.measure import Measurement, measure
+from tests.demo_judge.measure import Measurement, measure
 
 FOLDER = Path(__file__).parent
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#666666"

@@ -32,7 +32,7 @@ from app.ratings.battles import Battles
 from app.ratings.board import board_of
 from app.ratings.outcomes import views_of
 from app.ratings.page_words import TITLES
-from app.ratings.results import Settings, View
+from app.ratings.results import RatingSettings, View
 from app.ratings.rows import read_battles
 
 Floats = NDArray[np.float64]
@@ -50,13 +50,20 @@ NAMES = {**TITLES, STRICT: f"{TITLES['accepted']}, alpha {STRICT_ALPHA:g}"}
 # Seeds of the battles to calibrate with, and of the first arena.
 CALIBRATION_SEED, FIRST_SEED = 1000, 1001
 _LIKING = "liking.json"
-SETTINGS = Settings(rounds=ROUNDS)
+SETTINGS = RatingSettings(rounds=ROUNDS)
 TRUTH = np.array(STRENGTHS) * SETTINGS.points + SETTINGS.centre
 SIDE = MODELS.index(FAVOURED)
 OTHERS = np.arange(len(MODELS)) != SIDE
 HEADINGS = (
-    *("view", "labelled", "rank correlation", "spread", "error of the others"),
-    *(f"misplaces {FAVOURED} by", f"rank of {FAVOURED}", "intervals that cover", "half width"),
+    "view",
+    "labelled",
+    "rank correlation",
+    "spread",
+    "error of the others",
+    f"misplaces {FAVOURED} by",
+    f"rank of {FAVOURED}",
+    "intervals that cover",
+    "half width",
 )
 
 

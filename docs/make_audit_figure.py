@@ -16,15 +16,21 @@ import httpx
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from app.demo.changed_traffic import RATE, STEADY, Phase, Point, Story, measure
+from tests.demo_judge.changed_traffic import RATE, STEADY, Phase, Point, Story, measure
 
 FOLDER = Path(__file__).with_name("measured")
 NUMBERS, PAGE = FOLDER / "audits.json", FOLDER / "audits.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 MODES = ("report", "abstain")
 HEADINGS = (
-    *("SCOPE_ON_ALARM", "phase", "judged", "accepted", "wrong", "wrong among accepted"),
-    *("suspended", "audited"),
+    "SCOPE_ON_ALARM",
+    "phase",
+    "judged",
+    "accepted",
+    "wrong",
+    "wrong among accepted",
+    "suspended",
+    "audited",
 )
 
 

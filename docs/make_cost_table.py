@@ -1,10 +1,19 @@
-"""Prints the tables of docs/measured/cost.md: an estimate from FLOPs of what A100s serve and cost.
+"""Writes the tables of docs/measured/cost.md: what A100s serve and cost, estimated from FLOPs.
 
-Usage: python docs/make_cost_table.py
+Usage: python -m docs.make_cost_table
+
+A judge whose speed `make gpu` has measured has the measured speed instead (docs/measured/gpu.json).
 """
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from tests.drills.gpu.record import FILE, Record
+from tests.drills.running import MEASURED
+from tests.markdown import put_between_markers, table
+
+PAGE = MEASURED / "cost.md"
 
 # NVIDIA's data sheet: bfloat16, dense, in FLOP/s.
 PEAK = 312e12
@@ -17,67 +26,93 @@ THOUGHT = 300
 
 
 class Judge(NamedTuple):
-    """A judge of the paper: billions of parameters, and GPUs that share it."""
+    """A judge of the paper: billions of parameters, GPUs that share it, shape in `make gpu`."""
 
     name: str
     billions: float
     gpus: int
+    shape: str | None = None
 
 
 JUDGES = (
-    Judge("Qwen2.5-7B-Instruct", 7.6, 1),
+    Judge("Qwen2.5-7B-Instruct", 7.6, 1, "7B"),
     Judge("Skywork-Critic-Llama-3.1-8B", 8.0, 1),
-    Judge("Qwen2.5-14B-Instruct", 14.8, 1),
-    Judge("Qwen2.5-32B-Instruct", 32.8, 2),
+    Judge("Qwen2.5-14B-Instruct", 14.8, 1, "14B"),
+    Judge("Qwen2.5-32B-Instruct", 32.8, 2, "32B"),
     Judge("Llama-3.1-70B-Instruct", 70.6, 4),
 )
 
 
-def gpu_seconds(judge: Judge, read: int, written: int) -> float:
-    """GPU seconds of one judgment: two FLOPs for each parameter and token, attention left out."""
-    flops = 2 * judge.billions * 1e9
-    return flops * (read / READING + written / WRITING) / PEAK
+class Speed(NamedTuple):
+    """Speed of a judge on one GPU, and the judge's name with the GPU if the speed was measured."""
+
+    name: str
+    reading_tokens_per_s: float
+    writing_tokens_per_s: float
+
+    @classmethod
+    def of(cls, judge: Judge, record: Record) -> "Speed":
+        """Two FLOPs for each parameter and token, attention left out; or as measured."""
+        flops = 2 * judge.billions * 1e9
+        measured = record.read_tokens_per_s(judge.shape) if judge.shape else None
+        return cls(
+            name=f"{judge.name}, measured on {record.gpu_name}" if measured else judge.name,
+            reading_tokens_per_s=measured or READING * PEAK / flops,
+            writing_tokens_per_s=WRITING * PEAK / flops,
+        )
+
+    def gpu_seconds(self, read: int, written: int) -> float:
+        """GPU seconds of one judgment."""
+        return read / self.reading_tokens_per_s + written / self.writing_tokens_per_s
 
 
-def main() -> None:
-    """Prints both tables."""
-    print_costs()
-    print()
-    print_rates()
+def tables(record: Record) -> tuple[str, str]:
+    """Both tables in Markdown: costs, and judgments a second."""
+    return _costs(record), _rates(record)
 
 
-def print_costs() -> None:
-    """Prints what 1,000 judgments cost, one row a judge."""
+def _costs(record: Record) -> str:
+    """Cost of 1,000 judgments, one row a judge."""
     ways = {
         "both orders, label only": (SHARED + 2 * RESPONSES, 0),
         "one order, 300 tokens of thought": (SHARED + RESPONSES, THOUGHT),
         "both orders, 300 tokens each": (SHARED + 2 * RESPONSES, 2 * THOUGHT),
     }
-    print("| judge | GPUs |", " | ".join(ways), "|")
-    print("|---|---|" + "---|" * len(ways))
-    for judge in JUDGES:
-        cells = []
-        for read, written in ways.values():
-            hours = 1000 * gpu_seconds(judge, read, written) / 3600
-            cells.append(f"{hours:.3f} GPU h, ${hours * DOLLARS:.2f}")
-        print(f"| {judge.name} | {judge.gpus} |", " | ".join(cells), "|")
+
+    def rows() -> Iterator[list[str]]:
+        for judge in JUDGES:
+            speed = Speed.of(judge, record)
+            hours = [1000 * speed.gpu_seconds(*way) / 3600 for way in ways.values()]
+            cells = [f"{each:.3f} GPU h, ${each * DOLLARS:.2f}" for each in hours]
+            yield [speed.name, str(judge.gpus), *cells]
+
+    return table(("judge", "GPUs", *ways), [*rows()])
 
 
-def print_rates() -> None:
-    """Prints judgments a second of one replica and replicas for 1M an hour, one row a judge."""
+def _rates(record: Record) -> str:
+    """Judgments a second of one replica and GPUs for 1M an hour, one row a judge."""
     lengths = {"short": 0.3, "MT-Bench": 1.0, "long": 3.0}
     heads = [f"{name}: {SHARED + RESPONSES * x:.0f} tokens" for name, x in lengths.items()]
-    print("| judge | GPUs a replica |", " | ".join(heads), "| GPUs for 1M an hour, MT-Bench |")
-    print("|---|---|" + "---|" * (len(heads) + 1))
-    for judge in JUDGES:
-        rates = [
-            judge.gpus / gpu_seconds(judge, round(SHARED + 2 * RESPONSES * x), 0)
-            for x in lengths.values()
-        ]
-        replicas = math.ceil(1e6 / 3600 / rates[1])
-        cells = " | ".join(f"{rate:.1f}/s" for rate in rates)
-        print(f"| {judge.name} | {judge.gpus} | {cells} | {replicas * judge.gpus} |")
+
+    def rows() -> Iterator[list[str]]:
+        for judge in JUDGES:
+            speed = Speed.of(judge, record)
+            rates = [
+                judge.gpus / speed.gpu_seconds(round(SHARED + 2 * RESPONSES * x), 0)
+                for x in lengths.values()
+            ]
+            replicas = math.ceil(1e6 / 3600 / rates[1])
+            cells = [f"{rate:.1f}/s" for rate in rates]
+            yield [speed.name, str(judge.gpus), *cells, str(replicas * judge.gpus)]
+
+    return table(("judge", "GPUs a replica", *heads, "GPUs for 1M an hour, MT-Bench"), [*rows()])
+
+
+def write(record: Record) -> None:
+    """Writes both tables into the page."""
+    for name, text in zip(("costs", "rates"), tables(record), strict=True):
+        put_between_markers(name, text, PAGE)
 
 
 if __name__ == "__main__":
-    main()
+    write(Record(FILE))

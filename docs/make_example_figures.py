@@ -26,9 +26,15 @@ def main() -> None:
         width, height = SIZE
         subprocess.run(
             [
-                *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-                *(f"--user-data-dir={folder}/profile", f"--window-size={width},{height}"),
-                *(f"--screenshot={FOLDER / 'figures.png'}", file.as_uri()),
+                "chromium",
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                f"--user-data-dir={folder}/profile",
+                f"--window-size={width},{height}",
+                f"--screenshot={FOLDER / 'figures.png'}",
+                file.as_uri(),
             ],
             check=True,
             capture_output=True,

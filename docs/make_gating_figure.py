@@ -17,15 +17,24 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from app.demo.gating import ALPHAS, Row, measure
+from tests.demo_judge.gating import ALPHAS, Row, measure
 
 FOLDER = Path(__file__).with_name("measured")
 NUMBERS, PAGE = FOLDER / "gating.json", FOLDER / "gating.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 COLOURS = dict(zip(ALPHAS, ("#D55E00", "#56B4E9", "#0072B2", "#004466"), strict=True))
 HEADINGS = (
-    *("answers", "points", "opponents", "prompts", "accepted", "wrong among accepted"),
-    *("pairs in wrong order", "unordered", "wrong among ordered", "tau-b", "no reward"),
+    "answers",
+    "points",
+    "opponents",
+    "prompts",
+    "accepted",
+    "wrong among accepted",
+    "pairs in wrong order",
+    "unordered",
+    "wrong among ordered",
+    "tau-b",
+    "no reward",
 )
 
 

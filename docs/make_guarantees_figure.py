@@ -39,7 +39,7 @@ class Judge(NamedTuple):
     @property
     def normal(self) -> NormalJudge:
         """The model that draws pairs and knows the truth."""
-        return NormalJudge(self.accuracy, self.auroc)
+        return NormalJudge(accuracy=self.accuracy, auroc=self.auroc)
 
     def best(self, alpha: float) -> float:
         """The largest coverage at which the true error is at most alpha."""
@@ -127,8 +127,12 @@ def print_guarantees() -> None:
             ratio = f"{found.ratio:.3f}" if found.coverage.any() else "none accepted"
             rows.append(
                 [
-                    *(f"{judge.name} ({judge.accuracy:.3f}, {judge.auroc:.3f})", str(n), guarantee),
-                    *(f"{found.coverage.mean():.3f}", f"{found.error.mean():.3f}", ratio),
+                    f"{judge.name} ({judge.accuracy:.3f}, {judge.auroc:.3f})",
+                    str(n),
+                    guarantee,
+                    f"{found.coverage.mean():.3f}",
+                    f"{found.error.mean():.3f}",
+                    ratio,
                     f"{found.over:.1%}",
                 ]
             )

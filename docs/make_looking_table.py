@@ -23,10 +23,10 @@ SEED, CALIBRATIONS = 2026, 1000
 ALPHA = 0.10
 SCANNED = tuple(round(0.02 + 0.01 * i, 2) for i in range(29))
 JUDGES: Mapping[str, NormalJudge] = {
-    "JudgeBench-like (0.604, 0.597)": NormalJudge(0.604, 0.597),
-    "MT-Bench, Qwen2.5-7B (0.738, 0.685)": NormalJudge(0.738, 0.685),
-    "RewardBench, Qwen2.5-7B (0.807, 0.744)": NormalJudge(0.807, 0.744),
-    "RewardBench, Qwen2.5-32B (0.894, 0.822)": NormalJudge(0.894, 0.822),
+    "JudgeBench-like (0.604, 0.597)": NormalJudge(accuracy=0.604, auroc=0.597),
+    "MT-Bench, Qwen2.5-7B (0.738, 0.685)": NormalJudge(accuracy=0.738, auroc=0.685),
+    "RewardBench, Qwen2.5-7B (0.807, 0.744)": NormalJudge(accuracy=0.807, auroc=0.744),
+    "RewardBench, Qwen2.5-32B (0.894, 0.822)": NormalJudge(accuracy=0.894, auroc=0.822),
 }
 STEP = 10
 
@@ -135,10 +135,15 @@ def as_advised(curve: ThresholdCurve) -> int | None:
 def main() -> None:
     """Prints both tables as Markdown."""
     headings = (
-        *("judge (accuracy, AUROC)", "labels", "over at 0.10, decided first"),
-        *("over at some one of 0.02, 0.03, ... 0.30", "over at the smallest feasible of five"),
-        *("the same, among those that accept anything", "over at any of five with `delta_for` 5"),
-        *("coverage at 0.10", "coverage at 0.10 with `delta_for` 5"),
+        "judge (accuracy, AUROC)",
+        "labels",
+        "over at 0.10, decided first",
+        "over at some one of 0.02, 0.03, ... 0.30",
+        "over at the smallest feasible of five",
+        "the same, among those that accept anything",
+        "over at any of five with `delta_for` 5",
+        "coverage at 0.10",
+        "coverage at 0.10 with `delta_for` 5",
     )
     print(f"| {' | '.join(headings)} |\n{'|---' * len(headings)}|")
     for name, judge in JUDGES.items():

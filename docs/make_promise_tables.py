@@ -94,9 +94,9 @@ def print_certificate(runs: int = 1000) -> None:
 
 def print_streams(runs: int = 400) -> None:
     """False alarms and delays of the conformal martingales."""
-    like = streams.uncertainty(*MIDDLING)
+    like = streams.uncertainty(MIDDLING)
     cases = {
-        "uncertainty, (0.807, 0.744) to (0.738, 0.685)": (like, streams.uncertainty(*WEAK)),
+        "uncertainty, (0.807, 0.744) to (0.738, 0.685)": (like, streams.uncertainty(WEAK)),
         "label mass, mean distance from 1: 0.02 to 0.04": (
             streams.label_mass(0.02),
             streams.label_mass(0.04),
@@ -116,7 +116,7 @@ def print_streams(runs: int = 400) -> None:
 
 def print_replicas(runs: int = 200) -> None:
     """Replicas that share a calibration set."""
-    like, unlike = streams.uncertainty(*MIDDLING), streams.uncertainty(*WEAK)
+    like, unlike = streams.uncertainty(MIDDLING), streams.uncertainty(WEAK)
     steady, few = Change(like, like), Change(like, like, scores=100)
     rows = []
     for replicas in (1, 4, 16):
@@ -136,9 +136,9 @@ def print_replicas(runs: int = 200) -> None:
 
 def print_groups(runs: int = 200) -> None:
     """Judgments that come in groups."""
-    like, rows = streams.uncertainty(*MIDDLING), []
+    like, rows = streams.uncertainty(MIDDLING), []
     for pairs, correlation in ((3, 0.3), (3, 0.6), (10, 0.3), (10, 0.6)):
-        groups = streams.grouped(*MIDDLING, pairs=pairs, correlation=correlation)
+        groups = streams.grouped(MIDDLING, pairs=pairs, correlation=correlation)
         alarms = streams.alarms(Change(like, groups), runs, seed=SEED)
         rows.append([str(pairs), f"{correlation}", f"{audits.alarm_rate(alarms):.3f}"])
     table("drift: groups", ["pairs of a question", "correlation", "false alarms"], rows)
@@ -148,7 +148,7 @@ def print_mean_limit(runs: int = 400) -> None:
     """How often a limit on the mean uncertainty sees the change."""
     rng, change = (
         np.random.default_rng(SEED),
-        Change(streams.uncertainty(*MIDDLING), streams.uncertainty(*WEAK)),
+        Change(streams.uncertainty(MIDDLING), streams.uncertainty(WEAK)),
     )
     sliding = disjoint = 0
     for _ in range(runs):

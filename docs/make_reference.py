@@ -19,11 +19,11 @@ from app.api.auth.needs import NEEDS
 from app.cli import COMMANDS
 from app.cli import command as loaded_command
 from app.core import errors
-from app.gauges import CalibrationFigures, TrafficFigures
 from app.main import build
+from app.observability.gauges import CalibrationFigures, TrafficFigures
+from app.observability.telemetry import Telemetry
 from app.service.services import Services
 from app.settings import Settings
-from app.telemetry import Telemetry
 from app.wire.problems import STATUS
 
 FOLDER = Path(__file__).with_name("reference")
@@ -341,8 +341,9 @@ def _collected_metrics() -> list[Metric]:
     without = set(telemetry._registry._collector_to_names)
     traffic = TrafficFigures(200, 0.1, 0.1, 0.3, 0.3)
     figures = CalibrationFigures("default", 1, 1, 0.0, 0.0, [("marginal", 0.1, 0.1)], traffic)
-    telemetry.show_calibrations(lambda: [figures], count=lambda: 1)
+    telemetry.show_calibrations(lambda: [figures], count=lambda: 1, lost=lambda: ["default"])
     telemetry.show_monitors(list)
+    telemetry.show_waiting(list)
     telemetry.show_drift(list)
     telemetry.show_dropped_lines(lambda: 0)
     added = [each for each in telemetry._registry._collector_to_names if each not in without]

@@ -3,7 +3,8 @@
 Usage: python -m docs.make_speed_tables [--before FILE]
 
 `make bench` measures the figures and writes docs/measured/bench.json. A figure whose code has
-changed since gets a mark; tests/unit/docs/test_speed_page.py fails while a page lacks it.
+changed since gets a mark. tests/unit/docs/test_speed_page.py compares the figures on the pages with
+the file, and leaves the marks out: a change of the code needs no new page.
 `--before FILE` first keeps the figures of another such file as those of the code before.
 """
 
@@ -31,7 +32,7 @@ LABELS = {
     "transformers-loop-smollm2": "the same, real judge",
     "prefix-order": "equal beginnings side by side, over no prefix cache (ten pairs a question)",
     "http-scripted": "scripted engine, batches of 64 over HTTP, one process",
-    "single-scripted": "scripted engine, single `/judge`, over a bare FastAPI route",
+    "single-scripted": "scripted engine, single `/judge`",
     "memory": "memory of the process after 1e6 judgments over after 1e4",
     "client-batch": "Python client, `judge_many` with 64 pairs, over httpx with the same body",
     "client-stream": "Python client, `judge_many` with 20,000 pairs, over httpx by hand",
@@ -58,6 +59,8 @@ SENTENCES: dict[tuple[str, ...], str] = {
         "The demo judge is ready {0} s after `scope-judge serve`, and after {1} s the first time."
     ),
 }
+# Marks of age: in a row of the table, and behind a sentence.
+ROW_MARK, SENTENCE_MARK = ", code changed since", " (The code has changed since.)"
 _UNITS = {"comparisons/s": "/s", "requests/s": "/s", "pairs/s": "/s"}
 
 
@@ -95,7 +98,7 @@ def _row(name: str, entry: Entry | None, before: Entry | None) -> tuple[str, ...
         ratio,
         old,
         _aim(figure),
-        f"{_place(entry.run)}{', code changed since' if is_changed(figure) else ''}",
+        f"{_place(entry.run)}{ROW_MARK if is_changed(figure) else ''}",
     )
 
 
@@ -157,7 +160,7 @@ def sentences(file: FigureFile) -> Iterator[str]:
     for names, words in SENTENCES.items():
         figures = [file.entries[name].figure for name in names if name in file.entries]
         if len(figures) == len(names) and all("ours" in figure for figure in figures):
-            mark = " (The code has changed since.)" if any(map(is_changed, figures)) else ""
+            mark = SENTENCE_MARK if any(map(is_changed, figures)) else ""
             yield f"- {words.format(*map(_headline, figures))}{mark}"
 
 

@@ -1,130 +1,85 @@
-"""`make test`: runs the tests with vLLM in parallel with all others; returns one exit status.
+"""`make check`, `make test` and `make test-all`: pytest in parallel, in random surroundings.
 
-The output of the vLLM part is printed after that of the rest.
+Usage: [SEED=N] python -m tests check|test|all [ARGUMENTS OF PYTEST]
+
+Ctrl-C, SIGTERM and SIGHUP let the tests stop their services. Processes that then still run are
+killed.
 """
 
+import ctypes
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO, NamedTuple
 
-_PYTEST = (sys.executable, "-m", "pytest")
-# The tests take 15 minutes on two quiet cores, and ten times as long on a busy machine that is
-# three times slower. This limit ends a hang that pytest's own limit for a test does not end.
-LIMIT_S = 4 * 3600.0
+import psutil
+
+from tests.surroundings import Surroundings, locales_of_machine
+
+SELECTIONS = {
+    "check": ["-m", "not vllm and not long", "tests/unit", "tests/integration/stores"],
+    "test": ["-m", "not long"],
+    "all": [],
+}
 # Time for fixtures to stop their services, and vLLM with them.
-GRACE_S = 180.0
+GRACE_S = 60.0
+MOST_WORKERS = 8
+_PR_SET_CHILD_SUBREAPER = 36
 
 
-class Part(NamedTuple):
-    """Some of the tests.
-
-    Args:
-        name: Name for the summary.
-        command: Command that runs the tests.
-        is_shown: Whether its output is printed at once; otherwise after that of the other part.
-    """
-
-    name: str
-    command: Sequence[str]
-    is_shown: bool
-
-
-class _Running(NamedTuple):
-    part: Part
-    process: subprocess.Popen[bytes]
-    output: IO[bytes] | None
-
-
-def run(parts: Sequence[Part], *, limit_s: float = LIMIT_S, grace_s: float = GRACE_S) -> int:
-    """Runs the parts at the same time; returns 0 only if all of them succeed.
-
-    A part that fails does not end the others. SIGINT, SIGTERM, SIGHUP and the limit end all parts.
+def run(command: Sequence[str], environment: Mapping[str, str], *, grace_s: float = GRACE_S) -> int:
+    """Runs a command and returns its status; no process that it has started outlives it.
 
     Args:
-        parts: At least one part.
-        limit_s: Limit in seconds for all parts together.
-        grace_s: Seconds that a part may take to end after SIGINT.
+        command: The program and its arguments.
+        environment: Its environment variables.
+        grace_s: Seconds that its processes may take to end after SIGINT.
     """
+    # Processes that lose their parent become children of this one, and are found below.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    running: list[_Running] = []
-    stopped = ""
-    try:
-        running += map(_started, parts)
-        if not _have_ended(running, limit_s):
-            stopped = f"stopped after {limit_s:g} s"
-    except KeyboardInterrupt:
-        stopped = "interrupted"
-    _end(running, grace_s)
-    for each in running:
-        if each.output is not None:
-            each.output.seek(0)
-            print(f"\n===== {each.part.name} =====", flush=True)
-            shutil.copyfileobj(each.output, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-    print()
-    for each in running:
-        status = each.process.returncode
-        print(f"{each.part.name}: {'passed' if status == 0 else f'FAILED, status {status}'}")
-    if stopped:
-        print(f"The tests were {stopped}.")
-    sys.stdout.flush()
-    return int(bool(stopped) or any(each.process.returncode for each in running))
-
-
-def _started(part: Part) -> _Running:
-    output = None if part.is_shown else tempfile.TemporaryFile()  # noqa: SIM115 - kept open
+    # In a session of its own, so that Ctrl-C reaches it only through this program.
     process = subprocess.Popen(
-        part.command,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        # In a session of its own, so that Ctrl-C reaches the part only once, through this program.
-        start_new_session=True,
+        command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
     )
-    return _Running(part, process, output)
-
-
-def _have_ended(running: Sequence[_Running], limit_s: float) -> bool:
-    """Waits until all parts have ended or the time is over; returns whether all have ended."""
-    deadline = time.monotonic() + limit_s
-    while any(each.process.poll() is None for each in running):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def _end(running: Sequence[_Running], grace_s: float) -> None:
-    """Ends all running parts with SIGINT, so that fixtures stop services, or with SIGKILL."""
-    with suppress(KeyboardInterrupt):
-        for each in running:
-            if each.process.poll() is None:
-                each.process.send_signal(signal.SIGINT)
-        if _have_ended(running, grace_s):
-            return
-    # The grace period is over, or a second Ctrl-C cut it short.
-    for each in running:
-        with suppress(ProcessLookupError):
-            os.killpg(each.process.pid, signal.SIGKILL)
-        each.process.wait()
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        print("\nInterrupted: the tests stop their services.", flush=True)
+        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(grace_s)
+        return 128 + signal.SIGINT
+    finally:
+        while descendants := psutil.Process().children(recursive=True):
+            for descendant in descendants:
+                with suppress(psutil.NoSuchProcess):
+                    descendant.kill()
+            psutil.wait_procs(descendants)
 
 
 def main() -> int:
-    """Runs all tests."""
-    rest = Part("tests without vLLM", [*_PYTEST, "-m", "not vllm"], is_shown=True)
-    # Only one of two parallel runs may write the cache.
-    vllm = Part(
-        "tests with vLLM", [*_PYTEST, "-m", "vllm", "-p", "no:cacheprovider"], is_shown=False
-    )
-    return run([vllm, rest])
+    """Runs the selected tests."""
+    selection, *arguments = sys.argv[1:]
+    seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(10**6))
+    surroundings = Surroundings.draw(seed, locales_of_machine())
+    folder, outermost = surroundings.make_folder()
+    command = [sys.executable, "-m", "pytest", *SELECTIONS[selection]]
+    # One worker more than cores where one waits for vLLM's processes. Each takes half a gigabyte.
+    workers = min(len(os.sched_getaffinity(0)), MOST_WORKERS) + (selection != "check")
+    command += ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder", *arguments]
+    environment = os.environ | surroundings.environment(folder)
+    # A run starts hundreds of processes, and each would compile the same modules.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    try:
+        return run(command, environment)
+    finally:
+        shutil.rmtree(outermost, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,83 @@
 """Fixtures that tests of several packages share."""
 
+import gc
+import logging
+import os
+import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S, VLLM_START_S
 from tests.real_judge import UnavailableJudgeError, real_judge
 from tests.redis_server import RedisServer
+from tests.surroundings import drawn_seed, shuffled_ranks
 
 # Slow examples and slow drawing of examples must not fail: a machine may be slow or busy.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+# So must a slow answer: httpx itself waits five seconds, unless a request says otherwise.
+DEFAULT_TIMEOUT_CONFIG.read = PATIENCE_S
+
+_DRILLS = "tests/drills/"
+
+
+def pytest_report_header() -> list[str]:
+    """The surroundings, where tests/__main__.py has drawn them."""
+    return _surroundings()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: pytest.ExitCode
+) -> None:
+    """Repeats the surroundings at the end of a run that failed."""
+    for line in _surroundings() if exitstatus else ():
+        terminalreporter.write_line(line)
+
+
+def _surroundings() -> list[str]:
+    return [text for text in [os.environ.get("TESTS_SURROUNDINGS")] if text]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffles the files of a run with a seed; those with vLLM come first, as they take longest."""
+    seed = drawn_seed()
+    if seed is None:
+        return
+    rank = shuffled_ranks([str(item.path) for item in items], seed)
+    items.sort(key=lambda item: (not _has_vllm(item.path), rank[str(item.path)]))
+
+
+@cache
+def _has_vllm(file: Path) -> bool:
+    return "mark.vllm" in file.read_text(encoding="utf-8")
+
+
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """One file to one worker, so that a file's services start once.
+
+    All files with vLLM go to one worker, and all files of a drill.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = cast("str", super()._split_scope(nodeid))
+        if _has_vllm(self.config.rootpath / file):
+            return "vllm"
+        return str(Path(file).parent) if file.startswith(_DRILLS) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Shares the files among the workers."""
+    return _Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -22,19 +86,41 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+# Loggers that the service and uvicorn configure when they start in the process of the tests.
+_CONFIGURED_LOGGERS = (None, "app", "uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _process_as_before() -> Iterator[None]:
+    """Takes back what a file of tests changed in its process, for the files after it."""
+    folder, environment = Path.cwd(), dict(os.environ)
+    loggers = [logging.getLogger(name) for name in _CONFIGURED_LOGGERS]
+    before = [(each.level, [*each.handlers], [*each.filters], each.propagate) for each in loggers]
+    yield
+    os.chdir(folder)
+    for name in os.environ.keys() - environment.keys() - {"PYTEST_CURRENT_TEST"}:
+        del os.environ[name]
+    os.environ.update(environment)
+    for logger, (level, handlers, filters, propagate) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers[:], logger.filters[:], logger.propagate = handlers, filters, propagate
+    # A service freezes the objects of its start.
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One Redis server for the whole run; tests that stop or fill a server make their own."""
+def _redis_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     yield server
     server.stop()
 
 
-@pytest.fixture(scope="session")
-def redis_url(redis_server: RedisServer) -> str:
-    """The URL of the common server; a test flushes it or uses names of its own."""
-    return redis_server.url
+@pytest.fixture
+def redis_server(_redis_process: RedisServer) -> RedisServer:
+    """The common Redis server, empty for each test; tests that stop or fill one make their own."""
+    _redis_process.command("FLUSHALL")
+    return _redis_process
 
 
 @pytest.fixture(scope="session")
@@ -47,13 +133,27 @@ def real_checkpoint() -> Path:
 
 
 @pytest.fixture(scope="session")
-def demo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The service as `make serve` starts it: real vLLM, the bundled judge, an empty SQLite."""
+def demo_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The process of `demo_server`."""
     folder: Path = tmp_path_factory.mktemp("demo")
     settings = {
         "SCOPE_STORE_URL": f"sqlite:///{folder}/calibration.db",
         # A batch of 1,000 takes minutes on a slow, busy machine.
         "SCOPE_TIMEOUT_S": f"{PATIENCE_S:g}",
+        # vLLM has cached nothing, as on the first start of a machine.
+        "VLLM_CACHE_ROOT": f"{folder}/cache",
     }
     with Server(folder, settings, start_timeout_s=VLLM_START_S) as server:
         yield server
+        # Uvicorn ends itself with the received signal after everything is closed.
+        assert server.stop() in (0, -signal.SIGTERM), "SIGTERM must stop the service cleanly"
+
+
+@pytest.fixture
+def demo_server(demo_process: Server) -> Server:
+    """The service as `make serve` starts it: real vLLM, the bundled judge, its set in SQLite.
+
+    A test may end it: the next test starts it again.
+    """
+    demo_process.start_unless_running()
+    return demo_process

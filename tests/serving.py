@@ -15,16 +15,17 @@ from app.api.middleware.gate import Gate
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabelledComparison
 from app.engines.scripted import ScriptedEngine
 from app.main import build
+from app.observability.telemetry import Telemetry
+from app.observability.tracing import Tracing
 from app.ports import CalibrationStore, CallTimes, Engine, LabelLogits, Prompt, PromptError, Store
 from app.service.calibration.cache import Calibrations
 from app.service.judging.judge import JudgeRequest
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.label_logits import LabelLogitScorer
+from app.service.scoring.prompts import PromptTemplate
 from app.service.services import Services
 from app.settings import Settings
 from app.stores.memory import MemoryStore
-from app.telemetry import Telemetry
-from app.tracing import Tracing
-from app.wiring.services import StartedJudge, _assemble
+from app.wiring.services import assembled
 
 
 @asynccontextmanager
@@ -39,9 +40,12 @@ async def services_of(
     settings = Settings(**{"engine": "scripted", "store_url": "memory://", **given})
     engine, own = engine or ScriptedEngine(), store or MemoryStore()
     await own.open()
-    started = await StartedJudge.start(engine, PromptTemplate())
+    telemetry = Telemetry.on_own_registry()
+    scorer = await LabelLogitScorer.start(
+        engine, PromptTemplate(), telemetry=telemetry, tracing=tracing
+    )
     try:
-        services = _assemble(settings, started, own, tracing)
+        services = assembled(settings, scorer, own, telemetry=telemetry)
         await services.auditor.open()
         yield services
     finally:
@@ -97,8 +101,10 @@ def with_limits(app: FastAPI, **changes: Any) -> None:
 
 def scripted_fingerprint() -> str:
     """The fingerprint of the judge that `engine="scripted"` starts."""
-    started = asyncio.run(StartedJudge.start(ScriptedEngine(), PromptTemplate()))
-    return started.identity.fingerprint
+    starting = LabelLogitScorer.start(
+        ScriptedEngine(), PromptTemplate(), telemetry=Telemetry.on_own_registry()
+    )
+    return asyncio.run(starting).identity.fingerprint
 
 
 class ShortEngine(ScriptedEngine):
@@ -117,7 +123,9 @@ def pair(a: float, b: float, *, question: str = "Which?") -> Comparison:
 
 def labelled(gap: float, label: Label, *, number: int) -> LabelledComparison:
     """A labelled comparison with this gap; each number gives a different question."""
-    return LabelledComparison(pair(gap, 0.0, question=f"Question {number}?"), label)
+    return LabelledComparison(
+        comparison=pair(gap, 0.0, question=f"Question {number}?"), label=label
+    )
 
 
 def request(
@@ -128,4 +136,7 @@ def request(
     delta: float | None = None,
     calibration: str = "default",
 ) -> JudgeRequest:
-    return JudgeRequest(comparison, Criterion(alpha, guarantee, delta, calibration))
+    return JudgeRequest(
+        comparison=comparison,
+        criterion=Criterion(alpha=alpha, guarantee=guarantee, delta=delta, calibration=calibration),
+    )

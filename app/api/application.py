@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar
 
 from fastapi import FastAPI
+from starlette.responses import JSONResponse
 
 from app import __version__
 from app.api import errors
@@ -62,8 +63,8 @@ def create_application(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # Make the document now, because FastAPI would make it on the event loop in a request.
-        await off_loop(app.openapi)
+        # Made and written now, because FastAPI would do that on the event loop in each request.
+        app.state.openapi = await off_loop(lambda: bytes(JSONResponse(app.openapi()).body))
         async with open_services() as services:
             app.state.services = services
             yield
@@ -74,6 +75,7 @@ def create_application(
         description=_DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
     )
@@ -85,7 +87,14 @@ def create_application(
     app.add_middleware(Observation)
     errors.install(app)
     for routes in (
-        *(judging, rewards, reward_frameworks, calibrating, pools, auditing, operations, docs),
+        judging,
+        rewards,
+        reward_frameworks,
+        calibrating,
+        pools,
+        auditing,
+        operations,
+        docs,
     ):
         app.include_router(routes.router)
     return app

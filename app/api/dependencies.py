@@ -10,23 +10,14 @@ from app.core.errors import BatchTooLargeError
 from app.service.services import Services
 
 
-def services_of(request: Request) -> Services:
-    """The services that the lifespan opened."""
+# Both are async, because FastAPI runs ordinary functions in a thread.
+async def _current_services(request: Request) -> Services:
     return cast(Services, request.app.state.services)
 
 
-def caller_of(request: Request) -> Caller:
-    """The owner of the request's key; ANYONE if the service has no key file."""
-    return cast(Caller, request.scope.get(CALLER_KEY, ANYONE))
-
-
-# Both are async, because FastAPI runs ordinary functions in a thread.
-async def _current_services(request: Request) -> Services:
-    return services_of(request)
-
-
 async def _current_caller(request: Request) -> Caller:
-    return caller_of(request)
+    # A service without a key file has no keys that could own the request.
+    return cast(Caller, request.scope.get(CALLER_KEY, ANYONE))
 
 
 CurrentServices = Annotated[Services, Depends(_current_services)]
@@ -39,7 +30,7 @@ def check_batch_size(count: int, services: Services) -> None:
     if count > limit:
         raise BatchTooLargeError(
             f"the request has {count} comparisons and the limit is {limit} (the smaller one of "
-            "SCOPE_MAX_BATCH and seven eighths of SCOPE_MAX_PENDING): send smaller batches"
+            "SCOPE_MAX_BATCH and half of SCOPE_MAX_PENDING): send smaller batches"
         )
 
 

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from app.core import errors
 from app.core.errors import InvalidRequestError, ScopeJudgeError, UnavailableError
-from app.defects import log_defect
+from app.observability.logs import log_defect
 from app.wire.problems import invalid_request, problem_of
 
 _LONGEST_PATH = 64
@@ -48,6 +48,14 @@ def no_method(allowed: Iterable[str]) -> errors.MethodNotAllowedError:
     return errors.MethodNotAllowedError(f"this path allows {', '.join(methods)}", allowed=methods)
 
 
+class InvalidBodyError(HTTPException):
+    """Carries an error through FastAPI, which replaces all but its own while it reads a body."""
+
+    def __init__(self, error: InvalidRequestError) -> None:
+        super().__init__(422)
+        self.error = error
+
+
 def install(app: FastAPI) -> None:
     """Installs the handlers that turn every exception of the routes into a problem."""
 
@@ -66,9 +74,9 @@ def install(app: FastAPI) -> None:
         return answer(request.app, invalid_request(faults, content_type=content_type))
 
     async def on_http(request: Request, exc: Exception) -> Response:
-        assert isinstance(exc, HTTPException)
-        # FastAPI raises it for an unreadable body. Authentication has already refused unknown paths
-        # and methods.
+        # Authentication has already refused unknown paths and methods, so it is about the body.
+        if isinstance(exc, InvalidBodyError):
+            return answer(request.app, exc.error)
         return answer(request.app, InvalidRequestError("the body cannot be read as JSON"))
 
     app.add_exception_handler(ScopeJudgeError, on_ours)

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from app import __version__
+from app.release import RELEASE
 
 # Command -> its line in the help. A module is named after its command.
 COMMANDS: Mapping[str, str] = {
     "serve": "Run the service.",
+    "fetch": "Fetch the judge's weights, so that a start needs no download.",
     "judge": "Judge one pair or files.",
-    "decide": "Take the results of files to another alpha, without judging again.",
+    "decide": "Apply another alpha to results in files, without judging again.",
     "filter": "Keep the preference pairs that the judge confirms, for DPO.",
     "battles": "Judge battles of models, for a leaderboard.",
     "calibrate": "Add labelled pairs to a calibration set.",
@@ -21,15 +22,24 @@ COMMANDS: Mapping[str, str] = {
     "curve": "Is my judge good enough? Which alpha is feasible with labelled pairs.",
     "evaluate": "Measure a judge on labelled pairs, as the paper does.",
     "leaderboard": "Rate models from judged battles, with intervals and rank sets.",
+    "noise-check": "Measure how far a judge's scores depend on the pairs around them.",
     "sets": "List, restore, delete and move calibration sets.",
+    "audits": "Close audits, end alarms, and show the trail of both.",
     "keys": "Make, list and revoke the keys of the service.",
 }
 # Commands with commands of their own: their modules have an `app`.
-_GROUPS = ("sets", "keys")
+_GROUPS = ("sets", "audits", "keys")
 
 
 class _LazyCommands(TyperGroup):
     """Imports the module of a command when the command is run: some take seconds to import."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; errors and Ctrl-C of any command end in `app.cli.stopping`."""
+        from app.cli.stopping import ending
+
+        with ending():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands."""
@@ -47,11 +57,12 @@ class _LazyCommands(TyperGroup):
 
 def command(name: str) -> Any:
     """The command with its options."""
-    module = importlib.import_module(f"app.cli.{name}")
+    function = name.replace("-", "_")
+    module = importlib.import_module(f"app.cli.commands.{function}")
     if name in _GROUPS:
         return typer.main.get_command(module.app)
     alone = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
-    alone.command(name)(getattr(module, name))
+    alone.command(name)(getattr(module, function))
     return typer.main.get_command(alone)
 
 
@@ -71,8 +82,10 @@ def main() -> None:
 
 @app.callback(invoke_without_command=True)
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and, in a clone, the commit.")
+    ] = False,
 ) -> None:
     if version:
-        typer.echo(__version__)
+        typer.echo(RELEASE)
         raise typer.Exit

@@ -2,44 +2,44 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from app.cli.score_upload import set_path
 from app.cli.service_client import ServiceClient, connected
-from app.cli.set_file import MARK, set_rows
-from app.core.calibration import Calibration, LabelledScore
+from app.cli.set_transfer import MARK, set_path, set_rows
+from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import CalibrationReference, Criterion
 from app.core.errors import InvalidRequestError, RequestError
+from app.core.score import Preference, Score
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
-from app.files.reading import Row, read_rows
+from app.files.reading import FileRow, read_rows
 from app.files.results import result_columns
 from app.files.shapes import label_in
-from app.service.calibration.cache import Usable
-from app.service.judging.decisions import AcceptanceRule, PreferenceRow
+from app.service.judging.decisions import AcceptanceRule
 
 # An export and a file have no number of a version.
 _NO_VERSION = 0
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleOfJudge:
     """A rule, and the judge whose results it is for.
 
     Args:
-        rule: The threshold of the criterion.
-        judge: Name of the judge.
-        min_label_mass: Label mass below which a judgment is off task.
+        rule: The criterion with its threshold.
+        judge: Name of the judge; None for any judge.
     """
 
     rule: AcceptanceRule
     judge: str | None
-    min_label_mass: float = 0.0
 
 
-class Score(NamedTuple):
-    """The scores of one judgment.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrittenScore:
+    """The score that a result shows, which has no gaps.
 
     Args:
         preference: Probabilities and uncertainty.
@@ -47,31 +47,44 @@ class Score(NamedTuple):
         off_task: Whether the judge was off task.
     """
 
-    preference: PreferenceRow
+    preference: Preference
     label_mass: float
     off_task: bool
 
 
-def score_of(result: Mapping[str, Any]) -> Score | None:
-    """The scores of a result; None if one is missing or is no number."""
-    names = (*PreferenceRow._fields, "label_mass")
-    values = [result.get(name) for name in names]
-    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) < len(names) or not all(map(math.isfinite, numbers)):
+_NUMBERS = ("p_fwd", "p_rev", "p_bar", "uncertainty", "confidence", "label_mass")
+
+
+def score_of(result: Mapping[str, Any]) -> WrittenScore | None:
+    """The score of a result; None if a number is missing or is none."""
+    numbers = {
+        name: float(value)
+        for name in _NUMBERS
+        if isinstance(value := result.get(name), int | float) and not isinstance(value, bool)
+    }
+    if len(numbers) < len(_NUMBERS) or not all(map(math.isfinite, numbers.values())):
         return None
-    *preference, mass = numbers
-    return Score(PreferenceRow(*preference), mass, result.get("reason") == "off_task")
+    return WrittenScore(
+        preference=Preference(
+            p_fwd=numbers["p_fwd"],
+            p_rev=numbers["p_rev"],
+            p_bar=numbers["p_bar"],
+            uncertainty=numbers["uncertainty"],
+        ),
+        label_mass=numbers["label_mass"],
+        off_task=result.get("reason") == "off_task",
+    )
 
 
-def rule_of_service(criterion: Criterion, url: str) -> Source:
+def rule_of_service(criterion: Criterion, url: str) -> RuleOfJudge:
     """The rule of a calibration set of a running service.
 
     Raises:
-        typer.Exit: The service or the set cannot be used.
+        CommandError: The service or the set cannot be used.
     """
     if criterion.alpha is None:
         # No threshold is needed, and so no service.
-        return Source(AcceptanceRule.of(criterion, None, {}), None)
+        return RuleOfJudge(rule=AcceptanceRule(criterion=criterion), judge=None)
     with connected(url) as service:
         info = service.get("/info")
         floor = float(info.get("min_label_mass", 0.0))
@@ -79,20 +92,20 @@ def rule_of_service(criterion: Criterion, url: str) -> Source:
         service.get(set_path(criterion.calibration))
         described, *examples = set_rows(service, criterion.calibration)
         suspended = info.get("on_alarm") == "abstain" and _is_suspended(service, criterion)
-    source = _source(criterion, described, examples, floor)
-    return source._replace(rule=source.rule._replace(suspended=suspended))
+    of_set = _of_set(criterion, described, examples, floor)
+    return replace(of_set, rule=replace(of_set.rule, suspended=suspended))
 
 
 def _is_suspended(service: ServiceClient, criterion: Criterion) -> bool:
     """Whether judgments by the service abstain under a criterion because of audits."""
     asked = (criterion.alpha, criterion.guarantee, criterion.delta)
     return any(
-        each["suspended"] and (each["alpha"], each["guarantee"], each["delta"]) == asked
-        for each in service.get(set_path(criterion.calibration, "/monitor"))["criteria"]
+        row["suspended"] and (row["alpha"], row["guarantee"], row["delta"]) == asked
+        for row in service.get(set_path(criterion.calibration, "/monitor"))["criteria"]
     )
 
 
-def rule_of_file(criterion: Criterion, file: Path, label_noise: float) -> Source:
+def rule_of_file(criterion: Criterion, file: Path, label_noise: float) -> RuleOfJudge:
     """The rule of an exported set, or of results with labels.
 
     Args:
@@ -105,16 +118,16 @@ def rule_of_file(criterion: Criterion, file: Path, label_noise: float) -> Source
     """
     rows = list(read_rows(file))
     if rows and MARK in rows[0].fields:
-        return _source(criterion, rows[0].fields, [row.fields for row in islice(rows, 1, None)], 0)
+        return _of_set(criterion, rows[0].fields, [row.fields for row in islice(rows, 1, None)], 0)
     return _of_results(criterion, file, rows, label_noise)
 
 
-def _source(
+def _of_set(
     criterion: Criterion,
     described: Mapping[str, Any],
     examples: Iterable[Mapping[str, Any]],
     floor: float,
-) -> Source:
+) -> RuleOfJudge:
     try:
         calibration = Calibration(
             name=described["name"],
@@ -124,12 +137,17 @@ def _source(
             fingerprint=described["fingerprint"],
             label_noise=described["label_noise"],
             examples={
-                each["digest"]: LabelledScore(
-                    *(each["gap_fwd"], each["gap_rev"], each["label_mass"], each["label"]),
-                    question=each.get("question"),
+                example["digest"]: LabelledExample(
+                    score=Score(
+                        gap_fwd=example["gap_fwd"],
+                        gap_rev=example["gap_rev"],
+                        label_mass=example["label_mass"],
+                    ),
+                    label=example["label"],
+                    question=example.get("question"),
                 )
-                for each in examples
-                if each["gap_fwd"] is not None
+                for example in examples
+                if example["gap_fwd"] is not None
             },
             min_label_mass=floor,
             clusters=described.get("clusters", "one"),
@@ -140,16 +158,17 @@ def _source(
         ) from None
     if calibration.n != described.get("n", calibration.n):
         raise InvalidRequestError("--labels: the exported set was cut off; export it again")
-    pac = {}
-    if criterion.alpha is not None and criterion.guarantee == "pac":
-        pac[criterion] = calibration.threshold(criterion.alpha, "pac", criterion.delta)
-    rule = AcceptanceRule.of(criterion, Usable(calibration, 0.0), pac)
-    return Source(rule, calibration.judge, floor)
+    if criterion.alpha is None:
+        rule = AcceptanceRule(criterion=criterion, min_label_mass=floor)
+    else:
+        threshold = calibration.threshold(criterion.alpha, criterion.guarantee, criterion.delta)
+        rule = AcceptanceRule.of(criterion, calibration, threshold)
+    return RuleOfJudge(rule=rule, judge=calibration.judge)
 
 
 def _of_results(
-    criterion: Criterion, file: Path, rows: Sequence[Row], label_noise: float
-) -> Source:
+    criterion: Criterion, file: Path, rows: Sequence[FileRow], label_noise: float
+) -> RuleOfJudge:
     """The rule of labelled results.
 
     The uncertainties are used as they were written. Those of a set are computed from its gaps, and
@@ -180,11 +199,12 @@ def _of_results(
     if len(judges) > 1:
         raise InvalidRequestError(f"{file} has results of several judges: give those of one")
     if criterion.alpha is None:
-        return Source(AcceptanceRule.of(criterion, None, {}), judges.pop())
+        return RuleOfJudge(rule=AcceptanceRule(criterion=criterion), judge=judges.pop())
     curve = ThresholdCurve.fit(uncertainty, error, label_noise)
     rule = AcceptanceRule(
-        threshold_on(curve, criterion.alpha, criterion.guarantee, criterion.delta),
-        curve if criterion.guarantee == "marginal" else None,
-        CalibrationReference(file.name, _NO_VERSION, n),
+        criterion=criterion,
+        threshold=threshold_on(curve, criterion.alpha, criterion.guarantee, criterion.delta),
+        curve=curve if criterion.guarantee == "marginal" else None,
+        calibration=CalibrationReference(name=file.name, version=_NO_VERSION, n=n),
     )
-    return Source(rule, judges.pop())
+    return RuleOfJudge(rule=rule, judge=judges.pop())

@@ -7,7 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from app.cli.console import print_sentence
+from app.cli.console import console, print_table, say, stdout
 from app.core.assessment import (
     AlphaInterval,
     AlphaRow,
@@ -17,43 +17,28 @@ from app.core.assessment import (
     recommendation,
 )
 
-# Width of a row of the table: a pipe or a narrow terminal must not break rows.
-_LEAST_WIDTH = 90
 
-
-def print_assessment(found: Assessment, *, stderr: bool = False) -> None:
-    """Prints the figures, a table of alphas, the feasible alphas, and one recommendation.
-
-    Args:
-        found: The figures.
-        stderr: Print to stderr instead of stdout.
-    """
-    printed = Console(stderr=stderr)
-    printed.width = max(printed.width, _LEAST_WIDTH)
-    printed.print(_figures(found), highlight=False)
-    if found.n:
-        printed.print(alphas_table(found.rows, found.n), highlight=False)
+def print_assessment(assessment: Assessment, *, stderr: bool = False) -> None:
+    """Prints the figures, a table of alphas, the feasible alphas, and one recommendation."""
+    output = console if stderr else stdout
+    say(_figures(assessment), output=output)
+    if assessment.n:
+        print_alphas(assessment.rows, assessment.n, output=output)
         sets = "; ".join(
-            f"{name} {alphas_in_words(intervals)}" for name, intervals in found.feasible.items()
+            f"{name} {alphas_in_words(intervals)}"
+            for name, intervals in assessment.feasible.items()
         )
-        print_sentence(f"feasible alphas, in steps of 0.001: {sets}\n", printed)
-    print_sentence(f"[bold]{recommendation(found)}[/]", printed)
-    note = note_on_looking(found)
+        say(f"feasible alphas, in steps of 0.001: {sets}", output=output)
+        say("", output=output)
+    say((recommendation(assessment), "bold"), output=output)
+    note = note_on_looking(assessment)
     if note is not None:
-        print_sentence(note, printed)
+        say(note, output=output)
 
 
-def print_table(table: Table) -> None:
-    """Prints a table to stdout, wide enough that no row is broken."""
-    printed = Console()
-    printed.width = max(printed.width, _LEAST_WIDTH)
-    printed.print(table, highlight=False)
-
-
-def alphas_table(rows: Sequence[AlphaRow], n: int) -> Table:
-    """Both guarantees at every alpha, calibrated on all of the n labels."""
-    title = f"calibrated on all {n} labels"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+def print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) -> None:
+    """Prints both guarantees at every alpha, calibrated on all of the n labels."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     headings = ("guarantee", "alpha", "threshold", "coverage", "empirical risk", "more labels")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")
@@ -67,12 +52,12 @@ def alphas_table(rows: Sequence[AlphaRow], n: int) -> Table:
             "" if row.empirical_risk is None else f"{row.empirical_risk:.3f}",
             _more(row),
         )
-    return table
+    print_table(table, title=f"calibrated on all {n} labels", output=output)
 
 
 def assessment_of_answer(answer: Mapping[str, Any]) -> Assessment:
     """The assessment of an answer of GET /calibrations/{name}."""
-    more = {_key(each): each["more_examples"] for each in answer["infeasible"]}
+    more = {_key(row): row["more_examples"] for row in answer["infeasible"]}
     return Assessment(
         # Pairs that people found equal are no labels; services of older releases keep none.
         n=answer.get("labelled", answer["n"]),
@@ -92,8 +77,8 @@ def assessment_of_answer(answer: Mapping[str, Any]) -> Assessment:
             for row in answer["thresholds"]
         ],
         feasible={
-            each["guarantee"]: [AlphaInterval(*interval) for interval in each["intervals"]]
-            for each in answer["feasible_alphas"]
+            row["guarantee"]: [AlphaInterval(*interval) for interval in row["intervals"]]
+            for row in answer["feasible_alphas"]
         },
     )
 
@@ -102,15 +87,15 @@ def _key(row: Mapping[str, Any]) -> tuple[str, float]:
     return row["guarantee"], row["alpha"]
 
 
-def _figures(found: Assessment) -> str:
-    parts = [f"n = {found.n}"]
-    if found.accuracy is not None and found.accuracy_interval is not None:
-        low, high = found.accuracy_interval
-        parts.append(f"accuracy {found.accuracy:.3f} (95% interval {low:.3f} to {high:.3f})")
-    if found.auroc is not None:
-        parts.append(f"AUROC {found.auroc:.3f}")
-    if found.position_flips is not None:
-        parts.append(f"position flips {found.position_flips:.1%}")
+def _figures(assessment: Assessment) -> str:
+    parts = [f"n = {assessment.n}"]
+    if assessment.accuracy is not None and assessment.accuracy_interval is not None:
+        low, high = assessment.accuracy_interval
+        parts.append(f"accuracy {assessment.accuracy:.3f} (95% interval {low:.3f} to {high:.3f})")
+    if assessment.auroc is not None:
+        parts.append(f"AUROC {assessment.auroc:.3f}")
+    if assessment.position_flips is not None:
+        parts.append(f"position flips {assessment.position_flips:.1%}")
     return ", ".join(parts)
 
 

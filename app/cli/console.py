@@ -1,151 +1,149 @@
-"""Output that the commands share: errors, progress bars, and the table of thresholds."""
+"""Output that the commands share: sentences, errors and tables.
 
-import time
+All of it is plain text. A name from outside, such as that of a column or a model, has neither
+markup nor characters that steer a terminal.
+
+No width of a terminal cuts a line in two where it is read by a program, and none cuts a path.
+"""
+
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.heartbeat import EVERY_S, Heartbeat
-
-# Progress and notes go to stderr, so that a pipe reads only results from stdout.
-console = Console(stderr=True)
-# Between two lines of progress, where the output is no terminal.
-_LINE_EVERY_S = 60.0
+from app.core.printable import printable, printable_line
 
 
-def failure(message: str) -> typer.Exit:
-    """Prints an error message; the caller raises the returned exit with status 1."""
-    # Square brackets in a message are not markup, and a long path must not be wrapped.
-    console.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
-    return typer.Exit(1)
+class _PlainConsole(Console):
+    """A console that shows each text as it is, with escapes for characters that steer a terminal.
 
-
-def print_sentence(text: str, printed: Console = console) -> None:
-    """Prints markup; lines break between words on a terminal, and nowhere in a pipe."""
-    printed.print(text, highlight=False, soft_wrap=not printed.is_terminal)
-
-
-class _RateColumn(ProgressColumn):
-    """Rate in steps a second."""
-
-    def render(self, task: Task) -> Text:
-        """The rate as text; empty before the first step."""
-        return Text(_speed(task), style="progress.data.speed")
-
-
-def _speed(task: Task) -> str:
-    """Steps a second; empty before the first step."""
-    if not task.speed:
-        return ""
-    # A large judge on a CPU answers less than one pair a second.
-    return f"{task.speed:.0f}/s" if task.speed >= 10 else f"{task.speed:.1f}/s"
-
-
-class _PlainProgress(Progress):
-    """Progress whose output is no terminal: prints a line at the first step and then now and then.
-
-    Rich itself prints nothing there until the end.
+    Args:
+        **options: They go to `rich.console.Console`.
     """
 
-    _next_line_s = 0.0
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
 
-    def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Like `Progress.update`; prints a line if the last one is old."""
-        super().update(task_id, **changes)
-        self._tell(task_id)
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text of a line or a cell, in which a line end is an escape, too."""
+        return super().render_str(printable_line(text), **options)
 
-    def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        """Like `Progress.advance`; prints a line if the last one is old."""
-        super().advance(task_id, advance)
-        self._tell(task_id)
-
-    def _tell(self, task_id: TaskID) -> None:
-        now = time.monotonic()
-        task = next(each for each in self.tasks if each.id == task_id)
-        if self.console.is_terminal or task.completed == 0 or now < self._next_line_s:
-            return
-        self._next_line_s = now + _LINE_EVERY_S
-        of = "" if task.total is None else f" of {task.total:,.0f}"
-        parts = (f"{task.completed:,.0f}{of}", _speed(task))
-        line = f"        {task.description}: {', '.join(filter(None, parts))}"
-        self.console.print(line, highlight=False, soft_wrap=True)
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """All output passes here; only Rich's own control codes stay."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
 
-def progress_bar() -> Progress:
-    """A progress bar with counts, rate and remaining time; lines where there is no terminal."""
-    return _PlainProgress(
-        TextColumn("        {task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _RateColumn(),
-        TimeRemainingColumn(),
-        console=console,
+# Progress and notes go to stderr, so that a pipe reads only results from stdout.
+console = _PlainConsole(stderr=True)
+stdout = _PlainConsole()
+# A word with the space behind it, or before it where a line is indented.
+_WORD = re.compile(r"[^\S\n]*\S+[^\S\n]*\n?|\n")
+# More than any table is wide.
+_UNLIMITED = 100_000
+# A cell that lists names is broken after so many characters.
+_LIST_WIDTH = 40
+# Begins each further line of a text, so that a name with a line end cannot forge a line.
+_CONTINUED = "\n  "
+
+
+class CommandError(Exception):
+    """A command cannot go on; `app.cli.stopping` prints the reason and ends it with status 1."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+def print_error(message: str) -> None:
+    """Prints the reason why a command ends."""
+    console.print(_words(("error:", "bold red"), f" {message}"), soft_wrap=True)
+
+
+def say(*parts: str | tuple[str, str], output: Console = console) -> None:
+    """Prints a sentence; lines break between words on a terminal, and nowhere in a pipe.
+
+    Args:
+        *parts: Texts, and pairs of a text and its style, such as `("warning:", "yellow")`.
+        output: Console to print to.
+    """
+    words = _words(*parts)
+    lines = words.divide(_breaks(words.plain, output.width)) if output.is_terminal else [words]
+    for line in lines:
+        output.print(line, soft_wrap=True)
+
+
+def _words(*parts: str | tuple[str, str]) -> Text:
+    styled = ((part, "") if isinstance(part, str) else part for part in parts)
+    return Text.assemble(
+        *((printable(text).replace("\n", _CONTINUED), style) for text, style in styled)
     )
 
 
-class ConsoleObserver:
-    """Prints the progress of a start to stderr.
+def _breaks(text: str, width: int) -> list[int]:
+    """Where lines of a text begin; a word that is longer than a line, such as a path, is whole."""
+    breaks, column = [], 0
+    for word in _WORD.finditer(text):
+        if column and column + cell_len(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            column = 0
+        column = 0 if word[0].endswith("\n") else column + cell_len(word[0])
+    return breaks
+
+
+def print_table(table: Table, *, title: str = "", output: Console = stdout) -> None:
+    """Prints a table in whole rows, which a terminal may wrap, under its title."""
+    if title:
+        say((title, "italic"), output=output)
+    options = output.options.update(width=_UNLIMITED)
+    width = Measurement.get(output, options, table).maximum
+    _PlainConsole(file=output.file, width=width).print(table)
+
+
+def print_cells(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Collection[str] = (),
+    piped: Iterable[Sequence[str]] | None = None,
+) -> None:
+    """Prints rows to stdout: as a table, or on a pipe as tab-separated lines.
 
     Args:
-        beat_s: Seconds between two signs of life, where stderr is no terminal.
+        headings: Names of the columns.
+        rows: The cells of each row.
+        right: Names of the columns with numbers.
+        piped: The cells for a pipe, if programs read others than people.
     """
+    if not on_a_terminal():
+        for cells in rows if piped is None else piped:
+            print("\t".join(map(printable_line, cells)))
+        return
+    table = Table()
+    for heading in headings:
+        table.add_column(
+            heading,
+            overflow="fold",
+            justify="right" if heading in right else "left",
+            max_width=_LIST_WIDTH,
+        )
+    for cells in rows:
+        table.add_row(*cells)
+    print_table(table)
 
-    def __init__(self, *, beat_s: float = EVERY_S) -> None:
-        self._begun = time.monotonic()
-        self._beat_s = beat_s
-        self._progress: Progress | None = None
-        self._heartbeat: Heartbeat | None = None
 
-    def stage(self, text: str) -> None:
-        """Prints the name of a stage with the seconds since the start."""
-        self.finish()
-        console.print(f"[dim]{time.monotonic() - self._begun:5.1f} s[/]  {escape(text)} ...")
-        self._heartbeat = Heartbeat(console, text, begun=self._begun, every_s=self._beat_s)
-
-    def note(self, text: str) -> None:
-        """Prints a note."""
-        console.print(escape(text), highlight=False, soft_wrap=True)
-
-    def warning(self, text: str) -> None:
-        """Prints a warning."""
-        console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
-
-    def calibrated(self, done: int, total: int) -> None:
-        """Updates the progress bar; makes it first if needed."""
-        if self._progress is None:
-            self.finish()
-            self._progress = progress_bar()
-            self._progress.start()
-            self._progress.add_task("judging", total=total)
-        self._progress.update(self._progress.task_ids[0], completed=done)
-
-    def finish(self) -> None:
-        """Removes the progress bar or the sign of life, if there is one."""
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._begun
+def on_a_terminal() -> bool:
+    """Whether people read stdout."""
+    return sys.stdout.isatty()
 
 
 def print_thresholds(
@@ -165,7 +163,7 @@ def print_thresholds(
         rows: Thresholds as in the answer of POST /calibrate.
         output: Console for the table.
     """
-    table = Table(title=f"calibration {name}, version {version}, n = {n}", title_justify="left")
+    table = Table()
     for heading in ("guarantee", "alpha", "threshold", "coverage", "empirical risk"):
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")
     for row in rows:
@@ -178,7 +176,8 @@ def print_thresholds(
             f"{row['coverage']:.3f}",
             "" if risk is None else f"{risk:.3f}",
         )
-    output.print(table)
+    title = f"calibration {name}, version {version}, n = {n}"
+    print_table(table, title=title, output=output)
 
 
 def _threshold(row: dict[str, Any]) -> str:

@@ -5,30 +5,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from app.cli.assessment import alphas_table
-from app.cli.console import console, failure
-from app.wiring.startup import LEAST_LABEL_MASS
+from app.cli.assessment import print_alphas
+from app.cli.console import CommandError, print_table, say, stdout
+from app.files.replacing import replace_text
+from app.service.scoring.label_logits import LEAST_LABEL_MASS
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
-    from app.evaluation.protocol import Row
+    from app.evaluation.protocol import RuleOutcome
     from app.evaluation.results import DatasetResults, Results
 
 # The rules behind the two guarantees of the service.
 _RULES = {"scope": "marginal (scope)", "pac": "pac"}
-# Width of a row of the tables: a pipe or a narrow terminal must not break rows.
-_LEAST_WIDTH = 90
 
 
 def write_results(results: "Results", folder: Path) -> None:
     """Writes results.json and report.html into a folder, and prints the tables.
 
     Raises:
-        typer.Exit: A file cannot be written.
+        CommandError: A file cannot be written.
     """
     from app.evaluation.judgments.ownership import RESULTS_NAME
     from app.evaluation.report.page import write_report
@@ -37,42 +34,39 @@ def write_results(results: "Results", folder: Path) -> None:
     report = folder / "report.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / RESULTS_NAME).write_text(to_json(results), encoding="utf-8")
+        replace_text(folder / RESULTS_NAME, to_json(results))
         write_report(results, report)
     except OSError as exc:
-        raise failure(f"{exc.filename} cannot be written: {exc.strerror}") from None
+        raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
     # The tables are the result, so they go to stdout.
-    printed = Console(highlight=False)
-    printed.width = max(printed.width, _LEAST_WIDTH)
     for dataset in results.datasets:
         _warn_of_low_label_mass(dataset)
-        printed.print(_quality_table(dataset))
+        _print_quality(dataset)
         bpe = next((found for found in dataset.methods if found.method == "bpe"), None)
         if bpe is None or not bpe.rows:
-            printed.print("too few pairs to calibrate on one half\n")
+            say("too few pairs to calibrate on one half", output=stdout)
+            say("", output=stdout)
             continue
-        printed.print(splits_table(bpe.rows, bpe.n))
-        printed.print(alphas_table(dataset.all_labels, bpe.n))
-    console.print(f"report: {report.resolve()}", highlight=False, soft_wrap=True)
+        print_splits(bpe.rows, bpe.n)
+        print_alphas(dataset.all_labels, bpe.n)
+    say(f"report: {report.resolve()}")
 
 
 def _warn_of_low_label_mass(dataset: "DatasetResults") -> None:
     mass = dataset.label_mass
     if mass is not None and mass < LEAST_LABEL_MASS:
-        console.print(
-            f"[yellow]warning:[/] {escape(dataset.name)}: the labels A and B together have a "
+        say(
+            ("warning:", "yellow"),
+            f" {dataset.name}: the labels A and B together have a "
             f"probability of only {mass:.1e} (median) in this judge's answers, so its preferences "
             "are unreliable; try another SCOPE_PREFILL or prompt",
-            highlight=False,
-            soft_wrap=True,
         )
 
 
-def _quality_table(dataset: "DatasetResults") -> Table:
+def _print_quality(dataset: "DatasetResults") -> None:
     from app.evaluation.methods import METHODS
 
-    title = f"{escape(dataset.name)}: {dataset.n} pairs"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("signal")
     for heading in ("n", "missing", "accuracy", "ECE", "AUROC", "AUPRC"):
         table.add_column(heading, justify="right")
@@ -83,11 +77,11 @@ def _quality_table(dataset: "DatasetResults") -> Table:
             str(found.unparsed + found.failed),
             *("-" if value is None else f"{value:.3f}" for value in found.quality),
         )
-    return table
+    print_table(table, title=f"{dataset.name}: {dataset.n} pairs")
 
 
-def splits_table(rows: "Sequence[Row]", n: int) -> Table:
-    """SCOPE and pac at every alpha, calibrated on one random half and tested on the other.
+def print_splits(rows: "Sequence[RuleOutcome]", n: int) -> None:
+    """Prints SCOPE and pac at every alpha, calibrated on one random half and tested on the other.
 
     Args:
         rows: Rows of the protocol; other rules are left out.
@@ -99,7 +93,7 @@ def splits_table(rows: "Sequence[Row]", n: int) -> Table:
         f"mean of {splits} splits: calibrated on {n // 2} random labels, tested on the other "
         f"{n - n // 2}"
     )
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rule on BPE")
     for heading in ("alpha", "coverage", "risk", "errors / accepted", "splits above alpha"):
         table.add_column(heading, justify="right")
@@ -114,4 +108,4 @@ def splits_table(rows: "Sequence[Row]", n: int) -> Table:
             "-" if ratio is None else f"{ratio:.3f}",
             f"{outcome.share_above_alpha:.1%}",
         )
-    return table
+    print_table(table, title=title)

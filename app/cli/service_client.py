@@ -4,13 +4,13 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 import typer
-from rich.markup import escape
 
-from app.cli.console import console, failure
+from app.cli.console import CommandError, say
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Url = Annotated[str, typer.Option(envvar=_URL_VARIABLE, help="Address of the run
 PATIENCE_S = 600.0
 Patience = Annotated[
     float,
-    typer.Option(min=0, help="Seconds for which a request is repeated without an answer."),
+    typer.Option(min=0, help="Seconds for which an unanswered request is repeated."),
 ]
 
 T = TypeVar("T")
@@ -31,7 +31,8 @@ T = TypeVar("T")
 _TIMEOUT_S = 600.0
 
 
-class Posted(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Posted:
     """Items of one request, and what became of them.
 
     Args:
@@ -72,10 +73,10 @@ class ServiceClient:
         the commands post this way can arrive twice without harm.
 
         Raises:
-            typer.Exit: The service does not answer for too long, or answers with an error.
+            CommandError: The service does not answer for too long, or answers with an error.
         """
-        found: dict[str, Any] = _or_failure(lambda: self._posted(path, body))
-        return found
+        answer: dict[str, Any] = _or_failure(lambda: self._posted(path, body))
+        return answer
 
     def _posted(self, path: str, body: dict[str, Any]) -> Any:
         try:
@@ -86,7 +87,7 @@ class ServiceClient:
     def post_judged(
         self, path: str, items: list[Any], body_of: Callable[[list[Any]], dict[str, Any]]
     ) -> Iterator[Posted]:
-        """Posts items that the service judges, in halves if all of them are too slow together.
+        """Posts items that the service judges, in halves if all of them are too much together.
 
         A request whose items all fail, such as a last one with a single item, ends no run.
 
@@ -99,17 +100,21 @@ class ServiceClient:
             The items and the answer of each request.
 
         Raises:
-            typer.Exit: The service does not answer for too long, or answers with another error.
+            CommandError: The service does not answer for too long, or answers with another error.
         """
-        from scope_judge import ServerError
+        from scope_judge import ServerError, TooLargeError
 
-        def ask(some: list[Any]) -> Posted:
+        def ask(part: list[Any]) -> Posted:
             try:
-                return Posted(some, self._posted(path, body_of(some)), "")
+                return Posted(items=part, answer=self._posted(path, body_of(part)), reason="")
             except ServerError as exc:
                 if exc.code != "judgment_failed":
                     raise
-                return Posted(some, {}, exc.detail)
+                return Posted(items=part, answer={}, reason=exc.detail)
+            except TooLargeError as exc:
+                if len(part) > 1:
+                    raise
+                return Posted(items=part, answer={}, reason=exc.detail)
 
         answers = _in_halves(ask, items)
         while (posted := _or_failure(lambda: next(answers, None))) is not None:
@@ -119,28 +124,28 @@ class ServiceClient:
         """Returns the JSON answer to a GET, as `post` does.
 
         Raises:
-            typer.Exit: The service does not answer for too long, or answers with an error.
+            CommandError: The service does not answer for too long, or answers with an error.
         """
         asked = f"{path}?{urlencode(query)}" if query else path
-        found: dict[str, Any] = _or_failure(lambda: self._client.get(asked))
-        return found
+        answer: dict[str, Any] = _or_failure(lambda: self._client.get(asked))
+        return answer
 
     def change_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Posts a change that must not be repeated, because another change may follow it.
 
         Raises:
-            typer.Exit: The service does not answer, or answers with an error.
+            CommandError: The service does not answer, or answers with an error.
         """
-        found: dict[str, Any] = _or_failure(
+        answer: dict[str, Any] = _or_failure(
             lambda: self._once.post(path, body, idempotent=False), _LOOK_FIRST
         )
-        return found
+        return answer
 
     def delete_once(self, path: str) -> None:
         """Sends DELETE, which must not be repeated either.
 
         Raises:
-            typer.Exit: The service does not answer, or answers with an error.
+            CommandError: The service does not answer, or answers with an error.
         """
         _or_failure(lambda: self._once.delete(path), _LOOK_FIRST)
 
@@ -149,7 +154,7 @@ class ServiceClient:
     ) -> list[dict[str, Any]]:
         """Judges comparisons, and again those with a passing error.
 
-        A batch that is too slow for the service is halved.
+        A batch that is too large or too slow for the service is halved.
 
         Args:
             comparisons: Bodies of the comparisons, as in POST /judge/batch.
@@ -160,43 +165,48 @@ class ServiceClient:
             For each comparison, in order, a judgment or an error that does not pass.
 
         Raises:
-            typer.Exit: The service does not answer for too long, or answers with an error.
+            CommandError: The service does not answer for too long, or answers with an error.
         """
+        from scope_judge import TooLargeError
 
-        def ask(some: list[Any]) -> list[dict[str, Any]]:
+        def ask(part: list[Any]) -> list[dict[str, Any]]:
             try:
-                return self._client.judge_batch(some, **criterion)
+                return self._client.judge_batch(part, **criterion)
             except TypeError:
-                return self._client.judge_batch(_plain(some), **criterion)
+                return self._client.judge_batch(_plain(part), **criterion)
+            except TooLargeError as exc:
+                if len(part) > 1:
+                    raise
+                return [{"error": {"code": exc.code, "detail": exc.detail}}]
 
         parts = _or_failure(lambda: list(_in_halves(ask, comparisons)))
         results = [result for part in parts for result in part]
         for result in results:
             error = result.get("error", {})
             if error.get("code") in passing:
-                raise failure(f"{error['code']}: {error['detail']}")
+                raise CommandError(f"{error['code']}: {error['detail']}")
         return results
 
 
 def _in_halves(ask: Callable[[list[Any]], T], items: list[Any]) -> Iterator[T]:
-    """Yields the answers about items; asks about halves if all items are too slow together."""
-    from scope_judge import TooSlowError
+    """Yields the answers about items; asks about halves if all are too much for one request."""
+    from scope_judge import TooLargeError, TooSlowError
 
     waiting = [items]
     while waiting:
-        some = waiting.pop()
+        part = waiting.pop()
         try:
-            answer = ask(some)
-        except TooSlowError:
-            if len(some) == 1:
+            answer = ask(part)
+        except (TooLargeError, TooSlowError):
+            if len(part) == 1:
                 raise
-            half = len(some) // 2
-            waiting += [some[half:], some[:half]]
+            half = len(part) // 2
+            waiting += [part[half:], part[:half]]
         else:
             yield answer
 
 
-_LOOK_FIRST = "; look whether the change was made before you repeat it"
+_LOOK_FIRST = "; check whether the change was made before you repeat it"
 
 
 def _or_failure(ask: Callable[[], T], unanswered: str = "") -> T:
@@ -211,15 +221,15 @@ def _or_failure(ask: Callable[[], T], unanswered: str = "") -> T:
     try:
         return ask()
     except UnavailableError as exc:
-        raise failure(f"{exc}{unanswered}") from None
+        raise CommandError(f"{exc}{unanswered}") from None
     except ScopeError as exc:
-        raise failure(str(exc)) from None
+        raise CommandError(str(exc)) from None
 
 
 def _plain(body: T) -> T:
     """A value with types of JSON only: a Parquet file may have dates and decimals."""
-    found: T = json.loads(written(body))
-    return found
+    plain: T = json.loads(written(body))
+    return plain
 
 
 def written(body: Any) -> str:
@@ -247,7 +257,7 @@ def connected(
         otherwise: Another way, for the message, if there is no service.
 
     Raises:
-        typer.Exit: The service does not answer, or it refuses the key.
+        CommandError: The service does not answer, or it refuses the key.
     """
     from scope_judge import ScopeClient
 
@@ -262,17 +272,15 @@ def connected(
             confirmed_only=True,
         )
     except ValueError as exc:
-        raise failure(f"--url: {exc}") from None
+        raise CommandError(f"--url: {exc}") from None
     with once, client:
         info = _or_failure(lambda: once.get("/info"), otherwise)
         try:
             service = ServiceClient(client, once, info)
         except (KeyError, TypeError):
-            raise failure(
-                f"{url} answers without the information of a scope-judge service"
-            ) from None
+            raise CommandError(f"{url} does not answer like a scope-judge service") from None
         yield service
 
 
 def _print_wait(pause: "Pause") -> None:
-    console.print(f"[dim]waiting for the service:[/] {escape(pause.reason)}", highlight=False)
+    say(("waiting for the service:", "dim"), f" {pause.reason}")

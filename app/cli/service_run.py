@@ -1,24 +1,33 @@
-"""One run of the service: settings, start, and the reason why it ended."""
+"""One run of the service in a terminal: its settings, its start, and the reason why it ended."""
 
+import json
 import logging
+import os
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import asdict
+from typing import Any, TextIO, cast
 
 import typer
 
-from app import output
-from app.api.auth.keys import Keys
-from app.api.server.draining import DrainingServer, bound
-from app.cli.console import ConsoleObserver, failure
-from app.cli.reach import keys_of, reachable
-from app.cli.service_ready import print_ready, url_of
+from app.api.auth.keys import Keys, open_keys
+from app.api.auth.local import is_loopback
+from app.api.server import DrainingServer, bound
+from app.cli.console import CommandError, console, print_error, print_thresholds, say
+from app.cli.progress import ConsoleObserver
 from app.cli.stopping import end_now
+from app.core.calibration import Calibration
 from app.core.errors import ScopeJudgeError, StartupError
-from app.main import LoggingObserver, build, log_as, serving
+from app.core.fingerprint import JudgeIdentity
+from app.main import LoggingObserver, build, serving
+from app.observability.logs import LogStream, finish, start_log
+from app.observability.tracing import Tracing
+from app.service.calibration.cache import DEFAULT_CALIBRATION
 from app.service.services import Services
 from app.settings import Settings, read_settings
+from app.wiring.startup import StartupObserver
 
 
 def run_service(*, host: str | None, port: int | None) -> None:
@@ -29,33 +38,44 @@ def run_service(*, host: str | None, port: int | None) -> None:
         port: Replaces SCOPE_PORT.
 
     Raises:
-        typer.Exit: The service did not start, or has lost its engine.
+        CommandError: The service did not start.
     """
     settings = _prepared({"host": host, "port": port})
     # Lines for people would not be JSON.
     as_json = settings.log_format == "json"
     observer = LoggingObserver() if as_json else ConsoleObserver()
-    failed = _logged_failure if as_json else failure
-    keys = keys_of(settings, observer)
-    settings = reachable(settings, keys, observer)
-    run = _Run(settings, observer, keys)
+    keys = _keys_of(settings, observer)
+    settings = _reachable(settings, keys, observer)
     try:
+        run = _Run(settings, observer, keys)
         with bound(settings.host, settings.port) as listener:
             run.until_stopped(listener)
     except StartupError as exc:
-        raise failed(exc.detail) from None
+        raise _failure(exc.detail, as_json=as_json) from None
     finally:
         if isinstance(observer, ConsoleObserver):
             observer.finish()
     if run.refused is not None:
-        raise failed(run.refused.detail)
+        raise _failure(run.refused.detail, as_json=as_json)
     if run.lost is not None:
-        raise failed(f"{run.lost}; the service has stopped: start it again")
+        print_end = _log_error if as_json else print_error
+        print_end(f"{run.lost}; the service has stopped: start it again")
+        finish()
+        # The interpreter must not end in order. It would close a SQLite file that was replaced, and
+        # SQLite would write its log into that file.
+        os._exit(1)
 
 
-def _logged_failure(message: str) -> typer.Exit:
-    logging.getLogger("app").error("%s", message)
+def _failure(message: str, *, as_json: bool) -> Exception:
+    """The exception that ends the command with a line for people, or with one of the log."""
+    if not as_json:
+        return CommandError(message)
+    _log_error(message)
     return typer.Exit(1)
+
+
+def _log_error(message: str) -> None:
+    logging.getLogger("app").error("%s", message)
 
 
 class _Run:
@@ -76,16 +96,17 @@ class _Run:
         self._services: Services | None = None
         # The reason why the service did not start, if it did not.
         self.refused: ScopeJudgeError | None = None
-        application = build(settings, self._opened, keys=keys)
+        self._tracing = Tracing() if settings.traces else None
+        application = build(settings, self._opened, keys=keys, tracing=self._tracing)
         self._server = DrainingServer(application, settings, self._on_listening, end_now)
 
     @property
     def lost(self) -> str | None:
-        """The reason why the engine can never answer again; None while it can."""
+        """The reason why engine or store can never answer again; None while they can."""
         return self._server.lost
 
     def until_stopped(self, listener: socket.socket) -> None:
-        """Serves until a signal arrives, the engine is lost, or the start fails."""
+        """Serves until a signal arrives, engine or store are lost, or the start fails."""
         # `serve` prints the reason why a start failed; uvicorn would add a traceback.
         logging.getLogger("uvicorn.error").addFilter(lambda record: self.refused is None)
         try:
@@ -98,7 +119,12 @@ class _Run:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Services]:
         try:
-            opening = serving(self._settings, self._observer, on_engine_lost=self._server.end)
+            opening = serving(
+                self._settings,
+                self._observer,
+                on_lost=self._server.end,
+                tracing=self._tracing,
+            )
             async with opening as services:
                 self._services = services
                 yield services
@@ -108,21 +134,132 @@ class _Run:
 
     def _on_listening(self, port: int) -> None:
         assert self._services is not None
-        url = url_of(self._settings.host, port)
+        url = _url_of(self._settings.host, port)
         if isinstance(self._observer, LoggingObserver):
-            judge = self._services.judge
+            judge = self._services.identity
             self._observer.note(f"ready at {url}, judge {judge.name} ({judge.fingerprint[:12]})")
             return
         self._observer.finish()
-        print_ready(self._services, self._observer, url, with_key=self._with_key)
+        _print_ready(self._services, self._observer, url, with_key=self._with_key)
 
 
 def _prepared(given: dict[str, Any]) -> Settings:
-    """Sets up output and log, and reads the settings with the command line's on top."""
-    output.unblock()
+    """Reads the settings with the command line's on top, and sends all output through the log."""
     try:
         settings = read_settings(**{k: v for k, v in given.items() if v is not None})
     except ValueError as exc:
-        raise failure(str(exc)) from None
-    log_as(settings.log_level, settings.log_format)
+        raise CommandError(str(exc)) from None
+    log = start_log(settings.log_level, settings.log_format)
+    # A stream that somebody has replaced, as a test does, stays.
+    if sys.stderr is sys.__stderr__:
+        console.file = cast(TextIO, LogStream(log))
     return settings
+
+
+def _keys_of(settings: Settings, observer: StartupObserver) -> Keys | None:
+    """The keys that the service accepts; None if no file of keys is set.
+
+    Raises:
+        CommandError: The file cannot be used.
+    """
+    try:
+        return open_keys(settings.api_keys_file, observer.warning)
+    except StartupError as exc:
+        raise CommandError(exc.detail) from None
+
+
+def _reachable(settings: Settings, keys: Keys | None, observer: StartupObserver) -> Settings:
+    """The settings; without keys, their host is replaced by 127.0.0.1."""
+    if keys is not None:
+        return settings
+    if is_loopback(settings.host):
+        observer.note("No keys are set: only this machine can reach the service.")
+        return settings
+    observer.warning(
+        f"the service listens on 127.0.0.1, not on {settings.host} as --host or SCOPE_HOST says: "
+        "without keys, anybody who can reach the service may do everything. Make a key with "
+        "`scope-judge keys add NAME --role judge --file keys.json` and set "
+        "SCOPE_API_KEYS_FILE=keys.json"
+    )
+    return settings.model_copy(update={"host": "127.0.0.1"})
+
+
+def _url_of(host: str, port: int) -> str:
+    """The URL at which this machine reaches the service."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{here}]:{port}" if ":" in here else f"http://{here}:{port}"
+
+
+def _print_ready(
+    services: Services, observer: ConsoleObserver, url: str, *, with_key: bool
+) -> None:
+    """Prints the screen.
+
+    Args:
+        services: The open services.
+        observer: Knows the time since the start.
+        url: The URL at which this machine reaches the service.
+        with_key: Whether a request needs a key.
+    """
+    judge, limits = services.identity, services.limits
+    say("")
+    say(
+        ("ready", "bold green"),
+        f" after {observer.elapsed_s:.1f} s at ",
+        (url, "bold"),
+        "   judge ",
+        (judge.name, "bold"),
+        f" ({judge.fingerprint[:12]}), reads {limits.max_prompt_tokens} tokens",
+    )
+    known = services.calibrations.known()
+    for calibration in known:
+        if calibration.fingerprint != judge.fingerprint:
+            say(
+                ("warning:", "yellow"),
+                f" calibration {calibration.name!r} was made with another judge "
+                f"({calibration.judge}) and is refused: use another store or name, or DELETE it, "
+                "and calibrate this judge.",
+            )
+            continue
+        rows = [{**asdict(row), "feasible": row.feasible} for row in calibration.standard_rows]
+        print_thresholds(calibration.name, calibration.version, calibration.n, rows)
+    if not _default_accepts(services):
+        reason = (
+            f"The calibration 'default' accepts nothing at alpha {services.defaults.alpha:g}"
+            if any(_is_default(calibration, judge) for calibration in known)
+            else "There is no calibration 'default' of this judge"
+        )
+        say(
+            f"{reason}: POST labelled pairs to /calibrate, or name another set. "
+            '"alpha": null below asks for a judgment that promises nothing.',
+        )
+    example = _example(services, url, with_key=with_key)
+    say("Try it:")
+    # Whole, on any terminal: people copy it.
+    console.print(f"  {example}", markup=False, soft_wrap=True)
+
+
+def _is_default(calibration: Calibration, judge: JudgeIdentity) -> bool:
+    return (calibration.name, calibration.fingerprint) == (DEFAULT_CALIBRATION, judge.fingerprint)
+
+
+def _default_accepts(services: Services) -> bool:
+    """Whether a request without alpha and calibration can get a verdict."""
+    defaults = services.defaults
+    return any(
+        calibration.row(defaults.alpha, defaults.guarantee, defaults.delta).feasible
+        for calibration in services.calibrations.known()
+        if _is_default(calibration, services.identity)
+    )
+
+
+def _example(services: Services, url: str, *, with_key: bool) -> str:
+    """A command that asks for a judgment and gets one."""
+    body = {
+        "question": "Sort these numbers from small to large: 7, 2, 9",
+        "response_a": "2, 7, 9",
+        "response_b": "7, 2, 9",
+    }
+    asked = json.dumps(body if _default_accepts(services) else {**body, "alpha": None})
+    key = ' -H "Authorization: Bearer $SCOPE_API_KEY"' if with_key else ""
+    return f"curl {url}/judge -H 'Content-Type: application/json'{key} -d '{asked}'"

@@ -1,4 +1,4 @@
-"""Ctrl-C while a judge loads: the process ends at once, and all that it started ends with it."""
+"""How every command ends early: at an error, at Ctrl-C, and at Ctrl-C while a judge loads."""
 
 import os
 import signal
@@ -8,9 +8,52 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from app import output
+import typer
+from typer.exceptions import TyperException
+
+from app.cli.console import CommandError, print_error, say
+from app.core.errors import ScopeJudgeError
+from app.core.printable import printable_line
+from app.observability import logs
 
 _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Turns errors and Ctrl-C of any command into its last lines and its exit status.
+
+    Raises:
+        typer.Exit: With status 1 after an error, and 130 after Ctrl-C.
+    """
+    try:
+        yield
+    except (CommandError, ScopeJudgeError) as exc:
+        print_error(exc.detail)
+        for note in _notes(exc):
+            say(note)
+        raise typer.Exit(1) from None
+    except TyperException as exc:
+        # A shell's pattern may name files as options and arguments.
+        exc.message = printable_line(exc.message)
+        raise
+    except KeyboardInterrupt as exc:
+        say(": ".join(["stopped", *_notes(exc)]))
+        raise typer.Exit(128 + signal.SIGINT) from None
+
+
+@contextmanager
+def resumable(kept: str) -> Iterator[None]:
+    """Says what is kept, and what to do, if an error or Ctrl-C ends the command in the block."""
+    try:
+        yield
+    except (CommandError, ScopeJudgeError, KeyboardInterrupt) as exc:
+        exc.add_note(kept)
+        raise
+
+
+def _notes(exc: BaseException) -> list[str]:
+    return getattr(exc, "__notes__", [])
 
 
 def end_now(sig: int, _frame: FrameType | None = None) -> NoReturn:
@@ -24,7 +67,7 @@ def end_now(sig: int, _frame: FrameType | None = None) -> NoReturn:
     # A second signal must not wait for this handler.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
-    output.finish()
+    logs.finish()
     # The interrupted code may be writing to the same stream.
     with suppress(OSError, RuntimeError, ValueError):
         sys.stderr.flush()

@@ -4,9 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.markup import escape
-
-from app.cli.console import console, print_sentence
+from app.cli.console import say
 
 # The reason of an abstention -> the reason in words.
 REASONS = {
@@ -32,14 +30,18 @@ def print_summary(
     judgments = [result for result in results if "error" not in result]
     counts = Counter(judgment["verdict"] for judgment in judgments)
     rate = f", {asked / seconds:.0f} pairs a second" if asked and seconds > 0 else ""
-    console.print(
-        f"{len(results)} rows: [bold]A {counts['A']}, B {counts['B']}, "
-        f"abstained {counts['abstain']}, errors {len(results) - len(judgments)}[/]{rate}",
-        highlight=False,
+    say(
+        f"{len(results)} rows: ",
+        (
+            f"A {counts['A']}, B {counts['B']}, abstained {counts['abstain']}, errors "
+            f"{len(results) - len(judgments)}",
+            "bold",
+        ),
+        rate,
     )
     reasons = Counter(j["reason"] for j in judgments if j["verdict"] == "abstain")
     for reason, count in reasons.most_common():
-        console.print(f"  abstained, {count}: {REASONS.get(reason, reason)}", highlight=False)
+        say(f"  abstained, {count}: {REASONS.get(reason, reason)}")
     errors = Counter(result["error"]["code"] for result in results if "error" in result)
     for code, count in errors.most_common():
         place, example = next(
@@ -47,13 +49,9 @@ def print_summary(
             for place, result in zip(places, results, strict=True)
             if result.get("error", {}).get("code") == code
         )
-        console.print(
-            f"  [yellow]error[/] {code}, {count}: e.g. {escape(place)}: {escape(example)}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        say("  ", ("error", "yellow"), f" {code}, {count}: e.g. {place}: {example}")
     for promise in promises(judgments):
-        print_sentence(promise)
+        say(promise)
 
 
 def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -73,10 +71,10 @@ def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
         )
         found.append(
             f"At most {alpha:.0%} of these verdicts are wrong, {how}, if the pairs are like the "
-            f"{n} pairs of {escape(name)!r}."
+            f"{n} pairs of {name!r}."
             if alpha >= 0.01
             else f"At most a share {alpha:g} of these verdicts is wrong, {how}, if the pairs are "
-            f"like the {n} pairs of {escape(name)!r}."
+            f"like the {n} pairs of {name!r}."
         )
     if any(j["alpha"] is None for j in judgments):
         found.append("Verdicts without an alpha promise nothing.")

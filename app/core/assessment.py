@@ -38,7 +38,7 @@ AFTER_LOOKING: Mapping[Guarantee, str] = {
 _LOOKING_NOTE = (
     "Choosing alpha from this table is a look at the labels, and the promise does not cover it: in "
     "simulations with delta 0.10, some alpha of 0.02 to 0.30 was exceeded in up to 29% of "
-    "calibrations, and the smallest feasible of five in up to 11%. Decide for an alpha first, or "
+    "calibrations, and the smallest feasible of five in up to 11%. Decide on an alpha first, or "
     "let all of them hold together at delta / {count}: --delta-for {count} in `scope-judge curve`, "
     "and delta_for in requests."
 )
@@ -132,25 +132,25 @@ def share_interval(share: float, n: int) -> tuple[float, float]:
     return low, 1.0 if share == 1.0 else min(1.0, centre + half)
 
 
-def recommendation(found: Assessment) -> str:
+def recommendation(assessment: Assessment) -> str:
     """One recommendation in plain words."""
-    interval = found.accuracy_interval
-    if interval is None or found.accuracy is None:
+    interval = assessment.accuracy_interval
+    if interval is None or assessment.accuracy is None:
         return "There is no labelled pair yet: label some."
     low, high = interval
-    share = f"{found.accuracy:.0%} ({low:.0%} to {high:.0%})"
+    share = f"{assessment.accuracy:.0%} ({low:.0%} to {high:.0%})"
     if high < 0.5:
         return (
             f"Your judge agrees with people on {share} of the pairs: it is wrong more often than a "
             "coin. Check that labels and responses are not swapped, or use another judge or prompt."
         )
     if low <= 0.5:
-        return _of_a_coin(found, share)
-    best = _best(found)
+        return _of_a_coin(assessment, share)
+    best = _best(assessment)
     if best is not None:
-        return _use(best, found)
-    most = _MOST_GROWTH * found.n
-    helped = [row for row in found.pac_rows if row.more_labels and row.more_labels <= most]
+        return _use(best, assessment)
+    most = _MOST_GROWTH * assessment.n
+    helped = [row for row in assessment.pac_rows if row.more_labels and row.more_labels <= most]
     if not helped:
         return (
             f"Your judge agrees with people on {share} of the pairs, but it is wrong too often "
@@ -164,17 +164,17 @@ def recommendation(found: Assessment) -> str:
     )
 
 
-def note_on_looking(found: Assessment) -> str | None:
+def note_on_looking(assessment: Assessment) -> str | None:
     """The price of a choice from the table; None where nothing can be chosen from it."""
-    feasible = [row for row in found.rows if row.threshold is not None]
+    feasible = [row for row in assessment.rows if row.threshold is not None]
     if not any(row.guarantee == "pac" for row in feasible):
-        return _LABELLING_NOTE if any(row.more_labels for row in found.pac_rows) else None
-    if found.holds_together:
+        return _LABELLING_NOTE if any(row.more_labels for row in assessment.pac_rows) else None
+    if assessment.holds_together:
         return (
             f"The alphas of pac in this table hold together, except with probability "
-            f"{_together(found)}: you may choose one of them now. Those of marginal do not."
+            f"{_together(assessment)}: you may choose one of them now. Those of marginal do not."
         )
-    count = len({row.alpha for row in found.pac_rows})
+    count = len({row.alpha for row in assessment.pac_rows})
     return _LOOKING_NOTE.format(count=count) if count > 1 else None
 
 
@@ -183,47 +183,47 @@ def alphas_in_words(feasible: Sequence[AlphaInterval]) -> str:
     return ", ".join(map(_interval, feasible)) or "none"
 
 
-def _of_a_coin(found: Assessment, share: str) -> str:
-    best = _best(found)
-    if found.n < _FEWEST_LABELS:
+def _of_a_coin(assessment: Assessment, share: str) -> str:
+    best = _best(assessment)
+    if assessment.n < _FEWEST_LABELS:
         return (
-            f"Your judge agrees with people on {share} of {found.n} pairs: these are too few "
+            f"Your judge agrees with people on {share} of {assessment.n} pairs: these are too few "
             f"labels to tell it from a coin. Label at least {_FEWEST_LABELS} pairs."
         )
     coin = f"Your judge agrees with people on {share} of the pairs: this is no better than a coin."
     if best is None:
         return f"{coin} More labels will not help; use another judge or prompt."
-    return f"{coin} Only its most certain verdicts are better. {_use(best, found)}"
+    return f"{coin} Only its most certain verdicts are better. {_use(best, assessment)}"
 
 
-def _best(found: Assessment) -> AlphaRow | None:
+def _best(assessment: Assessment) -> AlphaRow | None:
     """The smallest alpha under "pac" that answers half of the pairs, or else the most pairs."""
-    rows = [row for row in found.pac_rows if row.coverage > 0.0]
+    rows = [row for row in assessment.pac_rows if row.coverage > 0.0]
     useful = [row for row in rows if row.coverage >= _USEFUL_COVERAGE]
     if useful:
         return min(useful, key=lambda row: row.alpha)
     return max(rows, key=lambda row: (row.coverage, -row.alpha), default=None)
 
 
-def _use(row: AlphaRow, found: Assessment) -> str:
+def _use(row: AlphaRow, assessment: Assessment) -> str:
     sentence = (
         f"Use alpha {_alpha(row.alpha)} with pac: it answers {row.coverage:.0%} of pairs like "
         f"these, and at most {100 * row.alpha:.3g}% of the answers are wrong, except with "
         "probability "
     )
-    if found.holds_together:
-        return f"{sentence}{_together(found)}."
+    if assessment.holds_together:
+        return f"{sentence}{_together(assessment)}."
     decided = (
-        "" if len(found.pac_rows) == 1 else ", if you decided for this alpha before you looked"
+        "" if len(assessment.pac_rows) == 1 else ", if you decided on this alpha before you looked"
     )
     return f"{sentence}{_alpha(row.delta or 0.0)}{decided}."
 
 
-def _together(found: Assessment) -> str:
+def _together(assessment: Assessment) -> str:
     """The probability that one of the alphas under "pac" does not hold."""
-    share = max(row.delta or 0.0 for row in found.pac_rows)
+    share = max(row.delta or 0.0 for row in assessment.pac_rows)
     # Rounded, because 0.1 / 3 * 3 may differ from 0.1 in the last digit.
-    return _alpha(round(share * found.delta_for, 12))
+    return _alpha(round(share * assessment.delta_for, 12))
 
 
 def _alpha(alpha: float) -> str:

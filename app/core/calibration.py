@@ -22,10 +22,10 @@ from app.core.diagnostics import (
 )
 from app.core.errors import LabelsMissingError
 from app.core.examples import Examples
-from app.core.examples import LabelledScore as LabelledScore
+from app.core.examples import LabelledExample as LabelledExample
 from app.core.pac import rounded_down
 from app.core.pac_pairs import PacPairs
-from app.core.preference import FloatArray, Preferences, preference_from_gaps
+from app.core.preference import FloatArray, Preferences
 from app.core.threshold_rows import CurvePoint as CurvePoint
 from app.core.threshold_rows import ThresholdRow as ThresholdRow
 from app.core.thresholds import ThresholdCurve
@@ -36,7 +36,7 @@ _CURVE_POINTS = 200
 _KEPT_THRESHOLDS = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """One immutable version of a calibration set; each threshold is computed once.
 
@@ -47,11 +47,15 @@ class Calibration:
         judge: Name of the judge.
         fingerprint: Fingerprint of the judge that scored the examples.
         label_noise: Probability in [0, 0.5) that a label is flipped.
-        examples: Digest of the comparison -> labelled score.
+        examples: Digest of the comparison -> labelled example.
         min_label_mass: In [0, 1). An example with less label mass is off task: never accepted.
         changed_at: Time at which this version was made, in seconds since 1970; None in sets of
             older releases.
         clusters: How "pac" counts pairs of one question; "marginal" counts all pairs.
+        release: Release of scope-judge that made this version; None if it was 0.1.0, or if the
+            version is not stored yet.
+        runtimes: Runtimes (`JudgeIdentity.runtime`) that computed scores of the set, as far as they
+            are known, sorted. Their scores differ by rounding.
 
     Pairs of a pool have no label until /calibrate gives them one. Until all have one, the set has a
     "pac" threshold only where the labels so far decide it, and no figure that needs all labels:
@@ -71,10 +75,12 @@ class Calibration:
     judge: str
     fingerprint: str
     label_noise: float
-    examples: Mapping[str, LabelledScore]
+    examples: Mapping[str, LabelledExample]
     min_label_mass: float = 0.0
     changed_at: float | None = None
     clusters: ClusterRule = "one"
+    release: str | None = None
+    runtimes: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -89,8 +95,7 @@ class Calibration:
     @cached_property
     def preferences(self) -> Preferences:
         """The preferences of the judge, in the order of `examples`."""
-        numbers = self.table.numbers
-        return preference_from_gaps(numbers[:, 0], numbers[:, 1])
+        return self.table.preferences
 
     @cached_property
     def error(self) -> NDArray[np.bool_]:
@@ -146,7 +151,7 @@ class Calibration:
     @cached_property
     def on_task(self) -> NDArray[np.bool_]:
         """Shape (n,). True where the label mass is at least `min_label_mass`."""
-        return ~(self.table.numbers[:, 2] < self.min_label_mass)
+        return ~(self.table.label_mass < self.min_label_mass)
 
     @property
     def off_task(self) -> int:
@@ -189,8 +194,8 @@ class Calibration:
         """Returns the digests of pairs, by their indices in `pac_pairs`."""
         used = np.flatnonzero(self.counted & self.on_task & ~self.table.tied)
         rows = {int(used[place]): None for place in places}
-        found = {row: digest for row, digest in enumerate(self.table) if row in rows}
-        return [found[row] for row in rows]
+        digests = {row: digest for row, digest in enumerate(self.table) if row in rows}
+        return [digests[row] for row in rows]
 
     def labels_missing(self, alpha: float | None, delta: float | None) -> LabelsMissingError:
         """Returns the error of a criterion that this set cannot judge by without further labels.
@@ -209,14 +214,14 @@ class Calibration:
             "lists the pairs to label next"
         )
 
-    @property
+    @cached_property
     def accuracy(self) -> float | None:
         """Share of examples on which judge and label agree; None unless all have labels."""
         if self.unlabelled or not self.sided.any():
             return None
         return float(1.0 - self.error[self.sided].mean())
 
-    @property
+    @cached_property
     def auroc(self) -> float | None:
         """AUROC of confidence for being right; None unless all pairs have labels.
 
@@ -226,7 +231,7 @@ class Calibration:
             return None
         return auroc(self.preferences.confidence[self.sided], ~self.error[self.sided])
 
-    @property
+    @cached_property
     def expected_calibration_error(self) -> float | None:
         """Expected calibration error of the confidence, in [0, 1]; None unless all have labels."""
         if self.unlabelled:
@@ -234,20 +239,20 @@ class Calibration:
         confidence = self.preferences.confidence[self.sided]
         return expected_calibration_error(confidence, ~self.error[self.sided])
 
-    @property
+    @cached_property
     def position_flips(self) -> float | None:
         """Share of examples in which the two orders prefer different responses."""
         if not self.n:
             return None
         return self.preferences.position_flips
 
-    @property
+    @cached_property
     def mean_label_mass(self) -> float | None:
         """Mean label mass, from the order with the smaller one; None without examples."""
         if not self.n:
             return None
         # One number at a time, so that other threads can run in between.
-        return math.fsum(float(mass) for mass in self.table.numbers[:, 2]) / self.n
+        return math.fsum(float(mass) for mass in self.table.label_mass) / self.n
 
     def threshold(self, alpha: float, guarantee: Guarantee, delta: float | None) -> float:
         """Returns lambda_hat in nats; -inf if infeasible, ln 2 to accept everything.
@@ -265,10 +270,10 @@ class Calibration:
             threshold = self.curve.threshold(alpha)
         else:
             assert delta is not None, "pac needs a delta"
-            found = self.pac_pairs.tests(alpha, delta).threshold
-            if found is None:
+            computed = self.pac_pairs.tests(alpha, delta).threshold
+            if computed is None:
                 raise self.labels_missing(alpha, delta)
-            threshold = found
+            threshold = computed
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
         self._thresholds[_cache_key(alpha, guarantee, delta)] = threshold
@@ -289,7 +294,15 @@ class Calibration:
         try:
             threshold = self.threshold(alpha, guarantee, delta)
         except LabelsMissingError:
-            return ThresholdRow(alpha, guarantee, delta, -math.inf, 0.0, None, labels_missing=True)
+            return ThresholdRow(
+                alpha=alpha,
+                guarantee=guarantee,
+                delta=delta,
+                threshold=-math.inf,
+                coverage=0.0,
+                empirical_risk=None,
+                labels_missing=True,
+            )
         used = self.counted if guarantee == "pac" else np.ones(self.n, dtype=bool)
         used = used & ~self.table.tied
         return ThresholdRow.of(
@@ -308,7 +321,7 @@ class Calibration:
     def feasibility(self, row: ThresholdRow) -> Feasibility:
         """Returns the ways to make an alpha feasible, given the error rates of these examples."""
         if self.unlabelled:
-            return Feasibility(None, None)
+            return Feasibility(smallest_alpha=None, more_examples=None)
         curve = self._curve_of(row.guarantee)
         return feasibility(
             curve, row.alpha, row.guarantee, row.delta, off_task=self.n - self.ties - curve.n
@@ -329,7 +342,8 @@ class Calibration:
         if self.unlabelled:
             return {}
         return {
-            each: feasible_alphas(self._curve_of(each), each, STANDARD_DELTA) for each in GUARANTEES
+            guarantee: feasible_alphas(self._curve_of(guarantee), guarantee, STANDARD_DELTA)
+            for guarantee in GUARANTEES
         }
 
     @cached_property
@@ -379,7 +393,14 @@ class Calibration:
             accepted, errors = curve.accepted_at(score, undecided=self.undecided)
             if accepted:
                 risk_level = float(curve.risk_levels[i])
-                points.append(CurvePoint(score, accepted / n, errors / accepted, risk_level))
+                points.append(
+                    CurvePoint(
+                        uncertainty=score,
+                        coverage=accepted / n,
+                        empirical_risk=errors / accepted,
+                        risk_level=risk_level,
+                    )
+                )
         return tuple(points)
 
 

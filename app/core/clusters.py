@@ -127,8 +127,8 @@ def _effects_of_first(wrong: NDArray[np.int64], numbers: NDArray[np.int64]) -> F
     effect = np.where(
         varies, questions / np.maximum(questions - 1, 1) * spread / binomial, kk / pairs
     )
-    found: FloatArray = np.maximum(effect, 1.0)
-    return found
+    bounded: FloatArray = np.maximum(effect, 1.0)
+    return bounded
 
 
 def _before_in_question(

@@ -1,11 +1,12 @@
 """Comparisons and judgments: immutable values, validated on creation."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from app.core.errors import InvalidComparisonError
+from app.core.score import Preference
+from app.core.score import Side as Side
 
-Side = Literal["A", "B"]
 Label = Literal["A", "B", "tie"]
 Verdict = Literal["A", "B", "abstain"]
 Reason = Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
@@ -80,7 +81,7 @@ class Comparison:
         return Comparison(self.question, self.response_b, self.response_a)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledComparison:
     """A comparison and the label that people gave it."""
 
@@ -88,7 +89,7 @@ class LabelledComparison:
     label: Label
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Criterion:
     """The conditions under which a verdict is accepted.
 
@@ -106,7 +107,8 @@ class Criterion:
     calibration: str
 
 
-class CriterionDefaults(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CriterionDefaults:
     """The parts of a criterion that apply where a caller leaves them out."""
 
     alpha: float
@@ -114,7 +116,7 @@ class CriterionDefaults(NamedTuple):
     delta: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReference:
     """The calibration by which a judgment was accepted or refused.
 
@@ -128,7 +130,8 @@ class CalibrationReference:
     age_s: float = 0.0
 
 
-class AuditReference(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditReference:
     """The audit of a judgment that was drawn at random, to be labelled by people.
 
     Args:
@@ -140,14 +143,13 @@ class AuditReference(NamedTuple):
     rate: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Judgment:
     """A verdict or an abstention, with the numbers that led to it.
 
-    Probabilities are those of response_a being preferred. `uncertainty` is s(x) in nats (SCOPE,
-    section on BPE). `threshold` is None if alpha is infeasible or not given. `risk_level` is the
-    smallest alpha that accepts this judgment under "marginal". It is None if no alpha does, and
-    under "pac", where a larger alpha may have a smaller threshold.
+    `label_mass` is that of the score. `threshold` is None if alpha is infeasible or not given.
+    `risk_level` is the smallest alpha that accepts this judgment under "marginal". It is None if no
+    alpha does, and under "pac", where a larger alpha may have a smaller threshold.
 
     `reason` is the first of these that applies: `off_task`, `no_preference`, `suspended`,
     `infeasible`, `uncertain`. `off_task` means that the two labels have too little of the
@@ -157,22 +159,12 @@ class Judgment:
     """
 
     verdict: Verdict
-    preferred: Side | None
     reason: Reason | None
-    p_fwd: float
-    p_rev: float
-    p_bar: float
-    uncertainty: float
-    confidence: float
+    preference: Preference
+    label_mass: float
     threshold: float | None
     criterion: Criterion
     risk_level: float | None
-    label_mass: float
     calibration: CalibrationReference | None
     judge: str
     audit: AuditReference | None = None
-
-    @property
-    def orders_disagree(self) -> bool:
-        """Whether the two orders prefer different responses; False if one prefers none."""
-        return (self.p_fwd - 0.5) * (self.p_rev - 0.5) < 0.0

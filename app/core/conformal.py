@@ -148,10 +148,10 @@ def merged(evidences: Sequence[float], *, streams: int = 1) -> float:
 
 def _checked(values: ArrayLike) -> FloatArray:
     """Returns the values as numbers; raises ValueError for NaN and for a wrong shape."""
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1 or np.isnan(found).any():
-        raise ValueError(f"values {found.shape} must be numbers of shape (n,)")
-    return found
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1 or np.isnan(numbers).any():
+        raise ValueError(f"values {numbers.shape} must be numbers of shape (n,)")
+    return numbers
 
 
 def _mixed(log_wealth: FloatArray) -> FloatArray:
@@ -166,7 +166,7 @@ def _drawn(count: int, random: FloatArray) -> NDArray[np.int64]:
     Every set of that size is equally likely.
     """
     chosen: set[int] = set()
-    for last, each in enumerate(random.tolist(), start=count - len(random)):
-        place = int(each * (last + 1))
+    for last, number in enumerate(random.tolist(), start=count - len(random)):
+        place = int(number * (last + 1))
         chosen.add(last if place in chosen else place)
     return np.fromiter(chosen, dtype=np.int64, count=len(chosen))

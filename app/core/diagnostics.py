@@ -1,9 +1,9 @@
 """Quality of a judge's confidence, and the changes that make an alpha feasible."""
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,7 +81,8 @@ def confidence_bins(confidence: ArrayLike) -> NDArray[np.int64]:
     return np.clip(numbers, 0, _BINS - 1)
 
 
-class Feasibility(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Feasibility:
     """The two ways to make an infeasible alpha feasible.
 
     Args:
@@ -122,10 +123,12 @@ def feasibility(
         smallest = float(ALPHA_GRID[feasible[0]]) if len(feasible) else None
         needed = _examples_pac(curve, alpha, delta)
     if needed is None:
-        return Feasibility(smallest, None)
+        return Feasibility(smallest_alpha=smallest, more_examples=None)
     n = curve.n + off_task
     more = max(0, math.ceil(Fraction(needed * n, curve.n)) - n)
-    return Feasibility(smallest, more if more <= _MOST_EXAMPLES else None)
+    return Feasibility(
+        smallest_alpha=smallest, more_examples=more if more <= _MOST_EXAMPLES else None
+    )
 
 
 def feasible_alphas(
@@ -212,8 +215,8 @@ def _examples_from(
 @lru_cache(maxsize=64)
 def _start_ranks(delta: float, label_noise: float, n: int) -> NDArray[np.int64]:
     """Start rank of "pac" at every alpha of the grid; n + 1 where it is above n."""
-    found = [start_rank(alpha, delta, label_noise, n) for alpha in ALPHA_GRID.tolist()]
-    return np.array([n + 1 if rank is None else rank for rank in found], dtype=np.int64)
+    ranks = [start_rank(alpha, delta, label_noise, n) for alpha in ALPHA_GRID.tolist()]
+    return np.array([n + 1 if rank is None else rank for rank in ranks], dtype=np.int64)
 
 
 def _is_feasible_pac(curve: ThresholdCurve, delta: float) -> NDArray[np.bool_]:
@@ -225,6 +228,6 @@ def _is_feasible_pac(curve: ThresholdCurve, delta: float) -> NDArray[np.bool_]:
         blocks = np.searchsorted(curve.accepted, starts[tested], side="left")
         bounds = [observed_error(alpha, curve.label_noise) for alpha in ALPHA_GRID[tested].tolist()]
         effects = None if curve.design_effects is None else curve.design_effects[blocks]
-        found = p_values(curve.errors[blocks], curve.accepted[blocks], bounds, effects)
-        feasible[tested] = found <= delta
+        p = p_values(curve.errors[blocks], curve.accepted[blocks], bounds, effects)
+        feasible[tested] = p <= delta
     return feasible

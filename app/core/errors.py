@@ -9,6 +9,7 @@
     │   ├── BodyTooLargeError         the request has too many bytes
     │   ├── BodyTooSlowError          the request's body arrives too slowly
     │   ├── BatchTooLargeError        the request has too many comparisons
+    │   ├── TooManyCriteriaError      the request has too many different criteria
     │   ├── PromptTooLongError        the judge's context is shorter than the prompt
     │   ├── ControlTokenError         a text holds control tokens that cannot be neutralised
     │   ├── RouteNotFoundError        the path does not exist
@@ -17,7 +18,8 @@
     │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
     │   ├── JudgeMismatchError        the calibration set belongs to another judge
     │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
-    │   └── AuditsIncompleteError     audits have no label, so the others are no random sample
+    │   ├── AuditsIncompleteError     audits have no label, so the others are no random sample
+    │   └── LabelChangesError         the label of an audit was changed too often
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
     │   ├── DeadlineExceededError     the time limit passed; the work was stopped
@@ -132,6 +134,13 @@ class BatchTooLargeError(RequestError):
     title = "The batch holds too many comparisons"
 
 
+class TooManyCriteriaError(RequestError):
+    """The comparisons of the request have more different criteria than one request may have."""
+
+    code = "too_many_criteria"
+    title = "The batch holds too many different criteria"
+
+
 class PromptTooLongError(RequestError):
     """The prompt is longer than the context of the judge; a prompt is never cut."""
 
@@ -154,12 +163,7 @@ class RouteNotFoundError(RequestError):
 
 
 class MethodNotAllowedError(RequestError):
-    """The path does not support this method.
-
-    Args:
-        detail: The reason.
-        allowed: The methods that the path supports.
-    """
+    """The path does not support this method."""
 
     code = "method_not_allowed"
     title = "This path does not take this method"
@@ -184,7 +188,7 @@ class VersionNotFoundError(RequestError):
 
 
 class JudgeMismatchError(RequestError):
-    """The calibration set was made with another judge, prompt or label tokens."""
+    """The calibration set was made with another judge."""
 
     code = "judge_mismatch"
     title = "The calibration belongs to another judge"
@@ -202,6 +206,13 @@ class AuditsIncompleteError(RequestError):
 
     code = "audits_incomplete"
     title = "Audits have no label"
+
+
+class LabelChangesError(RequestError):
+    """The label of an audit was changed so often that it takes no other label."""
+
+    code = "too_many_label_changes"
+    title = "The label was changed too often"
 
 
 class OverloadedError(UnavailableError):

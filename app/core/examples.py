@@ -1,20 +1,22 @@
-"""Labelled scores in columns, with a checksum that is updated incrementally.
+"""Labelled examples in columns, with a checksum that is updated incrementally.
 
-As Python objects, 300,000 scores take a hundred megabytes. Freeing them, or one pass of the garbage
-collector over them, stops every thread for a tenth of a second.
+As Python objects, 300,000 examples take a hundred megabytes. Freeing them, or one pass of the
+garbage collector over them, stops every thread for a tenth of a second.
 """
 
 import hashlib
 import struct
 from array import array
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import compress, islice
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.comparison import Label
+from app.core.preference import Preferences, preference_from_gaps
+from app.core.score import Score
 
 _MODULUS = 2**256
 _PACKED = struct.Struct("<3dc")
@@ -29,13 +31,12 @@ _QUESTION_BYTES = 32
 _NO_QUESTION = bytes(_QUESTION_BYTES)
 
 
-class LabelledScore(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledExample:
     """One calibration point; it holds measurements and no text.
 
     Args:
-        gap_fwd: Logit of response_a minus that of response_b, response_a shown first.
-        gap_rev: Logit of response_a minus that of response_b, response_a shown second.
-        label_mass: Probability of the two labels together, in the order where it is smaller.
+        score: The score of the comparison.
         label: The side that people prefer; None for a pair of a pool that has no label yet, and
             "tie" for a pair of a pool that people found equal. A pool keeps its ties, because they
             must not change how many pairs were drawn.
@@ -43,20 +44,23 @@ class LabelledScore(NamedTuple):
             examples of older releases.
     """
 
-    gap_fwd: float
-    gap_rev: float
-    label_mass: float
+    score: Score
     label: Label | None
     question: str | None = None
 
     @property
     def fields(self) -> tuple[float | str | None, ...]:
-        """The fields as JSON has them, without a question that is unknown."""
-        return tuple(self) if self.question is not None else self[:4]
+        """The fields as stores keep them, without a question that is unknown."""
+        question = () if self.question is None else (self.question,)
+        return (*_numbers(self.score), self.label, *question)
 
 
-class Examples(Mapping[str, LabelledScore]):
-    """An immutable mapping: digest of a comparison -> labelled score.
+def _numbers(score: Score) -> tuple[float, float, float]:
+    return score.gap_fwd, score.gap_rev, score.label_mass
+
+
+class Examples(Mapping[str, LabelledExample]):
+    """An immutable mapping: digest of a comparison -> labelled example.
 
     Args:
         rows: Digest -> index of its row, in the order of the rows.
@@ -87,17 +91,17 @@ class Examples(Mapping[str, LabelledScore]):
         self.checksum = checksum
 
     @classmethod
-    def of(cls, scores: Mapping[str, LabelledScore]) -> "Examples":
-        """Returns the same scores in columns; `scores` itself if it has columns already."""
-        if isinstance(scores, Examples):
-            return scores
+    def of(cls, examples: Mapping[str, LabelledExample]) -> "Examples":
+        """Returns the same examples in columns; `examples` itself if it has columns already."""
+        if isinstance(examples, Examples):
+            return examples
         draft = Draft()
-        for digest, score in scores.items():
-            draft.set(digest, score)
+        for digest, example in examples.items():
+            draft.set(digest, example)
         return draft.done()
 
-    def __getitem__(self, digest: str) -> LabelledScore:
-        return self._score(self._rows[digest])
+    def __getitem__(self, digest: str) -> LabelledExample:
+        return self._example(self._rows[digest])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -110,6 +114,17 @@ class Examples(Mapping[str, LabelledScore]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+    @property
+    def preferences(self) -> Preferences:
+        """The preferences of the judge."""
+        return preference_from_gaps(self.numbers[:, 0], self.numbers[:, 1])
+
+    @property
+    def label_mass(self) -> NDArray[np.float64]:
+        """Shape (n,). Probability of the two labels, in the order where it is smaller."""
+        mass: NDArray[np.float64] = self.numbers[:, 2]
+        return mass
 
     @property
     def label_a(self) -> NDArray[np.bool_]:
@@ -127,10 +142,10 @@ class Examples(Mapping[str, LabelledScore]):
         return self._having(_TIE)
 
     def _having(self, code: int) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.labels == code
-        return found
+        mask: NDArray[np.bool_] = self.labels == code
+        return mask
 
-    def pairs(self) -> Iterator[tuple[str, LabelledScore]]:
+    def pairs(self) -> Iterator[tuple[str, LabelledExample]]:
         """Yields the same as `items`, several times faster, and in short steps."""
         digests = iter(self._rows)
         for start in range(0, len(self), _SLICE):
@@ -141,9 +156,13 @@ class Examples(Mapping[str, LabelledScore]):
             for digest, gap_fwd, gap_rev, label_mass, code, question in zip(
                 islice(digests, _SLICE), *columns, codes, questions, strict=True
             ):
-                yield digest, LabelledScore(gap_fwd, gap_rev, label_mass, _LABELS[code], question)
+                score = Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=label_mass)
+                yield (
+                    digest,
+                    LabelledExample(score=score, label=_LABELS[code], question=question),
+                )
 
-    def changed(self, put: Mapping[str, LabelledScore], take: Collection[str] = ()) -> "Examples":
+    def changed(self, put: Mapping[str, LabelledExample], take: Collection[str] = ()) -> "Examples":
         """Returns these examples with some put in, and then some taken out.
 
         Args:
@@ -174,11 +193,14 @@ class Examples(Mapping[str, LabelledScore]):
             draft.set(digest, self[digest])
         return draft.done(), tuple(digest for digest in before._rows if digest not in self._rows)
 
-    def _score(self, row: int) -> LabelledScore:
+    def _example(self, row: int) -> LabelledExample:
         gap_fwd, gap_rev, label_mass = self.numbers[row].tolist()
         (question,) = _question_texts(self.questions[row : row + 1])
-        label = _LABELS[int(self.labels[row])]
-        return LabelledScore(gap_fwd, gap_rev, label_mass, label, question)
+        return LabelledExample(
+            score=Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=label_mass),
+            label=_LABELS[int(self.labels[row])],
+            question=question,
+        )
 
 
 class Draft:
@@ -191,38 +213,38 @@ class Draft:
     def __init__(self, base: Examples | None = None) -> None:
         self._begin(base if base is not None else EMPTY)
 
-    def put(self, scores: Examples) -> None:
-        """Puts scores in; known digests are replaced."""
+    def put(self, examples: Examples) -> None:
+        """Puts examples in; known digests are replaced."""
         if not self._rows:
-            self._begin(scores)
+            self._begin(examples)
             return
-        for digest, score in scores.pairs():
-            self.set(digest, score)
+        for digest, example in examples.pairs():
+            self.set(digest, example)
 
-    def set(self, digest: str, score: LabelledScore) -> None:
-        """Puts one score in; a known digest is replaced."""
+    def set(self, digest: str, example: LabelledExample) -> None:
+        """Puts one example in; a known digest is replaced."""
         row = self._rows.get(digest)
-        code = _CODES[score.label]
-        question = _NO_QUESTION if score.question is None else bytes.fromhex(score.question)
+        code, numbers = _CODES[example.label], _numbers(example.score)
+        question = _NO_QUESTION if example.question is None else bytes.fromhex(example.question)
         if row is None:
             self._rows[digest] = len(self._labels)
-            self._numbers.extend(score[:3])
+            self._numbers.extend(numbers)
             self._labels.append(code)
             self._questions += question
         else:
             self._checksum -= self._hash(digest, row)
-            self._numbers[3 * row : 3 * row + 3] = array("d", score[:3])
+            self._numbers[3 * row : 3 * row + 3] = array("d", numbers)
             self._labels[row] = code
             self._questions[_bytes_of(row)] = question
-        self._checksum += _hash(digest, *score[:3], code, question)
+        self._checksum += _hash(digest, *numbers, code, question)
 
     def take(self, digest: str) -> None:
-        """Takes one score out; raises KeyError for an unknown digest."""
+        """Takes one example out; raises KeyError for an unknown digest."""
         row = self._rows.pop(digest)
         self._checksum -= self._hash(digest, row)
 
     def clear(self) -> None:
-        """Takes all scores out."""
+        """Takes all examples out."""
         self._begin(EMPTY)
 
     def done(self) -> Examples:

@@ -2,63 +2,51 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from app.core.comparison import Comparison, LabelledComparison
 
-# Characters that are written in one call.
-_PIECE = 2**16
 # One encoder for all calls: `json.dumps` would make one for each, which takes as long as a digest.
 _to_json = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
 
 
-@dataclass(frozen=True, slots=True)
+# The reason why two judges of one name may have different fingerprints, for people.
+INPUTS_DIFFER = "the model, the prompt or another input of the scores differs"
+
+
+@dataclass(frozen=True, kw_only=True)
 class JudgeIdentity:
-    """All inputs of a judge's scores besides the comparison.
+    """A judge of any kind: its name, all that its scores depend on, and how it describes itself.
 
     Args:
-        model: Hugging Face id, or the name of the model's folder.
-        weights: Digest of the weights, or the revision on the hub.
-        chat_frame: Text that the chat template puts around a user message; empty without a chat
-            template.
-        label_tokens: Token ids of A and B at the position of the answer.
-        dtype: Data type in which the model computes.
-        system: System message.
-        user: User message with its placeholders.
-        prefill: Beginning of the judge's answer.
-        fence: Version of the rules that quote texts which resemble a heading. Every change of the
-            rules that changes a prompt raises the version.
+        name: Name of the judge in answers.
+        inputs: Name -> JSON value of each input of its scores besides the comparison. Judges of one
+            kind have the same names. A change of a name or of the spelling of a value changes the
+            fingerprint, and every stored calibration then refuses its own judge.
+        described: The fields of GET /info that this kind of judge has.
+        max_prompt_tokens: Longest prompt that the judge accepts.
+        runtime: Software and processor that compute the scores, such as "vLLM 0.32.0, CUDA 8.0".
+            On another runtime the same judge has the same scores up to rounding. None if it is
+            unknown.
     """
 
-    model: str
-    weights: str
-    chat_frame: str
-    label_tokens: tuple[int, int]
-    dtype: str
-    system: str
-    user: str
-    prefill: str
-    fence: int
+    name: str
+    inputs: Mapping[str, object]
+    described: Mapping[str, object]
+    max_prompt_tokens: int
+    runtime: str | None = None
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """64 hexadecimal digits. A calibration is valid only for the judge of its fingerprint."""
-        return _digest(asdict(self))
-
-    @property
-    def template(self) -> str:
-        """64 hexadecimal digits of the prompt template, which other judges may share."""
-        return template_digest(self.system, self.user, self.prefill)
+        return digest_of_json(dict(self.inputs))
 
 
-def template_digest(system: str, user: str, prefill: str) -> str:
-    """Identifies a prompt template.
-
-    Returns:
-        64 hexadecimal digits.
-    """
-    return _digest([system, user, prefill])
+def digest_of_json(value: object) -> str:
+    """Returns the SHA-256 of a JSON value with sorted keys and no spaces, 64 hexadecimal digits."""
+    return _digest(value)
 
 
 def example_digest(fingerprint: str, comparison: Comparison) -> str:
@@ -72,9 +60,6 @@ def example_digest(fingerprint: str, comparison: Comparison) -> str:
     """
     question = [(turn.role, turn.content) for turn in comparison.question]
     responses = sorted((comparison.response_a, comparison.response_b))
-    # Every judgment of a service with audits has this digest computed.
-    if sum(map(len, comparison.texts)) <= _PIECE // 2:
-        return _short_digest([fingerprint, question, responses])
     return _digest([fingerprint, question, responses])
 
 
@@ -113,43 +98,5 @@ def _row(example: LabelledComparison) -> list[object]:
     return [question, comparison.response_a, comparison.response_b, example.label]
 
 
-def _short_digest(value: object) -> str:
-    return hashlib.sha256(_to_json(value).encode("ascii")).hexdigest()
-
-
 def _digest(value: object) -> str:
-    if _size(value, at_most=_PIECE) <= _PIECE:
-        return _short_digest(value)
-    digest = hashlib.sha256()
-    for piece in _written(value):
-        digest.update(piece.encode("ascii"))
-    return digest.hexdigest()
-
-
-def _written(value: object) -> Iterator[str]:
-    """The value as JSON, in pieces: in one call 8 MB would hold all other threads up."""
-    if isinstance(value, str) and len(value) > _PIECE:
-        yield '"'
-        for start in range(0, len(value), _PIECE):
-            yield json.dumps(value[start : start + _PIECE])[1:-1]
-        yield '"'
-    elif isinstance(value, list | tuple) and _size(value, at_most=_PIECE) > _PIECE:
-        for i, each in enumerate(value):
-            yield "," if i else "["
-            yield from _written(each)
-        yield "]"
-    else:
-        yield _to_json(value)
-
-
-def _size(value: object, *, at_most: int) -> int:
-    """Characters of a text, or of a list and all that is in it; not counted beyond a bound."""
-    if isinstance(value, str):
-        return len(value)
-    size = 1
-    if isinstance(value, list | tuple):
-        for each in value:
-            size += _size(each, at_most=at_most - size)
-            if size > at_most:
-                break
-    return size
+    return hashlib.sha256(_to_json(value).encode("ascii")).hexdigest()

@@ -38,7 +38,7 @@ def response_of(value: Any, column: str) -> str | list[str]:
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
         return value
     messages = messages_of([value] if isinstance(value, Mapping) else value, column)
     if len(messages) != 1 or messages[0]["role"] != "assistant":
@@ -62,22 +62,22 @@ def messages_of(value: Any, column: str = "this") -> list[Fields]:
     """
     # Parquet has arrays of numpy where JSON has lists.
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping) or not value:
-        raise InvalidComparisonError(f"{column} is no text and no list of messages")
-    return [_message(each) for each in value]
+        raise InvalidComparisonError(f"{column} is neither a text nor a list of messages")
+    return [_message(message) for message in value]
 
 
 def _message(value: Any) -> Fields:
     if not isinstance(value, Mapping):
         raise InvalidComparisonError("a message must have a role and a content")
-    given = value.get("role", value.get("from"))
-    role = _ROLES.get(given.lower()) if isinstance(given, str) else None
-    if value.get("tool_calls") or value.get("function_call") or given in ("tool", "function"):
+    spelled = value.get("role", value.get("from"))
+    role = _ROLES.get(spelled.lower()) if isinstance(spelled, str) else None
+    if value.get("tool_calls") or value.get("function_call") or spelled in ("tool", "function"):
         raise InvalidComparisonError(
             "a message calls a tool or is its answer, and a judge reads only text: leave such "
             "rows out, or write the calls into the text"
         )
     if role is None:
-        raise InvalidComparisonError(f"a message has {_named('role', given)}")
+        raise InvalidComparisonError(f"a message has {_named('role', spelled)}")
     return {"role": role, "content": _content(value.get("content", value.get("value")))}
 
 
@@ -97,7 +97,7 @@ def _content(value: Any) -> str:
                     f"a message has a part with {_named('type', kind)}, and a judge reads only text"
                 )
             if not isinstance(part.get("text"), str):
-                raise InvalidComparisonError("a message has a part of text without its text")
+                raise InvalidComparisonError("a message has a text part without text")
             texts.append(part["text"])
         return "\n".join(texts)
     raise InvalidComparisonError("a message has no content")

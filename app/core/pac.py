@@ -3,12 +3,12 @@
 import math
 from bisect import bisect_left
 from decimal import ROUND_DOWN, Context
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, betainc, ndtri
+from scipy.special import betainc, ndtri
 from scipy.stats import binom
 
 from app.core.preference import LN2, FloatArray
@@ -18,6 +18,8 @@ from app.core.start_rank import start_rank
 from app.core.thresholds import accepted_and_errors
 
 _STEP_SHARE = 0.01
+# A probability that equals delta may be rounded to either side of it.
+_CLEARLY_BELOW = 1.0 - 1e-12
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 
 
@@ -177,13 +179,13 @@ def p_values(
         bound: Largest error rate, in (0, 1).
         effects: Design effects, at least 1; None for independent pairs.
     """
-    found: FloatArray
+    probability: FloatArray
     if effects is None:
-        found = binom.cdf(errors, accepted, bound)
+        probability = binom.cdf(errors, accepted, bound)
     else:
         right = np.maximum((accepted - errors) / effects, np.finfo(float).tiny)
-        found = betainc(right, errors / effects + 1.0, 1.0 - np.asarray(bound))
-    return found
+        probability = betainc(right, errors / effects + 1.0, 1.0 - np.asarray(bound))
+    return probability
 
 
 @lru_cache(maxsize=4096)
@@ -206,10 +208,7 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
         return ()
     bound = observed_error(alpha, label_noise)
     step = max(1, round(_STEP_SHARE * n))
-    walk = _quick_walk(start, step, bound, delta, n)
-    ranks = (
-        list(walk.ranks) if walk.is_exact(bound, delta, n) else _walk(start, step, bound, delta, n)
-    )
+    ranks = _walk(start, step, bound, delta, n)
     return (*ranks, n) if ranks[-1] < n else tuple(ranks)
 
 
@@ -219,78 +218,33 @@ def _walk(start: int, step: int, bound: float, delta: float, n: int) -> list[int
     Each rank is the first such rank that is at least `step` after the rank before it.
     """
     ranks = [start]
-    window = math.ceil(4 / bound)  # one more error becomes allowable every 1 / bound ranks
-    low = start + step
-    while low < n:
-        allowable = allowable_errors(np.arange(low - 1, min(low + window, n)), bound, delta)
-        rises = np.flatnonzero(np.diff(allowable) > 0)
-        if len(rises):
-            ranks.append(low + int(rises[0]))
-            low = ranks[-1] + step
-        else:
-            low += window
-    return ranks
-
-
-class _QuickWalk(NamedTuple):
-    """Ranks found with a faster distribution function, and what `is_exact` needs to verify them.
-
-    One search finds one rank. A last search may find none.
-
-    Args:
-        ranks: The start rank, then the rank that each search found.
-        before: For each search, the rank just before the first rank that it considers.
-        allowable: For each search, the number of errors that is allowable at its `before`.
-    """
-
-    ranks: list[int]
-    before: list[int]
-    allowable: list[int]
-
-    def is_exact(self, bound: float, delta: float, n: int) -> bool:
-        """Whether the exact distribution function of `_walk` gives the same ranks.
-
-        Checks all searches at once. The number of allowable errors never falls as the rank grows,
-        so two checks are enough: `allowable` is right at `before`, and one more error is allowable
-        at the rank found but not at the rank just below it.
-        """
-        before, allowable = np.array(self.before), np.array(self.allowable)
-        found, last = np.array(self.ranks[1:], dtype=np.int64), slice(len(self.ranks) - 1)
-        more = allowable + 1
-        passes = binom.cdf(
-            np.concatenate([allowable, more[last]]), np.concatenate([before, found]), bound
-        )
-        # If the last search found no rank, it ended at rank n - 1.
-        ends = np.append(found - 1, n - 1)[: len(before)]
-        fails = binom.cdf(np.concatenate([more, more]), np.concatenate([before, ends]), bound)
-        return bool((passes <= delta).all() and (fails > delta).all())
-
-
-def _quick_walk(start: int, step: int, bound: float, delta: float, n: int) -> _QuickWalk:
-    """Does the same as `_walk` with `bdtr`, in a tenth of the time; rounding can change a rank."""
-    walk = _QuickWalk([start], [], [])
     window, z = math.ceil(4 / bound), float(ndtri(delta))
-    while (low := walk.ranks[-1] + step) < n:
+    while (low := ranks[-1] + step) < n:
         before = low - 1
         # The normal approximation is less than two errors off.
         errors = max(0, int(before * bound + z * math.sqrt(before * bound * (1 - bound))))
-        while errors > 0 and bdtr(errors, before, bound) > delta:
+        while errors > 0 and not _is_allowable(errors, before, bound, delta):
             errors -= 1
-        while bdtr(errors + 1, before, bound) <= delta:
+        while _is_allowable(errors + 1, before, bound, delta):
             errors += 1
-        walk.before.append(before)
-        walk.allowable.append(errors)
-        rank = _first_passing(errors + 1, range(low, min(low + window, n)), bound, delta)
-        if rank is None:
+        # One more error becomes allowable every 1 / bound ranks.
+        later = range(low, min(low + window, n))
+        place = bisect_left(
+            later, True, key=partial(_is_allowable, errors + 1, bound=bound, delta=delta)
+        )
+        if place == len(later):
             break
-        walk.ranks.append(rank)
-    return walk
+        ranks.append(later[place])
+    return ranks
 
 
-def _first_passing(errors: int, ranks: range, bound: float, delta: float) -> int | None:
-    """Returns the first rank at which this number of errors is allowable; None if there is none."""
-    place = bisect_left(ranks, -delta, key=lambda rank: -bdtr(errors, rank, bound))
-    return ranks[place] if place < len(ranks) else None
+def _is_allowable(errors: int, rank: int, bound: float, delta: float) -> bool:
+    """Whether P[Bin(rank, bound) <= errors] is clearly at most delta.
+
+    The incomplete beta function is that probability, and is much faster than `scipy.stats`. It only
+    chooses the ranks to test; the tests themselves use `p_values`.
+    """
+    return bool(betainc(rank - errors, errors + 1, 1.0 - bound) <= delta * _CLEARLY_BELOW)
 
 
 def rounded_down(share: float) -> float:

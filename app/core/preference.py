@@ -4,11 +4,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
-from app.core.comparison import Side
 from app.core.errors import JudgmentFailedError
+from app.core.score import Preference
 
 FloatArray = NDArray[np.float64]
 
@@ -36,37 +36,20 @@ class Preferences(NamedTuple):
         """Shape (n,). max(p_bar, 1 - p_bar), within [0.5, 1] (SCOPE, BPE as confidence)."""
         return np.maximum(self.p_bar, 1.0 - self.p_bar)
 
+    def rows(self) -> list[Preference]:
+        """The preference of each comparison."""
+        columns = (self.p_fwd.tolist(), self.p_rev.tolist(), self.p_bar.tolist())
+        return [
+            Preference(p_fwd=p_fwd, p_rev=p_rev, p_bar=p_bar, uncertainty=uncertainty)
+            for p_fwd, p_rev, p_bar, uncertainty in zip(
+                *columns, self.entropy.tolist(), strict=True
+            )
+        ]
+
     @property
     def position_flips(self) -> float:
         """Share of comparisons in which the two orders prefer different responses; n > 0."""
         return float(((self.p_fwd - 0.5) * (self.p_rev - 0.5) < 0.0).mean())
-
-
-def preference_from_logits(
-    logit_a_fwd: ArrayLike, logit_b_fwd: ArrayLike, logit_a_rev: ArrayLike, logit_b_rev: ArrayLike
-) -> Preferences:
-    """Averages the two orders, exact even where the judge is nearly certain.
-
-    The reverse prompt shows response_b first, so that label B means response_a there.
-
-    Args:
-        logit_a_fwd: Shape (n,). Logit of label A in the forward prompt; any finite number. A
-            constant added to both logits of a prompt changes nothing.
-        logit_b_fwd: Shape (n,). Logit of label B in the forward prompt.
-        logit_a_rev: Shape (n,). Logit of label A in the reverse prompt.
-        logit_b_rev: Shape (n,). Logit of label B in the reverse prompt.
-
-    Returns:
-        The preferences, each of shape (n,).
-
-    Raises:
-        JudgmentFailedError: A logit is not a finite number.
-    """
-    a_fwd, b_fwd = np.asarray(logit_a_fwd, np.float64), np.asarray(logit_b_fwd, np.float64)
-    a_rev, b_rev = np.asarray(logit_a_rev, np.float64), np.asarray(logit_b_rev, np.float64)
-    # Infinite logits give a gap that is not finite; the error below reports it, not a warning.
-    with np.errstate(invalid="ignore", over="ignore"):
-        return preference_from_gaps(a_fwd - b_fwd, b_rev - a_rev)
 
 
 def preference_from_gaps(gap_fwd: FloatArray, gap_rev: FloatArray) -> Preferences:
@@ -85,7 +68,7 @@ def preference_from_gaps(gap_fwd: FloatArray, gap_rev: FloatArray) -> Preference
     # Both orders in one array, because a call of NumPy takes as long as 50 of its numbers.
     gaps = np.array([gap_fwd, gap_rev])
     if not np.isfinite(gaps).all():
-        raise JudgmentFailedError("the judge's label logits are not finite numbers")
+        raise JudgmentFailedError("a score of the judge is not a finite number")
     p_fwd, p_rev = expit(gaps)
     p_bar = (p_fwd + p_rev) / 2.0
     # 1 - p_bar would round to 0 for a gap above 37, so the other side is averaged separately.
@@ -121,10 +104,3 @@ def _entropy_of_sides(smaller: FloatArray, larger: FloatArray) -> FloatArray:
     terms = larger * np.log1p(-smaller) + xlogy(smaller, smaller)
     entropy: FloatArray = np.minimum(np.abs(terms), LN2)
     return entropy
-
-
-def preferred_side(p_bar: float) -> Side | None:
-    """The preferred side; None at exactly 0.5, where every threshold abstains."""
-    if p_bar == 0.5:
-        return None
-    return "A" if p_bar > 0.5 else "B"

@@ -101,9 +101,9 @@ def _rank_with_power(
     chunk = math.ceil(min(10 / gap, _LARGEST_CHUNK))
     while low <= at_most:
         high = min(low + chunk, at_most + 1)
-        found = _powerful_rank(bound, assumed_error, delta, power, low, high)
-        if found is not None:
-            return found
+        rank = _powerful_rank(bound, assumed_error, delta, power, low, high)
+        if rank is not None:
+            return rank
         low = high
     return None
 

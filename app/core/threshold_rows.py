@@ -1,6 +1,6 @@
 """The threshold of one alpha, its effect, and a point of the risk-coverage curve."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,7 +9,8 @@ from app.core.pac import pac_threshold_of_counts, rounded_down
 from app.core.thresholds import ThresholdCurve
 
 
-class ThresholdRow(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThresholdRow:
     """The threshold of one alpha under one guarantee, and its effect on the calibration set.
 
     Args:
@@ -64,7 +65,8 @@ class ThresholdRow(NamedTuple):
         return self.threshold > -np.inf
 
 
-class CurvePoint(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurvePoint:
     """One point of the risk-coverage curve of a calibration set.
 
     Args:

@@ -99,8 +99,10 @@ class ThresholdCurve:
         """
         feasible = np.searchsorted(self.risk_levels, alpha, side="right")
         last = self.scores[np.maximum(feasible, 1) - 1] if len(self.scores) else -np.inf
-        found = np.where(feasible == 0, -np.inf, np.where(feasible == len(self.scores), LN2, last))
-        return float(found) if np.ndim(found) == 0 else found
+        thresholds = np.where(
+            feasible == 0, -np.inf, np.where(feasible == len(self.scores), LN2, last)
+        )
+        return float(thresholds) if np.ndim(thresholds) == 0 else thresholds
 
     @overload
     def risk_level(self, uncertainty: float) -> float: ...
@@ -122,12 +124,12 @@ class ThresholdCurve:
             level = float(self.risk_levels[min(place, len(self.scores) - 1)]) if self.n else 1.0
             return level if level < 1.0 else np.inf
         if not len(self.scores):
-            found = np.full(np.shape(uncertainty), np.inf)
+            smallest = np.full(np.shape(uncertainty), np.inf)
         else:
             rank = np.searchsorted(self.scores, uncertainty, side="left")
             levels = self.risk_levels[np.minimum(rank, len(self.scores) - 1)]
-            found = np.where(levels < 1.0, levels, np.inf)
-        return float(found) if np.ndim(found) == 0 else found
+            smallest = np.where(levels < 1.0, levels, np.inf)
+        return float(smallest) if np.ndim(smallest) == 0 else smallest
 
     def accepted_at(self, threshold: float, *, undecided: int = 0) -> tuple[int, int]:
         """Number of calibration points accepted at a threshold, and of observed errors among them.

@@ -35,19 +35,19 @@ def plain_markers(gaps: Iterable[str], control: re.Pattern[str]) -> tuple[str, .
     Returns:
         Each marker once, as the template spells it.
     """
-    found: dict[str, None] = {}
+    markers: dict[str, None] = {}
     for gap in gaps:
         pieces = control.split(gap)
         for piece in pieces:
             for match in _BRACKETED.finditer(piece):
                 if re.search(r"[^\W\d_]", match[0]):
-                    found[match[0]] = None
+                    markers[match[0]] = None
             for line in _BRACKETED.sub("\n", piece).splitlines():
                 line = line.strip()
                 named = _NAMED.fullmatch(line) or (len(pieces) == 1 and _HEADING.fullmatch(line))
                 if named and re.search(r"[^\W\d_]", line):
-                    found[line] = None
-    return tuple(found)
+                    markers[line] = None
+    return tuple(markers)
 
 
 class MarkerBreaker:

@@ -22,8 +22,14 @@ _WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt")
 _OTHER_SUFFIXES = (".json", ".txt", ".model", ".jinja")
 # Copies of the weights in other formats; most repositories have some beside the safetensors.
 _NEVER_FETCHED = (
-    *("*.pth", "*.onnx", "*.gguf", "*.h5", "*.msgpack"),
-    *("original/*", "onnx/*", "consolidated*.safetensors"),
+    "*.pth",
+    "*.onnx",
+    "*.gguf",
+    "*.h5",
+    "*.msgpack",
+    "original/*",
+    "onnx/*",
+    "consolidated*.safetensors",
 )
 _OLD_WEIGHTS = ("*.bin", "*.pt")
 # Larger files are sampled, so that a start does not read 140 GB a second time.
@@ -34,7 +40,7 @@ _BLOCKS = 1024
 _LONGEST_HEADER = 100_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LocalModel:
     """A judge's model on this machine, with its tokenizer checked and its weights not yet loaded.
 
@@ -69,7 +75,12 @@ class LocalModel:
         # The longest prompt is known only once the engine has loaded the model.
         renderer = PromptRenderer(tokenizer, max_prompt_tokens=2**31)
         labels = renderer.label_tokens(prompt)
-        return cls(folder, tokenizer, labels, renderer.frame(prompt.system).text)
+        return cls(
+            folder=folder,
+            tokenizer=tokenizer,
+            labels=labels,
+            chat_frame=renderer.frame(prompt.system).text,
+        )
 
     def renderer(self, context_tokens: int) -> PromptRenderer:
         """A renderer whose longest prompt leaves one token of the context for the answer."""
@@ -143,7 +154,43 @@ def checkpoint_dtype(folder: Path) -> str:
         StartupError: There is no readable config.json.
     """
     config = config_of(folder)
-    return cast(str, config.get("dtype") or config.get("torch_dtype") or "")
+    # A multimodal model may give only the dtype of its language model.
+    for described in (config, config.get("text_config") or {}):
+        dtype = described.get("dtype") or described.get("torch_dtype")
+        if dtype:
+            return cast(str, dtype)
+    return ""
+
+
+def is_quantized(folder: Path) -> bool:
+    """Whether the stored weights are quantised.
+
+    Raises:
+        StartupError: There is no readable config.json.
+    """
+    config = config_of(folder)
+    return (
+        any(
+            described.get("quantization_config")
+            for described in (config, config.get("text_config") or {})
+        )
+        or (folder / "hf_quant_config.json").exists()
+    )
+
+
+def nests_language_model(folder: Path) -> bool:
+    """Whether the language model is a part of the model, as in multimodal models.
+
+    Raises:
+        StartupError: There is no readable config.json.
+    """
+    nested = ("text_config", "llm_config", "language_config", "thinker_config")
+    return any(name in config_of(folder) for name in nested)
+
+
+def weight_bytes(folder: Path) -> int:
+    """Size of all weight files of a model together."""
+    return sum(each.stat().st_size for each in folder.iterdir() if each.suffix in _WEIGHT_SUFFIXES)
 
 
 def weights_digest(folder: Path) -> str:
@@ -233,10 +280,12 @@ def _safetensors_layout(file: BinaryIO, size: int) -> tuple[list[_Extent], list[
         return [], []
     header = _Extent(0, 8 + length)
     try:
-        found = json.loads(file.read(length))
-        offsets = [entry["data_offsets"] for name, entry in found.items() if name != "__metadata__"]
+        entries = json.loads(file.read(length))
+        offsets = [
+            entry["data_offsets"] for name, entry in entries.items() if name != "__metadata__"
+        ]
         tensors = [_Extent(header.end + int(i), header.end + int(j)) for i, j in offsets]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return [header], []
-    inside = [each for each in tensors if header.end <= each.start < each.end <= size]
+    inside = [tensor for tensor in tensors if header.end <= tensor.start < tensor.end <= size]
     return [header], sorted(inside)

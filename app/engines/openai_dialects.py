@@ -3,7 +3,8 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError
 from app.engines.rendering import LabelTokens, PromptRenderer
@@ -27,7 +28,8 @@ _CONTROL = re.compile(
 )
 
 
-class Ask(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
     """One prompt, ready to be sent.
 
     Args:
@@ -126,7 +128,7 @@ class TokenDialect:
                 f"this judge's context is {self._context}; shorten the question or the "
                 "responses, or run a judge with a longer context"
             )
-        return Ask(ids, len(ids))
+        return Ask(content=ids, tokens=len(ids))
 
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
         """Request body with the token ids of all prompts."""
@@ -139,8 +141,8 @@ class TokenDialect:
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
         """Reads the log-probabilities of the two label ids, whatever token was sampled."""
         try:
-            found = choice["logprobs"]["top_logprobs"][0]
-            a, b = (found[f"token_id:{i}"] for i in self.label_tokens)
+            top = choice["logprobs"]["top_logprobs"][0]
+            a, b = (top[f"token_id:{i}"] for i in self.label_tokens)
         except (TypeError, KeyError, IndexError):
             return JudgmentFailedError("the judge's server answered without the labels by id")
         return _checked(a, b)
@@ -186,7 +188,10 @@ class ChatDialect:
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
         """Converts to messages; lengths are estimated at four characters a token."""
         return [
-            Ask(_messages(prompt), (len(prompt.system) + len(prompt.user)) // 4 + answer_tokens)
+            Ask(
+                content=_messages(prompt),
+                tokens=(len(prompt.system) + len(prompt.user)) // 4 + answer_tokens,
+            )
             for prompt in prompts
         ]
 
@@ -210,17 +215,19 @@ class ChatDialect:
         """Sums the probabilities of all tokens spelled exactly as a label; several may be."""
         try:
             top = choice["logprobs"]["content"][0]["top_logprobs"]
-            found = [[e["logprob"] for e in top if e["token"] == label] for label in ("A", "B")]
+            label_values = [
+                [e["logprob"] for e in top if e["token"] == label] for label in ("A", "B")
+            ]
         except (TypeError, KeyError, IndexError):
             return JudgmentFailedError("the judge's server answered without log-probabilities")
-        if not all(found):
+        if not all(label_values):
             return JudgmentFailedError(
                 f"a label is not among the judge's {TOP} most probable tokens, so its probability "
                 "is unknown; servers with vLLM 0.26 or later return it"
             )
-        if not all(is_log_probability(x) for values in found for x in values):
+        if not all(is_log_probability(x) for values in label_values for x in values):
             return _no_numbers()
-        return _checked(*(_log_sum(values) for values in found))
+        return _checked(*(_log_sum(values) for values in label_values))
 
     def text(self, choice: Any) -> Generated | JudgmentFailedError:
         """Reads the content of the message."""
@@ -263,8 +270,8 @@ def choices_of(answer: Any, n: int) -> list[Any] | JudgmentFailedError:
 def has_ids(choice: Any, ids: Sequence[int]) -> bool:
     """Whether a choice has the log-probability of each of these token ids."""
     try:
-        found = choice["logprobs"]["top_logprobs"][0]
-        return all(f"token_id:{i}" in found for i in ids)
+        top = choice["logprobs"]["top_logprobs"][0]
+        return all(f"token_id:{i}" in top for i in ids)
     except (TypeError, KeyError, IndexError):
         return False
 
@@ -272,10 +279,10 @@ def has_ids(choice: Any, ids: Sequence[int]) -> bool:
 def decodes_to_labels(choice: Any) -> bool:
     """Whether A and B are among the spelled-out tokens of a choice."""
     try:
-        found = {token.strip() for token in choice["logprobs"]["top_logprobs"][0]}
+        tokens = {token.strip() for token in choice["logprobs"]["top_logprobs"][0]}
     except (TypeError, KeyError, IndexError, AttributeError):
         return False
-    return {"A", "B"} <= found
+    return {"A", "B"} <= tokens
 
 
 def is_log_probability(value: object) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from app.core.errors import EngineUnavailableError, JudgmentFailedError, StartupError
@@ -18,8 +18,13 @@ from app.engines.openai_dialects import (
     decodes_to_labels,
     has_ids,
 )
-from app.engines.openai_pool import Access, ServerPool
-from app.engines.openai_server import ModelCard, Server, ServerFailedError
+from app.engines.openai_servers import (
+    Endpoints,
+    ModelCard,
+    Server,
+    ServerFailedError,
+    ServerPool,
+)
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.turns import Pace
 from app.ports import (
@@ -45,33 +50,27 @@ _NO_SUCH_ROUTE = (404, 405, 501)
 _ANY_IDS = (0, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OpenAiOptions:
     """Options of the OpenAI engine.
 
     Args:
-        urls: Base URLs, as in http://host:8000/v1; all serve the same model.
+        endpoints: The servers; all serve the same model.
         model: The model's name at the servers.
         judge: The judge's name in answers.
         tokenizer: Hugging Face id or folder of the model's tokenizer; "top" needs none.
-        api_key: Key sent to every server; empty for none.
         scoring: "tokens" sends token ids and asks for the two labels by id, which vLLM 0.26 and
             later support; "top" sends messages and looks for the labels among the 20 most probable
             tokens; "auto" uses "tokens" if every server supports it.
-        timeout_s: Timeout of one request.
         max_model_len: Context in tokens, if it is to be shorter than the servers'.
-        probe_every_s: Seconds between two probes of a server.
     """
 
-    urls: tuple[str, ...]
+    endpoints: Endpoints
     model: str
     judge: str
     tokenizer: str
-    api_key: str = field(default="", repr=False)
     scoring: Literal["auto", "tokens", "top"] = "auto"
-    timeout_s: float = 120.0
     max_model_len: int | None = None
-    probe_every_s: float = 2.0
 
 
 class OpenAiEngine:
@@ -83,9 +82,7 @@ class OpenAiEngine:
 
     def __init__(self, options: OpenAiOptions) -> None:
         self._options = options
-        self._servers = ServerPool(
-            Access(options.urls, options.api_key, options.timeout_s, options.probe_every_s)
-        )
+        self._servers = ServerPool(options.endpoints)
         self._pace = Pace()
         # Set by start.
         self._dialect: Dialect | None = None
@@ -110,11 +107,11 @@ class OpenAiEngine:
             raise StartupError(f"the judge cannot judge at all: {ask.detail}") from ask
 
         async def rehearse(server: Server) -> None:
-            (found,) = await _ask(
+            (answer,) = await _ask(
                 server, dialect, [ask], dialect.label_params, dialect.label_logits
             )
-            if isinstance(found, PromptError):
-                raise ServerFailedError(f"cannot judge at all: {found.detail}")
+            if isinstance(answer, PromptError):
+                raise ServerFailedError(f"cannot judge at all: {answer.detail}")
 
         await self._servers.on_each(rehearse)
         self._servers.start_probes(card, rehearse)
@@ -249,29 +246,29 @@ class OpenAiEngine:
         # Even a small batch is spread over all servers.
         share = 2 * -(-len(prompts) // (2 * max(1, len(self._servers))))
         most = 1 if alone else max(2, min(dialect.together, share))
-        found: dict[int, T | PromptError] = {
+        results: dict[int, T | PromptError] = {
             i: ask for i, ask in enumerate(asks) if not isinstance(ask, Ask)
         }
 
         async def run(places: Sequence[int]) -> None:
-            some = [ask for ask in (asks[i] for i in places) if isinstance(ask, Ask)]
+            sent = [ask for ask in (asks[i] for i in places) if isinstance(ask, Ask)]
             begun = time.perf_counter()
 
             def ask_one(server: Server) -> Awaitable[list[T | PromptError]]:
                 times.note_wait(time.perf_counter() - begun)
-                return _ask(server, dialect, some, params(places[0]), read)
+                return _ask(server, dialect, sent, params(places[0]), read)
 
             answers = await self._servers.run(
                 ask_one,
-                tokens=sum(ask.tokens for ask in some) + answer_tokens * len(some),
+                tokens=sum(ask.tokens for ask in sent) + answer_tokens * len(sent),
                 turn=turns[places[0]],
             )
             self._pace.note_done(len(places))
-            found.update(zip(places, answers, strict=True))
+            results.update(zip(places, answers, strict=True))
 
         with self._pace.call(len(prompts)) as turns:
             await _all(run(places) for places in _requests(asks, most))
-        return [found[i] for i in range(len(prompts))]
+        return [results[i] for i in range(len(prompts))]
 
 
 def _requests(asks: Sequence[Ask | PromptError], most: int) -> Iterator[list[int]]:
@@ -304,18 +301,18 @@ async def _ask(
 ) -> list[T | PromptError]:
     """Sends prompts to one server, in as many HTTP requests as the dialect needs."""
 
-    async def send(some: Sequence[Ask]) -> list[T | PromptError]:
-        answer = await server.post(dialect.path, dialect.body(some) | params)
+    async def send(chunk: Sequence[Ask]) -> list[T | PromptError]:
+        answer = await server.post(dialect.path, dialect.body(chunk) | params)
         if isinstance(answer, PromptError):
-            return [answer] * len(some)
-        choices = choices_of(answer, len(some))
+            return [answer] * len(chunk)
+        choices = choices_of(answer, len(chunk))
         if isinstance(choices, PromptError):
-            return [choices] * len(some)
+            return [choices] * len(chunk)
         return [read(choice) for choice in choices]
 
     step = dialect.together
     parts = await _all(send(asks[i : i + step]) for i in range(0, len(asks), step))
-    return [found for part in parts for found in part]
+    return [answer for part in parts for answer in part]
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -336,7 +333,7 @@ async def _check_tokenizer(server: Server, dialect: TokenDialect) -> None:
     Raises:
         ServerFailedError: The server spells them otherwise, or does not answer the prompt.
     """
-    body = dialect.body([Ask([dialect.label_tokens[0]], 1)]) | dialect.label_params
+    body = dialect.body([Ask(content=[dialect.label_tokens[0]], tokens=1)]) | dialect.label_params
     answer = await server.post(dialect.path, body | {"return_tokens_as_token_ids": False})
     choices = choices_of(answer, 1)
     if isinstance(choices, PromptError):

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from app.core.errors import ControlTokenError, PromptTooLongError, RequestError, StartupError
 from app.engines.imports import importing
@@ -34,7 +34,8 @@ class LabelTokens:
     b: int
 
 
-class Frame(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
     """Text that a chat template puts around every user message, and facts about it.
 
     Args:
@@ -130,11 +131,11 @@ class PromptRenderer:
             StartupError: The chat template cannot hold a judge's prompt.
         """
         readable = [self._without_markers(prompt) for prompt in prompts]
-        kept = [each for each in readable if isinstance(each, Prompt)]
+        kept = [item for item in readable if isinstance(item, Prompt)]
         encoded = iter(self._encode([self._open_text(prompt) for prompt in kept]))
         return [
-            self._checked(each, next(encoded)) if isinstance(each, Prompt) else each
-            for each in readable
+            self._checked(item, next(encoded)) if isinstance(item, Prompt) else item
+            for item in readable
         ]
 
     def _without_markers(self, prompt: Prompt) -> Prompt | RequestError:
@@ -181,12 +182,20 @@ class PromptRenderer:
         if len(halves) != 2:
             raise StartupError("this judge's chat template does not use a message exactly once")
         head, tail = halves
-        trims = not head.endswith(_BLANK), not tail.startswith(_BLANK)
+        trims_start, trims_end = not head.endswith(_BLANK), not tail.startswith(_BLANK)
         head, tail = head.removesuffix(_BLANK), tail.removeprefix(_BLANK)
         head_ids, rest = self._split_head(head, tail)
         ids = self._encode([rest + "x" + tail])[0]
-        markers = MarkerBreaker(self._plain_markers(text, system), self._as_read)
-        return Frame(head, tail, *trims, head_ids, rest, self._count_control(ids), markers)
+        return Frame(
+            head=head,
+            tail=tail,
+            trims_start=trims_start,
+            trims_end=trims_end,
+            head_ids=head_ids,
+            rest=rest,
+            control_tokens=self._count_control(ids),
+            markers=MarkerBreaker(self._plain_markers(text, system), self._as_read),
+        )
 
     def _plain_markers(self, text: str, system: str) -> tuple[str, ...]:
         """The template's plain-text markers in a judge's prompt and in longer conversations."""
@@ -201,7 +210,7 @@ class PromptRenderer:
             except TemplateError:
                 # The template takes no system message, or only a single question.
                 continue
-        gaps = [gap for each in texts for gap in each.split(_SENTINEL)]
+        gaps = [gap for text in texts for gap in text.split(_SENTINEL)]
         return plain_markers(gaps, self._control_text)
 
     def _as_read(self, text: str) -> str:
@@ -309,7 +318,7 @@ class PromptRenderer:
         """
         text = self._text(prompt)
         base = self._encode([text])[0]
-        found = []
+        ids = []
         for label in ("A", "B"):
             alone, closed = self._encode([text + label, text + label + "]]"])
             single = alone[: len(base)] == base and len(alone) == len(base) + 1
@@ -319,10 +328,10 @@ class PromptRenderer:
                     + (f' and the prefill "{prompt.prefill}"' if prompt.prefill else "")
                     + '; set another SCOPE_PREFILL ("[[" suits most models) or another SCOPE_MODEL'
                 )
-            found.append(alone[-1])
-        if found[0] == found[1]:
+            ids.append(alone[-1])
+        if ids[0] == ids[1]:
             raise StartupError("this judge has one token for both labels, A and B")
-        return LabelTokens(a=found[0], b=found[1])
+        return LabelTokens(a=ids[0], b=ids[1])
 
 
 def _control_tokens(tokenizer: "PreTrainedTokenizerBase") -> dict[int, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TransformersOptions:
     """Options of the transformers engine.
 
@@ -76,22 +76,22 @@ class TransformersEngine:
         with times.rendering():
             rendered = await asyncio.to_thread(self._renderer.token_ids, prompts)
         begun = time.perf_counter()
-        found: list[LabelLogits | PromptError] = []
+        results: list[LabelLogits | PromptError] = []
         for ids in rendered:
             async with self._free:
                 times.note_wait(time.perf_counter() - begun)
                 if self._model is None:
                     raise EngineUnavailableError("the judge is not running")
                 if isinstance(ids, RequestError):
-                    found.append(ids)
+                    results.append(ids)
                     continue
                 work = asyncio.ensure_future(asyncio.to_thread(self._forward, self._model, ids))
                 try:
-                    found.append(await asyncio.shield(work))
+                    results.append(await asyncio.shield(work))
                 finally:
                     # A cancelled call releases the model only when its thread has finished.
                     await asyncio.wait((work,))
-        return found
+        return results
 
     def _forward(self, model: "PreTrainedModel", ids: list[int]) -> LabelLogits:
         import torch

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.core.errors import (
@@ -14,18 +16,21 @@ from app.core.errors import (
     RequestError,
     StartupError,
 )
-from app.engines.model_files import LocalModel
+from app.engines.model_files import LocalModel, nests_language_model
 from app.engines.rendering import LabelTokens, PromptRenderer
 from app.engines.turns import Pace
+from app.engines.vllm_build import check_gpus
 from app.engines.vllm_start import (
     VllmOptions,
-    check_gpus,
+    check_arguments,
     engine_arguments,
     import_vllm,
+    inspect_model,
     load,
-    process_of_vllm,
+    runtime_of,
     set_environment,
 )
+from app.engines.vllm_worker import HeadInspection
 from app.ports import (
     CallTimes,
     EngineIdentity,
@@ -40,6 +45,8 @@ from app.ports import (
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
+
+logger = logging.getLogger("app.engines")
 
 # Interval between two checks whether vLLM still runs.
 _LOST_POLL_S = 0.25
@@ -64,31 +71,66 @@ class VllmEngine:
         self._labels: LabelTokens
         self._context_tokens: int
         self._label_params: SamplingParams
+        self._uncached_params: SamplingParams
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Loads the model and scores one prompt, so that the first request is not slow."""
         options = self._options
+        # First: it may import a part of vLLM.
+        set_environment(reports_start=options.reports_start)
         check_gpus(options.tensor_parallel_size)
-        set_environment()
-        with process_of_vllm() as process:
-            on_stage("importing vLLM")
-            local = await LocalModel.open(options.model, prompt, revision=options.revision)
-            arguments = engine_arguments(options, local.folder)
-            import_vllm(local.folder)
-            on_stage("loading the weights")
-            # Assign directly to the attribute: this frame outlives `start`, and an engine freed at
-            # interpreter exit prints errors.
-            self._engine = load(arguments, process)
+        on_stage("importing vLLM")
+        if options.arguments:
+            # Before the model is fetched: a misspelt name is reported at once.
+            import_vllm()
+            check_arguments(options.arguments)
+        local = await LocalModel.open(options.model, prompt, revision=options.revision)
+        arguments = engine_arguments(options, local.folder)
+        import_vllm()
+        inspect_model(local.folder)
+        on_stage("loading the weights")
+        # Assign directly to the attribute: this frame outlives `start`, and an engine freed at
+        # interpreter exit prints errors.
+        self._engine = load(arguments, log_format=options.log_format)
         config = self._running().model_config
         self._context_tokens = config.max_model_len
         self._renderer, self._labels = local.renderer(config.max_model_len), local.labels
         self._label_params = _label_params(local.labels)
+        self._uncached_params = _label_params(local.labels, reads_cache=False)
         on_stage("judging a first prompt")
         (warm,) = await self.label_logits([prompt])
         if not isinstance(warm, LabelLogits):
             raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
+        if options.reports_start:
+            logging.getLogger("vllm").setLevel(logging.ERROR)
         dtype = str(config.dtype).removeprefix("torch.")
-        return await local.identity(options.judge, dtype=dtype, context_tokens=config.max_model_len)
+        identity = await local.identity(
+            options.judge, dtype=dtype, context_tokens=config.max_model_len
+        )
+        head_dtype = await self._head_dtype()
+        return replace(
+            identity,
+            head_dtype=head_dtype,
+            runtime=runtime_of(self._engine),
+            unusual=unusual_inputs(
+                options.judge_arguments,
+                dtype=dtype,
+                head_dtype=head_dtype,
+                nested=nests_language_model(local.folder),
+            ),
+        )
+
+    async def _head_dtype(self) -> str:
+        """The dtype in which the workers compute logits, as the loaded model says; logs 16 bits."""
+        found = await self._running().collective_rpc(HeadInspection.scope_head_dtypes.__name__)
+        head_dtype = " ".join(sorted({dtype for worker in found for dtype in worker}))
+        if head_dtype != "float32":
+            logger.warning(
+                "this judge computes its logits in %s and not in float32, so scores of different "
+                "comparisons may be equal",
+                head_dtype or "an unknown dtype",
+            )
+        return head_dtype
 
     async def stop(self) -> None:
         """Shuts down vLLM and its process."""
@@ -111,6 +153,12 @@ class VllmEngine:
         """Submits all prompts together; vLLM batches them and computes common prefixes once."""
         self._running()  # Raises before `start`: the fields below are not set then.
         outputs = await self._run_all(prompts, [self._label_params] * len(prompts), times)
+        return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
+
+    async def label_logits_anew(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+        """Computes all prompts again; vLLM's prefix cache is filled and not read."""
+        self._running()
+        outputs = await self._run_all(prompts, [self._uncached_params] * len(prompts))
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
 
     async def generate(
@@ -148,15 +196,15 @@ class VllmEngine:
             with self._pace.call(len(prompts)) as turns:
                 async with asyncio.TaskGroup() as group:
                     for start in range(0, len(order), _TOKENISED_TOGETHER):
-                        some = order[start : start + _TOKENISED_TOGETHER]
+                        chunk = order[start : start + _TOKENISED_TOGETHER]
                         with times.rendering():
                             # Off the event loop: a long prompt takes milliseconds. The engine runs
                             # the prompts before these meanwhile.
                             rendered = await asyncio.to_thread(
-                                self._renderer.token_ids, [prompts[i] for i in some]
+                                self._renderer.token_ids, [prompts[i] for i in chunk]
                             )
                         # `priority`: vLLM runs the smallest number first.
-                        for turn, i, ids in zip(turns[start:], some, rendered, strict=False):
+                        for turn, i, ids in zip(turns[start:], chunk, rendered, strict=False):
                             run = self._run(engine, ids, params[i], times, priority=turn)
                             tasks[i] = group.create_task(run)
         except ExceptionGroup as failures:
@@ -208,10 +256,33 @@ class VllmEngine:
 
     def _labels_of(self, output: "RequestOutput") -> LabelLogits | JudgmentFailedError:
         try:
-            found = output.outputs[0].logprobs[0]
-            return LabelLogits(found[self._labels.a].logprob, found[self._labels.b].logprob)
+            logprobs = output.outputs[0].logprobs[0]
+            return LabelLogits(logprobs[self._labels.a].logprob, logprobs[self._labels.b].logprob)
         except (AttributeError, IndexError, KeyError, TypeError):
             return JudgmentFailedError("vLLM answered without the label log-probabilities")
+
+
+def unusual_inputs(
+    arguments: Mapping[str, object], *, dtype: str, head_dtype: str, nested: bool
+) -> dict[str, object]:
+    """The inputs of the scores that judges of release 0.2.0 did not have, for the fingerprint.
+
+    A judge without them keeps the fingerprint that release 0.2.0 gave it, because its scores are
+    the same.
+
+    Args:
+        arguments: Further arguments of vLLM that change what the judge computes.
+        dtype: Dtype of the model.
+        head_dtype: Dtype in which the model computes logits.
+        nested: Whether the language model is nested in a multimodal one. Release 0.2.0 left the
+            head of most of these in 16 bits.
+    """
+    inputs: dict[str, object] = {}
+    if head_dtype != "float32" or (nested and dtype != "float32"):
+        inputs["head_dtype"] = head_dtype
+    if arguments:
+        inputs["vllm_args"] = dict(arguments)
+    return inputs
 
 
 async def _order(prompts: Sequence[Prompt]) -> list[int]:
@@ -222,11 +293,11 @@ async def _order(prompts: Sequence[Prompt]) -> list[int]:
     all of them; larger batches may gain (docs/design/decisions.md).
     """
 
-    def found() -> list[int]:
+    def places() -> list[int]:
         return sorted(range(len(prompts)), key=prompts.__getitem__)
 
     # Long texts with long common beginnings take tens of milliseconds.
-    return found() if len(prompts) <= _TOKENISED_TOGETHER else await asyncio.to_thread(found)
+    return places() if len(prompts) <= _TOKENISED_TOGETHER else await asyncio.to_thread(places)
 
 
 def _text_of(output: "RequestOutput") -> Generated | JudgmentFailedError:
@@ -236,7 +307,7 @@ def _text_of(output: "RequestOutput") -> Generated | JudgmentFailedError:
     return Generated(answer.text, complete=answer.finish_reason == "stop")
 
 
-def _label_params(labels: LabelTokens) -> "SamplingParams":
+def _label_params(labels: LabelTokens, *, reads_cache: bool = True) -> "SamplingParams":
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -246,6 +317,7 @@ def _label_params(labels: LabelTokens) -> "SamplingParams":
         logprob_token_ids=[labels.a, labels.b],
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
+        skip_reading_prefix_cache=not reads_cache,
         # vLLM copies and changes the parameters for each prompt. A shallow copy is enough, because
         # the changes are always the same; a deep one takes a fifth of this process's time.
         skip_clone=True,

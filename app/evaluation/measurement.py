@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from app.evaluation.metrics import quality
 from app.evaluation.normal_world import normal_world_rows
 from app.evaluation.protocol import (
     Design,
-    Row,
+    RuleOutcome,
     ablate_calibration_size,
     ablate_label_noise,
     run_protocol,
@@ -35,7 +35,8 @@ from app.evaluation.selectors import Points
 _FEWEST_PAIRS = 4
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedDataset:
     """The judged pairs of a data set, and the rows that were left out.
 
     Args:
@@ -46,12 +47,12 @@ class Source(NamedTuple):
 
     pairs: Sequence[JudgedPair]
     ties: int = 0
-    left_out: Mapping[str, int] = {}
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def sources_of(
     judged: Judged, file: Path, *, at_most: int, seed: int
-) -> tuple[str | None, dict[str, Source]]:
+) -> tuple[str | None, dict[str, JudgedDataset]]:
     """Splits a file of judged pairs into its data sets.
 
     Args:
@@ -79,11 +80,16 @@ def sources_of(
         datasets.setdefault(pair.dataset or data_name(file), []).append(pair)
     left_out = Counter(f"no {skipped.reason}" for skipped in judged.skipped)
     # The data set of a line that was left out is unknown; the first one reports all of them.
-    found = {
-        name: Source(_drawn(pairs, at_most, seed), *(() if i else (judged.ties, dict(left_out))))
-        for i, (name, pairs) in enumerate(datasets.items())
+    first = next(iter(datasets))
+    judged_datasets = {
+        name: JudgedDataset(
+            pairs=_drawn(pairs, at_most, seed),
+            ties=judged.ties if name == first else 0,
+            left_out=dict(left_out) if name == first else {},
+        )
+        for name, pairs in datasets.items()
     }
-    return judges.pop(), found
+    return judges.pop(), judged_datasets
 
 
 def _drawn(pairs: Sequence[JudgedPair], at_most: int, seed: int) -> list[JudgedPair]:
@@ -95,7 +101,7 @@ def _drawn(pairs: Sequence[JudgedPair], at_most: int, seed: int) -> list[JudgedP
 
 def measure(
     judge: str | None,
-    datasets: Mapping[str, Source],
+    datasets: Mapping[str, JudgedDataset],
     design: Design,
     *,
     on_progress: Callable[[str], None] = lambda _: None,
@@ -111,24 +117,29 @@ def measure(
     Raises:
         InvalidRequestError: A data set has no answers for any of the methods.
     """
-    found, of_bpe = [], {}
+    measured, of_bpe = [], {}
     for name, source in datasets.items():
         results, points = _measure_dataset(name, source, design, on_progress)
         if not results.methods:
             raise InvalidRequestError(f"{name} has no answers for any of the methods")
-        found.append(results)
+        measured.append(results)
         if points is not None:
             of_bpe[name] = points
     on_progress("transfer between data sets")
     transferred = transfer(of_bpe, design) if len(of_bpe) > 1 else ()
     on_progress("the paper's coverages")
     return Results(
-        judge, __version__, design, tuple(found), transferred, normal_world_rows(seed=design.seed)
+        judge=judge,
+        version=__version__,
+        design=design,
+        datasets=tuple(measured),
+        transfer=transferred,
+        normal_world=normal_world_rows(seed=design.seed),
     )
 
 
 def _measure_dataset(
-    name: str, source: Source, design: Design, on_progress: Callable[[str], None]
+    name: str, source: JudgedDataset, design: Design, on_progress: Callable[[str], None]
 ) -> tuple[DatasetResults, Points | None]:
     """The results, and the points of BPE for transfer; None if there are fewer than 4 points."""
     methods, bpe = [], None
@@ -160,13 +171,13 @@ def _measure_dataset(
 
 
 def _on_all_labels(points: Points, design: Design) -> tuple[AlphaRow, ...]:
-    scores = LabelledScores(points.uncertainty, points.error, 0, ())
-    found = assessment_of(scores, design.alphas, delta=design.delta, label_noise=0.0)
-    return tuple(found.rows)
+    scores = LabelledScores(uncertainty=points.uncertainty, error=points.error, ties=0, skipped=())
+    assessment = assessment_of(scores, design.alphas, delta=design.delta, label_noise=0.0)
+    return tuple(assessment.rows)
 
 
 def _method_results(
-    method: MethodName, scores: MethodScores, rows: tuple[Row, ...]
+    method: MethodName, scores: MethodScores, rows: tuple[RuleOutcome, ...]
 ) -> MethodResults:
     # Only under BPE: a verbalized confidence of at most 0.5 has ln 2 too, but has a side.
     undecided = scores.error & (scores.uncertainty >= LN2) if method == "bpe" else np.array(())

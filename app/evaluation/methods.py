@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +32,8 @@ _SIDES: Mapping[Label | None, float] = {"A": 1.0, "tie": 0.0, "B": -1.0, None: n
 _SIGNIFICANT_DIGITS = 12
 
 
-class MethodScores(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MethodScores:
     """Confidence, uncertainty and error of each pair by one method.
 
     Args:
@@ -76,15 +77,15 @@ def bpe(pairs: Sequence[JudgedPair]) -> MethodScores:
     SCOPE, section on BPE, and "BPE as confidence" in its appendix.
     """
     answered = _AnsweredPairs.of(pairs, ("orders",), ("gaps", "p", "scores"))
-    found = preferences_of(answered.pairs)
-    return answered.scores(found.p_bar - 0.5, found.confidence, found.entropy)
+    preferences = preferences_of(answered.pairs)
+    return answered.scores(preferences.p_bar - 0.5, preferences.confidence, preferences.entropy)
 
 
 def predictive_probability(pairs: Sequence[JudgedPair]) -> MethodScores:
     """The larger of the two label probabilities, with response_a shown first."""
     answered = _AnsweredPairs.of(pairs, ("orders",))
-    found = _forward_preferences(answered.pairs)
-    return answered.scores(found.p_bar - 0.5, found.confidence, found.entropy)
+    preferences = _forward_preferences(answered.pairs)
+    return answered.scores(preferences.p_bar - 0.5, preferences.confidence, preferences.entropy)
 
 
 def verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
@@ -95,13 +96,13 @@ def verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
     everything is.
     """
     answered = _AnsweredPairs.of(pairs, ("orders", "verbalized"))
-    found = _forward_preferences(answered.pairs)
+    preferences = _forward_preferences(answered.pairs)
     parsed = [parse_confidence(pair.verbalized) for pair in answered.pairs if pair.verbalized]
     confidence = np.array([np.nan if c is None else c for c in parsed], np.float64)
     unparsed = np.isnan(confidence)
     declared = np.maximum(np.where(unparsed, 0.5, confidence), 0.5)
     return answered.scores(
-        np.where(unparsed, np.nan, found.p_bar - 0.5),
+        np.where(unparsed, np.nan, preferences.p_bar - 0.5),
         confidence,
         _preferences_from_probabilities(np.column_stack([declared, declared])).entropy,
         unparsed_answers=int(unparsed.sum()),
@@ -198,15 +199,16 @@ METHODS: Mapping[MethodName, Method] = MappingProxyType(
 
 def available(pairs: Sequence[JudgedPair]) -> list[MethodName]:
     """The methods for which at least one pair was asked, also where the judge failed."""
-    found: list[MethodName] = []
+    names: list[MethodName] = []
     for name, method in METHODS.items():
         scores = method.score(pairs)
         if len(scores.pairs) + scores.unparsed + scores.failed:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
-class _AnsweredPairs(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _AnsweredPairs:
     """The pairs that have all observations that a method needs.
 
     Args:
@@ -237,7 +239,9 @@ class _AnsweredPairs(NamedTuple):
                 places.append(place)
             elif all(need in (pair.failed or {}) for need in lacking):
                 failed += 1
-        return cls([pairs[i] for i in places], np.array(places, np.int64), failed)
+        return cls(
+            pairs=[pairs[i] for i in places], places=np.array(places, np.int64), failed=failed
+        )
 
     def scores(
         self,

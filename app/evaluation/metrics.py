@@ -1,5 +1,6 @@
 """The paper's metrics: quality of a confidence, and risk and coverage of a selection rule."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -34,10 +35,10 @@ def quality(confidence: ArrayLike, error: ArrayLike) -> Quality:
     """
     right = ~np.asarray(error, dtype=bool)
     return Quality(
-        accuracy(error),
-        expected_calibration_error(confidence, right),
-        auroc(confidence, right),
-        auprc(confidence, right),
+        accuracy=accuracy(error),
+        ece=expected_calibration_error(confidence, right),
+        auroc=auroc(confidence, right),
+        auprc=auprc(confidence, right),
     )
 
 
@@ -67,7 +68,8 @@ def auprc(confidence: ArrayLike, right: ArrayLike) -> float | None:
     return float(average_precision_score(is_right, np.asarray(confidence, dtype=np.float64)))
 
 
-class RiskCoverage(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RiskCoverage:
     """Coverage and risk of one rule at one alpha over many splits.
 
     Risk has three readings, because a split may accept nothing.

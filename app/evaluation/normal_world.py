@@ -5,8 +5,8 @@ N(0, 1) when it is wrong, with d = sqrt(2) Phi^-1(AUROC) (docs/design/guarantees
 """
 
 import math
+from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ _CALIBRATION_PAIRS = 1000
 _CALIBRATIONS = 1000
 
 
-class NormalJudge(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NormalJudge:
     """A judge of the normal world: its true error at every threshold is known.
 
     Args:
@@ -66,7 +67,8 @@ class NormalJudge(NamedTuple):
         return accepted, np.divide(wrong, accepted, out=np.zeros_like(wrong), where=accepted > 0)
 
 
-class WorldRow(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldRow:
     """SCOPE's coverage for a judge on a benchmark, in the paper and in the normal world.
 
     Args:
@@ -97,7 +99,10 @@ def normal_world_rows(*, seed: int = 0, calibrations: int = _CALIBRATIONS) -> tu
     """
     rows = []
     for i, cell in enumerate(paper.scope_cells()):
-        judge, rng = NormalJudge(cell.accuracy, cell.auroc), np.random.default_rng([seed, i])
+        judge, rng = (
+            NormalJudge(accuracy=cell.accuracy, auroc=cell.auroc),
+            np.random.default_rng([seed, i]),
+        )
         thresholds = [
             ThresholdCurve.fit(*judge.draw(_CALIBRATION_PAIRS, rng)).threshold(paper.ALPHA)
             for _ in range(calibrations)
@@ -105,12 +110,12 @@ def normal_world_rows(*, seed: int = 0, calibrations: int = _CALIBRATIONS) -> tu
         coverage, _ = judge.truth(np.array(thresholds))
         rows.append(
             WorldRow(
-                cell.judge,
-                cell.dataset,
-                cell.accuracy,
-                cell.auroc,
-                cell.coverage,
-                float(coverage.mean()),
+                judge=cell.judge,
+                dataset=cell.dataset,
+                accuracy=cell.accuracy,
+                auroc=cell.auroc,
+                paper_coverage=cell.coverage,
+                coverage=float(coverage.mean()),
             )
         )
     return tuple(rows)

@@ -6,10 +6,11 @@ lookup returns None if the paper does not have the number.
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from app.evaluation.metrics import Quality
 
@@ -66,17 +67,23 @@ _METHODS = {
 }
 # In order of preference: the table without accuracy is last.
 _QUALITY_TABLES = (
-    *("uncertainty", "uncertainty_extended", "skywork_uncertainty"),
-    *("self_consistency", "simulated_annotators"),
+    "uncertainty",
+    "uncertainty_extended",
+    "skywork_uncertainty",
+    "self_consistency",
+    "simulated_annotators",
 )
 # In order of preference: the table that has only coverages is last.
 _RISK_TABLES = (
-    *("risk_coverage", "risk_coverage_extended", "skywork_risk"),
+    "risk_coverage",
+    "risk_coverage_extended",
+    "skywork_risk",
     "trust_or_escalate",
 )
 
 
-class PaperOutcome(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PaperOutcome:
     """Means over splits at alpha 0.10, as printed; None for columns that the table lacks."""
 
     coverage: float
@@ -85,7 +92,8 @@ class PaperOutcome(NamedTuple):
     risk_std: float | None = None
 
 
-class ScopeCell(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScopeCell:
     """A judge on a benchmark: accuracy and AUROC of BPE, and SCOPE's coverage at alpha 0.10."""
 
     judge: str
@@ -150,11 +158,11 @@ def scope_cells() -> tuple[ScopeCell, ...]:
     """The twelve cells of four judges and three benchmarks, in the order of the first table."""
     return tuple(
         ScopeCell(
-            row["judge"],
-            row["dataset"],
-            row["accuracy"],
-            row["auroc"],
-            _outcomes()[row["judge"], row["dataset"], "scope"].coverage,
+            judge=row["judge"],
+            dataset=row["dataset"],
+            accuracy=row["accuracy"],
+            auroc=row["auroc"],
+            coverage=_outcomes()[row["judge"], row["dataset"], "scope"].coverage,
         )
         for row in _rows("uncertainty")
         if row["method"] == "bpe"
@@ -181,36 +189,42 @@ def _rows(table: str) -> Iterator[dict[str, Any]]:
 
 @cache
 def _qualities() -> Mapping[tuple[str | None, str, str], Quality]:
-    found: dict[tuple[str | None, str, str], Quality] = {}
+    qualities: dict[tuple[str | None, str, str], Quality] = {}
     for row in (row for table in _QUALITY_TABLES for row in _rows(table)):
-        figures = Quality(row.get("accuracy"), row["ece"], row["auroc"], row["auprc"])
-        found.setdefault((row["judge"], row["dataset"], row["method"]), figures)
-    return MappingProxyType(found)
+        figures = Quality(
+            accuracy=row.get("accuracy"), ece=row["ece"], auroc=row["auroc"], auprc=row["auprc"]
+        )
+        qualities.setdefault((row["judge"], row["dataset"], row["method"]), figures)
+    return MappingProxyType(qualities)
 
 
 @cache
 def _outcomes() -> Mapping[tuple[str | None, str, str], PaperOutcome]:
-    found: dict[tuple[str | None, str, str], PaperOutcome] = {}
+    outcomes: dict[tuple[str | None, str, str], PaperOutcome] = {}
     for row in (row for table in _RISK_TABLES for row in _rows(table)):
         selector = row.get("selector") or row.get("method") or "scope"
-        found.setdefault((row["judge"], row["dataset"], selector.lower()), _outcome(row))
-    return MappingProxyType(found)
+        outcomes.setdefault((row["judge"], row["dataset"], selector.lower()), _outcome(row))
+    return MappingProxyType(outcomes)
 
 
 @cache
 def _ablated(table: str, column: str) -> Mapping[tuple[str | None, str, float], PaperOutcome]:
     rows = _rows(table)
-    found = {(row["judge"], row["dataset"], row[column]): _outcome(row) for row in rows}
-    return MappingProxyType(found)
+    outcomes = {(row["judge"], row["dataset"], row[column]): _outcome(row) for row in rows}
+    return MappingProxyType(outcomes)
 
 
 @cache
 def _transfers() -> Mapping[tuple[str | None, str, str], PaperOutcome]:
     rows = _rows("cross_benchmark")
-    found = {(row["judge"], row["calibration"], row["test"]): _outcome(row) for row in rows}
-    return MappingProxyType(found)
+    outcomes = {(row["judge"], row["calibration"], row["test"]): _outcome(row) for row in rows}
+    return MappingProxyType(outcomes)
 
 
 def _outcome(row: Mapping[str, Any]) -> PaperOutcome:
-    stds = (row.get("coverage_std"), row.get("risk_std"))
-    return PaperOutcome(row["coverage"], row.get("risk"), *stds)
+    return PaperOutcome(
+        coverage=row["coverage"],
+        risk=row.get("risk"),
+        coverage_std=row.get("coverage_std"),
+        risk_std=row.get("risk_std"),
+    )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 
 # The prompt of the judge's model card; all of it is in the user message.
 _SKYWORK_USER = (
@@ -24,7 +24,7 @@ _SKYWORK_USER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JudgePreset:
     """A judge of the paper.
 
@@ -43,17 +43,25 @@ _PAPER = PromptTemplate()
 
 PRESETS: Mapping[str, JudgePreset] = MappingProxyType(
     {
-        "qwen2.5-7b": JudgePreset("Qwen/Qwen2.5-7B-Instruct", 1, _PAPER),
-        "qwen2.5-14b": JudgePreset("Qwen/Qwen2.5-14B-Instruct", 1, _PAPER),
+        "qwen2.5-7b": JudgePreset(
+            model="Qwen/Qwen2.5-7B-Instruct", tensor_parallel=1, template=_PAPER
+        ),
+        "qwen2.5-14b": JudgePreset(
+            model="Qwen/Qwen2.5-14B-Instruct", tensor_parallel=1, template=_PAPER
+        ),
         # 65 GB of 16-bit weights: one GPU would have almost no memory left for the KV cache.
-        "qwen2.5-32b": JudgePreset("Qwen/Qwen2.5-32B-Instruct", 2, _PAPER),
+        "qwen2.5-32b": JudgePreset(
+            model="Qwen/Qwen2.5-32B-Instruct", tensor_parallel=2, template=_PAPER
+        ),
         # 141 GB of 16-bit weights: two GPUs, as in the paper, leave almost no KV cache.
-        "llama-3.1-70b": JudgePreset("meta-llama/Llama-3.1-70B-Instruct", 4, _PAPER),
+        "llama-3.1-70b": JudgePreset(
+            model="meta-llama/Llama-3.1-70B-Instruct", tensor_parallel=4, template=_PAPER
+        ),
         # The judge's answers begin with "[[": the prefill makes the label the next token.
         "skywork-critic-8b": JudgePreset(
-            "Skywork/Skywork-Critic-Llama-3.1-8B",
-            1,
-            PromptTemplate(system="", user=_SKYWORK_USER, prefill="[["),
+            model="Skywork/Skywork-Critic-Llama-3.1-8B",
+            tensor_parallel=1,
+            template=PromptTemplate(system="", user=_SKYWORK_USER, prefill="[["),
         ),
     }
 )

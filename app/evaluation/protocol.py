@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from app.evaluation.selectors import SELECTORS, Points, RiskTarget, Selector, pa
 SPLITS = 1000
 ABLATION_SPLITS = 500
 ABLATION_ALPHA = 0.10
-EXTENDED_ALPHAS = (*STANDARD_ALPHAS, 0.30)
 LABEL_NOISES = (0.0, 0.05, 0.10, 0.15, 0.20)
 CALIBRATION_SIZES = (50, 100, 200, 500, 1000)
 # With fewer test pairs one error changes the risk by more than 2%.
@@ -27,7 +25,7 @@ _SCOPE_ONLY = dict[str, Selector](scope=scope)
 _HALVES, _FLIPS, _OTHER_HALVES = 1, 2, 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Design:
     """The parameters of the protocol.
 
@@ -54,8 +52,8 @@ class Design:
             raise ValueError(f"{self.splits} and {self.ablation_splits} splits: at least 1 each")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleOutcome:
     """One rule at one alpha, over all splits."""
 
     selector: str
@@ -63,31 +61,32 @@ class Row:
     outcome: RiskCoverage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AblationRow:
     """One row of an ablation; `value` is the label noise or the calibration size."""
 
     value: float
-    row: Row
+    row: RuleOutcome
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TransferRow:
     """Calibration on one benchmark and test on another, or on the other half of the same one."""
 
     calibration: str
     test: str
-    row: Row
+    row: RuleOutcome
 
 
-class _Split(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Split:
     calibration: Points
     test: Points
 
 
 def run_protocol(
     points: Points, design: Design, *, selectors: Mapping[str, Selector] = _ALL
-) -> tuple[Row, ...]:
+) -> tuple[RuleOutcome, ...]:
     """Calibrates on one random half and tests on the other, for each split (SCOPE, risk control).
 
     A test point is accepted if its uncertainty is at or below the threshold. A point without a
@@ -128,13 +127,13 @@ def ablate_label_noise(
         ValueError: A noise is outside [0, 0.5), there are fewer than 2 points, or they are not
             sorted.
     """
-    found = []
+    ablated = []
     for noise in noises:
         if not 0.0 <= noise < 0.5:
             raise ValueError(f"label noise must be in [0, 0.5), got {noise}")
         rng = np.random.default_rng([design.seed, _FLIPS])
         splits = (
-            _Split(_flipped(split.calibration, noise, rng), split.test)
+            _Split(calibration=_flipped(split.calibration, noise, rng), test=split.test)
             for split in _halves(points, design.ablation_splits, design.seed)
         )
         corrected = dict[str, Selector](
@@ -142,8 +141,8 @@ def ablate_label_noise(
             pac_corrected=partial(pac, label_noise=noise),
         )
         rows = _measured(splits, {**selectors, **corrected}, (alpha,), design.delta)
-        found += [AblationRow(noise, row) for row in rows]
-    return tuple(found)
+        ablated += [AblationRow(value=noise, row=row) for row in rows]
+    return tuple(ablated)
 
 
 def ablate_calibration_size(
@@ -163,7 +162,7 @@ def ablate_calibration_size(
         ValueError: The points are not sorted, or a size is not positive.
     """
     return tuple(
-        AblationRow(size, row)
+        AblationRow(value=size, row=row)
         for size in sizes
         if len(points.error) - size >= FEWEST_TESTED
         for row in _measured(
@@ -196,10 +195,10 @@ def transfer(
         calibrating = _halves(benchmarks[calibration], design.ablation_splits, design.seed)
         testing = _halves(benchmarks[test], design.ablation_splits, design.seed, stream=stream)
         for one, other in zip(calibrating, testing, strict=True):
-            yield _Split(one.calibration, other.test)
+            yield _Split(calibration=one.calibration, test=other.test)
 
     return tuple(
-        TransferRow(calibration, test, row)
+        TransferRow(calibration=calibration, test=test, row=row)
         for calibration in benchmarks
         for test in benchmarks
         for row in _measured(splits(calibration, test), selectors, (alpha,), design.delta)
@@ -220,7 +219,7 @@ def _splits(points: Points, size: int, splits: int, seed: Sequence[int]) -> Iter
     rng = np.random.default_rng(seed)
     for _ in range(splits):
         order = rng.permutation(n)
-        yield _Split(points.at(order[:size]), points.at(order[size:]))
+        yield _Split(calibration=points.at(order[:size]), test=points.at(order[size:]))
 
 
 def _flipped(points: Points, noise: float, rng: np.random.Generator) -> Points:
@@ -243,25 +242,25 @@ def _measured(
     selectors: Mapping[str, Selector],
     alphas: Sequence[float],
     delta: float,
-) -> tuple[Row, ...]:
+) -> tuple[RuleOutcome, ...]:
     """Runs every rule at every alpha on every split."""
     _check_levels(alphas)
     runs = [(name, alpha) for name in selectors for alpha in alphas]
     accepted, errors, tested = [], [], []
-    for calibration, test in splits:
+    for split in splits:
         thresholds = [
-            selectors[name](calibration, RiskTarget(alpha, delta)) for name, alpha in runs
+            selectors[name](split.calibration, RiskTarget(alpha, delta)) for name, alpha in runs
         ]
-        below = np.searchsorted(test.uncertainty, thresholds, side="right")
+        below = np.searchsorted(split.test.uncertainty, thresholds, side="right")
         accepted.append(below)
-        errors.append(np.append(0, np.cumsum(test.error))[below])
-        tested.append(len(test.error))
+        errors.append(np.append(0, np.cumsum(split.test.error))[below])
+        tested.append(len(split.test.error))
     all_accepted, all_errors = np.array(accepted), np.array(errors)
     return tuple(
-        Row(
-            name,
-            alpha,
-            RiskCoverage.over_splits(
+        RuleOutcome(
+            selector=name,
+            alpha=alpha,
+            outcome=RiskCoverage.over_splits(
                 all_accepted[:, i], all_errors[:, i], np.array(tested), alpha=alpha
             ),
         )

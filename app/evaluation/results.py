@@ -10,12 +10,12 @@ from app.core.assessment import AlphaRow
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality
 from app.evaluation.normal_world import WorldRow
-from app.evaluation.protocol import AblationRow, Design, Row, TransferRow
+from app.evaluation.protocol import AblationRow, Design, RuleOutcome, TransferRow
 
 _SIGNIFICANT_DIGITS = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReliabilityBin:
     """One of the ten bins of the ECE, with the verdicts of its range of confidence.
 
@@ -32,7 +32,7 @@ class ReliabilityBin:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MethodResults:
     """One uncertainty method on one data set.
 
@@ -57,10 +57,10 @@ class MethodResults:
     undecided: int
     quality: Quality
     reliability: tuple[ReliabilityBin, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[RuleOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DatasetResults:
     """A judge on one data set.
 
@@ -91,7 +91,7 @@ class DatasetResults:
     all_labels: tuple[AlphaRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Results:
     """All results of an evaluation.
 
@@ -127,5 +127,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from app.files.battles import Battle, Style
 
@@ -15,8 +15,8 @@ _PROBABILITIES = ("p_bar", "p_fwd", "p_rev")
 _CRITERION = ("threshold", "alpha", "guarantee", "delta", "risk_level", "label_mass")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provenance:
     """The facts that all rows of one run share.
 
     Args:
@@ -50,7 +50,8 @@ class Source:
         return "; ".join([*parts, f"order seed {self.seed}"])
 
 
-class Outcome(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedBattle:
     """A row of the input and what became of it.
 
     Args:
@@ -85,44 +86,46 @@ def of_models(result: Mapping[str, Any], *, swapped: bool) -> dict[str, Any]:
     }
 
 
-def battle_rows(outcomes: Sequence[Outcome], source: Source) -> list[dict[str, Any]]:
-    """The rows of all outcomes, in order.
+def battle_rows(judged: Sequence[JudgedBattle], provenance: Provenance) -> list[dict[str, Any]]:
+    """The rows of all battles, in order.
 
     A row without a judgment has the signature that most rows have, because rows of one signature
     belong together.
     """
-    signatures = [source.signature(outcome.result) for outcome in outcomes]
-    judged = Counter(
+    signatures = [provenance.signature(row.result) for row in judged]
+    counts = Counter(
         signature
-        for signature, outcome in zip(signatures, outcomes, strict=True)
-        if "error" not in outcome.result
+        for signature, row in zip(signatures, judged, strict=True)
+        if "error" not in row.result
     )
-    usual = judged.most_common(1)[0][0] if judged else source.signature({"error": None})
-    grouped = any(each.battle is not None and each.battle.group is not None for each in outcomes)
+    usual = counts.most_common(1)[0][0] if counts else provenance.signature({"error": None})
+    grouped = any(row.battle is not None and row.battle.group is not None for row in judged)
     return [
-        _row(outcome, source, usual if "error" in outcome.result else signature, grouped=grouped)
-        for signature, outcome in zip(signatures, outcomes, strict=True)
+        _row(row, provenance, usual if "error" in row.result else signature, grouped=grouped)
+        for signature, row in zip(signatures, judged, strict=True)
     ]
 
 
-def _row(outcome: Outcome, source: Source, signature: str, *, grouped: bool) -> dict[str, Any]:
-    place, battle, result = outcome
+def _row(
+    judged: JudgedBattle, provenance: Provenance, signature: str, *, grouped: bool
+) -> dict[str, Any]:
+    battle, result = judged.battle, judged.result
     error = result.get("error")
     reference = result.get("calibration") or {}
-    known = _of_battle(battle, grouped=grouped) if battle else {"id": place}
+    known = _of_battle(battle, grouped=grouped) if battle else {"id": judged.place}
     return {
         **known,
         "winner": None if error else _WINNERS[result["verdict"]],
         "accepted": None if error else result["verdict"] != "abstain",
         "reason": result.get("reason"),
         **_columns(result, (*_PROBABILITIES, "uncertainty", *_CRITERION)),
-        "judge": source.judge,
+        "judge": provenance.judge,
         "calibration": reference.get("name"),
         "version": reference.get("version"),
         "timestamp": result.get("timestamp"),
         **(_labels_and_style(battle) if battle else {}),
         "audit": (result.get("audit") or {}).get("id"),
-        "swapped": battle.is_swapped(source.seed) if battle else None,
+        "swapped": battle.is_swapped(provenance.seed) if battle else None,
         "signature": signature,
         "error": error["code"] if error else None,
         "error_detail": error["detail"] if error else None,
@@ -148,7 +151,7 @@ def _labels_and_style(battle: Battle) -> dict[str, Any]:
     counts = {
         f"{name}_{side}": count
         for side in ("a", "b")
-        for name, count in Style.of(battle.fields[f"response_{side}"])._asdict().items()
+        for name, count in asdict(Style.of(battle.fields[f"response_{side}"])).items()
     }
     return {"human": battle.human, "human_probability": battle.human_probability, **counts}
 

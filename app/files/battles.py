@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
@@ -16,7 +16,7 @@ from app.files.shapes import (
     OPTIONAL,
     REQUIRED,
     SHAPES,
-    Shape,
+    ComparisonShape,
     columns_of,
     label_of,
     listed,
@@ -32,10 +32,22 @@ _WINNERS: Mapping[Label, Winner] = {"A": "model_a", "B": "model_b", "tie": "tie"
 # Words that other data sets use for the two models, in lower case with underscores.
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "model_a": (
-        *("model_1", "left_model", "model_left", "system_a", "generator_a", "left", "a_model"),
+        "model_1",
+        "left_model",
+        "model_left",
+        "system_a",
+        "generator_a",
+        "left",
+        "a_model",
     ),
     "model_b": (
-        *("model_2", "right_model", "model_right", "system_b", "generator_b", "right", "b_model"),
+        "model_2",
+        "right_model",
+        "model_right",
+        "system_b",
+        "generator_b",
+        "right",
+        "b_model",
     ),
 }
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -46,7 +58,8 @@ _BOLD = re.compile(r"\*\*(?! )[^*\n]+(?<! )\*\*|__(?! )[^_\n]+(?<! )__")
 _SHORT = 16
 
 
-class Style(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Style:
     """The length and the markdown of a response, which a leaderboard can control for.
 
     Args:
@@ -66,11 +79,15 @@ class Style(NamedTuple):
         """Counts the style of a response; code blocks count as length only."""
         text = response if isinstance(response, str) else "\n".join(response)
         prose = _FENCED.sub("", text)
-        counts = (len(pattern.findall(prose)) for pattern in (_HEADER, _LIST_ITEM, _BOLD))
-        return cls(len(text), *counts)
+        return cls(
+            length=len(text),
+            headers=len(_HEADER.findall(prose)),
+            lists=len(_LIST_ITEM.findall(prose)),
+            bold=len(_BOLD.findall(prose)),
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Battle:
     """Two models that answer one question.
 
@@ -113,7 +130,7 @@ class Battle:
         return {**self.fields, "response_a": b, "response_b": a}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BattleShape:
     """One way to keep battles in columns.
 
@@ -122,7 +139,7 @@ class BattleShape:
         columns: Other field of a battle -> its column.
     """
 
-    comparison: Shape
+    comparison: ComparisonShape
     columns: Mapping[str, str]
 
     def battle(self, row: Mapping[str, Any]) -> Battle:
@@ -148,12 +165,12 @@ class BattleShape:
             human_probability=self._probability(row),
         )
 
-    def _given(self, row: Mapping[str, Any], field: str) -> Any:
+    def _value(self, row: Mapping[str, Any], field: str) -> Any:
         return _known(row.get(self.columns[field]))
 
     def _text(self, row: Mapping[str, Any], field: str) -> str | None:
-        given = self._given(row, field)
-        return None if given is None else str(given)
+        value = self._value(row, field)
+        return None if value is None else str(value)
 
     def _name(self, row: Mapping[str, Any], field: str) -> str:
         column = self.columns[field]
@@ -161,40 +178,40 @@ class BattleShape:
             raise InvalidComparisonError(f"{column} is missing; there is {listed(row)}")
         value = row[column]
         if not isinstance(value, str) or not value.strip():
-            raise InvalidComparisonError(f"{column} is no name of a model: it must be a text")
+            raise InvalidComparisonError(f"{column} is not the name of a model: it must be a text")
         return value
 
     def _human(self, row: Mapping[str, Any]) -> Winner | None:
-        given = self._given(row, "human")
-        if given is None and self.comparison.label:
-            given = _known(row.get(self.comparison.label))
-        if given is None:
+        label = self._value(row, "human")
+        if label is None and self.comparison.label:
+            label = _known(row.get(self.comparison.label))
+        if label is None:
             return None
         try:
-            return _WINNERS[label_of(given)]
+            return _WINNERS[label_of(label)]
         except InvalidComparisonError:
             raise InvalidComparisonError(
-                f"the label of a person {str(given)[:40]!r} is not model_a, model_b or tie"
+                f"the human label {str(label)[:40]!r} is not model_a, model_b or tie"
             ) from None
 
     def _probability(self, row: Mapping[str, Any]) -> float | None:
-        given = self._given(row, "human_probability")
-        if given is None:
+        value = self._value(row, "human_probability")
+        if value is None:
             return None
         try:
-            probability = float(given)
+            probability = float(value)
         except (TypeError, ValueError):
             probability = math.nan
         if not 0.0 < probability <= 1.0:
             raise InvalidComparisonError(
-                f"human_probability is {str(given)[:40]!r}, and must be above 0 and at most 1: the "
+                f"human_probability is {str(value)[:40]!r}, and must be above 0 and at most 1: the "
                 "probability with which the row was drawn for labelling"
             )
         return probability
 
 
 def battle_shape(
-    row: Mapping[str, Any], shape: Shape | None = None, columns: str | None = None
+    row: Mapping[str, Any], shape: ComparisonShape | None = None, columns: str | None = None
 ) -> BattleShape:
     """Finds how the rows of a file hold battles.
 
@@ -211,9 +228,15 @@ def battle_shape(
     if shape is None and any(named.get(field, field) != field for field in REQUIRED):
         shape = shape_of_columns({field: named[field] for field in (*REQUIRED, LABEL, *OPTIONAL)})
     if shape is None:
-        fitting = (each for each in SHAPES.values() if all(name in row for name in each.columns))
         # The chosen response of preference data is a label, and belongs to no model.
-        shape = next((each for each in fitting if each.label), None)
+        shape = next(
+            (
+                known
+                for known in SHAPES.values()
+                if known.label and all(name in row for name in known.columns)
+            ),
+            None,
+        )
     if "signature" in row and "p_bar" in row:
         raise InvalidRequestError(
             "these are rows of `scope-judge battles`: their battles have been judged"
@@ -223,7 +246,7 @@ def battle_shape(
             f"the columns are {listed(row)}, and a battle needs question, response_a, response_b, "
             f"model_a and model_b: name the columns with --map {suggested_map(row, _USUAL)}"
         )
-    return BattleShape(shape, others)
+    return BattleShape(comparison=shape, columns=others)
 
 
 def _known(value: Any) -> Any:

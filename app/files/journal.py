@@ -1,23 +1,120 @@
-"""The results of an unfinished run, kept durably so that the same command can go on."""
+"""Files that one process appends lines to, durably, and the journal of an unfinished run."""
 
+import errno
+import fcntl
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from app.core.errors import InvalidRequestError
-from app.files.append_only import AppendOnlyFile
 
-_BEGINS = b'{"scope_judge_run": '
+_FIRST_BEGINS = b'{"scope_judge_run": '
+_LATER_BEGIN = b'{"key": '
+
+
+class LineFile:
+    """An open, locked file whose lines are durable when `append` returns.
+
+    A process that was killed may leave a last line that was cut off: it is removed when the file is
+    opened, unless any line shows that the file belongs to somebody else.
+
+    Args:
+        path: Created if it does not exist; its folder must exist.
+        first_begins: Beginning of the first line.
+        later_begin: Beginning of all other lines.
+        foreign: Message if a line begins otherwise.
+        follow_symlink: Whether the path may be a symbolic link.
+
+    Attributes:
+        lines: The lines that were in the file when it was opened.
+
+    Raises:
+        InvalidRequestError: The file cannot be opened, another process writes it, or it belongs to
+            somebody else. It is then unchanged.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        first_begins: bytes,
+        later_begin: bytes,
+        foreign: str,
+        follow_symlink: bool = True,
+    ) -> None:
+        self.path = path
+        more_flags = 0 if follow_symlink else os.O_NOFOLLOW
+
+        def opener(name: str, flags: int) -> int:
+            return os.open(name, flags | more_flags, 0o666)
+
+        try:
+            # Unbuffered: after a failed write, closing the file must not write the rest.
+            self._file = open(path, "ab+", buffering=0, opener=opener)  # noqa: SIM115 - `close` does
+        except OSError as exc:
+            raise InvalidRequestError(f"{path} cannot be opened: {exc.strerror}") from None
+        # A forked child, such as an engine's process, would keep the lock if this process is
+        # killed.
+        os.register_at_fork(after_in_child=self._file.close)
+        with ExitStack() as on_failure:
+            on_failure.callback(self._file.close)
+            if not path.is_file():
+                raise InvalidRequestError(f"{path} is not a regular file")
+            self._lock()
+            self._file.seek(0)
+            *lines, cut = self._file.read().split(b"\n")
+            self.lines: Sequence[bytes] = lines
+            for number, line in enumerate((*lines, cut)):
+                begin = later_begin if number else first_begins
+                if not line.startswith(begin[: len(line)]):
+                    raise InvalidRequestError(f"{path} {foreign}")
+            if cut:
+                self._file.truncate(sum(len(line) + 1 for line in lines))
+            on_failure.pop_all()
+
+    def close(self) -> None:
+        """Closes the file and gives the lock back."""
+        self._file.close()
+
+    def clear(self) -> None:
+        """Removes all lines."""
+        self._file.truncate(0)
+
+    def append(self, text: str) -> None:
+        """Appends whole lines of ASCII, durably.
+
+        Raises:
+            InvalidRequestError: The file cannot be written; its earlier content is unchanged.
+        """
+        content = text.encode("ascii")
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            written = self._file.write(content)
+            os.fsync(self._file.fileno())
+            if written != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as exc:
+            # Remove the partial line: the next append would continue it.
+            self._file.truncate(end)
+            raise InvalidRequestError(f"{self.path} cannot be written: {exc.strerror}") from None
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last writer may have removed the file after it was opened here.
+            if not os.path.samestat(os.fstat(self._file.fileno()), self.path.stat()):
+                raise BlockingIOError
+        except (BlockingIOError, FileNotFoundError):
+            raise InvalidRequestError(f"{self.path} is being written by another process") from None
 
 
 class Journal:
-    """An append-only file of results by key, with a single writing process.
+    """The results of an unfinished run by key, so that the same command can go on.
 
-    The first line has the settings of the run; every other line has a key and its result. Results
-    are durable when `append` returns, even if the process is killed afterwards. The next process
-    that opens the file removes a line that was cut off in the middle.
+    The first line has the settings of the run; every other line has a key and its result.
 
     Args:
         file: Created if it does not exist; its folder must exist.
@@ -25,16 +122,22 @@ class Journal:
         replace: Drop the results of a run with other settings.
 
     Raises:
-        InvalidRequestError: Another process writes the file, it cannot be opened, it is no journal,
-            or its settings are others. The file is then unchanged.
+        InvalidRequestError: Another process writes the file, it cannot be opened, it is not a
+            journal, or its settings are others. The file is then unchanged.
     """
 
     def __init__(self, file: Path, settings: Mapping[str, Any], *, replace: bool = False) -> None:
         self.file = file
         self.results: dict[str, dict[str, Any]] = {}
-        self._opened = AppendOnlyFile(file, follow_symlink=False)
+        self._lines = LineFile(
+            file,
+            first_begins=_FIRST_BEGINS,
+            later_begin=_LATER_BEGIN,
+            foreign="was not written by this command: move it away, or name another output",
+            follow_symlink=False,
+        )
         with ExitStack() as on_failure:
-            on_failure.callback(self._opened.close)
+            on_failure.callback(self._lines.close)
             self._begin(json.loads(json.dumps(settings)), replace=replace)
             on_failure.pop_all()
 
@@ -46,7 +149,7 @@ class Journal:
             # Nothing to go on with. The file may be gone: `remove` was called.
             with suppress(FileNotFoundError):
                 self.remove()
-        self._opened.close()
+        self._lines.close()
 
     def append(self, results: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Appends results, durably.
@@ -55,8 +158,8 @@ class Journal:
             InvalidRequestError: The file cannot be written; its earlier content is unchanged.
         """
         new = dict(results)
-        lines = [json.dumps({"key": key, "result": result}) for key, result in new.items()]
-        self._opened.append("".join(f"{line}\n" for line in lines).encode("ascii"))
+        lines = (json.dumps({"key": key, "result": result}) for key, result in new.items())
+        self._lines.append("".join(f"{line}\n" for line in lines))
         self.results |= new
 
     def remove(self) -> None:
@@ -64,41 +167,31 @@ class Journal:
         self.file.unlink()
 
     def _begin(self, settings: dict[str, Any], *, replace: bool) -> None:
-        content = self._opened.content()
-        if not content.startswith(_BEGINS[: len(content)]):
-            raise InvalidRequestError(
-                f"{self.file} was not written by this command: move it away, or name another output"
-            )
-        *lines, cut = content.split(b"\n")
-        if not lines:
-            self._opened.truncate(0)
-            self._opened.append(_first_line(settings))
-            return
-        if cut:
-            self._opened.truncate(len(content) - len(cut))
-        try:
-            earlier = json.loads(lines[0])["scope_judge_run"]
-            self.results = {row["key"]: row["result"] for row in map(json.loads, lines[1:])}
-        except (ValueError, KeyError, TypeError):
-            raise InvalidRequestError(
-                f"{self.file} is damaged: move it away to begin again"
-            ) from None
+        earlier = self._read(self._lines.lines)
         if earlier == settings:
             return
-        if replace:
-            self.results = {}
-            self._opened.truncate(0)
-            self._opened.append(_first_line(settings))
-        else:
+        if earlier is not None and not replace:
             changed = sorted(
                 name for name in {*earlier, *settings} if earlier.get(name) != settings.get(name)
             )
             raise InvalidRequestError(
                 f"{self.file} has {len(self.results)} results of a run with other settings "
-                f"({', '.join(changed)}): repeat that command to go on with it, or give "
-                "--overwrite to begin again"
+                f"({', '.join(changed)}): repeat that command to resume it, or give "
+                "--overwrite to start over"
             )
+        self.results = {}
+        self._lines.clear()
+        self._lines.append(json.dumps({"scope_judge_run": settings}) + "\n")
 
-
-def _first_line(settings: Mapping[str, Any]) -> bytes:
-    return _BEGINS + json.dumps(settings).encode("ascii") + b"}\n"
+    def _read(self, lines: Sequence[bytes]) -> dict[str, Any] | None:
+        """Reads the results; returns the settings, or None if the journal is new."""
+        if not lines:
+            return None
+        try:
+            settings: dict[str, Any] = json.loads(lines[0])["scope_judge_run"]
+            self.results = {row["key"]: row["result"] for row in map(json.loads, lines[1:])}
+        except (ValueError, KeyError, TypeError):
+            raise InvalidRequestError(
+                f"{self.file} is damaged: move it away to start over"
+            ) from None
+        return settings

@@ -5,15 +5,18 @@ from typing import Any
 
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
-from app.files.shapes import Shape, label_in
+from app.files.shapes import ComparisonShape, label_in
 
 _OPPOSITES = (
-    *(("a", "b"), ("model_a", "model_b"), ("response_a", "response_b")),
-    *(("left", "right"), ("[[a]]", "[[b]]")),
+    ("a", "b"),
+    ("model_a", "model_b"),
+    ("response_a", "response_b"),
+    ("left", "right"),
+    ("[[a]]", "[[b]]"),
 )
 
 
-def preferred_of(row: Mapping[str, Any], shape: Shape) -> Label:
+def preferred_of(row: Mapping[str, Any], shape: ComparisonShape) -> Label:
     """The label of a row; without a label, the first response is the preferred one.
 
     Raises:
@@ -27,14 +30,10 @@ def preferred_of(row: Mapping[str, Any], shape: Shape) -> Label:
     return "A"
 
 
-def turned_round(row: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+def turned_round(row: Mapping[str, Any], shape: ComparisonShape) -> dict[str, Any]:
     """The row with the other response preferred.
 
     The label becomes its opposite. Without a label, the two responses change places.
-
-    Args:
-        row: A row that prefers one response.
-        shape: The shape of its file.
 
     Raises:
         InvalidComparisonError: The label has no opposite.
@@ -45,7 +44,7 @@ def turned_round(row: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     return {**row, first: row[second], second: row[first]}
 
 
-def _responses(shape: Shape) -> tuple[str, str]:
+def _responses(shape: ComparisonShape) -> tuple[str, str]:
     """The columns of the preferred and of the other response."""
     first, second = shape.columns[-2:]
     return first, second

@@ -15,15 +15,25 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from glob import glob, has_magic
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from app.core.errors import InvalidRequestError
+from app.files.growth import (
+    LONGEST_LINE,
+    Unpacked,
+    bytes_of,
+    check_growth,
+    lines_of,
+    open_parquet,
+    rest_of,
+)
 
 STDIN = Path("-")
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
-_COMPRESSED = (".gz", ".zst")
 
 _GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 _BYTE_ORDER_MARKS = (
@@ -37,12 +47,14 @@ _BYTE_ORDER_MARKS = (
 _DELIMITERS = ("\t", ",", ";")
 # The beginning of a list of messages, or of one, as JSON or as Python prints it.
 _MESSAGES = re.compile(r"""\[?\s*\{\s*["'](role|content|from|value|messages|tools)["']\s*:""")
-_ROWS_PER_BATCH = 1000
+# Few, because a row may have long lists of texts, which are measured in memory.
+_ROWS_PER_BATCH = 100
 # Cells of a CSV file; the service takes no larger comparison.
 _LARGEST_CELL = 2**27
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileRow:
     """One row of a file.
 
     Args:
@@ -65,27 +77,27 @@ def files_of(inputs: Sequence[Path]) -> list[Path]:
         InvalidRequestError: There is no such file, or a folder has none that ends like a known
             format.
     """
-    found: list[Path] = []
-    for given in inputs:
-        if given == STDIN or given.is_file():
-            found.append(given)
-        elif given.is_dir():
-            inside = sorted(path for path in given.rglob("*") if path.is_file() and _is_known(path))
+    files: list[Path] = []
+    for path in inputs:
+        if path == STDIN or path.is_file():
+            files.append(path)
+        elif path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if file.is_file() and _is_known(file))
             if not inside:
                 raise InvalidRequestError(
-                    f"{given} has no file that ends in {', '.join(ENDINGS)}, or one of these with "
+                    f"{path} has no file that ends in {', '.join(ENDINGS)}, or one of these with "
                     ".gz or .zst"
                 )
-            found += inside
-        elif has_magic(str(given)):
-            matching = sorted(Path(name) for name in glob(str(given), recursive=True))
+            files += inside
+        elif has_magic(str(path)):
+            matching = sorted(Path(name) for name in glob(str(path), recursive=True))
             if not matching:
-                raise InvalidRequestError(f"no file matches {given}")
-            found += files_of(matching)
+                raise InvalidRequestError(f"no file matches {path}")
+            files += files_of(matching)
         else:
             # A named pipe and a device are read, too.
-            found.append(given)
-    return found
+            files.append(path)
+    return files
 
 
 def _is_known(path: Path) -> bool:
@@ -93,7 +105,7 @@ def _is_known(path: Path) -> bool:
     return not path.name.startswith(".") and name.endswith(ENDINGS)
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Iterator[FileRow]:
     """Yields the rows of a file.
 
     Args:
@@ -103,7 +115,7 @@ def read_rows(path: Path) -> Iterator[Row]:
         InvalidRequestError: The file is empty, cannot be read, or is not what it seems to be. The
             message names the file and the line.
     """
-    name = "standard input" if path == STDIN else str(path)
+    name = _shown(path)
     try:
         with ExitStack() as stack:
             file = _decompressed(path, stack)
@@ -138,7 +150,8 @@ def is_plain_jsonl(path: Path) -> bool:
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:
-        first = next((line for line in file if line.strip()), b"")
+        lines = iter(lambda: file.readline(LONGEST_LINE), b"")
+        first = next((line for line in lines if line.strip()), b"")
     try:
         return isinstance(_parsed(first.decode("utf-8-sig")), dict)
     except UnicodeDecodeError:
@@ -150,50 +163,59 @@ def _decompressed(path: Path, stack: ExitStack) -> io.BufferedReader:
     file = io.BufferedReader(raw)
     beginning = file.peek(4)
     if not beginning:
-        shown = "standard input" if path == STDIN else path
-        raise InvalidRequestError(f"{shown} is empty")
+        raise InvalidRequestError(f"{_shown(path)} is empty")
     if beginning.startswith(_GZIP):
-        unpacked: Any = stack.enter_context(gzip.GzipFile(fileobj=file))
+        unpacked = Unpacked(file, _shown(path))
+        packed = io.BufferedReader(unpacked.source)
+        unpacked.stream = stack.enter_context(gzip.GzipFile(fileobj=packed))
         return io.BufferedReader(unpacked)
     if beginning.startswith(_ZSTD):
         import pyarrow
 
-        stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd")
-        return io.BufferedReader(stack.enter_context(stream))
+        unpacked = Unpacked(file, _shown(path))
+        packed = pyarrow.PythonFile(io.BufferedReader(unpacked.source), mode="r")
+        unpacked.stream = stack.enter_context(pyarrow.CompressedInputStream(packed, "zstd"))
+        return io.BufferedReader(unpacked)
     return file
 
 
-def _parquet_rows(file: IO[bytes], name: str) -> Iterator[Row]:
+def _shown(path: Path) -> str:
+    return "standard input" if path == STDIN else str(path)
+
+
+def _parquet_rows(file: IO[bytes], name: str) -> Iterator[FileRow]:
     import pyarrow
-    from pyarrow import parquet
 
     try:
         # Parquet begins at its end, so that a pipe or a compressed file is read as a whole.
         source = file if _is_seekable_itself(file) else io.BytesIO(file.read())
-        batches = parquet.ParquetFile(source).iter_batches(batch_size=_ROWS_PER_BATCH)
-        number = 0
+        size = source.seek(0, io.SEEK_END)
+        source.seek(0)
+        batches = open_parquet(source, size=size, name=name).iter_batches(_ROWS_PER_BATCH)
+        number = read = 0
         for batch in batches:
+            read += sum(map(bytes_of, batch.columns))
+            check_growth(read, size=size, name=name)
             for fields in batch.to_pylist():
                 number += 1
                 present = {key: value for key, value in fields.items() if value is not None}
-                yield Row(f"{name}, row {number}", present)
+                yield FileRow(place=f"{name}, row {number}", fields=present)
     except pyarrow.ArrowException as exc:
-        raise InvalidRequestError(f"{name} begins like Parquet and cannot be read: {exc}") from None
+        raise InvalidRequestError(f"{name} looks like Parquet but cannot be read: {exc}") from None
 
 
 def _is_seekable_itself(file: IO[bytes]) -> bool:
     return isinstance(getattr(file, "raw", None), io.BufferedReader) and file.seekable()
 
 
-def _text_rows(file: io.BufferedReader, name: str, stack: ExitStack) -> Iterator[Row]:
+def _text_rows(file: io.BufferedReader, name: str, stack: ExitStack) -> Iterator[FileRow]:
     beginning = file.peek(4)
-    encoding = next(
-        (found for mark, found in _BYTE_ORDER_MARKS if beginning.startswith(mark)), None
-    )
+    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if beginning.startswith(mark)), None)
     # Lines end with a line feed only: a text may hold every other line end.
     text = stack.enter_context(io.TextIOWrapper(file, encoding=encoding or "utf-8", newline="\n"))
     first, number = "", 0
-    for line in text:
+    lines = lines_of(text, name)
+    for line in lines:
         number += 1
         if line.strip():
             first = line
@@ -201,16 +223,16 @@ def _text_rows(file: io.BufferedReader, name: str, stack: ExitStack) -> Iterator
     else:
         raise InvalidRequestError(f"{name} is empty")
     if first.lstrip().startswith("["):
-        yield from _array_rows(first + text.read(), name)
+        yield from _array_rows(first + rest_of(text, name), name)
     elif not first.lstrip().startswith("{"):
-        yield from _table_rows(first, text, name, number)
+        yield from _table_rows(first, lines, name, number)
     elif _parsed(first) is not None:
-        yield from _line_rows(first, text, name, number)
+        yield from _line_rows(first, lines, name, number)
     else:
-        whole = _parsed(first + text.read())
+        whole = _parsed(first + rest_of(text, name))
         if not isinstance(whole, dict):
             raise InvalidRequestError(f"{name}, line {number}: this is not JSON")
-        yield Row(f"{name}, line {number}", whole)
+        yield FileRow(place=f"{name}, line {number}", fields=whole)
 
 
 def _parsed(text: str) -> Any:
@@ -220,26 +242,26 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _line_rows(first: str, rest: IO[str], name: str, number: int) -> Iterator[Row]:
+def _line_rows(first: str, rest: Iterator[str], name: str, number: int) -> Iterator[FileRow]:
     place = f"{name}, line {number}"
-    yield Row(place, _object(_parsed(first), place))
+    yield FileRow(place=place, fields=_object(_parsed(first), place))
     for line in rest:
         number += 1
         if line.strip():
             place = f"{name}, line {number}"
-            yield Row(place, _object(_parsed(line), place))
+            yield FileRow(place=place, fields=_object(_parsed(line), place))
 
 
-def _array_rows(text: str, name: str) -> Iterator[Row]:
+def _array_rows(text: str, name: str) -> Iterator[FileRow]:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise InvalidRequestError(f"{name} begins like a JSON array and is none: {exc}") from None
+        raise InvalidRequestError(f"{name} looks like a JSON array but is not one: {exc}") from None
     if not values:
         raise InvalidRequestError(f"{name} is an empty array")
     for number, value in enumerate(values, start=1):
         place = f"{name}, row {number}"
-        yield Row(place, _object(value, place))
+        yield FileRow(place=place, fields=_object(value, place))
 
 
 def _object(value: Any, place: str) -> dict[str, Any]:
@@ -248,16 +270,15 @@ def _object(value: Any, place: str) -> dict[str, Any]:
     return value
 
 
-def _table_rows(first: str, rest: IO[str], name: str, number: int) -> Iterator[Row]:
+def _table_rows(first: str, rest: Iterator[str], name: str, number: int) -> Iterator[FileRow]:
     csv.field_size_limit(_LARGEST_CELL)
     delimiter = max(_DELIMITERS, key=first.count)
-    lines = _lines_again(first, rest)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = csv.reader(chain([first], rest), delimiter=delimiter, strict=True)
     try:
         header = [column.strip() for column in next(reader)]
         if len(set(header)) < len(header):
             twice = next(column for column in header if header.count(column) > 1)
-            raise InvalidRequestError(f"{name}: the column {twice!r} is there twice")
+            raise InvalidRequestError(f"{name}: the column {twice!r} occurs twice")
         line = number + reader.line_num
         for cells in reader:
             # A row may have several lines: its first one is its place.
@@ -269,9 +290,9 @@ def _table_rows(first: str, rest: IO[str], name: str, number: int) -> Iterator[R
                     f"{place}: {len(cells)} cells, but the header has {len(header)}; put a text "
                     "with a separator or a line end into quotes"
                 )
-            yield Row(
-                place,
-                {
+            yield FileRow(
+                place=place,
+                fields={
                     column: _cell(cell, column, place)
                     for column, cell in zip(header, cells, strict=True)
                     if cell
@@ -287,11 +308,11 @@ def _cell(text: str, column: str, place: str) -> Any:
     """A cell of a table: a message or a list of messages if the text is one, or else the text."""
     if not _MESSAGES.match(text):
         return text
-    found = _parsed(text)
-    if found is None:
+    value = _parsed(text)
+    if value is None:
         try:
             # pandas writes lists and objects as Python prints them.
-            found = ast.literal_eval(text)
+            value = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             if text.startswith("{"):
                 return text
@@ -299,7 +320,7 @@ def _cell(text: str, column: str, place: str) -> Any:
                 f"{place}: {column} has messages in a form that cannot be read back: save the data "
                 "as JSONL or Parquet"
             ) from None
-    return found if _is_message(found) else text
+    return value if _is_message(value) else text
 
 
 def _is_message(value: Any) -> bool:
@@ -308,8 +329,3 @@ def _is_message(value: Any) -> bool:
         return all(map(_is_message, value))
     names = value.keys() if isinstance(value, dict) else set()
     return any(wanted <= names for wanted in ({"role"}, {"from", "value"}, {"messages"}))
-
-
-def _lines_again(first: str, rest: IO[str]) -> Iterator[str]:
-    yield first
-    yield from rest

@@ -8,13 +8,22 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 RESULT = "judgment"
 _OBJECTS = ("calibration", "audit", "error")
 _NUMBERS = (
-    *("p_fwd", "p_rev", "p_bar", "uncertainty", "confidence", "threshold"),
-    *("alpha", "delta", "risk_level", "label_mass"),
+    "p_fwd",
+    "p_rev",
+    "p_bar",
+    "uncertainty",
+    "confidence",
+    "threshold",
+    "alpha",
+    "delta",
+    "risk_level",
+    "label_mass",
 )
 _WORDS = ("verdict", "preferred", "reason", "guarantee", "judge")
 FIELDS = (*_WORDS, *_NUMBERS, *_OBJECTS)
@@ -28,7 +37,8 @@ _SETS: Mapping[str, tuple[str, ...]] = {
 _ESSENTIAL = ("verdict", "error")
 
 
-class ResultColumns(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultColumns:
     """The columns that hold results.
 
     Args:
@@ -42,10 +52,10 @@ class ResultColumns(NamedTuple):
     def result(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a row without its nulls; {} if it has none."""
         if self.nested is not None:
-            found = _object(row.get(self.nested)) or {}
+            fields = _object(row.get(self.nested)) or {}
         else:
-            found = {field: row.get(column) for field, column in self.flat.items()}
-        return {name: _value(name, each) for name, each in found.items() if each is not None}
+            fields = {field: row.get(column) for field, column in self.flat.items()}
+        return {name: _value(name, value) for name, value in fields.items() if value is not None}
 
     def without(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The row without its result."""
@@ -98,11 +108,11 @@ def result_columns(rows: Iterable[Mapping[str, Any]]) -> ResultColumns | None:
         columns |= dict.fromkeys(row)
         for name in row:
             if name not in nested and re.fullmatch(rf"{RESULT}(_\d+)?", name):
-                found = _object(row[name]) or {}
-                if any(field in found for field in _ESSENTIAL):
+                result = _object(row[name]) or {}
+                if any(field in result for field in _ESSENTIAL):
                     nested[name] = None
     if nested:
-        return ResultColumns(max(nested, key=_number), {})
+        return ResultColumns(nested=max(nested, key=_number), flat={})
     names = {field: _flat_name(field, columns) for field in FIELDS}
     # A column that has other values is the input's own, and the result's one had no value.
     flat = {
@@ -112,7 +122,7 @@ def result_columns(rows: Iterable[Mapping[str, Any]]) -> ResultColumns | None:
     }
     if not any(field in flat for field in _ESSENTIAL):
         return None
-    return ResultColumns(None, flat)
+    return ResultColumns(nested=None, flat=flat)
 
 
 def _flat_name(field: str, columns: Mapping[str, None]) -> str | None:
@@ -133,8 +143,8 @@ def _fits(field: str, value: Any) -> bool:
 
 
 def _number(name: str) -> int:
-    found = re.search(r"_(\d+)$", name)
-    return int(found[1]) if found else 1
+    ending = re.search(r"_(\d+)$", name)
+    return int(ending[1]) if ending else 1
 
 
 def _object(value: Any) -> dict[str, Any] | None:

@@ -31,8 +31,8 @@ _CONVERSATIONS = ("conversation_a", "conversation_b")
 _TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparisonShape:
     """One way to keep comparisons in columns.
 
     Args:
@@ -94,7 +94,7 @@ class Shape:
         return fields
 
 
-def shape_for(row: Mapping[str, Any]) -> Shape:
+def shape_for(row: Mapping[str, Any]) -> ComparisonShape:
     """The first shape whose columns the row has.
 
     Raises:
@@ -111,7 +111,7 @@ def shape_for(row: Mapping[str, Any]) -> Shape:
 
 
 @lru_cache(maxsize=16)
-def shape_of(text: str) -> Shape:
+def shape_of(text: str) -> ComparisonShape:
     """The shape of a name, or of a map.
 
     Raises:
@@ -120,11 +120,11 @@ def shape_of(text: str) -> Shape:
     return SHAPES.get(text) or custom_shape(text)
 
 
-def custom_shape(text: str) -> Shape:
+def custom_shape(text: str) -> ComparisonShape:
     """Makes a shape of a map: FIELD=COLUMN, separated by commas; other fields keep their names.
 
     Raises:
-        InvalidRequestError: The text is no such map.
+        InvalidRequestError: The text is not such a map.
     """
     return shape_of_columns(columns_of(text, (*REQUIRED, LABEL, *OPTIONAL)))
 
@@ -133,7 +133,7 @@ def columns_of(text: str, fields: Sequence[str]) -> dict[str, str]:
     """The column of each field by a map; a field that is not in the map has its own name.
 
     Raises:
-        InvalidRequestError: The text is no map of these fields.
+        InvalidRequestError: The text is not a map of these fields.
     """
     columns = {name: name for name in fields}
     for part in text.split(","):
@@ -147,14 +147,16 @@ def columns_of(text: str, fields: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-def shape_of_columns(columns: Mapping[str, str]) -> Shape:
+def shape_of_columns(columns: Mapping[str, str]) -> ComparisonShape:
     """Makes a shape of the column of each field of a comparison."""
 
     def convert(row: Mapping[str, Any]) -> Fields:
         return _pair({field: row[name] for field, name in columns.items() if name in row})
 
     needed = tuple(columns[field] for field in REQUIRED)
-    return Shape("map", needed, convert, needed, columns[LABEL])
+    return ComparisonShape(
+        name="map", columns=needed, convert=convert, texts=needed, label=columns[LABEL]
+    )
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
@@ -192,7 +194,7 @@ def _turns_of_transcript(text: str) -> list[Fields]:
     _, *parts = _TRANSCRIPT_TURN.split(text)
     if not parts:
         raise InvalidComparisonError(
-            'there is no prompt, and the texts are no transcripts with "Human:" and "Assistant:"'
+            'there is no prompt, and the texts are not transcripts with "Human:" and "Assistant:"'
         )
     roles = {"Human": "user", "Assistant": "assistant"}
     return [
@@ -205,7 +207,7 @@ def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], st
     """The common beginning is the question; each last message is a response."""
     if not a or not b or a[:-1] != b[:-1] or not a[:-1]:
         raise InvalidComparisonError(
-            "the two conversations must be equal but for their last message"
+            "the two conversations must be equal except for their last message"
         )
     for messages in (a, b):
         if messages[-1]["role"] != "assistant":
@@ -236,24 +238,24 @@ def _turns(turn: Any) -> int | None:
     """The number of messages up to a turn of the conversation; None for all.
 
     Raises:
-        InvalidComparisonError: The turn is no number from 1.
+        InvalidComparisonError: The turn is not a whole number from 1.
     """
     if turn is None:
         return None
     # A table has texts, and pandas makes floats of integers if one is missing.
     number = _number(turn, "turn") if isinstance(turn, str) else turn
     if not isinstance(number, int | float) or not 1 <= number < _MOST_TURNS or number % 1:
-        raise InvalidComparisonError(f"turn is no number from 1: {str(turn)[:40]!r}")
+        raise InvalidComparisonError(f"turn is not a whole number from 1: {str(turn)[:40]!r}")
     return 2 * int(number)
 
 
 def _openai_preference(row: Mapping[str, Any]) -> Fields:
     """OpenAI's data for preference fine-tuning."""
-    given = row["input"]
-    if not isinstance(given, Mapping) or "messages" not in given:
+    prompt = row["input"]
+    if not isinstance(prompt, Mapping) or "messages" not in prompt:
         raise InvalidComparisonError("input has no messages")
     return {
-        "question": question_of(given["messages"], "input"),
+        "question": question_of(prompt["messages"], "input"),
         "response_a": response_of(row["preferred_output"], "preferred_output"),
         "response_b": response_of(row["non_preferred_output"], "non_preferred_output"),
         LABEL: "A",
@@ -261,36 +263,36 @@ def _openai_preference(row: Mapping[str, Any]) -> Fields:
 
 
 # Name -> shape. The first that fits a row is taken where none is named.
-SHAPES: Mapping[str, Shape] = {
+SHAPES: Mapping[str, ComparisonShape] = {
     shape.name: shape
     for shape in (
-        Shape("pairs", REQUIRED, _pair, REQUIRED),
-        Shape(
-            "arena",
-            _CONVERSATIONS,
-            _battle,
-            _CONVERSATIONS,
-            "winner",
+        ComparisonShape(name="pairs", columns=REQUIRED, convert=_pair, texts=REQUIRED),
+        ComparisonShape(
+            name="arena",
+            columns=_CONVERSATIONS,
+            convert=_battle,
+            texts=_CONVERSATIONS,
+            label="winner",
         ),
-        Shape(
-            "preference",
-            ("chosen", "rejected"),
-            _preference,
-            ("prompt", "chosen", "rejected"),
-            "",
+        ComparisonShape(
+            name="preference",
+            columns=("chosen", "rejected"),
+            convert=_preference,
+            texts=("prompt", "chosen", "rejected"),
+            label="",
         ),
-        Shape(
-            "openai-preference",
-            ("input", "preferred_output", "non_preferred_output"),
-            _openai_preference,
-            ("input", "preferred_output", "non_preferred_output"),
-            "",
+        ComparisonShape(
+            name="openai-preference",
+            columns=("input", "preferred_output", "non_preferred_output"),
+            convert=_openai_preference,
+            texts=("input", "preferred_output", "non_preferred_output"),
+            label="",
         ),
     )
 }
 
 
-def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> Label | None:
+def label_in(row: Mapping[str, Any], shape: ComparisonShape | None = None) -> Label | None:
     """The label of a row, which need not have the texts any more; None without one.
 
     Args:
@@ -300,10 +302,10 @@ def label_in(row: Mapping[str, Any], shape: Shape | None = None) -> Label | None
     Raises:
         InvalidComparisonError: The label is not a known word.
     """
-    for each in SHAPES.values() if shape is None else (shape,):
-        if each.label and row.get(each.label) is not None:
-            return label_of(row[each.label])
-        if not each.label and all(column in row for column in each.columns):
+    for candidate in SHAPES.values() if shape is None else (shape,):
+        if candidate.label and row.get(candidate.label) is not None:
+            return label_of(row[candidate.label])
+        if not candidate.label and all(column in row for column in candidate.columns):
             return "A"
     return None
 
@@ -314,12 +316,12 @@ def label_of(value: Any) -> Label:
     Raises:
         InvalidComparisonError: The word is not known. Nothing else is ever taken for a tie.
     """
-    found = _LABELS.get(value.strip().lower()) if isinstance(value, str) else None
-    if found is None:
+    label = _LABELS.get(value.strip().lower()) if isinstance(value, str) else None
+    if label is None:
         raise InvalidComparisonError(
             f"the label {str(value)[:40]!r} is not A, B or tie (or model_a, model_b, both_bad)"
         )
-    return found
+    return label
 
 
 def _number(text: str, field: str) -> float:
@@ -349,12 +351,26 @@ def _named(columns: list[str]) -> str:
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "question": ("prompt", "instruction", "input", "query", "user", "text"),
     "response_a": (
-        *("chosen", "answer_a", "output_a", "completion_a", "a"),
-        *("response_1", "answer_1", "output_1", "completion_1"),
+        "chosen",
+        "answer_a",
+        "output_a",
+        "completion_a",
+        "a",
+        "response_1",
+        "answer_1",
+        "output_1",
+        "completion_1",
     ),
     "response_b": (
-        *("rejected", "answer_b", "output_b", "completion_b", "b"),
-        *("response_2", "answer_2", "output_2", "completion_2"),
+        "rejected",
+        "answer_b",
+        "output_b",
+        "completion_b",
+        "b",
+        "response_2",
+        "answer_2",
+        "output_2",
+        "completion_2",
     ),
     LABEL: ("winner", "preference", "preferred", "better", "choice"),
 }
@@ -372,8 +388,8 @@ def suggested_map(
     known = {str(name).lower().replace(" ", "_"): str(name) for name in row}
     parts = []
     for field, words in {**_USUAL, **more}.items():
-        found = next((known[word] for word in (field, *words) if word in known), None)
-        if (field in REQUIRED or field in more) or found not in (None, field):
-            parts.append(f"{field}={found or 'COLUMN'}")
+        column = next((known[word] for word in (field, *words) if word in known), None)
+        if (field in REQUIRED or field in more) or column not in (None, field):
+            parts.append(f"{field}={column or 'COLUMN'}")
     text = ",".join(parts)
     return f"'{text}'" if " " in text else text

@@ -8,8 +8,9 @@ from typing import IO, Any
 import pyarrow
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
-from pyarrow import parquet
 
+from app.core.printable import encodable
+from app.files.growth import LONGEST_LINE, bytes_of, check_growth, open_parquet
 from app.files.reading import STDIN, is_parquet, is_plain_jsonl, read_rows
 
 # Bytes of a file that Arrow parses at once; a line may not be longer.
@@ -35,10 +36,10 @@ def read_table(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
     """
     try:
         if path != STDIN and path.is_file() and path.stat().st_size:
-            found = _by_arrow(path, columns)
-            if found is not None:
-                return _flat(found)
-    except (pyarrow.ArrowException, UnicodeDecodeError, KeyError, OSError):
+            table = _by_arrow(path, columns)
+            if table is not None:
+                return _flat(table)
+    except (pyarrow.ArrowException, UnicodeError, KeyError, OSError):
         # The reader of rows finds the place of the fault, or reads what Arrow cannot.
         pass
     return _by_rows(path, list(columns))
@@ -46,12 +47,25 @@ def read_table(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
 
 def _by_arrow(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table | None:
     if is_parquet(path):
-        names = set(parquet.read_schema(path).names)
-        return parquet.read_table(path, columns=[name for name in columns if name in names])
+        return _parquet(path, columns)
     if is_plain_jsonl(path):
         with path.open("rb") as file:
             return _jsonl(file, columns)
     return _csv(path, columns)
+
+
+def _parquet(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
+    size = path.stat().st_size
+    file = open_parquet(path, size=size, name=str(path))
+    names = set(file.schema_arrow.names)
+    table = file.read(columns=[name for name in columns if name in names])
+    read = sum(bytes_of(chunk) for column in table.columns for chunk in column.chunks)
+    check_growth(read, size=size, name=str(path))
+    decoded = [
+        column.cast(column.type.value_type) if pyarrow.types.is_dictionary(column.type) else column
+        for column in table.columns
+    ]
+    return pyarrow.table(decoded, names=table.column_names)
 
 
 def _jsonl(file: IO[bytes], columns: Mapping[str, Any]) -> pyarrow.Table:
@@ -76,7 +90,7 @@ def _identifier_type(value: Any) -> Any:
 
 def _csv(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table | None:
     with path.open("rb") as file:
-        header = file.readline().decode("utf-8-sig").strip()
+        header = file.readline(LONGEST_LINE).decode("utf-8-sig").strip()
     names = header.split(",")
     if '"' in header or "\t" in header or ";" in header or len(set(names)) < len(names):
         return None
@@ -117,9 +131,9 @@ def _flat(table: pyarrow.Table) -> pyarrow.Table:
 def _column(values: list[Any]) -> pyarrow.Array:
     try:
         return pyarrow.array(values)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, UnicodeEncodeError):
         return _texts(values)
 
 
 def _texts(values: list[Any]) -> pyarrow.Array:
-    return pyarrow.array([None if value is None else str(value) for value in values])
+    return pyarrow.array([None if value is None else encodable(str(value)) for value in values])

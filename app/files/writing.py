@@ -4,15 +4,19 @@ import csv
 import gzip
 import io
 import json
-import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from app.core.errors import InvalidRequestError
+from app.core.printable import encodable, printable_json
+from app.files.replacing import replacing
 
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
+# The beginnings of formulas in Excel and LibreOffice, and the full-width signs of East Asia.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _SAME = {"ndjson": "jsonl"}
 
 
@@ -24,35 +28,38 @@ def format_of(path: Path) -> str:
     """
     name = path.name.removesuffix(".gz").removesuffix(".zst")
     ending = name.rpartition(".")[2].lower() if "." in name else "jsonl"
-    found = _SAME.get(ending, ending)
-    if found not in FORMATS:
+    kind = _SAME.get(ending, ending)
+    if kind not in FORMATS:
         raise InvalidRequestError(
             f"{path}: the name must end in .{', .'.join(FORMATS)}, or one of these with .gz or .zst"
         )
-    return found
+    return kind
 
 
-def write_rows(path: Path, name: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes all rows to a file.
+def replace_file(path: Path, rows: Sequence[Mapping[str, Any]], *, excel: bool = False) -> None:
+    """Writes all rows to a file, which appears or is replaced as a whole; its mode stays.
 
     Lists and objects become JSON in CSV and TSV, and in Parquet if a column mixes types or has an
     object without fields.
 
     Args:
-        path: The file that is written.
-        name: The name that tells format and compression.
+        path: The file; its name tells format and compression.
         rows: Columns may differ between rows; a missing value is null, or an empty cell.
+        excel: Write no text that a spreadsheet takes for a formula; see `for_excel`.
 
     Raises:
         InvalidRequestError: The name asks for an unknown format.
-        OSError: The file cannot be written.
+        OSError: The file cannot be written; an earlier one is unchanged.
     """
-    kind = format_of(name)
-    with path.open("wb") as raw, _compressed(raw, name.suffix) as file:
+    kind = format_of(path)
+    if excel:
+        rows = [for_excel(row) for row in rows]
+    with replacing(path) as raw, _compressed(raw, path.suffix) as file:
         if kind == "parquet":
             _write_parquet(file, rows)
             return
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        # UTF-8 cannot encode half of a surrogate pair: a table has its escape, as JSON has.
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         if kind in ("csv", "tsv"):
             _write_table(text, rows, "," if kind == "csv" else "\t")
         elif kind == "json":
@@ -63,32 +70,28 @@ def write_rows(path: Path, name: Path, rows: Sequence[Mapping[str, Any]]) -> Non
         text.detach()
 
 
-def replace_file(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes all rows to a file, which appears or is replaced as a whole; its mode stays.
+def for_excel(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with an apostrophe before each text that a spreadsheet takes for a formula.
 
-    Raises:
-        InvalidRequestError: The name asks for an unknown format.
-        OSError: The file cannot be written; an earlier one is unchanged.
+    Numbers stay numbers, also those that a table has as text.
     """
-    new = path.with_name(f".{path.name}.new")
-    try:
-        write_rows(new, path, rows)
-        if path.exists():
-            new.chmod(path.stat().st_mode & 0o777)
-        with new.open("rb") as written:
-            os.fsync(written.fileno())
-        new.replace(path)
-    except OSError:
-        # Do not leave a part of it on a full disk.
-        new.unlink(missing_ok=True)
-        raise
+    return {_no_formula(name): _no_formula(value) for name, value in row.items()}
+
+
+def _no_formula(value: Any) -> Any:
+    if not isinstance(value, str) or not value.startswith(_FORMULA) or _is_number(value):
+        return value
+    return f"'{value}"
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?", text) is not None
 
 
 def json_line(row: Mapping[str, Any]) -> str:
     """A row as JSON; values that JSON has no type for, such as dates, are written as text."""
-    text = json.dumps(row, ensure_ascii=False, default=str)
-    # UTF-8 cannot encode half of a surrogate pair. It is written as the escape that was read.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    # A line is also shown on a terminal, and UTF-8 cannot encode half of a surrogate pair.
+    return printable_json(json.dumps(row, ensure_ascii=False, default=str))
 
 
 @contextmanager
@@ -109,17 +112,21 @@ def _compressed(raw: IO[bytes], suffix: str) -> Iterator[IO[bytes]]:
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    found: dict[str, None] = {}
+    columns: dict[str, None] = {}
     for row in rows:
-        found |= dict.fromkeys(row)
-    return list(found)
+        columns |= dict.fromkeys(row)
+    return list(columns)
 
 
 def _write_table(text: IO[str], rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
-    writer = csv.DictWriter(text, _columns(rows), delimiter=delimiter, lineterminator="\n")
+    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    # Python before 3.13 quotes a carriage return only if line ends have one. Without quotes it ends
+    # the row.
+    returns = any("\r" in str(part) for row in cells for item in row.items() for part in item)
+    ends = "\r\n" if returns else "\n"
+    writer = csv.DictWriter(text, _columns(rows), delimiter=delimiter, lineterminator=ends)
     writer.writeheader()
-    for row in rows:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
+    writer.writerows(cells)
 
 
 def _cell(value: Any) -> Any:
@@ -142,8 +149,14 @@ def _write_parquet(file: IO[bytes], rows: Sequence[Mapping[str, Any]]) -> None:
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
             texts = [None if value is None else json.dumps(value, default=str) for value in values]
             column = pyarrow.array(texts)
-        columns[name] = column
+        except UnicodeEncodeError:
+            column = pyarrow.array([None if value is None else _text(value) for value in values])
+        columns[encodable(name)] = column
     parquet.write_table(pyarrow.table(columns), file)
+
+
+def _text(value: Any) -> str:
+    return encodable(value) if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _has_empty_object(kind: Any) -> bool:

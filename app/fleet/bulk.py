@@ -16,10 +16,10 @@ import ray.exceptions
 from ray.util.annotations import RayDeprecationWarning
 
 from app.core.errors import StartupError
-from app.defects import log_defect
 from app.fleet.job import Job, judges_on
 from app.fleet.parts import Part
-from app.fleet.worker import Outcome, PartWorker
+from app.fleet.worker import PartOutcome, PartWorker
+from app.observability.logs import log_defect
 from app.settings import Settings
 
 logger = logging.getLogger("app.fleet")
@@ -38,11 +38,7 @@ _CPUS_OF_A_JUDGE = 1
 
 
 class Cluster:
-    """A Ray cluster that this process has joined.
-
-    Args:
-        settings: Settings of the judge.
-    """
+    """A Ray cluster that this process has joined."""
 
     def __init__(self, settings: Settings) -> None:
         self._gpus = settings.tensor_parallel if settings.engine in _ON_A_GPU else 0
@@ -62,7 +58,7 @@ class Cluster:
         gpus = [int(resources.get("GPU", 0)) for resources in alive]
         return judges_on(gpus, of_each=self._gpus) if self._gpus and any(gpus) else len(alive)
 
-    def judge(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> Iterator[Outcome]:
+    def judge(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> Iterator[PartOutcome]:
         """Judges each part once; the parts of a lost machine have no outcome.
 
         A lost judge is started again if there is room. Its parts are not kept for it, because
@@ -77,7 +73,7 @@ class Cluster:
             StartupError: No part was finished for half an hour.
         """
         outcomes = self._mapped(job, parts, judges=min(judges, len(parts)))
-        finished: queue.Queue[Outcome | None] = queue.Queue()
+        finished: queue.Queue[PartOutcome | None] = queue.Queue()
 
         def read() -> None:
             try:

@@ -31,26 +31,21 @@ class Job:
     out: Path
 
     @classmethod
-    def of(cls, settings: Settings, given: Mapping[str, Any], out: Path) -> "Job":
+    def of(cls, settings: Settings, options: Mapping[str, Any], out: Path) -> "Job":
         """Makes a job; the settings provide the fields of the criterion that are not given.
 
         Args:
             settings: Settings of the judge and its store.
-            given: Fields of the criterion that the user set.
+            options: Fields of the criterion that the user set.
             out: Folder of the run.
 
         Raises:
             InvalidRequestError: The given fields are no valid criterion.
         """
-        return cls(_everywhere(settings), _criterion(given, settings), out.absolute())
+        return cls(_everywhere(settings), _criterion(options, settings), out.absolute())
 
     def manifest(self, whole: Cut, *, rows_per_part: int) -> dict[str, Any]:
-        """The facts that a later run must share with this one to continue in its folder.
-
-        Args:
-            whole: The input.
-            rows_per_part: Comparisons in one part.
-        """
+        """The facts that a later run must share with this one to continue in its folder."""
         return {
             "input": [
                 {
@@ -88,10 +83,6 @@ class Job:
 def judges_on(gpus: Sequence[int], *, of_each: int) -> int:
     """Number of judges that fit; the GPUs of one judge are all on one machine.
 
-    Args:
-        gpus: Number of GPUs of each machine.
-        of_each: GPUs that one judge needs.
-
     Raises:
         StartupError: Not even one judge fits.
     """
@@ -104,12 +95,14 @@ def judges_on(gpus: Sequence[int], *, of_each: int) -> int:
     return judges
 
 
-def _criterion(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+def _criterion(options: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     defaults = CriterionDefaults(
-        settings.default_alpha, settings.default_guarantee, settings.default_delta
+        alpha=settings.default_alpha,
+        guarantee=settings.default_guarantee,
+        delta=settings.default_delta,
     )
     try:
-        batch = JudgeBatchIn.model_validate({**given, "comparisons": []})
+        batch = JudgeBatchIn.model_validate({**options, "comparisons": []})
     except ValidationError as exc:
         raise invalid_request(exc.errors()) from None
     criterion = batch.criterion(defaults)

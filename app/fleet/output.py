@@ -8,8 +8,6 @@ summary.json          sum of all receipts, once every part is done
 """
 
 import json
-import os
-import uuid
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -17,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from app.core.errors import StartupError
+from app.core.fingerprint import INPUTS_DIFFER
+from app.files.replacing import UNFINISHED, replace_text, replacing
 
 _FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Receipt:
     """Counts of the results of a part, or of several.
 
@@ -40,10 +40,10 @@ class Receipt:
     def __add__(self, other: "Receipt") -> "Receipt":
         """The sum of two receipts."""
         return Receipt(
-            self.results + other.results,
-            dict(Counter(self.outcomes) + Counter(other.outcomes)),
-            dict(Counter(self.calibrations) + Counter(other.calibrations)),
-            self.size + other.size,
+            results=self.results + other.results,
+            outcomes=dict(Counter(self.outcomes) + Counter(other.outcomes)),
+            calibrations=dict(Counter(self.calibrations) + Counter(other.calibrations)),
+            size=self.size + other.size,
         )
 
 
@@ -51,9 +51,6 @@ class Output:
     """The folder of a bulk run, on a file system that all machines share; safe for concurrent use.
 
     Every file is written atomically. Judging a part twice writes the same file twice.
-
-    Args:
-        folder: Absolute path of the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +66,10 @@ class Output:
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
             # Temporary files of killed runs.
-            for left in (*self.folder.glob(".*.new"), *self._parts.glob(".*.new")):
+            for left in (
+                *self.folder.glob(f".*{UNFINISHED}"),
+                *self._parts.glob(f".*{UNFINISHED}"),
+            ):
                 left.unlink(missing_ok=True)
             begun = self._claimed("manifest.json", {"format": _FORMAT, **manifest})
         except OSError as exc:
@@ -92,26 +92,20 @@ class Output:
             raise StartupError(
                 f"{self.folder} has results of another judge ({begun.get('judge')}, "
                 f"{str(begun.get('fingerprint'))[:12]}) than this one ({judge}, "
-                f"{fingerprint[:12]}): model, prompt, prefill or label tokens differ. Give another "
-                "--out"
+                f"{fingerprint[:12]}): {INPUTS_DIFFER}. Give another --out"
             )
 
     def _claimed(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
         """Writes a JSON file unless it exists, and returns its content; the first writer wins."""
         path = self.folder / name
         if not path.exists():
-            new = _written(path, json.dumps(content, indent=1, sort_keys=True) + "\n")
-            try:
-                os.link(new, path)
-            except FileExistsError:
-                pass
-            finally:
-                new.unlink()
+            with replacing(path, only_new=True) as file:
+                file.write(f"{json.dumps(content, indent=1, sort_keys=True)}\n".encode())
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            record = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
-            found = None
-        return found if isinstance(found, dict) else {}
+            record = None
+        return record if isinstance(record, dict) else {}
 
     def results_of(self, part: int) -> Path:
         """Path of the results of a part."""
@@ -142,29 +136,18 @@ class Output:
                 calibrations[f"{reference['name']}, version {reference['version']}"] += 1
             lines.append(json.dumps(result, ensure_ascii=False) + "\n")
         text = "".join(lines)
-        receipt = Receipt(len(lines), dict(outcomes), dict(calibrations), len(text.encode()))
+        receipt = Receipt(
+            results=len(lines),
+            outcomes=dict(outcomes),
+            calibrations=dict(calibrations),
+            size=len(text.encode()),
+        )
         path = self.results_of(part)
-        _written(path, text).rename(path)
-        path = path.with_suffix(".json")
-        _written(path, json.dumps(asdict(receipt), sort_keys=True) + "\n").rename(path)
+        replace_text(path, text)
+        replace_text(path.with_suffix(".json"), json.dumps(asdict(receipt), sort_keys=True) + "\n")
         return receipt
 
     def write_summary(self, total: Receipt) -> None:
         """Writes the sum of all receipts."""
-        path = self.folder / "summary.json"
-        _written(path, json.dumps(asdict(total), indent=1, sort_keys=True) + "\n").rename(path)
-
-
-def _written(path: Path, text: str) -> Path:
-    """Writes a temporary file beside the path, durably; the caller renames it."""
-    new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
-    try:
-        with new.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        # Do not leave a partial file on a full disk.
-        new.unlink(missing_ok=True)
-        raise
-    return new
+        text = json.dumps(asdict(total), indent=1, sort_keys=True) + "\n"
+        replace_text(self.folder / "summary.json", text)

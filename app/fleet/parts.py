@@ -4,24 +4,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from app.core.errors import InvalidRequestError, RequestError, StartupError, UnavailableError
-from app.files.reading import is_parquet
 from app.files.shapes import shape_of
-from app.fleet.sources import Source
-from app.wire.requests import JudgeIn
-
-_FIELDS = frozenset(JudgeIn.model_fields)
-# A null in these columns of a table means that the field is missing; JSON can tell them apart.
-_NO_NULLS = _FIELDS - {"question", "response_a", "response_b"}
-# The shape whose columns are the fields themselves.
-_OWN_NAMES = "pairs"
+from app.fleet.sources import InputFile
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartRow:
     """One comparison as it was read.
 
     Args:
@@ -35,27 +26,8 @@ class Row(NamedTuple):
     error: RequestError | None = None
 
 
-class Part(Protocol):
-    """Consecutive rows of one shard, which are judged together."""
-
-    @property
-    def shard(self) -> str:
-        """Name of the shard."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-
-    def read(self) -> list[Row]:
-        """Reads the rows; may run on any machine.
-
-        Raises:
-            StartupError: The file has changed since it was cut.
-            UnavailableError: The file cannot be read now.
-        """
-
-
-class Shard(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shard:
     """One file of the input.
 
     Args:
@@ -64,21 +36,14 @@ class Shard(NamedTuple):
         rows: Number of rows.
     """
 
-    source: Source
+    source: InputFile
     sha256: str
     rows: int
 
 
-class Cut(NamedTuple):
-    """The whole input; the number of a part is its index."""
-
-    shards: list[Shard]
-    parts: list[Part]
-
-
-@dataclass(frozen=True, slots=True)
-class LinesPart:
-    """Consecutive lines of a JSONL file.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """Consecutive lines of a JSONL file, which are judged together.
 
     Args:
         source: The file.
@@ -89,7 +54,7 @@ class LinesPart:
         sha256: SHA-256 of the part's bytes, in hexadecimal digits.
     """
 
-    source: Source
+    source: InputFile
     first: int
     rows: int
     offset: int
@@ -101,95 +66,54 @@ class LinesPart:
         """Name of the shard."""
         return self.source.name
 
-    def read(self) -> list[Row]:
-        """Reads the lines and checks their digest."""
+    def read(self) -> list[PartRow]:
+        """Reads the lines and checks their digest; may run on any machine.
+
+        Raises:
+            StartupError: The file has changed since it was cut.
+            UnavailableError: The file cannot be read now.
+        """
         path = self.source.path
         try:
             with path.open("rb") as file:
                 file.seek(self.offset)
                 text = file.read(self.size)
         except OSError as exc:
-            raise UnavailableError(_unreadable(path, exc)) from exc
+            raise UnavailableError(f"{path} cannot be read: {exc.strerror}") from exc
         if hashlib.sha256(text).hexdigest() != self.sha256:
             raise StartupError(f"{path} has changed, or is another file on this machine")
         lines = (line for line in text.split(b"\n") if line.strip())
         return [_line(self.first + i, line, self.source.shape) for i, line in enumerate(lines)]
 
 
-def _line(place: int, line: bytes, shape: str) -> Row:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut:
+    """The whole input; the number of a part is its index."""
+
+    shards: list[Shard]
+    parts: list[Part]
+
+
+def _line(place: int, line: bytes, shape: str) -> PartRow:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return Row(place, None, InvalidRequestError("this line is not JSON"))
-    return _row(place, value, shape) if isinstance(value, dict) else Row(place, value)
+        return PartRow(place=place, value=None, error=InvalidRequestError("this line is not JSON"))
+    return (
+        _row(place, value, shape) if isinstance(value, dict) else PartRow(place=place, value=value)
+    )
 
 
-def _row(place: int, value: dict[str, Any], shape: str) -> Row:
+def _row(place: int, value: dict[str, Any], shape: str) -> PartRow:
     """Takes the comparison out of the row's columns; other columns are the user's own."""
-    given = {"id": value["id"]} if "id" in value else {}
+    row_id = {"id": value["id"]} if "id" in value else {}
     try:
-        return Row(place, {**shape_of(shape).fields(value), **given})
+        return PartRow(place=place, value={**shape_of(shape).fields(value), **row_id})
     except RequestError as exc:
-        return Row(place, given, exc)
+        return PartRow(place=place, value=row_id, error=exc)
 
 
-@dataclass(frozen=True, slots=True)
-class TablePart:
-    """Consecutive rows of one row group of a Parquet file.
-
-    Args:
-        source: The file.
-        first: Number of the part's first row in the shard.
-        rows: Number of rows.
-        group: Index of the row group.
-        skipped: Rows of the group before the part.
-        file_bytes: Size of the whole file, in bytes.
-    """
-
-    source: Source
-    first: int
-    rows: int
-    group: int
-    skipped: int
-    file_bytes: int
-
-    @property
-    def shard(self) -> str:
-        """Name of the shard."""
-        return self.source.name
-
-    def read(self) -> list[Row]:
-        """Reads the rows and checks the size of the file."""
-        path, shape = self.source.path, self.source.shape
-        try:
-            if path.stat().st_size != self.file_bytes:
-                raise StartupError(f"{path} has changed, or is another file on this machine")
-            group = _row_group(path, shape, self.group)
-        except OSError as exc:
-            raise UnavailableError(_unreadable(path, exc)) from exc
-        values = group.slice(self.skipped, self.rows).to_pylist()
-        return [
-            _row(self.first + i, _without_nulls(value), shape) for i, value in enumerate(values)
-        ]
-
-
-# Parts are read in order, so the next part is usually in the same row group.
-@lru_cache(maxsize=1)
-def _row_group(path: Path, shape: str, group: int) -> Any:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        # A shape may look at any column.
-        wanted = [name for name in names if name in _FIELDS] if shape == _OWN_NAMES else names
-        return file.read_row_group(group, columns=wanted)
-
-
-def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in row.items() if not (v is None and k in _NO_NULLS)}
-
-
-def cut(sources: Sequence[Source], *, rows_per_part: int) -> Cut:
+def cut(sources: Sequence[InputFile], *, rows_per_part: int) -> Cut:
     """Cuts files into parts; reads every byte once.
 
     Args:
@@ -203,16 +127,15 @@ def cut(sources: Sequence[Source], *, rows_per_part: int) -> Cut:
     parts: list[Part] = []
     for source in sources:
         try:
-            cutter = _cut_table if is_parquet(source.path) else _cut_lines
-            shard, its_parts = cutter(source, rows_per_part)
+            shard, its_parts = _cut_lines(source, rows_per_part)
         except OSError as exc:
-            raise StartupError(_unreadable(source.path, exc)) from exc
+            raise StartupError(f"{source.path} cannot be read: {exc.strerror}") from exc
         shards.append(shard)
         parts += its_parts
-    return Cut(shards, parts)
+    return Cut(shards=shards, parts=parts)
 
 
-def _cut_lines(source: Source, rows_per_part: int) -> tuple[Shard, list[Part]]:
+def _cut_lines(source: InputFile, rows_per_part: int) -> tuple[Shard, list[Part]]:
     whole, parts, first = hashlib.sha256(), list[Part](), 0
     rows = offset = size = 0
     part = hashlib.sha256()
@@ -220,7 +143,16 @@ def _cut_lines(source: Source, rows_per_part: int) -> tuple[Shard, list[Part]]:
     def close() -> None:
         nonlocal first, rows, offset, size, part
         if rows:
-            parts.append(LinesPart(source, first, rows, offset, size, part.hexdigest()))
+            parts.append(
+                Part(
+                    source=source,
+                    first=first,
+                    rows=rows,
+                    offset=offset,
+                    size=size,
+                    sha256=part.hexdigest(),
+                )
+            )
         first, rows, offset, size, part = first + rows, 0, offset + size, 0, hashlib.sha256()
 
     with source.path.open("rb") as lines:
@@ -232,30 +164,4 @@ def _cut_lines(source: Source, rows_per_part: int) -> tuple[Shard, list[Part]]:
             if rows == rows_per_part:
                 close()
     close()
-    return Shard(source, whole.hexdigest(), first), parts
-
-
-def _cut_table(source: Source, rows_per_part: int) -> tuple[Shard, list[Part]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    path = source.path
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    try:
-        groups = parquet.read_metadata(path)
-    except pyarrow.ArrowInvalid as exc:
-        raise StartupError(f"{path} is not a Parquet file") from exc
-    parts, first, size = list[Part](), 0, path.stat().st_size
-    for group in range(groups.num_row_groups):
-        in_group = groups.row_group(group).num_rows
-        for skipped in range(0, in_group, rows_per_part):
-            rows = min(rows_per_part, in_group - skipped)
-            parts.append(TablePart(source, first, rows, group, skipped, size))
-            first += rows
-    return Shard(source, sha256, first), parts
-
-
-def _unreadable(path: Path, exc: OSError) -> str:
-    # The errors of pyarrow have no strerror.
-    return f"{path} cannot be read: {exc.strerror or type(exc).__name__}"
+    return Shard(source=source, sha256=whole.hexdigest(), rows=first), parts

@@ -4,27 +4,23 @@ from collections.abc import Callable, Iterator, Mapping
 
 from app.core.errors import StartupError
 from app.fleet.parts import Part
-from app.fleet.worker import Outcome
+from app.fleet.worker import PartOutcome
 
 # Judges each part once and yields outcomes in any order; outcomes of lost machines are missing.
-Pass = Callable[[Mapping[int, Part]], Iterator[Outcome]]
+Pass = Callable[[Mapping[int, Part]], Iterator[PartOutcome]]
 
 
-def judged_parts(undone: Mapping[int, Part], judge: Pass) -> Iterator[Outcome]:
+def judged_parts(undone: Mapping[int, Part], judge: Pass) -> Iterator[PartOutcome]:
     """Yields the final outcome of each part.
 
     A part that failed, or whose machine was lost, is judged again in the next pass, as long as
     every pass finishes at least one part.
 
-    Args:
-        undone: Number -> part.
-        judge: One pass.
-
     Raises:
         StartupError: The input or the judge is not the one with which the run began.
     """
     undone = dict(undone)
-    failed: dict[int, Outcome] = {}
+    failed: dict[int, PartOutcome] = {}
     helped = True
     while undone and helped:
         helped = False
@@ -37,4 +33,6 @@ def judged_parts(undone: Mapping[int, Part], judge: Pass) -> Iterator[Outcome]:
                 helped = True
                 yield outcome
     for number in undone:
-        yield failed.get(number, Outcome(number, "failed", detail="its machine was lost"))
+        yield failed.get(
+            number, PartOutcome(part=number, kind="failed", detail="its machine was lost")
+        )

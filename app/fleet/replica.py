@@ -18,8 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from app.api.application import drain
 from app.api.auth.keys import open_keys
 from app.core.errors import EngineUnavailableError, ScopeJudgeError, StartupError
-from app.main import LoggingObserver, log_as
+from app.main import LoggingObserver
 from app.main import build as build_application
+from app.observability.logs import start_log
 from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.services import open_services
@@ -96,12 +97,12 @@ class JudgeReplica:
 def application() -> FastAPI:
     """Builds the service of one replica from the environment of its process."""
     settings = fleet_settings()
-    log_as(settings.log_level, settings.log_format)
+    start_log(settings.log_level, settings.log_format)
     observer = LoggingObserver()
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Services]:
-        async with open_services(settings, observer, on_engine_lost=leave) as services:
+        async with open_services(settings, observer, on_lost=leave) as services:
             yield services
 
     def leave(reason: str) -> None:

@@ -8,9 +8,6 @@ from app.fleet.replica import FleetArguments, JudgeReplica, application, fleet_s
 def build(arguments: FleetArguments) -> serve.Application:
     """Builds the application that `serve deploy` runs.
 
-    Args:
-        arguments: Number and resources of the judges.
-
     Raises:
         StartupError: The settings do not fit a fleet.
     """

@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from app.core.comparison import Judgment
@@ -21,13 +21,12 @@ from app.core.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from app.defects import log_defect
 from app.fleet.job import Job
 from app.fleet.output import Output
-from app.fleet.parts import Part, Row
+from app.fleet.parts import Part, PartRow
 from app.main import LoggingObserver
+from app.observability.logs import log_defect
 from app.ports import Engine
-from app.service.judging.batches import judge_items
 from app.service.judging.judge import JudgeRequest
 from app.service.services import Services
 from app.settings import Settings
@@ -45,8 +44,8 @@ _PAUSE_S = 1.0
 _CLOSE_S = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartOutcome:
     """The outcome of one part.
 
     Args:
@@ -100,26 +99,28 @@ class PartWorker:
         """Judges {"number", "part"} and returns {"outcome"}; thread-safe."""
         return {"outcome": self.judge(row["number"], row["part"])}
 
-    def judge(self, number: int, part: Part) -> Outcome:
+    def judge(self, number: int, part: Part) -> PartOutcome:
         """Judges a part and writes its file, unless the part is done; thread-safe."""
         receipt = self._output.receipt(number)
         if receipt is not None:
-            return Outcome(number, "done", receipt.results)
+            return PartOutcome(part=number, kind="done", results=receipt.results)
         judged = asyncio.run_coroutine_threadsafe(self._judged(part), self._loop)
         error = judged.exception()
         if isinstance(error, StartupError):
-            return Outcome(number, "refused", detail=error.detail)
+            return PartOutcome(part=number, kind="refused", detail=error.detail)
         if isinstance(error, ScopeJudgeError):
-            return Outcome(number, "failed", detail=error.detail)
+            return PartOutcome(part=number, kind="failed", detail=error.detail)
         if error is not None:
             # The message is dropped, because it may contain a text of the user.
             log_defect(error)
-            return Outcome(number, "failed", detail=f"unforeseen {type(error).__qualname__}")
+            return PartOutcome(
+                part=number, kind="failed", detail=f"unforeseen {type(error).__qualname__}"
+            )
         try:
             receipt = self._output.write_part(number, judged.result())
         except OSError as exc:
-            return Outcome(number, "failed", detail=_unwritten(exc))
-        return Outcome(number, "done", receipt.results)
+            return PartOutcome(part=number, kind="failed", detail=_unwritten(exc))
+        return PartOutcome(part=number, kind="done", results=receipt.results)
 
     async def _judged(self, part: Part) -> list[dict[str, Any]]:
         rows = await asyncio.to_thread(part.read)
@@ -159,7 +160,7 @@ class PartWorker:
         opened = open_services(
             self._job.settings,
             LoggingObserver(),
-            on_engine_lost=self._lost,
+            on_lost=self._lost,
             new_engine=self._new_engine,
         )
         try:
@@ -171,7 +172,7 @@ class PartWorker:
             raise EngineUnavailableError(exc.detail) from exc
 
     def _claim(self, services: Services) -> None:
-        judge = services.judge
+        judge = services.identity
         try:
             self._output.claim(judge=judge.name, fingerprint=judge.fingerprint)
         except OSError as exc:
@@ -196,7 +197,7 @@ def _close(
 
 
 async def judge_rows(
-    services: Services, rows: Sequence[Row], criterion: Mapping[str, Any]
+    services: Services, rows: Sequence[PartRow], criterion: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Judges rows as POST /judge/batch does.
 
@@ -217,10 +218,10 @@ async def judge_rows(
     values = [row.value for row in rows]
     batch = JudgeBatchIn.model_validate({**criterion, "comparisons": values})
     items = [
-        item if row.error is None else item._replace(asked=row.error)
+        item if row.error is None else replace(item, asked=row.error)
         for row, item in zip(rows, batch.items(services.defaults), strict=True)
     ]
-    outcomes = await judge_items(services.judge, items)
+    outcomes = await services.judge.judge_batch([item.asked for item in items])
     for item, outcome in zip(items, outcomes, strict=True):
         if isinstance(item.asked, JudgeRequest):
             _refuse_passing(outcome, item.asked, criterion)

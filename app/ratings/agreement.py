@@ -24,10 +24,6 @@ class _Share(NamedTuple):
 def agreement_of(battles: Battles, *, level: float) -> Agreement | None:
     """The judge's errors by the people's labels, and the models that it favours.
 
-    Args:
-        battles: Battles of one judge.
-        level: Level of the intervals.
-
     Returns:
         None without labels.
     """
@@ -74,7 +70,7 @@ def _favours(battles: Battles, level: float) -> tuple[Favour, ...]:
     """For each model the mean of p_bar less the people's outcome, the most favoured first."""
     if np.isnan(battles.p_bar[battles.labelled]).any():
         return ()
-    found = []
+    favours = []
     z = float(ndtri(0.5 + level / 2.0))
     for number, model in enumerate(battles.models):
         own = battles.labelled & ((battles.first == number) | (battles.second == number))
@@ -86,8 +82,10 @@ def _favours(battles: Battles, level: float) -> tuple[Favour, ...]:
         mean = float(weight @ favour / weight.sum())
         reach = z * float(np.sqrt(_variance(battles, own, weight, favour - mean)))
         low, high = max(mean - reach, -1.0), min(mean + reach, 1.0)
-        found.append(Favour(model, int(own.sum()), mean, low, high))
-    return tuple(sorted(found, key=lambda each: -each.favour))
+        favours.append(
+            Favour(model=model, labelled=int(own.sum()), favour=mean, low=low, high=high)
+        )
+    return tuple(sorted(favours, key=lambda model: -model.favour))
 
 
 def _variance(battles: Battles, counted: Bools, weight: Floats, residual: Floats) -> float:

@@ -24,7 +24,15 @@ from app.ratings.intervals import Intervals, RankSets, intervals_of, rank_sets
 from app.ratings.notes import notes_of
 from app.ratings.outcomes import Outcomes, games_of, views_of
 from app.ratings.pairs import pairs_of, win_rates_of
-from app.ratings.results import Board, FirstPlace, Rating, Settings, StyleEffect, View, ViewName
+from app.ratings.results import (
+    Board,
+    FirstPlace,
+    Rating,
+    RatingSettings,
+    StyleEffect,
+    View,
+    ViewName,
+)
 from app.ratings.style import (
     Features,
     controlled,
@@ -34,7 +42,7 @@ from app.ratings.style import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Point:
     """One view, rated without its uncertainty.
 
@@ -56,19 +64,15 @@ class _Point:
     solution: Floats
 
 
-def board_of(battles: Battles, settings: Settings) -> Board:
+def board_of(battles: Battles, settings: RatingSettings) -> Board:
     """Rates the models of one judge's battles.
-
-    Args:
-        battles: Battles of one judge.
-        settings: Settings of the computation.
 
     Raises:
         InvalidRequestError: The reference is no model of the battles, or features are missing.
     """
     if settings.reference is not None and settings.reference not in battles.models:
         raise InvalidRequestError(
-            f"the reference {settings.reference!r} is no model of these battles: "
+            f"the reference {settings.reference!r} is not a model of these battles: "
             f"{', '.join(battles.models[:20])}"
         )
     points = [_point(battles, *view, settings) for view in views_of(battles).items()]
@@ -101,7 +105,9 @@ def board_of(battles: Battles, settings: Settings) -> Board:
     return replace(board, notes=notes_of(board, settings))
 
 
-def _point(battles: Battles, name: ViewName, outcomes: Outcomes, settings: Settings) -> _Point:
+def _point(
+    battles: Battles, name: ViewName, outcomes: Outcomes, settings: RatingSettings
+) -> _Point:
     games = games_of(battles, outcomes)
     cells = cells_of(games)
     structure = structure_of(cells.whole)
@@ -118,10 +124,18 @@ def _point(battles: Battles, name: ViewName, outcomes: Outcomes, settings: Setti
         features = features_of(battles.style[outcomes.counted])
         games = within_battles(games, cells)
         solution = controlled(games, cells, features.values, prior_sd=prior_sd)
-    return _Point(name, outcomes, games, cells, structure, features, solution)
+    return _Point(
+        name=name,
+        outcomes=outcomes,
+        games=games,
+        cells=cells,
+        structure=structure,
+        features=features,
+        solution=solution,
+    )
 
 
-def _rounds(points: list[_Point], settings: Settings) -> list[Floats]:
+def _rounds(points: list[_Point], settings: RatingSettings) -> list[Floats]:
     """Shape (rounds, models + f) for each view, by the same draws of units."""
     prior_sd = settings.prior_sd / settings.points
     if settings.control is None:
@@ -146,7 +160,7 @@ def _rounds(points: list[_Point], settings: Settings) -> list[Floats]:
     ]
 
 
-def _view(battles: Battles, point: _Point, drawn: Floats, settings: Settings) -> View:
+def _view(battles: Battles, point: _Point, drawn: Floats, settings: RatingSettings) -> View:
     m, component = len(battles.models), point.structure.component
     reference = None if settings.reference is None else battles.models.index(settings.reference)
     theta = centred(point.solution[:m], point.structure, reference)
@@ -188,7 +202,7 @@ def _ratings(
     theta: Floats,
     intervals: Intervals,
     ranks: RankSets,
-    settings: Settings,
+    settings: RatingSettings,
 ) -> tuple[Rating, ...]:
     """Best first, by component; the models without battles last."""
     component, m = point.structure.component, len(battles.models)
@@ -197,12 +211,12 @@ def _ratings(
     order = sorted(
         range(m), key=lambda i: (component[i] < 0, component[i], -np.nan_to_num(theta[i]))
     )
-    found, place = list[Rating](), dict[int, int]()
+    rows, place = list[Rating](), dict[int, int]()
     for i in order:
         number = int(component[i])
         rated = number >= 0
         place[number] = place.get(number, 0) + 1
-        found.append(
+        rows.append(
             Rating(
                 model=battles.models[i],
                 battles=int(played[i]),
@@ -216,10 +230,10 @@ def _ratings(
                 unbounded=_UNBOUNDED.get(int(point.structure.unbounded[i])) if rated else None,
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
-def _score(theta: float, settings: Settings) -> float | None:
+def _score(theta: float, settings: RatingSettings) -> float | None:
     """A rating on the Elo scale; None for one that is not finite."""
     score = settings.centre + settings.points * float(theta)
     return score if np.isfinite(score) else None
@@ -253,12 +267,12 @@ def _first_place(
 
 
 def _effects(
-    features: Features, effects: Floats, drawn: Floats, settings: Settings
+    features: Features, effects: Floats, drawn: Floats, settings: RatingSettings
 ) -> tuple[StyleEffect, ...]:
     reach = float(ndtri(0.5 + settings.level / 2.0)) * drawn.std(axis=0) * settings.points
     points = effects * settings.points
     return tuple(
-        StyleEffect(name, effect, effect - width, effect + width)
+        StyleEffect(feature=name, effect=effect, low=effect - width, high=effect + width)
         for name, effect, width in zip(features.names, points.tolist(), reach.tolist(), strict=True)
     )
 

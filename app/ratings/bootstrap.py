@@ -13,7 +13,7 @@ from app.ratings.bradley_terry import Floats, Ints, Tally, solve, sums
 _BLOCK = 4_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Games:
     """Battles that a view counts.
 
@@ -35,7 +35,7 @@ class Games:
     outcome: Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cells:
     """Games summed by unit and pair of models.
 
@@ -61,17 +61,17 @@ class Cells:
         """
         whole = self.whole
         return Tally(
-            whole.models,
-            whole.first,
-            whole.second,
-            _product(self.weight, counts),
-            _product(self.points, counts),
+            models=whole.models,
+            first=whole.first,
+            second=whole.second,
+            weight=_product(self.weight, counts),
+            points=_product(self.points, counts),
         )
 
 
 def _product(cells: csr_array, counts: Floats) -> Floats:
-    found: Floats = (cells.T @ counts.T).T
-    return np.ascontiguousarray(found)
+    sums: Floats = (cells.T @ counts.T).T
+    return np.ascontiguousarray(sums)
 
 
 def cells_of(games: Games) -> Cells:
@@ -83,19 +83,19 @@ def cells_of(games: Games) -> Cells:
     points = games.weight * np.where(ahead, games.outcome, 1.0 - games.outcome)
     shape = (games.units, len(keys))
     whole = Tally(
-        games.models,
-        keys // games.models,
-        keys % games.models,
-        sums(pair, games.weight, len(keys)),
-        sums(pair, points, len(keys)),
+        models=games.models,
+        first=keys // games.models,
+        second=keys % games.models,
+        weight=sums(pair, games.weight, len(keys)),
+        points=sums(pair, points, len(keys)),
     )
     place = (games.unit, pair)
     return Cells(
-        whole,
-        csr_array((games.weight, place), shape=shape),
-        csr_array((points, place), shape=shape),
-        pair,
-        ahead,
+        whole=whole,
+        weight=csr_array((games.weight, place), shape=shape),
+        points=csr_array((points, place), shape=shape),
+        pair=pair,
+        ahead=ahead,
     )
 
 
@@ -141,10 +141,10 @@ def replicates(
     Returns:
         Shape (rounds, models) for each view, in logits.
     """
-    found: list[list[Floats]] = [[] for _ in cells]
+    blocks_by_view: list[list[Floats]] = [[] for _ in cells]
     units = cells[0].weight.shape[0]
     for counts in draws(units, rounds=rounds, seed=seed):
-        for each, start, blocks in zip(cells, starts, found, strict=True):
-            tally = each.resampled(counts)
+        for view_cells, start, blocks in zip(cells, starts, blocks_by_view, strict=True):
+            tally = view_cells.resampled(counts)
             blocks.append(solve(tally, prior_sd=prior_sd, start=np.nan_to_num(start)))
-    return [np.concatenate(blocks) for blocks in found]
+    return [np.concatenate(blocks) for blocks in blocks_by_view]

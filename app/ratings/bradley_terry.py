@@ -32,7 +32,7 @@ def sums(places: Ints, values: Floats, size: int) -> Floats:
     return np.bincount(places, values, size).astype(np.float64, copy=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tally:
     """Battles summed by pair of models.
 
@@ -273,7 +273,7 @@ def _by_evalica(tally: Tally, component: Ints) -> Floats:
         pairs = (component[tally.first] == number) & (tally.weight > 0)
         first, second = tally.first[pairs].tolist(), tally.second[pairs].tolist()
         points, weight = tally.points[pairs], tally.weight[pairs]
-        found = bradley_terry(
+        fitted = bradley_terry(
             first + second,
             second + first,
             [Winner.X] * (2 * len(first)),
@@ -281,5 +281,5 @@ def _by_evalica(tally: Tally, component: Ints) -> Floats:
             tolerance=1e-12,
             limit=10_000,
         )
-        theta[found.scores.index.to_numpy()] = np.log(found.scores.to_numpy())
+        theta[fitted.scores.index.to_numpy()] = np.log(fitted.scores.to_numpy())
     return theta

@@ -3,25 +3,20 @@
 from pathlib import Path
 
 from app.core.errors import InvalidRequestError
-from app.ratings.results import Board, Change, Changes, Rating, Results, ViewName
+from app.ratings.results import Board, Changes, LeaderboardResults, Rating, RatingChange, ViewName
 
 
-def changes_of(board: Board, previous: Results, folder: Path) -> Changes:
+def changes_of(board: Board, previous: LeaderboardResults, folder: Path) -> Changes:
     """Compares the main view of a board with the same view of previous results.
 
     The previous board is that of the same judge, or the first one. Without the main view among
     its views, "soft" or another common one is compared.
 
-    Args:
-        board: The new board.
-        previous: The previous results.
-        folder: Place of the previous results.
-
     Raises:
         InvalidRequestError: The two have no view in common.
     """
     boards = (previous.board, *previous.other_boards)
-    before = next((each for each in boards if each.judge == board.judge), previous.board)
+    before = next((earlier for earlier in boards if earlier.judge == board.judge), previous.board)
     view = _common_view(board, before, folder)
     old = {rating.model: rating for rating in before.views[view].ratings}
     new = {rating.model: rating for rating in board.views[view].ratings}
@@ -41,11 +36,11 @@ def _common_view(board: Board, before: Board, folder: Path) -> ViewName:
     for name in names:
         if name in board.views and name in before.views:
             return name
-    raise InvalidRequestError(f"{folder} has no view that these results have, too")
+    raise InvalidRequestError(f"{folder} has no view in common with these results")
 
 
-def _change(model: str, old: Rating | None, new: Rating | None) -> Change:
-    return Change(
+def _change(model: str, old: Rating | None, new: Rating | None) -> RatingChange:
+    return RatingChange(
         model=model,
         score_before=old.score if old else None,
         score=new.score if new else None,

@@ -20,7 +20,11 @@ FEATURES = ("length", "headers", "bold", "lists")
 _TEXTS = ("model_a", "model_b", "winner", "reason", "error", "guarantee", "judge", "signature")
 _IDENTIFIERS = ("id", "question_id", "group", "calibration", "version", "human")
 _NUMBERS = (
-    *("p_bar", "p_fwd", "p_rev", "alpha", "human_probability"),
+    "p_bar",
+    "p_fwd",
+    "p_rev",
+    "alpha",
+    "human_probability",
     *(f"{name}_{side}" for name in FEATURES for side in "ab"),
 )
 _TYPES = {
@@ -77,12 +81,12 @@ class Columns:
         if column is None:
             return np.full(self.n, np.nan)
         try:
-            found = pc.cast(column, pyarrow.float64()).to_numpy(zero_copy_only=False)
+            parsed = pc.cast(column, pyarrow.float64()).to_numpy(zero_copy_only=False)
         except pyarrow.ArrowInvalid:
-            found = [_number(value) for value in column.to_pylist()]
-            is_number = np.array([number is not None for number in found])
+            parsed = [_number(value) for value in column.to_pylist()]
+            is_number = np.array([number is not None for number in parsed])
             self.check(is_number, f"{name} is not a number")
-        values = np.asarray(found, dtype=np.float64)
+        values = np.asarray(parsed, dtype=np.float64)
         self.check(np.isfinite(values) | self.is_null(name), f"{name} is not a finite number")
         return values
 

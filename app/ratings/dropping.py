@@ -64,20 +64,22 @@ def first_place(
         return None
     first = int(inside[np.argmax(theta[inside])])
     orders = sorted(_orders(games, cells, theta, first, inside, prior_sd), key=lambda one: one[0])
-    found = [
+    removals = [
         removal
         for order in orders[:_VERIFIED]
         if (removal := _shortest(games, cells, theta, inside, order, first, prior_sd)) is not None
     ]
-    if not found:
-        return FirstPlace(models[first], None, None, None, (), least=False)
-    best = min(found, key=lambda removal: len(removal.rows))
+    if not removals:
+        return FirstPlace(
+            model=models[first], challenger=None, dropped=None, share=None, rows=(), least=False
+        )
+    best = min(removals, key=lambda removal: len(removal.rows))
     return FirstPlace(
-        models[first],
-        models[best.first],
-        len(best.rows),
-        len(best.rows) / len(games.first),
-        tuple(names[row] for row in best.rows[:_NAMED]),
+        model=models[first],
+        challenger=models[best.first],
+        dropped=len(best.rows),
+        share=len(best.rows) / len(games.first),
+        rows=tuple(names[row] for row in best.rows[:_NAMED]),
         least=len(best.rows) == 1,
     )
 
@@ -139,4 +141,10 @@ def _without(games: Games, cells: Cells, rows: Ints) -> Tally:
     outcome = np.where(cells.ahead[rows], games.outcome[rows], 1.0 - games.outcome[rows])
     weight = whole.weight - sums(pair, games.weight[rows], k)
     points = whole.points - sums(pair, games.weight[rows] * outcome, k)
-    return Tally(whole.models, whole.first, whole.second, np.maximum(weight, 0.0), points)
+    return Tally(
+        models=whole.models,
+        first=whole.first,
+        second=whole.second,
+        weight=np.maximum(weight, 0.0),
+        points=points,
+    )

@@ -8,18 +8,25 @@ import numpy as np
 import pyarrow
 from pyarrow import csv
 
+from app.files.replacing import replacing
+from app.files.writing import for_excel
 from app.ratings.battles import Battles
 from app.ratings.bradley_terry import Floats
 from app.ratings.outcomes import Outcomes, views_of
-from app.ratings.results import Board, Results
+from app.ratings.results import Board, LeaderboardResults
 
 _WHOLE = (0.0, 0.5, 1.0)
 _ARENA_WORDS = ("model_b", "tie", "model_a")
 _EVALICA_WORDS = ("right", "tie", "left")
 
 
-def write_csv(results: Results, path: Path) -> None:
-    """Writes one row for each judge, view and model.
+def write_csv(results: LeaderboardResults, path: Path, *, excel: bool) -> None:
+    """Writes one row for each judge, view and model; a file that was there is replaced as a whole.
+
+    Args:
+        results: The results.
+        path: File to write or replace.
+        excel: Write no text that a spreadsheet takes for a formula.
 
     Raises:
         OSError: The file cannot be written.
@@ -30,7 +37,14 @@ def write_csv(results: Results, path: Path) -> None:
         for view in board.views.values()
         for rating in view.ratings
     ]
-    csv.write_csv(pyarrow.Table.from_pylist(rows), path)
+    if excel:
+        rows = [for_excel(row) for row in rows]
+    _replace_csv(path, pyarrow.Table.from_pylist(rows))
+
+
+def _replace_csv(path: Path, table: pyarrow.Table) -> None:
+    with replacing(path) as file:
+        csv.write_csv(table, file)
 
 
 def write_rows(battles: Battles, board: Board, folder: Path) -> list[Path]:
@@ -38,11 +52,6 @@ def write_rows(battles: Battles, board: Board, folder: Path) -> list[Path]:
 
     arena-rank reads the columns model_a, model_b and winner. Real outcomes are numbers in `winner`:
     pass `outcome_map=float`. evalica reads left, right and winner.
-
-    Args:
-        battles: Battles of one judge.
-        board: Its board.
-        folder: Existing folder.
 
     Returns:
         The files.
@@ -54,7 +63,7 @@ def write_rows(battles: Battles, board: Board, folder: Path) -> list[Path]:
     for name, outcomes in views_of(battles).items():
         if name in board.views and name != "people":
             for path, table in _tables(battles, outcomes, folder, name):
-                csv.write_csv(table, path)
+                _replace_csv(path, table)
                 written.append(path)
     return written
 

@@ -49,7 +49,7 @@ def intervals_of(
     reach = ndtri(0.5 + level / 2.0) * spread
     low = np.where(structure.unbounded < 0, -np.inf, theta - reach)
     high = np.where(structure.unbounded > 0, np.inf, theta + reach)
-    return Intervals(low, high)
+    return Intervals(low=low, high=high)
 
 
 def rank_sets(
@@ -80,14 +80,15 @@ def rank_sets(
         gap = theta[inside][:, None] - theta[inside][None, :]
         low[inside] = 1 + (gap < -width).sum(axis=1)
         high[inside] = len(inside) - (gap > width).sum(axis=1)
-    return RankSets(low, high)
+    return RankSets(low=low, high=high)
 
 
 def _deviations(replicates: Floats, covariance: Floats, extreme: NDArray[np.bool_]) -> Floats:
     """Standard deviation of each difference of two ratings."""
     spread = np.cov(replicates, rowvar=False, ddof=0).reshape(covariance.shape)
     squares = [
-        np.diag(each)[:, None] + np.diag(each)[None, :] - 2 * each for each in (spread, covariance)
+        np.diag(matrix)[:, None] + np.diag(matrix)[None, :] - 2 * matrix
+        for matrix in (spread, covariance)
     ]
     widened = np.maximum(squares[0], squares[1])
     variance = np.where(extreme[:, None] | extreme[None, :], widened, squares[0])

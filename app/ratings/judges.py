@@ -47,8 +47,8 @@ def _judge_pair(one: Battles, other: Battles, board: Board, other_board: Board) 
 def _shared(one: Battles, other: Battles) -> tuple[Ints, Ints]:
     """Indexes of the battles that both judged, in each."""
     rows = [
-        np.flatnonzero(each.judged & (each.battle >= 0) & ~np.isnan(each.p_bar))
-        for each in (one, other)
+        np.flatnonzero(battles.judged & (battles.battle >= 0) & ~np.isnan(battles.p_bar))
+        for battles in (one, other)
     ]
     _, here, there = np.intersect1d(
         one.battle[rows[0]], other.battle[rows[1]], assume_unique=True, return_indices=True
@@ -59,7 +59,7 @@ def _shared(one: Battles, other: Battles) -> tuple[Ints, Ints]:
 def _soft_scores(board: Board) -> dict[str, float]:
     view = board.views.get("soft")
     ratings = view.ratings if view else ()
-    return {each.model: each.score for each in ratings if each.score is not None}
+    return {rating.model: rating.score for rating in ratings if rating.score is not None}
 
 
 def _worst(
@@ -75,11 +75,11 @@ def _worst(
     order = np.argsort(-np.abs(means[0] - means[1]), kind="stable")[:_MOST_WORST]
     return tuple(
         Disagreement(
-            battles.models[keys[place] // m],
-            battles.models[keys[place] % m],
-            int(count[place]),
-            float(means[0][place]),
-            float(means[1][place]),
+            model_a=battles.models[keys[place] // m],
+            model_b=battles.models[keys[place] % m],
+            battles=int(count[place]),
+            p_bar_a=float(means[0][place]),
+            p_bar_b=float(means[1][place]),
         )
         for place in order
     )

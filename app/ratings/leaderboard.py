@@ -10,14 +10,14 @@ from app.ratings.board import board_of
 from app.ratings.changes import changes_of
 from app.ratings.codec import results_of
 from app.ratings.judges import judge_pairs
-from app.ratings.results import Results, Settings
+from app.ratings.results import LeaderboardResults, RatingSettings
 
 RESULTS_NAME = "results.json"
 
 
 def results_from(
-    battles: Sequence[Battles], settings: Settings, *, made: str, against: Path | None = None
-) -> Results:
+    battles: Sequence[Battles], settings: RatingSettings, *, made: str, against: Path | None = None
+) -> LeaderboardResults:
     """Rates the models of each judge, and compares the judges.
 
     Args:
@@ -34,8 +34,8 @@ def results_from(
         raise InvalidRequestError(
             f"{against} has another reference or control: give the same options to compare scores"
         )
-    boards = [board_of(each, settings) for each in battles]
-    return Results(
+    boards = [board_of(of_judge, settings) for of_judge in battles]
+    return LeaderboardResults(
         version=__version__,
         made=made,
         settings=settings,
@@ -48,16 +48,16 @@ def results_from(
     )
 
 
-def _are_comparable(before: Settings, now: Settings) -> bool:
+def _are_comparable(before: RatingSettings, now: RatingSettings) -> bool:
     """Whether scores of two runs have the same zero, the same scale and the same covariates."""
     kinds = (
-        (each.reference, each.control, each.centre, each.scale, each.prior_sd)
-        for each in (before, now)
+        (settings.reference, settings.control, settings.centre, settings.scale, settings.prior_sd)
+        for settings in (before, now)
     )
     return len(set(kinds)) == 1
 
 
-def previous_results(folder: Path) -> Results:
+def previous_results(folder: Path) -> LeaderboardResults:
     """The results in a folder, or in a results.json.
 
     Raises:

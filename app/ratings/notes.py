@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from app.ratings.results import Board, Settings, View
+from app.ratings.results import Board, RatingSettings, View
 
 NO_PROMISE = (
     "A rating has no promise. Alpha bounds the share of wrong verdicts among the accepted ones of "
@@ -16,7 +16,7 @@ _FEW_LABELS = 100
 _NAMED = 5
 
 
-def notes_of(board: Board, settings: Settings) -> tuple[str, ...]:
+def notes_of(board: Board, settings: RatingSettings) -> tuple[str, ...]:
     """The notes of a board, the most important first.
 
     Args:
@@ -57,7 +57,7 @@ def _about_trust(board: Board) -> Iterator[str]:
         )
 
 
-def _about_view(view: View, settings: Settings) -> Iterator[str]:
+def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
     if view.components > 1:
         yield (
             f"The models form {view.components} groups that never met each other. Scores and ranks "

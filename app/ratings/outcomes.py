@@ -43,13 +43,13 @@ def games_of(battles: Battles, outcomes: Outcomes) -> Games:
     """The counted battles of a view."""
     counted = outcomes.counted
     return Games(
-        len(battles.models),
-        battles.first[counted],
-        battles.second[counted],
-        battles.unit[counted],
-        battles.units,
-        outcomes.weight[counted],
-        outcomes.outcome[counted],
+        models=len(battles.models),
+        first=battles.first[counted],
+        second=battles.second[counted],
+        unit=battles.unit[counted],
+        units=battles.units,
+        weight=outcomes.weight[counted],
+        outcome=outcomes.outcome[counted],
     )
 
 

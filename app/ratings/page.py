@@ -9,16 +9,18 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from app.core.printable import printable_value
+from app.files.replacing import replace_text
 from app.ratings import page_words
-from app.ratings.page_plot import Plot, interval_text, plot_of
+from app.ratings.page_plot import WhiskerPlot, interval_text, plot_of
 from app.ratings.page_words import TITLES, WORDS, ViewWords, count, share
 from app.ratings.results import (
     VIEWS,
     Board,
     Changes,
-    Pair,
+    LeaderboardResults,
+    ModelPair,
     Rating,
-    Results,
     View,
     ViewName,
 )
@@ -31,7 +33,7 @@ _MOST_PAIRS = 300
 _MOST_IN_MATRIX = 100
 
 
-class Group(NamedTuple):
+class ConnectedModels(NamedTuple):
     """Models that met each other, directly or through others.
 
     Args:
@@ -42,10 +44,10 @@ class Group(NamedTuple):
 
     number: int
     ratings: tuple[Rating, ...]
-    plot: Plot
+    plot: WhiskerPlot
 
 
-class Cell(NamedTuple):
+class MatrixCell(NamedTuple):
     """A cell of the win matrix.
 
     Args:
@@ -78,37 +80,33 @@ class Shown(NamedTuple):
     board: Board
     facts: tuple[tuple[str, str], ...]
     summary: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ConnectedModels, ...]
     unrated: tuple[str, ...]
     views: tuple[View, ...]
     words: tuple[ViewWords, ...]
     scores: tuple[tuple[str, tuple[Rating | None, ...]], ...]
-    matrix: tuple[tuple[str, tuple[Cell, ...]], ...]
-    pairs: tuple[Pair, ...]
+    matrix: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
+    pairs: tuple[ModelPair, ...]
     more_pairs: int
     reasons: tuple[str, ...]
 
 
-def write_page(results: Results, path: Path) -> None:
+def write_page(results: LeaderboardResults, path: Path) -> None:
     """Writes the page; equal results write equal bytes.
-
-    Args:
-        results: Results of one judge or several.
-        path: File to write or replace.
 
     Raises:
         OSError: The file cannot be written.
     """
-    # A name may contain a lone surrogate, which UTF-8 cannot encode.
-    path.write_bytes(render_page(results).encode("utf-8", errors="replace"))
+    replace_text(path, render_page(results))
 
 
-def render_page(results: Results) -> str:
+def render_page(results: LeaderboardResults) -> str:
     """The page as HTML; names of models and judges are escaped."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATE.parent),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=printable_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -134,33 +132,33 @@ def render_page(results: Results) -> str:
     )
 
 
-def shown(board: Board, results: Results) -> Shown:
+def shown(board: Board, results: LeaderboardResults) -> Shown:
     """A board with what the page shows beside its fields."""
     main = board.views[board.main]
     names: list[ViewName] = [board.main]
     names += [name for name in VIEWS if name in board.views and name != board.main]
     views = tuple(board.views[name] for name in names)
-    by_model = [{each.model: each for each in view.ratings} for view in views]
-    numbers = sorted({each.component for each in main.ratings if each.component is not None})
+    by_model = [{rating.model: rating for rating in view.ratings} for view in views]
+    numbers = sorted({rating.component for rating in main.ratings if rating.component is not None})
     coverage = sorted(board.pairs, key=lambda pair: (pair.coverage is None, pair.coverage))
     return Shown(
         board=board,
         facts=_facts(board, results),
         summary=tuple(_summary(board)),
         groups=tuple(
-            Group(
+            ConnectedModels(
                 number,
-                tuple(each for each in main.ratings if each.component == number),
+                tuple(rating for rating in main.ratings if rating.component == number),
                 plot_of(board, number, TITLES),
             )
             for number in numbers
         ),
-        unrated=tuple(each.model for each in main.ratings if each.component is None),
+        unrated=tuple(rating.model for rating in main.ratings if rating.component is None),
         views=views,
         words=tuple(WORDS[name] for name in names),
         scores=tuple(
-            (each.model, tuple(found.get(each.model) for found in by_model))
-            for each in main.ratings
+            (rating.model, tuple(ratings.get(rating.model) for ratings in by_model))
+            for rating in main.ratings
         ),
         matrix=_matrix(board, main),
         pairs=tuple(coverage[:_MOST_PAIRS]),
@@ -169,7 +167,7 @@ def shown(board: Board, results: Results) -> Shown:
     )
 
 
-def _facts(board: Board, results: Results) -> tuple[tuple[str, str], ...]:
+def _facts(board: Board, results: LeaderboardResults) -> tuple[tuple[str, str], ...]:
     settings = results.settings
     battles = [count(board.battles, "battle"), f"{board.questions:,} questions"]
     if board.errors:
@@ -198,12 +196,12 @@ def _facts(board: Board, results: Results) -> tuple[tuple[str, str], ...]:
 def _summary(board: Board) -> list[str]:
     """The result in sentences."""
     main = board.views[board.main]
-    first = [each for each in main.ratings if each.component == 1 and each.rank_low == 1]
+    first = [rating for rating in main.ratings if rating.component == 1 and rating.rank_low == 1]
     sentences = []
     if len(first) == 1 and len(board.models) > 1:
-        sentences.append(f"{first[0].model} is in the first place, beyond the intervals' doubt.")
+        sentences.append(f"{first[0].model} is first, beyond the uncertainty of the intervals.")
     elif first:
-        names = ", ".join(each.model for each in first[:5])
+        names = ", ".join(rating.model for rating in first[:5])
         more = f" and {len(first) - 5} more" if len(first) > 5 else ""
         sentences.append(f"The first place may belong to any of {names}{more}.")
     place = main.first_place
@@ -216,12 +214,12 @@ def _summary(board: Board) -> list[str]:
     return sentences
 
 
-def _matrix(board: Board, main: View) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
+def _matrix(board: Board, main: View) -> tuple[tuple[str, tuple[MatrixCell, ...]], ...]:
     """Shares of wins, with rows and columns in the order of the ratings."""
     if not 1 < len(board.models) <= _MOST_IN_MATRIX:
         return ()
     place = {model: number for number, model in enumerate(board.models)}
-    order = [each.model for each in main.ratings if each.model in place]
+    order = [rating.model for rating in main.ratings if rating.model in place]
     return tuple(
         (
             row,
@@ -234,11 +232,13 @@ def _matrix(board: Board, main: View) -> tuple[tuple[str, tuple[Cell, ...]], ...
     )
 
 
-def _cell(value: float | None) -> Cell:
+def _cell(value: float | None) -> MatrixCell:
     if value is None:
-        return Cell("", "")
+        return MatrixCell("", "")
     # A sum, because -0.0 would be shown with its sign.
-    return Cell(f"{round(100.0 * value) + 0.0:.0f}", f"w{round(8 * min(1.0, max(0.0, value)))}")
+    return MatrixCell(
+        f"{round(100.0 * value) + 0.0:.0f}", f"w{round(8 * min(1.0, max(0.0, value)))}"
+    )
 
 
 def _with_code(text: str) -> Markup:
@@ -251,4 +251,4 @@ def _with_code(text: str) -> Markup:
 
 def _moved(changes: Changes | None) -> Sequence[str]:
     """The models whose rating has changed beyond both intervals."""
-    return [] if changes is None else [each.model for each in changes.models if each.moved]
+    return [] if changes is None else [change.model for change in changes.models if change.moved]

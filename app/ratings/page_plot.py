@@ -35,13 +35,7 @@ class Whisker(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """One model of the plot.
-
-    Args:
-        model: Name.
-        whiskers: The whiskers, from top to bottom.
-        says: Description for screen readers.
-    """
+    """One model of the plot."""
 
     model: str
     whiskers: tuple[Whisker, ...]
@@ -55,7 +49,7 @@ class Tick(NamedTuple):
     text: str
 
 
-class Plot(NamedTuple):
+class WhiskerPlot(NamedTuple):
     """A plot of one component.
 
     Args:
@@ -79,7 +73,7 @@ class _Axis(NamedTuple):
         return round(100.0 * min(1.0, max(0.0, share)), 2)
 
 
-def plot_of(board: Board, component: int, titles: dict[str, str]) -> Plot:
+def plot_of(board: Board, component: int, titles: dict[str, str]) -> WhiskerPlot:
     """Lays out the models of one component, with a whisker for each view.
 
     Args:
@@ -89,30 +83,30 @@ def plot_of(board: Board, component: int, titles: dict[str, str]) -> Plot:
     """
     main = board.views[board.main]
     others = [view for name, view in board.views.items() if name != board.main]
-    models = [each.model for each in main.ratings if each.component == component]
+    models = [rating.model for rating in main.ratings if rating.component == component]
     views = [main, *others]
-    found = {
-        (view.name, each.model): each
+    ratings = {
+        (view.name, rating.model): rating
         for view in views
-        for each in view.ratings
-        if each.model in models and each.score is not None
+        for rating in view.ratings
+        if rating.model in models and rating.score is not None
     }
-    axis = _axis(list(found.values()))
-    strips = tuple(_strip(model, views, found, axis, titles) for model in models)
+    axis = _axis(list(ratings.values()))
+    strips = tuple(_strip(model, views, ratings, axis, titles) for model in models)
     ticks = tuple(Tick(axis.place(tick), f"{tick:g}") for tick in _ticks(axis))
-    return Plot(strips, ticks, _LINE_PX * len(views) + 2 * _MARGIN_PX)
+    return WhiskerPlot(strips, ticks, _LINE_PX * len(views) + 2 * _MARGIN_PX)
 
 
 def _strip(
     model: str,
     views: Sequence[View],
-    found: Mapping[tuple[ViewName, str], Rating],
+    ratings: Mapping[tuple[ViewName, str], Rating],
     axis: _Axis,
     titles: dict[str, str],
 ) -> Strip:
     whiskers, said = [], []
     for place, view in enumerate(views):
-        rating = found.get((view.name, model))
+        rating = ratings.get((view.name, model))
         if rating is None or rating.score is None:
             continue
         low, high = _ends(rating, axis)
@@ -157,10 +151,10 @@ def _ends(rating: Rating, axis: _Axis) -> tuple[float, float]:
 
 def _axis(ratings: Sequence[Rating]) -> _Axis:
     """The range of the scores and intervals that are bounded, or else of all scores."""
-    bounded = [each for each in ratings if each.unbounded is None]
-    values = [each.score for each in bounded or ratings if each.score is not None]
-    for each in bounded:
-        values += [end for end in (each.low, each.high) if end is not None]
+    bounded = [rating for rating in ratings if rating.unbounded is None]
+    values = [rating.score for rating in bounded or ratings if rating.score is not None]
+    for rating in bounded:
+        values += [end for end in (rating.low, rating.high) if end is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)
     margin = max(1.0, _MARGIN * (high - low))
     return _Axis(low - margin, high + margin)

@@ -6,10 +6,10 @@ import numpy as np
 
 from app.ratings.battles import Battles
 from app.ratings.bradley_terry import Floats, Ints, sums
-from app.ratings.results import Pair, WinRate
+from app.ratings.results import ModelPair, WinRate
 
 
-def pairs_of(battles: Battles) -> tuple[Pair, ...]:
+def pairs_of(battles: Battles) -> tuple[ModelPair, ...]:
     """Counts of each pair of models that met, in alphabetical order."""
     m = len(battles.models)
     low = np.minimum(battles.first, battles.second)
@@ -19,7 +19,7 @@ def pairs_of(battles: Battles) -> tuple[Pair, ...]:
     reasons = _reasons(battles, pair, len(keys))
     has_orders = counts["ordered"] == counts["judged"]
     return tuple(
-        Pair(
+        ModelPair(
             model_a=battles.models[key // m],
             model_b=battles.models[key % m],
             battles=int(counts["battles"][place]),

@@ -11,7 +11,7 @@ ViewName = Literal["accepted", "soft", "abstain_as_tie", "debiased", "always", "
 VIEWS: tuple[ViewName, ...] = get_args(ViewName)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rating:
     """The rating of one model in one view.
 
@@ -41,7 +41,7 @@ class Rating:
     unbounded: Literal["above", "below"] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FirstPlace:
     """How few battles change the first place, if they are dropped.
 
@@ -62,7 +62,7 @@ class FirstPlace:
     least: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StyleEffect:
     """How much one surface feature moves the outcome, with `control`.
 
@@ -79,7 +79,7 @@ class StyleEffect:
     high: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
     """The ratings that one treatment of the judgments leads to.
 
@@ -105,8 +105,8 @@ class View:
     style: tuple[StyleEffect, ...] = ()
 
 
-@dataclass(frozen=True)
-class Pair:
+@dataclass(frozen=True, kw_only=True)
+class ModelPair:
     """Verdicts and abstentions of one judge on the battles of two models.
 
     Args:
@@ -134,7 +134,7 @@ class Pair:
     labelled: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WinRate:
     """The interval that alpha implies for a model's share of wins, over its judged battles.
 
@@ -162,7 +162,7 @@ class WinRate:
     even_high: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Favour:
     """How much the judge favours a model, by the people's labels.
 
@@ -180,7 +180,7 @@ class Favour:
     high: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Agreement:
     """Judge and people, on the labelled battles; each battle weighs 1 / human_probability.
 
@@ -204,7 +204,7 @@ class Agreement:
     favours: tuple[Favour, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Board:
     """The results of one judge.
 
@@ -239,13 +239,13 @@ class Board:
     questions: int
     main: ViewName
     views: dict[str, View]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ModelPair, ...]
     win_rates: tuple[WinRate, ...]
     agreement: Agreement | None
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JudgePair:
     """Two judges on the same rows.
 
@@ -267,7 +267,7 @@ class JudgePair:
     worst: tuple["Disagreement", ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Disagreement:
     """Two judges on one pair of models; `p_bar` is the mean over the battles that both judged."""
 
@@ -278,8 +278,8 @@ class Disagreement:
     p_bar_b: float
 
 
-@dataclass(frozen=True)
-class Change:
+@dataclass(frozen=True, kw_only=True)
+class RatingChange:
     """One model in the previous results and in these, in the main view of these.
 
     Args:
@@ -296,7 +296,7 @@ class Change:
     moved: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Changes:
     """The difference to previous results.
 
@@ -314,11 +314,11 @@ class Changes:
     signature_before: str | None
     same_signature: bool
     battles_before: int
-    models: tuple[Change, ...]
+    models: tuple[RatingChange, ...]
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class RatingSettings:
     """How the results were computed.
 
     Args:
@@ -348,8 +348,8 @@ class Settings:
         return self.scale / math.log(10.0)
 
 
-@dataclass(frozen=True)
-class Results:
+@dataclass(frozen=True, kw_only=True)
+class LeaderboardResults:
     """The whole result of a leaderboard.
 
     Args:
@@ -364,7 +364,7 @@ class Results:
 
     version: str
     made: str
-    settings: Settings
+    settings: RatingSettings
     board: Board
     other_boards: tuple[Board, ...] = ()
     judges: tuple[JudgePair, ...] = ()

@@ -37,7 +37,7 @@ def read_battles(
     placeless = battles.first == battles.second
     if len(names) > 1:
         battles = _with_shared_labels(columns, battles)
-    found = []
+    by_judge = []
     for number, name in enumerate(names):
         inside = judge == number
         own = replace(
@@ -45,11 +45,13 @@ def read_battles(
             repeated=int((inside & copy).sum()),
             placeless=int((inside & placeless & ~copy).sum()),
         )
-        found.append(_described(columns, own, inside, name))
-    for each in found:
-        if not each.judged.any():
-            raise InvalidRequestError(f"no row of {each.judge} has a judgment: every battle failed")
-    return sorted(found, key=lambda each: -int(each.judged.sum()))
+        by_judge.append(_described(columns, own, inside, name))
+    for of_judge in by_judge:
+        if not of_judge.judged.any():
+            raise InvalidRequestError(
+                f"no row of {of_judge.judge} has a judgment: every battle failed"
+            )
+    return sorted(by_judge, key=lambda of_judge: -int(of_judge.judged.sum()))
 
 
 def _battles(columns: Columns, human_probability: float | None) -> Battles:
@@ -90,13 +92,13 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
 
 def _sides(columns: Columns, failed: Bools) -> tuple[Ints, Ints, tuple[str, ...]]:
     """Indexes of both models; a row that failed because it holds no battle has one model twice."""
-    found = []
+    sides = []
     for name in ("model_a", "model_b"):
         columns.check(~columns.is_null(name) | failed, f"{name} is missing")
-        found.append(columns.codes(name))
-    models = sorted({*found[0][1], *found[1][1]})
+        sides.append(columns.codes(name))
+    models = sorted({*sides[0][1], *sides[1][1]})
     number = {model: place for place, model in enumerate(models)}
-    first, second = (np.array([*map(number.get, words), 0])[codes] for codes, words in found)
+    first, second = (np.array([*map(number.get, words), 0])[codes] for codes, words in sides)
     missing = columns.is_null("model_a") | columns.is_null("model_b")
     columns.check((first != second) | failed, "model_a and model_b are the same model")
     return first, np.where(missing, first, second), tuple(models)
@@ -132,7 +134,7 @@ def _verdicts(columns: Columns, failed: Bools) -> tuple[Bools, Floats]:
         return judged, np.full(columns.n, np.nan)
     failed = failed | (columns.is_null("winner") & columns.is_null("p_bar"))
     outcome = _outcomes_of(columns, "winner", words, "model_a, model_b, tie or abstain", failed)
-    columns.check(failed | (winner >= 0), "winner is missing, and p_bar is there")
+    columns.check(failed | (winner >= 0), "winner is missing, but p_bar is present")
     verdict = np.where(failed, np.nan, outcome[winner])
     true, false = columns.flags("accepted")
     columns.check(
@@ -147,23 +149,23 @@ def _outcomes_of(
     columns: Columns, name: str, words: Sequence[str], known: str, exempt: Bools
 ) -> Floats:
     """Outcome of each word, and NaN at the end for rows without one."""
-    found = []
+    outcomes = []
     for code, word in enumerate(words):
         try:
             abstained = name == "winner" and word.strip().lower() == _ABSTAIN
-            found.append(np.nan if abstained else _OUTCOMES[label_of(word)])
+            outcomes.append(np.nan if abstained else _OUTCOMES[label_of(word)])
         except InvalidComparisonError:
-            found.append(np.nan)
+            outcomes.append(np.nan)
             wrong = (columns.codes(name)[0] == code) & ~exempt
             columns.check(~wrong, f"{name} is {word[:40]!r}, and must be {known}")
-    return np.array([*found, np.nan])
+    return np.array([*outcomes, np.nan])
 
 
 def _preference(columns: Columns, judged: Bools, verdict: Floats) -> Floats:
     p_bar = _probability(columns, "p_bar")
     if "p_bar" not in columns:
         return p_bar
-    columns.check(~judged | ~np.isnan(p_bar), "p_bar is missing, and there is a verdict")
+    columns.check(~judged | ~np.isnan(p_bar), "p_bar is missing, but there is a verdict")
     sides = {1.0: ("model_a", p_bar < 0.5), 0.0: ("model_b", p_bar > 0.5)}
     for outcome, (side, contrary) in sides.items():
         columns.check(
@@ -175,12 +177,14 @@ def _preference(columns: Columns, judged: Bools, verdict: Floats) -> Floats:
 
 
 def _probability(columns: Columns, name: str) -> Floats:
-    found = columns.numbers(name)
-    columns.check(np.isnan(found) | ((found >= 0) & (found <= 1)), f"{name} is not between 0 and 1")
-    return found
+    values = columns.numbers(name)
+    columns.check(
+        np.isnan(values) | ((values >= 0) & (values <= 1)), f"{name} is not between 0 and 1"
+    )
+    return values
 
 
-def _labels(columns: Columns, given: float | None, failed: Bools) -> tuple[Floats, Floats]:
+def _labels(columns: Columns, default: float | None, failed: Bools) -> tuple[Floats, Floats]:
     label, words = columns.codes("human")
     human = _outcomes_of(columns, "human", words, "model_a, model_b or tie", failed)[label]
     probability = columns.numbers("human_probability")
@@ -189,8 +193,8 @@ def _labels(columns: Columns, given: float | None, failed: Bools) -> tuple[Float
         "human_probability is not above 0 and at most 1: it is the probability with which the "
         "row was drawn for labelling",
     )
-    if given is not None:
-        probability = np.where(np.isnan(probability), given, probability)
+    if default is not None:
+        probability = np.where(np.isnan(probability), default, probability)
     columns.check(
         failed | np.isnan(human) | ~np.isnan(probability),
         "there is a human label without human_probability, the probability with which the row was "
@@ -201,14 +205,14 @@ def _labels(columns: Columns, given: float | None, failed: Bools) -> tuple[Float
 
 
 def _style(columns: Columns, judged: Bools) -> Floats | None:
-    found = []
+    differences = []
     for name in FEATURES:
         a, b = columns.numbers(f"{name}_a"), columns.numbers(f"{name}_b")
         columns.check(~((a < 0) | (b < 0)), f"{name}_a or {name}_b is negative")
         if np.isnan((a + b)[judged]).any():
             return None
-        found.append((a - b) / np.maximum(a + b, 1.0))
-    return np.stack(found, axis=1)
+        differences.append((a - b) / np.maximum(a + b, 1.0))
+    return np.stack(differences, axis=1)
 
 
 def _judges(columns: Columns) -> tuple[Ints, list[str]]:
@@ -273,7 +277,7 @@ def _copies(columns: Columns, battles: Battles, judge: Ints) -> Bools:
             same = (content == content[earlier]) | _both_nan(content, content[earlier])
             columns.check(
                 same.reshape(columns.n, -1).all(axis=1),
-                "the id is there twice with other content: give each battle its own id, or remove "
+                "the id occurs twice with other content: give each battle its own id, or remove "
                 "the older row",
             )
     return np.asarray(earlier != np.arange(columns.n))

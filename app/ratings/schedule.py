@@ -9,10 +9,10 @@ from app.ratings.battles import Battles
 from app.ratings.bootstrap import cells_of
 from app.ratings.bradley_terry import Floats, ratings, structure_of
 from app.ratings.outcomes import games_of, views_of
-from app.ratings.results import Settings
+from app.ratings.results import RatingSettings
 
 # In logits. It makes the variance of a model without battles large instead of infinite.
-_PRIOR_SD = Settings().prior_sd / Settings().points
+_PRIOR_SD = RatingSettings().prior_sd / RatingSettings().points
 # All judged battles count, with whatever the rows can tell of them.
 _VIEWS = ("soft", "abstain_as_tie", "people")
 
@@ -25,7 +25,7 @@ class NextPair(NamedTuple):
     battles: int
 
 
-class Schedule(NamedTuple):
+class BattleSchedule(NamedTuple):
     """The battles to judge next, and the mean standard error of a rating, in logits.
 
     Args:
@@ -41,13 +41,8 @@ class Schedule(NamedTuple):
     error_evenly: float
 
 
-def schedule_of(battles: Battles, count: int) -> Schedule:
-    """Chooses further battles of one judge, by the ratings so far.
-
-    Args:
-        battles: The battles so far.
-        count: Number of battles to choose.
-    """
+def schedule_of(battles: Battles, count: int) -> BattleSchedule:
+    """Chooses further battles of one judge, by the ratings so far."""
     views = views_of(battles)
     name = next(name for name in _VIEWS if name in views)
     tally = cells_of(games_of(battles, views[name])).whole
@@ -57,7 +52,7 @@ def schedule_of(battles: Battles, count: int) -> Schedule:
     return schedule(battles.models, np.nan_to_num(theta), met, count)
 
 
-def schedule(models: Sequence[str], scores: Floats, met: Floats, count: int) -> Schedule:
+def schedule(models: Sequence[str], scores: Floats, met: Floats, count: int) -> BattleSchedule:
     """Chooses battles one by one, each the one that lowers the sum of the variances most.
 
     A battle between models i and j has the Fisher information p (1 - p) about the difference of
@@ -84,7 +79,7 @@ def schedule(models: Sequence[str], scores: Floats, met: Floats, count: int) -> 
         NextPair(models[i], models[j], int(chosen[i, j]))
         for i, j in zip(first, second, strict=True)
     ]
-    return Schedule(
+    return BattleSchedule(
         tuple(sorted(pairs, key=lambda pair: -pair.battles)),
         *(_mean_error(information * battles) for battles in (met, met + chosen, met + evenly)),
     )

@@ -83,16 +83,20 @@ def controlled(games: Games, cells: Cells, features: Floats, *, prior_sd: float)
     Returns:
         Shape (models + f,). Ratings, then effects, in logits.
     """
-    found = np.zeros(games.models + features.shape[1])
+    solution = np.zeros(games.models + features.shape[1])
     once = np.ones((1, games.units))
     for _ in range(_MOST_STEPS):
-        moments = _Sums(games, cells, features, found).resampled(once)
-        step = _step(cells.whole, moments, found, prior_sd)[0]
+        moments = _PairSums(games, cells, features, solution).resampled(once)
+        step = _step(cells.whole, moments, solution, prior_sd)[0]
         longest = float(np.abs(step).max(initial=0.0))
-        found += step * (_LONGEST_STEP / max(longest, _LONGEST_STEP))
+        solution += step * (_LONGEST_STEP / max(longest, _LONGEST_STEP))
         if longest < _TOLERANCE:
             break
-    return found if cells.whole.is_whole else _within_prior(found[None], games.models, prior_sd)[0]
+    return (
+        solution
+        if cells.whole.is_whole
+        else _within_prior(solution[None], games.models, prior_sd)[0]
+    )
 
 
 def controlled_replicates(
@@ -114,7 +118,7 @@ def controlled_replicates(
     Returns:
         Shape (rounds, models + f).
     """
-    at_solution = _Sums(games, cells, features, solution)
+    at_solution = _PairSums(games, cells, features, solution)
     blocks = [
         solution + _step(cells.whole, at_solution.resampled(counts), solution, prior_sd)
         for counts in draws(games.units, rounds=rounds, seed=seed)
@@ -129,7 +133,7 @@ def _within_prior(solutions: Floats, models: int, prior_sd: float) -> Floats:
     return np.concatenate([theta, solutions[:, models:]], axis=1)
 
 
-class _Sums:
+class _PairSums:
     """Sums by unit at fixed ratings and effects, ready to be resampled."""
 
     def __init__(self, games: Games, cells: Cells, features: Floats, at: Floats) -> None:
@@ -171,5 +175,5 @@ def _step(tally: Tally, moments: _Moments, at: Floats, prior_sd: float) -> Float
         matrix[:, m + place, :m] = column
     matrix[:, m:, m:] = moments.square + precision * np.eye(size - m)
     slope = np.concatenate([moments.residual @ incidence, moments.slope], axis=1) - precision * at
-    found: Floats = np.linalg.solve(matrix, slope[..., None])[..., 0]
-    return found
+    step: Floats = np.linalg.solve(matrix, slope[..., None])[..., 0]
+    return step

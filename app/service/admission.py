@@ -1,18 +1,19 @@
-"""Admission control: counts the comparisons in progress and refuses more than a limit."""
+"""Admission control: counts the comparisons in progress, and lets callers in by turns."""
 
 import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from app.core.errors import OverloadedError
-from app.telemetry import Telemetry
+from app.observability.telemetry import Telemetry
+from app.service.fair_queue import CURRENT_FLOW, Claim, FairQueue
 
-# One slot in eight is reserved for small requests (at most 8 comparisons), so that a series of
-# batches cannot starve single judgments. In the engine both take turns (ports.Engine).
+# One place in eight is reserved for small requests (at most 8 comparisons), so that batches cannot
+# delay single judgments. In the engine both take turns (ports.Engine).
 _SMALL_REQUEST = 8
 _RESERVED_SHARE = 8
 # Retry-After is the pending comparisons divided by the rate of the last 10 s; at most 30 s.
@@ -20,15 +21,24 @@ _REMEMBERED_S = 10.0
 _LONGEST_RETRY_S = 30
 
 
-class _Waiting(NamedTuple):
-    """A request that waits for its slots; its turn has a result when it has got them."""
+@dataclass(kw_only=True, slots=True)
+class _Places:
+    """The places of one request; `turn` has a result when it has got them.
 
-    comparisons: int
+    Args:
+        turn: Ends the wait of the request.
+        reserved: Whether the places are among those for small requests.
+    """
+
     turn: asyncio.Future[None]
+    reserved: bool = False
 
 
 class Admission:
     """Counts the comparisons in progress, from their admission to their answer.
+
+    Where places are scarce, callers get them in the order of a `FairQueue`. A request waits for its
+    turn as long as its flow has less than its share of the places; beyond that it is refused.
 
     Args:
         max_pending: Most comparisons in progress at once.
@@ -46,95 +56,102 @@ class Admission:
         self._max_pending = max_pending
         telemetry.show_pending(lambda: self._pending, limit=max_pending)
         self._clock = clock
-        self._pending = 0
-        self._waiting: deque[_Waiting] = deque()
+        self._queue = FairQueue[_Places]()
+        self._reserved_free = max_pending // _RESERVED_SHARE
+        self._shared = self._free = max_pending - self._reserved_free
         # (time, number) of finished comparisons, and the sum of the numbers.
         self._finished: deque[tuple[float, int]] = deque()
         self._finished_count = 0
 
     @property
+    def pending(self) -> int:
+        """Number of comparisons in progress."""
+        return self._pending
+
+    @property
     def largest_request(self) -> int:
-        """Most comparisons that one request can have and still be admitted."""
-        return max(1, self._max_pending - self._max_pending // _RESERVED_SHARE)
+        """Most comparisons that one request can have; large ones leave places to other callers."""
+        return max(1, self._max_pending // 2)
+
+    @property
+    def _pending(self) -> int:
+        return self._max_pending - self._free - self._reserved_free
 
     def check_room(self) -> None:
-        """Raises OverloadedError if no slot is free, not even for one comparison."""
-        if self._pending >= self._max_pending:
-            raise self._overloaded()
-
-    @contextmanager
-    def admit(self, comparisons: int) -> Iterator[None]:
-        """Takes one slot for each comparison while the block runs.
-
-        Raises:
-            OverloadedError: Too few slots are free, or others wait for them. No slot was taken.
-        """
-        # A batch must not pass requests that have been waiting for longer.
-        passes = bool(self._waiting) and comparisons > _SMALL_REQUEST
-        if passes or not self._has_room(comparisons):
-            raise self._overloaded()
-        self._take(comparisons)
-        with self._held(comparisons):
-            yield
+        """Raises OverloadedError if the current flow could not even have one comparison judged."""
+        claim = self._claim(1)
+        try:
+            if self._admissible() is not claim:
+                self._check_share(claim)
+        finally:
+            self._queue.remove(claim)
 
     @asynccontextmanager
-    async def admit_in_turn(self, comparisons: int) -> AsyncIterator[None]:
-        """Takes one slot for each comparison while the block runs; waits until they are free.
+    async def admit(self, comparisons: int, *, patient: bool = False) -> AsyncIterator[None]:
+        """Takes one place for each comparison while the block runs; waits for them in turn.
 
-        The requests that wait are admitted in the order of their arrival. The caller limits the
-        wait: a request that is cancelled gives its place up.
+        The caller limits the wait: a request that is cancelled gives its turn up.
+
+        Args:
+            comparisons: Number of comparisons.
+            patient: Whether to wait even if the flow has its share already.
+
+        Raises:
+            OverloadedError: No place is free, and the flow has its share. No place was taken.
         """
-        if comparisons and (self._waiting or not self._has_room(comparisons)):
-            await self._turn(comparisons)
-        else:
-            self._take(comparisons)
-        with self._held(comparisons):
+        if not comparisons:
             yield
-
-    async def _turn(self, comparisons: int) -> None:
-        """Returns when the slots of a waiting request have been taken for it."""
-        place = _Waiting(comparisons, asyncio.get_running_loop().create_future())
-        self._waiting.append(place)
+            return
+        claim = self._claim(comparisons)
         try:
-            await place.turn
-        except asyncio.CancelledError:
-            if place.turn.cancelled():
-                # Its place may be the one that kept the next in line waiting.
-                self._admit_waiting()
-            else:
-                self._release(comparisons)
-            raise
-
-    def _has_room(self, comparisons: int) -> bool:
-        small = comparisons <= _SMALL_REQUEST
-        limit = self._max_pending if small else self.largest_request
-        return self._pending + comparisons <= limit
-
-    def _take(self, comparisons: int) -> None:
-        self._pending += comparisons
-
-    @contextmanager
-    def _held(self, comparisons: int) -> Iterator[None]:
-        """Gives the slots back when the block ends."""
-        try:
+            self._admit_waiting()
+            if not claim.holds:
+                if not patient:
+                    self._check_share(claim)
+                await claim.item.turn
             yield
             self._note_finished(comparisons)
         finally:
-            self._release(comparisons)
+            self._release(claim)
 
-    def _release(self, comparisons: int) -> None:
-        self._pending -= comparisons
-        self._admit_waiting()
+    def _claim(self, comparisons: int) -> Claim[_Places]:
+        places = _Places(turn=asyncio.get_running_loop().create_future())
+        claim = Claim(flow=CURRENT_FLOW.get(), item=places, size=comparisons)
+        self._queue.add(claim)
+        return claim
 
     def _admit_waiting(self) -> None:
-        while self._waiting:
-            comparisons, turn = self._waiting[0]
-            if not turn.cancelled():
-                if not self._has_room(comparisons):
-                    break
-                self._take(comparisons)
-                turn.set_result(None)
-            self._waiting.popleft()
+        while (claim := self._admissible()) is not None:
+            if claim.item.reserved:
+                self._reserved_free -= claim.size
+            else:
+                self._free -= claim.size
+            self._queue.hold(claim)
+            if not claim.item.turn.done():
+                claim.item.turn.set_result(None)
+
+    def _admissible(self) -> Claim[_Places] | None:
+        """Returns the claim that gets its places now, if there is one."""
+        for place, claim in enumerate(self._queue.in_turn()):
+            claim.item.reserved = claim.size <= min(_SMALL_REQUEST, self._reserved_free)
+            # The places that are free are kept for the first, even while it needs more.
+            if claim.item.reserved or (place == 0 and claim.size <= self._free):
+                return claim
+        return None
+
+    def _release(self, claim: Claim[_Places]) -> None:
+        if claim.holds:
+            if claim.item.reserved:
+                self._reserved_free += claim.size
+            else:
+                self._free += claim.size
+        self._queue.remove(claim)
+        self._admit_waiting()
+
+    def _check_share(self, claim: Claim[_Places]) -> None:
+        share = self._queue.share_of(claim.flow, self._shared)
+        if self._queue.size_of(claim.flow) > share and not self._queue.is_alone(claim):
+            raise self._overloaded(claim)
 
     def _note_finished(self, comparisons: int) -> None:
         self._finished.append((self._clock(), comparisons))
@@ -145,13 +162,13 @@ class Admission:
         while self._finished and self._finished[0][0] < self._clock() - _REMEMBERED_S:
             self._finished_count -= self._finished.popleft()[1]
 
-    def _overloaded(self) -> OverloadedError:
+    def _overloaded(self, claim: Claim[_Places]) -> OverloadedError:
         self._forget_old()
         wait_s = 1.0
         if self._finished:
             took_s = max(1.0, self._clock() - self._finished[0][0])
             wait_s = self._pending * took_s / self._finished_count
-        waiting = sum(each.comparisons for each in self._waiting if not each.turn.cancelled())
+        waiting = sum(other.size for other in self._queue.waiting() if other is not claim)
         more = f", {waiting} more wait for their turn" if waiting else ""
         return OverloadedError(
             f"{self._pending} comparisons are in progress{more} and the limit is "

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
+from app.observability.telemetry import Telemetry
 from app.ports import Store
 from app.service.admission import Admission
 from app.service.auditing.absorption import Absorber
@@ -15,17 +16,25 @@ from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
 from app.service.readiness import Readiness
 from app.service.rewards.rewarder import Rewarder
-from app.telemetry import Telemetry
-from app.tracing import Tracing
+from app.service.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one request: comparisons, bytes of its body, tokens of a prompt."""
+    """The limits of one request.
+
+    Args:
+        max_batch: Most comparisons.
+        max_body_bytes: Largest body.
+        max_prompt_tokens: Longest prompt.
+        max_response_characters: Longest response that is looked at: no text beyond this length fits
+            into a prompt.
+    """
 
     max_batch: int
     max_body_bytes: int
     max_prompt_tokens: int
+    max_response_characters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,7 @@ class Services:
     `end_markers` are the texts, besides the common ones, with which policies end their responses.
     """
 
+    scorer: Scorer
     judge: Judge
     rewarder: Rewarder
     calibrator: Calibrator
@@ -47,8 +57,11 @@ class Services:
     admission: Admission
     readiness: Readiness
     telemetry: Telemetry
-    tracing: Tracing | None
-    identity: JudgeIdentity
     limits: Limits
     defaults: CriterionDefaults
     end_markers: tuple[str, ...]
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The judge's name, its fingerprint and its description of itself."""
+        return self.scorer.identity

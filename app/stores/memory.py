@@ -3,6 +3,7 @@
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from app.ports import StoredCalibration, StoredChange, Version
 
@@ -70,7 +71,7 @@ class MemoryStore:
         examples = {**(stored.examples if stored else {}), **state.examples}
         for digest in removed:
             examples.pop(digest, None)
-        self._sets[name] = _copy(state._replace(examples=examples))
+        self._sets[name] = _copy(replace(state, examples=examples))
         self._trails.setdefault(name, []).append(change)
         return True
 
@@ -97,7 +98,7 @@ class MemoryStore:
 
     async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
         """Returns the undos of a trail by the numbers of their changes, newest first."""
-        return {each.number: each.undo for each in self._newest(name, before, limit)}
+        return {change.number: change.undo for change in self._newest(name, before, limit)}
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, made by the first call."""
@@ -127,7 +128,7 @@ class MemoryStore:
 
     def _newest(self, name: str, before: int | None, limit: int) -> list[StoredChange]:
         trail = reversed(self._trails.get(name, []))
-        return [each for each in trail if before is None or each.number < before][:limit]
+        return [change for change in trail if before is None or change.number < before][:limit]
 
 
 def _copy(state: StoredCalibration) -> StoredCalibration:

@@ -26,28 +26,57 @@ breaks after EXEC was sent, redis-py raises WatchError, which would mean "nothin
 although everything may have been written. For the same reason no call is retried: a write that
 succeeded before its answer was lost would find its own version and report a conflict.
 
-Whole sets and trails go through the client in threads. Only short answers and the channel use the
-event loop.
+Whole sets and trails go through a second client in threads, because redis-py packs and parses in
+Python, which takes seconds for a set of 300,000 examples. Only short answers and the channel use
+the event loop.
 """
 
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
-from typing import NamedTuple, cast
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar, cast
+from urllib.parse import urlsplit
 
-import redis
+import redis.asyncio
+import redis.asyncio.retry
+import redis.retry
+from redis.backoff import NoBackoff
 
-from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.ports import StoredCalibration, StoredChange, Version
-from app.stores.redis_audits import RedisAudits
-from app.stores.redis_connection import HEALTH_CHECK_INTERVAL_S, NAMES_KEY, is_number
+from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
+from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
 from app.stores.redis_scripts import (
+    APPEND_SCRIPT,
     DELETE_SCRIPT,
     LAST_NUMBER_SCRIPT,
     READ_SCRIPT,
     WRITE_SCRIPT,
 )
 
+T = TypeVar("T")
+
+NAMES_KEY = "scope:calibrations"
 CHANGED_CHANNEL = "scope:calibration:changed"
+AUDITS_KEY = "scope:audits"
+SECRET_KEY = "scope:audits:secret"
 VERSION_FIELDS = ("write_id", "version")
+
+CONNECT_TIMEOUT_S = 2
+ANSWER_TIMEOUT_S = 5
+# A write of 300,000 examples takes 3 s on a loaded machine.
+BULK_TIMEOUT_S = 20
+# Largest number of whole sets that are read or written at once; each takes memory.
+_THREADS = 4
+# An idle connection is pinged before use, because a firewall may have dropped it silently.
+HEALTH_CHECK_INTERVAL_S = 15
+# redis-py passes on two foreign errors: the RuntimeError of uvloop for a connection that was reset
+# since its last use, and the ValueError for a reply that is not from Redis. Both close the
+# connection.
+_VENDOR_ERRORS = (redis.exceptions.RedisError, OSError, RuntimeError, ValueError)
+# A draw is one entry. So few entries are packed on the event loop, because a thread costs more.
+_MOST_ON_LOOP = 8
 
 
 class SetKeys(NamedTuple):
@@ -65,13 +94,74 @@ class SetKeys(NamedTuple):
         return cls(*(f"scope:calibration:{name}:{part}" for part in cls._fields))
 
 
-class RedisStore(RedisAudits):
+class RedisStore:
     """Keeps calibration sets and audits in one Redis server that several replicas can share.
 
     The settings of the server determine how durable a write is. A write survives a power cut with
     `appendonly yes` and `appendfsync always`. Redis Cluster is not supported, because the keys of a
     set hash to different slots.
+
+    Args:
+        url: URL with the scheme `redis://`, `rediss://` or `unix://`. Its query can have options of
+            redis-py.
+
+    Raises:
+        StartupError: The URL is malformed.
     """
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._place = _place(url)
+            options: dict[str, Any] = {
+                "decode_responses": True,
+                "socket_connect_timeout": CONNECT_TIMEOUT_S,
+                "health_check_interval": HEALTH_CHECK_INTERVAL_S,
+                # With RESP3, redis-py 8 does not check whether an idle connection was closed, so
+                # the first call after a restart of the server fails.
+                "protocol": 2,
+            }
+            self._client = redis.asyncio.Redis.from_url(
+                url,
+                socket_timeout=ANSWER_TIMEOUT_S,
+                retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+                **options,
+            )
+            self._bulk = redis.Redis.from_url(
+                url,
+                socket_timeout=BULK_TIMEOUT_S,
+                retry=redis.retry.Retry(NoBackoff(), 0),
+                **options,
+            )
+        except ValueError:
+            # Without the cause, because its message can contain the password from the URL.
+            raise StartupError(
+                "SCOPE_STORE_URL is not a Redis URL. Write it as redis://:password@host:6379/0,"
+                " and percent-encode the characters / ? # of the password."
+            ) from None
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def open(self) -> None:
+        """Connects to the server.
+
+        Raises:
+            StoreUnavailableError: Redis does not answer.
+        """
+        await self.ping()
+
+    async def close(self) -> None:
+        """Closes all connections after running calls; safe to call twice or without `open`."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown, cancel_futures=True)
+        with self._translated():
+            self._bulk.close()
+            await self._client.aclose()
+
+    async def ping(self) -> None:
+        """Returns if the keys can be read now."""
+        # Not PING, because Redis answers it even if the user may not read the keys.
+        with self._translated():
+            await self._client.exists(NAMES_KEY)
 
     async def names(self) -> list[str]:
         """Returns the names of all sets, sorted."""
@@ -97,7 +187,9 @@ class RedisStore(RedisAudits):
                 return None
             for field in VERSION_FIELDS:
                 del meta[field]
-            return StoredCalibration(version, meta, examples, thresholds)
+            return StoredCalibration(
+                version=version, meta=meta, examples=examples, thresholds=thresholds
+            )
 
         return await self._in_thread(read)
 
@@ -163,14 +255,14 @@ class RedisStore(RedisAudits):
         with self._translated():
             found = await self._client.eval(LAST_NUMBER_SCRIPT, 2, keys.meta, keys.trail)
         version, last = cast("list[str]", found)
-        if last and not is_number(last):
+        if last and not _is_number(last):
             raise StoreCorruptError(
                 f"{keys.trail} has an entry with a number that this service does not use."
                 " Another program wrote to it; restore Redis from a backup."
             )
         # A malformed version counts as absent, so that its set can be deleted with the next number
         # of the trail.
-        return max((int(text) for text in (version, last) if is_number(text)), default=0)
+        return max((int(text) for text in (version, last) if _is_number(text)), default=0)
 
     async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
         """Returns the records of a trail, newest first."""
@@ -210,13 +302,130 @@ class RedisStore(RedisAudits):
                     elif message["type"] == "message":
                         yield message["data"]
 
+    async def secret(self) -> bytes:
+        """Returns 32 random bytes, which the first call of all replicas makes."""
+        with self._translated():
+            if not await self._client.exists(SECRET_KEY):
+                await self._client.set(SECRET_KEY, secrets.token_hex(32), nx=True)
+            found = str(await self._client.get(SECRET_KEY))
+        if not re.fullmatch("[0-9a-f]{64}", found):
+            raise StoreCorruptError(
+                f"{SECRET_KEY} is not a secret that this service makes. Another program wrote to"
+                " it; restore Redis from a backup."
+            )
+        return bytes.fromhex(found)
+
+    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+        """Appends entries in one atomic step, and returns the position of the last one.
+
+        The settings of the server determine whether they are on the disk then.
+        """
+        if len(entries) <= _MOST_ON_LOOP:
+            with self._translated():
+                last = await self._client.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *entries)
+        else:
+            last = await self._in_thread(
+                lambda bulk: bulk.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *entries)
+            )
+        return int(cast("int", last))
+
+    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
+        """Returns position and text of entries after a position, in order."""
+
+        def read(bulk: redis.Redis) -> list[tuple[int, str]]:
+            found = bulk.xrange(AUDITS_KEY, str(after + 1), "+", count=limit)
+            entries = cast("list[tuple[str, dict[str, str]]]", found)
+            return [
+                (_position(identifier), fields.get("entry", "")) for identifier, fields in entries
+            ]
+
+        return await self._in_thread(read)
+
+    async def last_audit(self) -> int:
+        """Returns the position of the last entry; 0 for an empty log."""
+        with self._translated():
+            found = await self._client.xrevrange(AUDITS_KEY, count=1)
+        entries = cast("list[tuple[str, dict[str, str]]]", found)
+        return _position(entries[0][0]) if entries else 0
+
+    async def put_evidence(self, name: str, replica: str, text: str) -> None:
+        """Keeps the evidence of one replica instead of its earlier one."""
+        with self._translated():
+            await self._client.hset(_evidence_key(name), replica, text)
+
+    async def evidence(self, name: str) -> dict[str, str]:
+        """Returns the evidence about a set by the names of replicas."""
+        with self._translated():
+            found = await self._client.hgetall(_evidence_key(name))
+        return cast("dict[str, str]", found)
+
+    async def _in_thread(self, work: Callable[[redis.Redis], T]) -> T:
+        """Runs `work` in a thread of the store, which finishes it even if the call is cancelled."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redis-store")
+        with self._translated():
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, self._bulk)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Translates errors of redis-py into errors of the store, without the original messages."""
+        try:
+            yield
+        except UnicodeDecodeError as exc:
+            raise StoreCorruptError(
+                f"Redis at {self._place} holds bytes of another program under scope:."
+                " Stop that program, and restore Redis from a backup."
+            ) from exc
+        except _VENDOR_ERRORS as exc:
+            if str(exc).startswith("WRONGTYPE "):
+                raise StoreCorruptError(
+                    f"A key of this service in Redis at {self._place} has another type. Another"
+                    " program writes keys under scope:; stop it, and restore Redis from a backup."
+                ) from exc
+            if isinstance(exc, redis.exceptions.AuthenticationError):
+                raise StoreUnavailableError(
+                    f"Redis at {self._place} refuses the user or the password in SCOPE_STORE_URL,"
+                    " or needs one and SCOPE_STORE_URL has none. Write it as"
+                    " redis://:PASSWORD@HOST:PORT/0, or redis://USER:PASSWORD@HOST:PORT/0."
+                ) from exc
+            if isinstance(exc, redis.exceptions.NoPermissionError):
+                raise StoreUnavailableError(
+                    f"Redis at {self._place} does not let the user of SCOPE_STORE_URL run a command"
+                    " or use a key under scope:. Change its rules with ACL SETUSER."
+                ) from exc
+            raise StoreUnavailableError(
+                f"Redis at {self._place} does not answer, or refuses ({type(exc).__name__}). Check"
+                " that Redis runs, accepts writes and has free memory, and that SCOPE_STORE_URL is"
+                " its address. A write in progress was made completely or not at all."
+            ) from exc
+
+
+def _place(url: str) -> str:
+    """Returns the address in a Redis URL, without user and password."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return parts.path
+    database = parts.path.removeprefix("/")
+    if database and not (database.isascii() and database.isdecimal()):
+        # redis-py would silently use database 0, which may belong to another program.
+        raise StartupError(
+            "SCOPE_STORE_URL: the database after the last / must be a number"
+        ) from None
+    return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number of a version or position as this service writes it."""
+    decimal = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER))
+    return decimal and text[0] != "0" and int(text) <= LARGEST_NUMBER
+
 
 def _version(name: str, meta: Mapping[str, str | None]) -> Version | None:
     """Returns the version in a meta hash; None if the hash is empty."""
     write_id, number = (meta.get(field) for field in VERSION_FIELDS)
     if all(value is None for value in meta.values()):
         return None
-    if not write_id or not number or not is_number(number):
+    if not write_id or not number or not _is_number(number):
         raise StoreCorruptError(
             f"{SetKeys.of(name).meta} has no write_id, or a version that this service does not"
             " write. Another program wrote to it; delete the calibration and post it again."
@@ -246,3 +455,18 @@ def _flat(fields: Mapping[str, str]) -> Iterator[str]:
     for field, value in fields.items():
         yield field
         yield value
+
+
+def _evidence_key(name: str) -> str:
+    return f"scope:calibration:{name}:evidence"
+
+
+def _position(identifier: str) -> int:
+    """Returns the position in the id of an entry."""
+    number, _, sequence = identifier.partition("-")
+    if not _is_number(number) or sequence != "0":
+        raise StoreCorruptError(
+            f"{AUDITS_KEY} has an entry with a position that this service does not use. Another"
+            " program wrote to it; restore Redis from a backup."
+        )
+    return int(number)

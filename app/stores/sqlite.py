@@ -1,6 +1,7 @@
 """A store in one SQLite file, durable, for one machine and without a server."""
 
 import asyncio
+import secrets
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
-from app.stores import sqlite_audits, sqlite_file
+from app.stores import sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ class SqliteStore:
 
     Args:
         path: Path of the file. `open` makes a missing file and a missing folder. If the file is
-            removed or replaced later, calls fail until a file is at the path again.
+            removed or replaced later, all calls fail until the process is started again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,6 +37,8 @@ class SqliteStore:
         self._path = path.absolute()
         self._thread: ThreadPoolExecutor | None = None
         self._file: OpenFile | None = None
+        self._is_lost = asyncio.Event()
+        self._lost_because = ""
 
     async def open(self) -> None:
         """Opens the file, and makes a missing folder and missing tables.
@@ -45,8 +48,14 @@ class SqliteStore:
             StoreCorruptError: The file is not a database of this version.
         """
         if self._thread is None:
+            self._is_lost.clear()
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-store")
         await self.ping()
+
+    async def lost(self) -> str:
+        """Waits until a call finds that the file was removed or replaced; returns the reason."""
+        await self._is_lost.wait()
+        return self._lost_because
 
     async def close(self) -> None:
         """Closes the file after the running call; safe to call twice or without `open`."""
@@ -110,43 +119,40 @@ class SqliteStore:
 
     async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
         """Returns the records of a trail, newest first."""
-        found = await self._run(
+        entries = await self._run(
             lambda connection: _newest(connection, "record", name, before, limit)
         )
-        return [record for _, record in found]
+        return [record for _, record in entries]
 
     async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
         """Returns the undos of a trail by the numbers of their changes, newest first."""
-        found = await self._run(lambda connection: _newest(connection, "undo", name, before, limit))
-        return dict(found)
+        return dict(
+            await self._run(lambda connection: _newest(connection, "undo", name, before, limit))
+        )
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call makes."""
-        return await self._run(sqlite_audits.secret)
+        return await self._run(_secret)
 
     async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
         """Appends entries in one atomic step, and returns the position of the last one."""
-        return await self._run(
-            lambda connection: sqlite_audits.append(connection, entries, synced=synced)
-        )
+        return await self._run(lambda connection: _append(connection, entries, synced=synced))
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""
-        return await self._run(lambda connection: sqlite_audits.after(connection, after, limit))
+        return await self._run(lambda connection: _after(connection, after, limit))
 
     async def last_audit(self) -> int:
         """Returns the position of the last entry; 0 for an empty log."""
-        return await self._run(sqlite_audits.last_position)
+        return await self._run(_last_position)
 
     async def put_evidence(self, name: str, replica: str, text: str) -> None:
         """Keeps the evidence of one replica instead of its earlier one."""
-        await self._run(
-            lambda connection: sqlite_audits.put_evidence(connection, name, replica, text)
-        )
+        await self._run(lambda connection: _put_evidence(connection, name, replica, text))
 
     async def evidence(self, name: str) -> dict[str, str]:
         """Returns the evidence about a set by the names of replicas."""
-        return await self._run(lambda connection: sqlite_audits.evidence(connection, name))
+        return await self._run(lambda connection: _evidence(connection, name))
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `work` in the thread of the store; connects first if `open` could not."""
@@ -155,20 +161,18 @@ class SqliteStore:
 
         def step() -> T:
             with self._translated():
-                file = self._opened()
+                file = self._file = self._file or OpenFile.at(self._path)
+                file.check()
                 done = work(file.connection)
                 file.check()
                 return done
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, step)
-
-    def _opened(self) -> OpenFile:
-        """Returns the file at the path, opened."""
-        if self._file is None:
-            self._file = OpenFile.at(self._path)
-        elif not self._file.in_place():
-            self._file = self._file.successor()
-        return self._file
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, step)
+        finally:
+            if self._file is not None and self._file.lost is not None:
+                self._lost_because = self._file.lost
+                self._is_lost.set()
 
     def _disconnect(self) -> None:
         file, self._file = self._file, None
@@ -265,8 +269,8 @@ def _write(
 def _delete(connection: sqlite3.Connection, name: str, change: StoredChange) -> bool:
     with transaction(connection, "IMMEDIATE"):
         query = "SELECT count(*) FROM calibration WHERE name = ?"
-        (found,) = connection.execute(query, (name,)).fetchone()
-        if not found or change.number <= _last_number(connection, name):
+        (sets,) = connection.execute(query, (name,)).fetchone()
+        if not sets or change.number <= _last_number(connection, name):
             return False
         _extend_trail(connection, name, change)
         for table in ("meta", "example", "threshold", "calibration"):
@@ -302,13 +306,14 @@ def _newest(
         f"SELECT number, {column} FROM revision WHERE name = :name"
         " AND (:before IS NULL OR number < :before) ORDER BY number DESC LIMIT :limit"
     )
-    asked = {"name": name, "before": before, "limit": limit}
-    return connection.execute(query, asked).fetchall()
+    parameters = {"name": name, "before": before, "limit": limit}
+    return connection.execute(query, parameters).fetchall()
 
 
 def _extend_trail(connection: sqlite3.Connection, name: str, change: StoredChange) -> None:
     connection.execute(
-        "INSERT INTO revision (name, number, record, undo) VALUES (?, ?, ?, ?)", (name, *change)
+        "INSERT INTO revision (name, number, record, undo) VALUES (?, ?, ?, ?)",
+        (name, change.number, change.record, change.undo),
     )
 
 
@@ -325,3 +330,62 @@ def _put(
         f"INSERT OR REPLACE INTO {table} (name, field, value) VALUES (?, ?, ?)",
         ((name, field, value) for field, value in fields.items()),
     )
+
+
+def _secret(connection: sqlite3.Connection) -> bytes:
+    """Returns the secret; the first call of all processes makes it."""
+    with transaction(connection, "IMMEDIATE"):
+        new = (secrets.token_bytes(32),)
+        connection.execute("INSERT OR IGNORE INTO audit_secret (only, bytes) VALUES (1, ?)", new)
+        (stored,) = connection.execute("SELECT bytes FROM audit_secret").fetchone()
+    if not isinstance(stored, bytes) or len(stored) != 32:
+        raise StoreCorruptError(
+            "the secret of the audits is not one that this service makes. Another program wrote to"
+            " the file; restore it from a backup."
+        )
+    return stored
+
+
+def _append(connection: sqlite3.Connection, entries: Sequence[str], *, synced: bool) -> int:
+    """Appends entries, and returns the position of the last one."""
+    if not synced:
+        # A commit then writes the log of SQLite without waiting for the disk; the next commit with
+        # FULL syncs both.
+        connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        with transaction(connection, "IMMEDIATE"):
+            last = _last_position(connection)
+            connection.executemany(
+                "INSERT INTO audit (position, entry) VALUES (?, ?)", enumerate(entries, last + 1)
+            )
+            return last + len(entries)
+    finally:
+        if not synced:
+            connection.execute("PRAGMA synchronous = FULL")
+
+
+def _after(connection: sqlite3.Connection, position: int, limit: int) -> list[tuple[int, str]]:
+    """Returns position and text of entries after a position, in order."""
+    query = "SELECT position, entry FROM audit WHERE position > ? ORDER BY position LIMIT ?"
+    # Row by row, so that other threads can run in between.
+    return [(number, entry) for number, entry in connection.execute(query, (position, limit))]
+
+
+def _last_position(connection: sqlite3.Connection) -> int:
+    """Returns the position of the last entry; 0 for an empty log."""
+    query = "SELECT coalesce(max(position), 0) FROM audit"
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _put_evidence(connection: sqlite3.Connection, name: str, replica: str, text: str) -> None:
+    """Keeps the evidence of one replica instead of its earlier one."""
+    connection.execute(
+        "INSERT OR REPLACE INTO evidence (name, replica, text) VALUES (?, ?, ?)",
+        (name, replica, text),
+    )
+
+
+def _evidence(connection: sqlite3.Connection, name: str) -> dict[str, str]:
+    """Returns the evidence about a set by the names of replicas."""
+    query = "SELECT replica, text FROM evidence WHERE name = ?"
+    return dict(connection.execute(query, (name,)).fetchall())

@@ -1,16 +1,19 @@
 """JSON answers about judgments and about the service."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app import __version__
 from app.core.comparison import Guarantee, Judgment, Reason, Side, Verdict
 from app.core.errors import ScopeJudgeError
+from app.release import COMMIT
 from app.service.auditing.monitor import OnAlarm
-from app.service.judging.batches import BatchItem, Outcome
+from app.service.judging.judge import Outcome
 from app.service.services import Services
 from app.wire.problems import Problem, problem_of
+from app.wire.requests import BatchItem
 
 RISK_LEVEL = (
     "Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it is a statement "
@@ -22,8 +25,17 @@ RISK_LEVEL = (
 class Out(BaseModel):
     """Base class of all answers."""
 
-    # pydantic would write NaN as null, and null has a meaning of its own in these answers.
-    model_config = ConfigDict(allow_inf_nan=False, frozen=True)
+    # pydantic would write NaN as null, and null has a meaning of its own in these answers. Records
+    # of core and service become answers by the names of their fields.
+    model_config = ConfigDict(allow_inf_nan=False, frozen=True, from_attributes=True)
+
+
+_Model = TypeVar("_Model", bound=Out)
+
+
+def _out(model: type[_Model], record: object) -> _Model | None:
+    """Converts a record to the answer with the same fields; None stays None."""
+    return None if record is None else model.model_validate(record)
 
 
 class CalibrationReferenceOut(Out):
@@ -68,33 +80,27 @@ class JudgmentOut(Out):
     @classmethod
     def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgmentOut":
         """Converts a judgment; `guarantee` is null without an alpha, which promises nothing."""
-        criterion, reference = judgment.criterion, judgment.calibration
+        criterion, preference = judgment.criterion, judgment.preference
         promised = criterion.alpha is not None
         return cls(
             id=identifier,
             verdict=judgment.verdict,
-            preferred=judgment.preferred,
+            preferred=preference.side,
             reason=judgment.reason,
-            p_fwd=judgment.p_fwd,
-            p_rev=judgment.p_rev,
-            p_bar=judgment.p_bar,
-            uncertainty=judgment.uncertainty,
-            confidence=judgment.confidence,
+            p_fwd=preference.p_fwd,
+            p_rev=preference.p_rev,
+            p_bar=preference.p_bar,
+            uncertainty=preference.uncertainty,
+            confidence=preference.confidence,
             threshold=judgment.threshold,
             alpha=criterion.alpha,
             guarantee=criterion.guarantee if promised else None,
             delta=criterion.delta if promised else None,
             risk_level=judgment.risk_level,
             label_mass=judgment.label_mass,
-            calibration=None
-            if reference is None
-            else CalibrationReferenceOut(
-                name=reference.name, version=reference.version, n=reference.n
-            ),
+            calibration=_out(CalibrationReferenceOut, judgment.calibration),
             judge=judgment.judge,
-            audit=None
-            if judgment.audit is None
-            else AuditReferenceOut(id=judgment.audit.id, rate=judgment.audit.rate),
+            audit=_out(AuditReferenceOut, judgment.audit),
         )
 
 
@@ -131,17 +137,26 @@ class LimitsOut(Out):
     max_prompt_tokens: int
 
 
+# The fields of `InfoOut` in which a judge describes itself.
+_DESCRIBED = ("model", "dtype", "label_tokens", "prefill", "template", "head_dtype")
+
+
 class InfoOut(Out):
     """The judge, the defaults and the limits of the service."""
 
     version: str
+    commit: str | None
     judge: str
     fingerprint: str
     model: str
-    dtype: str
-    label_tokens: tuple[int, int]
-    prefill: str
-    template: str
+    # Null where the kind of judge has none: only chat models have labels and a prompt.
+    dtype: str | None
+    label_tokens: tuple[int, int] | None
+    prefill: str | None
+    template: str | None
+    head_dtype: str | None
+    # Null where the engine does not know it.
+    runtime: str | None
     default_alpha: float
     default_guarantee: Guarantee
     default_delta: float
@@ -151,30 +166,23 @@ class InfoOut(Out):
     limits: LimitsOut
 
     @classmethod
-    def of(cls, services: Services, version: str) -> "InfoOut":
+    def of(cls, services: Services) -> "InfoOut":
         """Describes a running service."""
-        identity, limits = services.identity, services.limits
-        defaults = services.defaults
+        identity, defaults = services.identity, services.defaults
         return cls(
-            version=version,
-            judge=services.judge.name,
-            fingerprint=services.judge.fingerprint,
-            model=identity.model,
-            dtype=identity.dtype,
-            label_tokens=identity.label_tokens,
-            prefill=identity.prefill,
-            template=identity.template,
+            version=__version__,
+            commit=COMMIT,
+            judge=identity.name,
+            fingerprint=identity.fingerprint,
+            **{field: identity.described.get(field) for field in _DESCRIBED},
+            runtime=identity.runtime,
             default_alpha=defaults.alpha,
             default_guarantee=defaults.guarantee,
             default_delta=defaults.delta,
             min_label_mass=services.calibrations.min_label_mass,
             on_alarm=services.monitor.on_alarm,
             audit_rate=services.auditor.rate,
-            limits=LimitsOut(
-                max_batch=limits.max_batch,
-                max_body_bytes=limits.max_body_bytes,
-                max_prompt_tokens=limits.max_prompt_tokens,
-            ),
+            limits=LimitsOut.model_validate(services.limits),
         )
 
 

@@ -1,14 +1,25 @@
 """JSON requests and answers about audits: drawn judgments and their labels."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
-from app.core.comparison import Label
+from app.core.comparison import Guarantee, Label
 from app.service.auditing.absorption import AbsorbReport, Period
-from app.service.auditing.auditor import AuditPage, LabelReport
-from app.service.auditing.ledger import Draw, Status
+from app.service.auditing.alarms import Alarm
+from app.service.auditing.auditor import LabelReport, SentLabel, TrailEntry
+from app.service.auditing.entries import (
+    AlarmEntry,
+    AuditLabel,
+    Draw,
+    DrawId,
+    LabelEntry,
+    written,
+)
+from app.service.auditing.ledger import Audit, AuditPage, Status
 from app.wire.answers import Out
 from app.wire.calibrations import CalibrationOut, calibration_fields
 from app.wire.requests import Strict
@@ -16,28 +27,52 @@ from app.wire.requests import Strict
 # Labels of people arrive in small numbers; this bounds the work on the event loop.
 MOST_LABELS = 1000
 
-AuditId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+# Reasons are for people who read the trail; the log of audits keeps them.
+Reason = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
 
 
 class AuditLabelIn(Strict):
     """The label of one drawn judgment."""
 
-    id: AuditId
+    id: DrawId
     label: Label
+
+
+class AuditClosingIn(Strict):
+    """A drawn judgment that nobody can label."""
+
+    id: DrawId
+    label: Literal["none"]
+    reason: Reason
 
 
 class AuditLabelsIn(Strict):
     """Labels of drawn judgments."""
 
     labels: Annotated[
-        list[AuditLabelIn], Field(min_length=1, max_length=MOST_LABELS, fail_fast=True)
+        list[AuditLabelIn | AuditClosingIn],
+        Field(min_length=1, max_length=MOST_LABELS, fail_fast=True),
     ]
+
+    @property
+    def sent(self) -> list[SentLabel]:
+        """The labels as the service takes them."""
+        return [
+            SentLabel(
+                id=sent.id,
+                label=sent.label,
+                reason=sent.reason if isinstance(sent, AuditClosingIn) else None,
+            )
+            for sent in self.labels
+        ]
 
 
 class AuditLabelsOut(Out):
     """Effect of the labels, and the ids whose labels were not taken."""
 
     labelled: int
+    closed: int
     updated: int
     unchanged: int
     unknown: int
@@ -50,6 +85,7 @@ class AuditLabelsOut(Out):
         """Converts a report."""
         return cls(
             labelled=report.labelled,
+            closed=report.closed,
             updated=report.updated,
             unchanged=report.unchanged,
             unknown=len(report.unknown),
@@ -67,24 +103,26 @@ class AuditOut(Out):
     status: Status
     rate: float
     drawn_at: str
+    drawn_by: str | None
     expires_at: str
-    label: Label | None
+    label: AuditLabel | None
     labelled_at: str | None
     labelled_by: str | None
 
     @classmethod
-    def of(cls, draw: Draw, status: Status, *, expires_s: float) -> "AuditOut":
-        """Converts a draw."""
+    def of(cls, audit: Audit, *, at: float) -> "AuditOut":
+        """Converts an audit as it was at a time, in seconds since 1970."""
         return cls(
-            id=draw.id,
-            calibration=draw.calibration,
-            status=status,
-            rate=draw.rate,
-            drawn_at=_written(draw.first_at),
-            expires_at=_written(draw.last_at + expires_s),
-            label=draw.label,
-            labelled_at=None if draw.labelled_at is None else _written(draw.labelled_at),
-            labelled_by=draw.labelled_by,
+            id=audit.draw.id,
+            calibration=audit.draw.calibration,
+            status=audit.status(at),
+            rate=audit.draw.rate,
+            drawn_at=written(audit.draw.at),
+            drawn_by=audit.draw.by,
+            expires_at=written(audit.expires_at),
+            label=audit.label,
+            labelled_at=None if audit.labelled_at is None else written(audit.labelled_at),
+            labelled_by=audit.labelled_by,
         )
 
 
@@ -97,9 +135,9 @@ class AuditsOut(Out):
     )
 
     @classmethod
-    def of(cls, page: AuditPage, *, expires_s: float) -> "AuditsOut":
+    def of(cls, page: AuditPage) -> "AuditsOut":
         """Converts a page."""
-        audits = [AuditOut.of(draw, status, expires_s=expires_s) for draw, status in page.draws]
+        audits = [AuditOut.of(audit, at=page.at) for audit in page.audits]
         return cls(audits=audits, next_after=page.next_after)
 
 
@@ -144,8 +182,10 @@ class AbsorbIn(Strict):
     @property
     def period(self) -> Period:
         """The time of the audits."""
-        moments = (None if each is None else each.timestamp() for each in (self.since, self.until))
-        return Period(*moments)
+        return Period(
+            since=None if self.since is None else self.since.timestamp(),
+            until=None if self.until is None else self.until.timestamp(),
+        )
 
 
 class AbsorbOut(CalibrationOut):
@@ -175,6 +215,120 @@ class AbsorbOut(CalibrationOut):
         )
 
 
-def _written(at: float) -> str:
-    """A time in ISO 8601, to the second."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+class ResumeIn(Strict):
+    """The reason why judgments of a set are accepted again after an alarm."""
+
+    reason: Reason
+
+
+class ResumedOut(Out):
+    """A criterion whose alarm was ended."""
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+    rang_at: str
+
+
+class ResumeOut(Out):
+    """The alarms of a set that were ended; none if there was none."""
+
+    name: str
+    resumed: list[ResumedOut]
+
+    @classmethod
+    def of(cls, name: str, ended: Sequence[Alarm]) -> "ResumeOut":
+        """Converts the alarms that were ended."""
+        criteria = [asdict(alarm.entry.criterion) for alarm in ended]
+        for criterion in criteria:
+            del criterion["calibration"]
+        return cls(
+            name=name,
+            resumed=[
+                ResumedOut(**criterion, rang_at=written(alarm.entry.at))
+                for criterion, alarm in zip(criteria, ended, strict=True)
+            ],
+        )
+
+
+Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed"]
+
+
+class AuditEventOut(Out):
+    """One entry of the trail of a set's audits.
+
+    `closed` and `label_changed` have `id`, `before` and `after`, in the order of that id. `alarm`,
+    `alarm_ended` and `resumed` have the criterion and the version in force.
+    """
+
+    event: Event
+    at: str
+    by: str
+    reason: str | None = None
+    id: str | None = None
+    before: AuditLabel | None = None
+    after: AuditLabel | None = None
+    alpha: float | None = None
+    guarantee: Guarantee | None = None
+    delta: float | None = None
+    version: int | None = None
+    errors: int | None = None
+    audited: int | None = None
+    suspended: bool | None = None
+
+    @classmethod
+    def of(cls, item: TrailEntry) -> "AuditEventOut":
+        """Converts an entry of the trail."""
+        entry = item.entry
+        assert not isinstance(entry, Draw), "draws are not part of the trail"
+        at, by = written(entry.at), entry.by
+        if isinstance(entry, LabelEntry):
+            return cls(
+                event="closed" if item.before is None else "label_changed",
+                at=at,
+                by=by,
+                reason=entry.reason,
+                id=entry.id,
+                before=item.before,
+                after=entry.label,
+            )
+        criterion = asdict(entry.criterion)
+        del criterion["calibration"]
+        if isinstance(entry, AlarmEntry):
+            return cls(
+                event="alarm",
+                at=at,
+                by=by,
+                version=entry.decider.version,
+                errors=entry.errors,
+                audited=entry.audited,
+                suspended=entry.suspends,
+                **criterion,
+            )
+        return cls(
+            event="alarm_ended" if entry.because == "version" else "resumed",
+            at=at,
+            by=by,
+            reason=entry.reason,
+            version=entry.version,
+            **criterion,
+        )
+
+
+class AuditTrailOut(Out):
+    """Entries of the trail of a set's audits, newest first."""
+
+    name: str
+    entries: list[AuditEventOut]
+    next_before: int | None = Field(
+        description="Value of `before` for the next page; null on the last one."
+    )
+
+    @classmethod
+    def of(cls, name: str, entries: Sequence[TrailEntry], *, limit: int) -> "AuditTrailOut":
+        """Converts a page of at most `limit` entries."""
+        return cls(
+            name=name,
+            entries=[AuditEventOut.of(entry) for entry in entries],
+            next_before=entries[-1].position if len(entries) == limit else None,
+        )

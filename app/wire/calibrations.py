@@ -1,20 +1,34 @@
-"""JSON answers about calibration sets."""
+"""JSON about calibration sets: answers, the trail, and judged examples that are imported."""
 
 from collections.abc import Iterable
 from heapq import nsmallest
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, FiniteFloat, SkipValidation, ValidationError
 
-from app.core.calibration import Calibration, ThresholdRow
+from app.core.assessment import AFTER_LOOKING, AlphaInterval
+from app.core.calibration import STANDARD_DELTA, Calibration, LabelledExample, ThresholdRow
 from app.core.clusters import ClusterRule
 from app.core.comparison import Guarantee, Label
-from app.gauges import TrafficFigures
+from app.core.diagnostics import Feasibility
+from app.core.score import Score
+from app.observability.gauges import TrafficFigures
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
+from app.service.calibration.trail import Change
 from app.wire.answers import RISK_LEVEL, Out
-from app.wire.feasibility import FeasibleAlphasOut, InfeasibleOut
-from app.wire.problems import Problem
+from app.wire.problems import Problem, invalid_request
+from app.wire.requests import (
+    Clusters,
+    DeltaFor,
+    Digest,
+    LabelNoise,
+    Probability,
+    Strict,
+    Text,
+    invalid_field,
+    shared_delta,
+)
 
 
 class ThresholdOut(Out):
@@ -68,6 +82,7 @@ class CalibrationOut(Out):
     unlabelled: int
     pool_ties: int
     clusters: ClusterRule
+    runtimes: list[str]
     questions: int
     counted: int
     thresholds: list[ThresholdOut]
@@ -92,6 +107,7 @@ def calibration_fields(calibration: Calibration) -> dict[str, Any]:
         "unlabelled": calibration.unlabelled,
         "pool_ties": calibration.ties,
         "clusters": calibration.clusters,
+        "runtimes": list(calibration.runtimes),
         "questions": calibration.questions,
         "counted": calibration.pac_pairs.curve.n,
         "thresholds": [ThresholdOut.of(row) for row in calibration.standard_rows],
@@ -154,17 +170,16 @@ class ScoredExampleOut(Out):
     @classmethod
     def of(cls, example: JudgedExample) -> "ScoredExampleOut":
         """Converts a judged example."""
-        score = example.score
-        if score is None:
-            return cls(
-                digest=example.digest,
-                gap_fwd=None,
-                gap_rev=None,
-                label_mass=None,
-                label="tie",
-                question=None,
-            )
-        return cls(digest=example.digest, **score._asdict())
+        judged = example.example
+        score = None if judged is None else judged.score
+        return cls(
+            digest=example.digest,
+            gap_fwd=score and score.gap_fwd,
+            gap_rev=score and score.gap_rev,
+            label_mass=score and score.label_mass,
+            label="tie" if judged is None else judged.label,
+            question=judged and judged.question,
+        )
 
 
 class ScoresOut(Out):
@@ -186,11 +201,11 @@ class ScoresOut(Out):
             batch: The judged batch.
             errors: All failed examples: those of the batch, and those that could not be parsed.
         """
-        judged = (each for each in batch.examples if isinstance(each, JudgedExample))
+        judged = (example for example in batch.examples if isinstance(example, JudgedExample))
         return cls(
             judge=judge,
             fingerprint=batch.fingerprint,
-            scores=[ScoredExampleOut.of(each) for each in judged],
+            scores=[ScoredExampleOut.of(example) for example in judged],
             ties=batch.ties,
             failed=len(errors),
             errors=errors,
@@ -201,7 +216,8 @@ class ExamplesOut(Out):
     """One page of the examples of a calibration set, sorted by digest; texts are not kept.
 
     Read the next page with `after`, the last digest of this page. If `version` differs between two
-    pages, the set has changed: begin again.
+    pages, the set has changed: begin again. `release` is the release of scope-judge that made the
+    version; null if it was 0.1.0.
     """
 
     name: str
@@ -210,8 +226,10 @@ class ExamplesOut(Out):
     fingerprint: str
     label_noise: float
     clusters: ClusterRule
+    runtimes: list[str]
     min_label_mass: float
     n: int
+    release: str | None
     examples: list[ScoredExampleOut]
 
     @classmethod
@@ -233,9 +251,14 @@ class ExamplesOut(Out):
             fingerprint=calibration.fingerprint,
             label_noise=calibration.label_noise,
             clusters=calibration.clusters,
+            runtimes=list(calibration.runtimes),
             min_label_mass=calibration.min_label_mass,
             n=calibration.n,
-            examples=[ScoredExampleOut.of(JudgedExample(each, table[each])) for each in page],
+            release=calibration.release,
+            examples=[
+                ScoredExampleOut.of(JudgedExample(digest=digest, example=table[digest]))
+                for digest in page
+            ],
         )
 
 
@@ -277,6 +300,59 @@ class TrafficOut(Out):
         )
 
 
+class InfeasibleOut(Out):
+    """An alpha at which nothing is accepted, and what would make it feasible.
+
+    `smallest_feasible_alpha` is the smallest alpha that the present examples make feasible; under
+    "pac", larger alphas may be infeasible again (see `feasible_alphas`).
+    `more_examples` is the number of additional examples that make this alpha feasible if the error
+    rates stay the same; null if more than 100,000 are needed. Neither keeps the promise of `pac`
+    if you act on it, because that is a choice made after a look at the labels; `after_looking` has
+    the price in words.
+    """
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+    smallest_feasible_alpha: float | None
+    more_examples: int | None
+    after_looking: str
+
+    @classmethod
+    def of(cls, row: ThresholdRow, advice: Feasibility) -> "InfeasibleOut":
+        """Converts an infeasible row and the advice about it."""
+        return cls(
+            alpha=row.alpha,
+            guarantee=row.guarantee,
+            delta=row.delta,
+            smallest_feasible_alpha=advice.smallest_alpha,
+            more_examples=advice.more_examples,
+            after_looking=AFTER_LOOKING[row.guarantee],
+        )
+
+
+class FeasibleAlphasOut(Out):
+    """The alphas at which the present examples accept something, in steps of 0.001 below 1.
+
+    `intervals` has the first and the last alpha of each row of consecutive feasible alphas. Each
+    alpha keeps its own promise. One that is chosen here does not: of the alphas from 0.02 to 0.30,
+    some one was exceeded in up to 29% of simulated calibrations with delta 0.10.
+    """
+
+    guarantee: Guarantee
+    delta: float | None
+    intervals: list[tuple[float, float]]
+
+    @classmethod
+    def of(cls, guarantee: Guarantee, intervals: Iterable[AlphaInterval]) -> "FeasibleAlphasOut":
+        """Converts the feasible alphas of a guarantee, "pac" at the standard delta."""
+        return cls(
+            guarantee=guarantee,
+            delta=STANDARD_DELTA if guarantee == "pac" else None,
+            intervals=[(alphas.low, alphas.high) for alphas in intervals],
+        )
+
+
 class CalibrationDetailOut(CalibrationOut):
     """A calibration set with its quality and its risk-coverage curve of at most 200 points.
 
@@ -303,7 +379,7 @@ class CalibrationDetailOut(CalibrationOut):
         cls,
         calibration: Calibration,
         traffic: TrafficFigures | None,
-        requested: Iterable[tuple[float, float]] = (),
+        requested: Iterable[ThresholdRow] = (),
         *,
         drifted: bool,
     ) -> "CalibrationDetailOut":
@@ -312,7 +388,7 @@ class CalibrationDetailOut(CalibrationOut):
         Args:
             calibration: The set.
             traffic: Recent judgments with it.
-            requested: (alpha, delta) of further thresholds of "pac".
+            requested: Further rows of "pac".
             drifted: Whether the traffic has drifted.
         """
         return cls(
@@ -322,15 +398,13 @@ class CalibrationDetailOut(CalibrationOut):
             position_flips=calibration.position_flips,
             mean_label_mass=calibration.mean_label_mass,
             off_task=calibration.off_task,
-            infeasible=[InfeasibleOut.of(row, each) for row, each in calibration.infeasible],
+            infeasible=[InfeasibleOut.of(row, advice) for row, advice in calibration.infeasible],
             feasible_alphas=[
                 FeasibleAlphasOut.of(guarantee, intervals)
                 for guarantee, intervals in calibration.feasible_alphas.items()
             ],
-            requested=[
-                ThresholdOut.of(calibration.row(alpha, "pac", delta)) for alpha, delta in requested
-            ],
-            curve=[CurvePointOut(**point._asdict()) for point in calibration.risk_coverage],
+            requested=[ThresholdOut.of(row) for row in requested],
+            curve=[CurvePointOut.model_validate(point) for point in calibration.risk_coverage],
             traffic=None if traffic is None else TrafficOut.of(traffic, drifted=drifted),
         )
 
@@ -343,4 +417,187 @@ class CalibrationListOut(Out):
     @classmethod
     def of(cls, calibrations: Iterable[Calibration]) -> "CalibrationListOut":
         """Converts calibration sets."""
-        return cls(calibrations=[CalibrationOut.of_set(each) for each in calibrations])
+        return cls(
+            calibrations=[CalibrationOut.of_set(calibration) for calibration in calibrations]
+        )
+
+
+class VersionOut(Out):
+    """One change in the trail of a calibration set.
+
+    `action` is "calibrate", "pool", "import", "absorb", "rollback" or "delete"; a later release may
+    add others. `by` is the name of the key that sent the request. `batch_digest` is the SHA-256 of
+    the labelled batch; a pool, an import or an absorption has none. A deletion also takes a version
+    number; its `write_id`, `label_noise` and `thresholds_after` are null. Thresholds are
+    "guarantee:alpha" -> nats, null if infeasible, without those that depend on missing labels. They
+    were computed with `min_label_mass`, the setting of the service that made the change.
+    """
+
+    version: int
+    write_id: str | None
+    action: str
+    at: str
+    by: str
+    batch_digest: str | None
+    added: int
+    updated: int
+    ties: int
+    removed: int | None
+    failed: int
+    n: int
+    label_noise: float | None
+    min_label_mass: float | None
+    judge: str | None
+    fingerprint: str | None
+    rolled_back_to: int | None
+    thresholds_before: dict[str, float | None] | None
+    thresholds_after: dict[str, float | None] | None
+    unlabelled: int
+    clusters: ClusterRule
+
+
+class VersionsOut(Out):
+    """The changes of a calibration set, newest first; unreadable changes are left out."""
+
+    name: str
+    versions: list[VersionOut]
+
+    @classmethod
+    def of(cls, name: str, changes: list[Change]) -> "VersionsOut":
+        """Converts one page of a trail."""
+        return cls(name=name, versions=[VersionOut.model_validate(change) for change in changes])
+
+
+# Each threshold is a computation of a few milliseconds.
+_MOST_ALPHAS = 32
+
+
+class AlphasQuery(Strict):
+    """Alphas whose `pac` thresholds are asked for together, in the URL."""
+
+    # The values of a URL are texts.
+    model_config = ConfigDict(strict=False)
+    alpha: Annotated[
+        list[Probability],
+        Field(
+            default_factory=list,
+            max_length=_MOST_ALPHAS,
+            description="An alpha whose `pac` threshold is wanted; may be given several times.",
+        ),
+    ]
+    delta: Annotated[
+        Probability | None,
+        Field(description="Probability with which any of them may fail."),
+    ] = None
+    delta_for: Annotated[
+        DeltaFor,
+        Field(
+            description="Number by which `delta` is divided for each alpha; by default the number "
+            "of alphas, so that all of them hold together."
+        ),
+    ] = None
+
+    def levels(self, default_delta: float) -> list[tuple[float, float]]:
+        """Each alpha once, in order, with its share of delta.
+
+        Raises:
+            InvalidRequestError: There is a delta without an alpha, or it cannot be divided.
+        """
+        alphas = list(dict.fromkeys(self.alpha))
+        if not alphas:
+            for field in ("delta", "delta_for"):
+                if getattr(self, field) is not None:
+                    raise invalid_field(
+                        field, "only allowed with alpha, e.g. ?alpha=0.1&alpha=0.15"
+                    )
+            return []
+        delta = default_delta if self.delta is None else self.delta
+        share = shared_delta(delta, self.delta_for or len(alphas))
+        return [(alpha, share) for alpha in alphas]
+
+
+# An import with more faults is refused without reading the rest.
+_MOST_FAULTY = 10
+
+
+class ScoredExampleIn(Strict):
+    """One example as the judge has scored it; its label is null if a pool has it without one."""
+
+    digest: Digest
+    gap_fwd: FiniteFloat
+    gap_rev: FiniteFloat
+    label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)]
+    label: Label | None
+    question: Digest | None = None
+
+    def judged(self) -> JudgedExample:
+        """The example as a set keeps it."""
+        score = Score(gap_fwd=self.gap_fwd, gap_rev=self.gap_rev, label_mass=self.label_mass)
+        example = LabelledExample(score=score, label=self.label, question=self.question)
+        return JudgedExample(digest=self.digest, example=example)
+
+
+class TieIn(Strict):
+    """One example without a preferred side and without scores, which leaves the set."""
+
+    digest: Digest
+    gap_fwd: None = None
+    gap_rev: None = None
+    label_mass: None = None
+    label: Literal["tie"]
+    question: Digest | None = None
+
+    def judged(self) -> JudgedExample:
+        """The example as a batch keeps it."""
+        return JudgedExample(digest=self.digest, example=None)
+
+
+def _read_judged(value: Any) -> JudgedExample:
+    """Validates one judged example; raises ValidationError."""
+    # A tie of a pool has scores, and any other tie has none.
+    is_tie = (
+        isinstance(value, dict) and value.get("label") == "tie" and value.get("gap_fwd") is None
+    )
+    model: type[TieIn | ScoredExampleIn] = TieIn if is_tie else ScoredExampleIn
+    return model.model_validate(value).judged()
+
+
+class ImportIn(Strict):
+    """Judged examples for one calibration set; all become one version, or none does."""
+
+    judge: Annotated[Text, Field(max_length=256)] | None = None
+    fingerprint: Digest
+    label_noise: LabelNoise = None
+    clusters: Clusters = None
+    runtimes: Annotated[list[Annotated[Text, Field(max_length=256)]], Field(max_length=64)] = Field(
+        default_factory=list
+    )
+    # `batch` validates them one by one, so that other threads can run in between.
+    examples: list[SkipValidation[ScoredExampleIn | TieIn]]
+
+    def batch(self) -> JudgedBatch:
+        """Validates all examples.
+
+        Raises:
+            InvalidRequestError: An example is invalid; the error names the first ten.
+        """
+        judged: list[JudgedExample] = []
+        faults: list[Any] = []
+        for i, value in enumerate(self.examples):
+            try:
+                judged.append(_read_judged(value))
+            except ValidationError as exc:
+                errors = exc.errors(include_url=False, include_input=False, include_context=False)
+                faults += [{**fault, "loc": ("examples", i, *fault["loc"])} for fault in errors]
+            if len(faults) > _MOST_FAULTY:
+                break
+        if faults:
+            raise invalid_request(faults)
+        return JudgedBatch(
+            examples=judged,
+            fingerprint=self.fingerprint,
+            label_noise=self.label_noise,
+            action="import",
+            clusters=self.clusters,
+            runtimes=tuple(self.runtimes),
+        )

@@ -1,14 +1,30 @@
 """JSON answers about audits and drift of a calibration set."""
 
+from dataclasses import asdict
+
 from app.core.calibration import Calibration
 from app.core.comparison import Guarantee
+from app.core.monitoring import MonitoredCriterion
 from app.service.auditing.drift import Figures
-from app.service.auditing.monitor import OnAlarm, Report, SetReport
+from app.service.auditing.entries import written
+from app.service.auditing.ledger import MOST_CRITERIA
+from app.service.auditing.monitor import OnAlarm, SetReport
 from app.service.services import Services
 from app.wire.answers import Out
 
-# Callers choose the criteria, so their number in one answer is limited.
-_MOST_CRITERIA = 100
+
+class MonitoredKeyOut(Out):
+    """The audits of one criterion whose judgments one key was the first to ask for.
+
+    `evidence` is about the error of these judgments: for a key whose error is at most alpha, it
+    reaches 20 with probability at most 0.05.
+    """
+
+    key: str | None
+    audited: int
+    errors: int
+    evidence: float
+    open: int
 
 
 class MonitoredOut(Out):
@@ -16,10 +32,12 @@ class MonitoredOut(Out):
 
     The labels of drawn accepted judgments count in the order of the draws: `waiting` ones wait for
     an earlier draw that is still open. `evidence` reaches 20 with probability at most 0.05 as long
-    as the error is at most alpha, whenever and how often it is looked at; `alarm` is true from then
-    on. `certificate` and `certified` are the same for the claim that the error is at most alpha.
+    as the error is at most alpha, whenever and how often it is looked at. `alarm` is true from then
+    on, until a version with enough new examples or POST /calibrations/{name}/resume.
+    `certificate` and `certified` are the same for the claim that the error is at most alpha.
     `error_interval` holds a constant true error at all times with probability 0.95. Labels may be
     wrong with probability `label_noise`, so they are compared with `bound` instead of alpha.
+    `keys` has the same labels by the keys that asked, at most 20, those with the most errors first.
     """
 
     alpha: float
@@ -27,12 +45,14 @@ class MonitoredOut(Out):
     delta: float | None
     audited: int
     errors: int
+    closed: int
     error_interval: tuple[float, float]
     label_noise: float
     bound: float
     evidence: float
     alarm: bool
     alarm_at: int | None
+    rang_at: str | None
     certificate: float
     certified: bool
     certified_at: int | None
@@ -42,35 +62,26 @@ class MonitoredOut(Out):
     open: int
     expired: int
     abstentions: int
+    keys: list[MonitoredKeyOut]
+    further_keys: int
 
     @classmethod
-    def of(cls, report: Report, *, suspends: bool) -> "MonitoredOut":
-        """Converts a report.
+    def of(cls, monitored: MonitoredCriterion, *, suspends: bool) -> "MonitoredOut":
+        """Converts the audits of a criterion.
 
         Args:
-            report: The audits of the criterion.
+            monitored: The audits.
             suspends: Whether judgments abstain after an alarm.
         """
-        figures = report.figures
+        fields = asdict(monitored)
+        criterion, figures = fields.pop("criterion"), fields.pop("figures")
+        rang_at = fields.pop("rang_at")
         return cls(
-            **report.criterion._asdict(),
-            audited=figures.labelled,
-            errors=figures.errors,
-            error_interval=figures.interval,
-            label_noise=report.label_noise,
-            bound=report.bound,
-            evidence=figures.evidence,
-            alarm=figures.alarm,
-            alarm_at=figures.alarm_at,
-            certificate=figures.certificate,
-            certified=figures.certified,
-            certified_at=figures.certified_at,
-            suspended=suspends and figures.alarm,
-            ties=report.ties,
-            waiting=report.waiting,
-            open=report.open,
-            expired=report.expired,
-            abstentions=report.abstentions,
+            **criterion,
+            **{**figures, "alarm": monitored.alarm},
+            **fields,
+            rang_at=None if rang_at is None else written(rang_at),
+            suspended=suspends and monitored.alarm,
         )
 
 
@@ -96,10 +107,10 @@ class DriftOut(Out):
 class MonitorOut(Out):
     """The audits of a calibration set's version in force, and the drift of its traffic.
 
-    `criteria` has the criteria that judgments of this version were drawn under, at most 100: those
-    with an alarm first, then those with the most labels. `left_out` counts the others. `alarm` is
-    true if any criterion or any value of `drift` has an alarm. `note` says what to do; null if
-    there is nothing to do.
+    `criteria` has the first 64 criteria that judgments of this version were drawn under: those with
+    an alarm first, then those with the most labels. `refused` counts the draws under other criteria
+    that the answering process did not make. `alarm` is true if any criterion or any value of
+    `drift` has an alarm. `note` says what to do; null if there is nothing to do.
     """
 
     name: str
@@ -107,7 +118,7 @@ class MonitorOut(Out):
     audit_rate: float
     on_alarm: OnAlarm
     criteria: list[MonitoredOut]
-    left_out: int
+    refused: int
     drift: DriftOut
     alarm: bool
     note: str | None
@@ -118,40 +129,52 @@ class MonitorOut(Out):
     ) -> "MonitorOut":
         """Converts the audits and the drift of a version."""
         on_alarm, rate = services.monitor.on_alarm, services.auditor.rate
-        shown = sorted(report.reports, key=_importance)[:_MOST_CRITERIA]
-        has_drifted = any(each.alarm for each in drift.values())
+        refused = services.auditor.refused(calibration)
+        has_drifted = any(stream.alarm for stream in drift.values())
         return cls(
             name=calibration.name,
             version=calibration.version,
             audit_rate=rate,
             on_alarm=on_alarm,
-            criteria=[MonitoredOut.of(each, suspends=on_alarm == "abstain") for each in shown],
-            left_out=len(report.reports) - len(shown),
-            drift=DriftOut(**{name: StreamOut(**each._asdict()) for name, each in drift.items()}),
+            criteria=[
+                MonitoredOut.of(monitored, suspends=on_alarm == "abstain")
+                for monitored in sorted(report.criteria, key=_importance)
+            ],
+            refused=refused,
+            drift=DriftOut(
+                **{stream: StreamOut(**asdict(figures)) for stream, figures in drift.items()}
+            ),
             alarm=bool(report.alarmed) or has_drifted,
-            note=_note(report, rate=rate, has_drifted=has_drifted),
+            note=_note(report, rate=rate, refused=refused, has_drifted=has_drifted),
         )
 
 
-def _importance(report: Report) -> tuple[bool, int]:
+def _importance(monitored: MonitoredCriterion) -> tuple[bool, int]:
     """A key by which alarms come first, and then the criteria with the most labels."""
-    return not report.figures.alarm, -report.figures.labelled
+    return not monitored.alarm, -monitored.figures.audited
 
 
-def _note(report: SetReport, *, rate: float, has_drifted: bool) -> str | None:
+def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) -> str | None:
     """Says what to do about a set, if there is something to do."""
     if report.alarmed:
         return (
             "accepted verdicts are wrong more often than alpha: do not use them, and make a new "
             "version of the set from labels of today's traffic (POST /calibrations/{name}/absorb; "
-            "docs/guides/monitoring.md, An alarm of the audits)"
+            "docs/guides/monitoring.md, An alarm of the audits). The alarm ends with a version of "
+            "which at least half of the examples are new, or by POST /calibrations/{name}/resume"
         )
     if has_drifted:
         return (
             "judgments are unlike the labelled pairs, so the guarantee may not hold: label a random"
             " sample of today's pairs (docs/guides/monitoring.md, Drift)"
         )
-    if report.reports:
+    if refused:
+        return (
+            f"judgments under further criteria than the {MOST_CRITERIA} with draws are not audited,"
+            " so nothing is known about their errors: use fewer different alphas, or sets of their "
+            "own (docs/guides/audits.md)"
+        )
+    if report.criteria:
         return None
     if rate > 0:
         return f"no judgment by this version was drawn yet; the rate is {rate:g} (SCOPE_AUDIT_RATE)"

@@ -2,7 +2,7 @@
 
 from app.core.calibration import Calibration
 from app.core.clusters import ClusterRule
-from app.service.calibration.pool import PoolReport
+from app.service.calibration.calibrator import PoolReport
 from app.wire.answers import Out
 from app.wire.calibrations import ExampleErrorOut
 
@@ -37,7 +37,7 @@ class PoolOut(Out):
             digests: Digest of each posted pair; None for those that failed.
             errors: All failed pairs: those in the report, and those that could not be parsed.
         """
-        calibration = report.calibration
+        calibration = report.outcome.calibration
         return cls(
             name=calibration.name,
             version=calibration.version,
@@ -45,8 +45,8 @@ class PoolOut(Out):
             labelled=calibration.labelled,
             unlabelled=calibration.unlabelled,
             pool_ties=calibration.ties,
-            added=report.added,
-            known=report.known,
+            added=report.outcome.added,
+            known=report.outcome.updated,
             failed=len(errors),
             digests=digests,
             errors=errors,

@@ -16,6 +16,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.BodyTooLargeError: 413,
     errors.BodyTooSlowError: 408,
     errors.BatchTooLargeError: 413,
+    errors.TooManyCriteriaError: 422,
     errors.PromptTooLongError: 413,
     errors.ControlTokenError: 422,
     errors.RouteNotFoundError: 404,
@@ -25,6 +26,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.JudgeMismatchError: 409,
     errors.LabelsMissingError: 409,
     errors.AuditsIncompleteError: 409,
+    errors.LabelChangesError: 409,
     errors.OverloadedError: 429,
     errors.DeadlineExceededError: 504,
     errors.DrainingError: 503,
@@ -82,13 +84,13 @@ def invalid_request(
         faults: pydantic's list of errors.
         content_type: Content type of the request; None if the errors are not about its body.
     """
-    found = tuple((_field(fault), _message(fault)) for fault in faults[:_MOST_FAULTS])
-    detail = "; ".join(f"{field}: {message}" for field, message in found[:3])
+    shown = tuple((_field(fault), _message(fault)) for fault in faults[:_MOST_FAULTS])
+    detail = "; ".join(f"{field}: {message}" for field, message in shown[:3])
     if len(faults) > 3:
         detail += f"; and {len(faults) - 3} more"
     if content_type is not None and "json" not in content_type.lower():
         detail = 'send JSON with the header "Content-Type: application/json"'
-    return InvalidRequestError(detail, faults=found)
+    return InvalidRequestError(detail, faults=shown)
 
 
 # Parts of pydantic's locations that are not field names: first the input's source, then branches of
@@ -110,7 +112,7 @@ def _field(fault: dict[str, Any]) -> str:
 def _message(fault: dict[str, Any]) -> str:
     if fault["type"] == "json_invalid":
         reason = fault.get("ctx", {}).get("error", "it cannot be read")
-        return f"this is not JSON ({reason}, at character {fault['loc'][-1]})"
+        return f"this is not JSON ({reason})"
     if fault["type"] == "extra_forbidden":
         return "there is no such field"
     if fault["type"] in ("model_type", "model_attributes_type", "dict_type"):

@@ -1,5 +1,6 @@
 """JSON requests, parsed strictly: unknown fields, NaN and wrong types are errors."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -28,7 +29,6 @@ from app.core.comparison import (
     Turn,
 )
 from app.core.errors import InvalidRequestError, RequestError
-from app.service.judging.batches import BatchItem
 from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
@@ -224,7 +224,7 @@ class JudgeIn(_ComparisonIn, CriterionIn):
         self, defaults: CriterionDefaults, batch: CriterionIn | None = None
     ) -> JudgeRequest:
         """The request to the judge; raises RequestError if the item cannot be judged as written."""
-        return JudgeRequest(self.comparison(), self.criterion(defaults, batch))
+        return JudgeRequest(comparison=self.comparison(), criterion=self.criterion(defaults, batch))
 
 
 _Item = TypeVar("_Item", bound=_ComparisonIn)
@@ -254,6 +254,19 @@ def _sound_id(value: Any) -> str | int | None:
         return None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchItem:
+    """One comparison of a batch.
+
+    Args:
+        id: The caller's id of the item; None if it has none.
+        asked: The request to the judge; or the error that prevents it.
+    """
+
+    id: str | int | None
+    asked: JudgeRequest | RequestError
+
+
 class JudgeBatchIn(CriterionIn):
     """Comparisons to judge in one engine call; the batch's criterion is the items' default."""
 
@@ -266,11 +279,11 @@ class JudgeBatchIn(CriterionIn):
 
     def _item(self, item: "JudgeIn | InvalidItem", defaults: CriterionDefaults) -> BatchItem:
         if isinstance(item, InvalidItem):
-            return BatchItem(item.id, item.error)
+            return BatchItem(id=item.id, asked=item.error)
         try:
-            return BatchItem(item.id, item.request(defaults, self))
+            return BatchItem(id=item.id, asked=item.request(defaults, self))
         except RequestError as exc:
-            return BatchItem(item.id, exc)
+            return BatchItem(id=item.id, asked=exc)
 
 
 class ExampleIn(_ComparisonIn):
@@ -281,7 +294,7 @@ class ExampleIn(_ComparisonIn):
 
     def labelled(self) -> LabelledComparison:
         """The labelled comparison; raises InvalidComparisonError like `comparison`."""
-        return LabelledComparison(self.comparison(), self.label)
+        return LabelledComparison(comparison=self.comparison(), label=self.label)
 
 
 class LabelledBatchIn(Strict):

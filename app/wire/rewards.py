@@ -34,13 +34,13 @@ class MessageIn(BaseModel):
 
 
 def question_turns(value: Any) -> tuple[Turn, ...]:
-    """The turns of a question; raises ValueError if it is no text and no conversation."""
+    """The turns of a question; raises ValueError if it is neither a text nor a conversation."""
     try:
-        found = question_of(value)
+        question = question_of(value)
     except InvalidComparisonError as exc:
         raise ValueError(str(exc)) from None
     turns: list[dict[str, Any]] = (
-        [{"role": "user", "content": found}] if isinstance(found, str) else found
+        [{"role": "user", "content": question}] if isinstance(question, str) else question
     )
     return checked(tuple(Turn(turn["role"], encodable(turn["content"])) for turn in turns))
 
@@ -55,8 +55,8 @@ def checked(question: tuple[Turn, ...]) -> tuple[Turn, ...]:
 
 
 def response_text(value: Any) -> str:
-    """The text of a response; raises ValueError if it is no text and no assistant's message."""
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+    """The text of a response; raises ValueError if it is neither a text nor a message."""
+    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
         raise ValueError("this must be one text, or a list with one message of the assistant")
     try:
         return encodable(str(response_of(value, "a response")))
@@ -133,7 +133,7 @@ class RewardOptions(CriterionIn):
 
     def rule(self, defaults: CriterionDefaults) -> RewardRule:
         """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
-        return RewardRule(self.criterion(defaults), self.reward, empty=self.empty)
+        return RewardRule(criterion=self.criterion(defaults), kind=self.reward, empty=self.empty)
 
 
 class GroupOptions(RewardOptions):
@@ -143,7 +143,12 @@ class GroupOptions(RewardOptions):
 
     def rule(self, defaults: CriterionDefaults) -> RewardRule:
         """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
-        return RewardRule(self.criterion(defaults), self.reward, self.opponents, self.empty)
+        return RewardRule(
+            criterion=self.criterion(defaults),
+            kind=self.reward,
+            opponents=self.opponents,
+            empty=self.empty,
+        )
 
 
 class GroupIn(Strict):
@@ -154,7 +159,7 @@ class GroupIn(Strict):
 
     def group(self) -> Group:
         """The group."""
-        return Group(self.question, tuple(self.responses))
+        return Group(question=self.question, responses=tuple(self.responses))
 
 
 class RewardGroupIn(GroupIn, GroupOptions):
@@ -173,7 +178,7 @@ class RewardGroupsIn(GroupOptions):
 
     def all(self) -> list[Group]:
         """The groups, in order."""
-        return [each.group() for each in self.groups]
+        return [group.group() for group in self.groups]
 
 
 class RewardReferenceIn(RewardOptions):
@@ -187,7 +192,9 @@ class RewardReferenceIn(RewardOptions):
 
     def group(self) -> Group:
         """The group."""
-        return Group(self.question, tuple(self.responses), self.reference)
+        return Group(
+            question=self.question, responses=tuple(self.responses), reference=self.reference
+        )
 
 
 class ComparisonOut(Out):
@@ -219,17 +226,12 @@ class RewardsOut(Out):
     comparisons: list[ComparisonOut] | None
 
     @classmethod
-    def of(cls, found: GroupRewards, *, comparisons: bool) -> "RewardsOut":
-        """Converts the rewards of a group.
-
-        Args:
-            found: The rewards.
-            comparisons: Whether to include each judgment.
-        """
-        rows = found.standings
+    def of(cls, rewards: GroupRewards, *, comparisons: bool) -> "RewardsOut":
+        """Converts the rewards of a group; `comparisons` includes each judgment."""
+        rows = rewards.standings
         judged = [
             ComparisonOut(a=a, b=b, judgment=JudgmentOut.of(outcome, None))
-            for a, b, outcome in _indexed(found)
+            for a, b, outcome in _indexed(rewards)
             if comparisons and isinstance(outcome, Judgment)
         ]
         return cls(
@@ -241,7 +243,7 @@ class RewardsOut(Out):
             ties=[row.ties for row in rows],
             errors=[
                 ComparisonErrorOut(a=a, b=b, error=problem_of(outcome))
-                for a, b, outcome in _indexed(found)
+                for a, b, outcome in _indexed(rewards)
                 if isinstance(outcome, ScopeJudgeError)
             ],
             comparisons=judged if comparisons else None,
@@ -254,16 +256,16 @@ class RewardGroupsOut(Out):
     groups: list[RewardsOut]
 
     @classmethod
-    def of(cls, found: Sequence[GroupRewards], *, comparisons: bool) -> "RewardGroupsOut":
+    def of(cls, groups: Sequence[GroupRewards], *, comparisons: bool) -> "RewardGroupsOut":
         """Converts the rewards of several groups."""
-        return cls(groups=[RewardsOut.of(each, comparisons=comparisons) for each in found])
+        return cls(groups=[RewardsOut.of(rewards, comparisons=comparisons) for rewards in groups])
 
 
-def _indexed(found: GroupRewards) -> list[tuple[int, int | None, Judgment | ScopeJudgeError]]:
+def _indexed(rewards: GroupRewards) -> list[tuple[int, int | None, Judgment | ScopeJudgeError]]:
     """The indices and the outcome of each judged pair."""
 
-    def row(each: Compared) -> tuple[int, int | None, Judgment | ScopeJudgeError]:
-        a, b = each.pair
-        return a, b if b < len(found.standings) else None, each.outcome
+    def row(compared: Compared) -> tuple[int, int | None, Judgment | ScopeJudgeError]:
+        a, b = compared.pair
+        return a, b if b < len(rewards.standings) else None, compared.outcome
 
-    return [row(each) for each in found.compared]
+    return [row(compared) for compared in rewards.compared]

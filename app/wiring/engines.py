@@ -47,13 +47,29 @@ def make_engine(settings: Settings) -> Engine:
         gpu_memory_utilization=settings.gpu_memory,
         cpu_kv_cache_bytes=settings.cpu_kv_cache_mb * 2**20,
         metrics=settings.engine_metrics,
+        arguments=settings.vllm_args,
+        log_format=settings.log_format,
+        reports_start=settings.log_level in ("debug", "info"),
     )
     return VllmEngine(options)
 
 
+def fetch_model(settings: Settings) -> Path:
+    """Fetches the files of the judge's model where they are missing; returns their folder.
+
+    Raises:
+        StartupError: The engine runs no model here, or the hub does not provide the model.
+    """
+    if settings.engine not in ("vllm", "transformers"):
+        raise StartupError(f"SCOPE_ENGINE={settings.engine} loads no weights")
+    from app.engines.model_files import model_folder
+
+    return model_folder(_folder_or_id(settings.model), revision=settings.revision)
+
+
 def _openai_engine(settings: Settings) -> Engine:
-    from app.engines.openai_pool import parse_urls
     from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
+    from app.engines.openai_servers import Endpoints, parse_urls
 
     if settings.revision is not None:
         raise StartupError(
@@ -63,16 +79,28 @@ def _openai_engine(settings: Settings) -> Engine:
     key = settings.openai_api_key
     return OpenAiEngine(
         OpenAiOptions(
-            urls=parse_urls(settings.openai_urls),
+            endpoints=Endpoints(
+                urls=parse_urls(settings.openai_urls),
+                api_key=key.get_secret_value().strip() if key else "",
+                timeout_s=settings.openai_timeout_s,
+            ),
             model=settings.model,
             judge=judge_name(settings),
             tokenizer=_folder_or_id(settings.tokenizer or settings.model),
-            api_key=key.get_secret_value().strip() if key else "",
             scoring=settings.openai_scoring,
-            timeout_s=settings.openai_timeout_s,
             max_model_len=settings.max_model_len,
         )
     )
+
+
+def is_demo_judge(settings: Settings) -> bool:
+    """Whether the settings name the bundled judge as it is shipped, on vLLM."""
+    return settings.engine == "vllm" and settings.model == DEMO
+
+
+def restarts_judge(settings: Settings) -> bool:
+    """Whether a new process has a new judge; servers elsewhere recover by themselves, or do not."""
+    return settings.engine != "openai"
 
 
 def judge_name(settings: Settings) -> str:

@@ -2,18 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 
 from app import __version__
-from app.core.comparison import Comparison, CriterionDefaults
+from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     EngineUnavailableError,
     OverloadedError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.ports import Engine, Mortal, OnStage, Store, no_stage
+from app.observability.telemetry import Telemetry
+from app.observability.tracing import Tracing
+from app.ports import Engine, FailStop, Store
+from app.release import COMMIT
 from app.service.admission import Admission
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
@@ -23,70 +26,30 @@ from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
 from app.service.judging.judge import Judge
-from app.service.judging.prompts import PromptTemplate, load_template
-from app.service.judging.quoting import FENCE_VERSION
 from app.service.readiness import Readiness
 from app.service.rewards.rewarder import Rewarder
+from app.service.scoring.label_logits import LabelLogitScorer
+from app.service.scoring.scorer import Scorer
 from app.service.services import Limits, Services
 from app.settings import Settings
-from app.telemetry import Telemetry
-from app.tracing import TracedEngine, Tracing, traced_store
-from app.wiring.engines import judge_name, make_engine
-from app.wiring.startup import StartupObserver, check_answers, prepare_default
+from app.wiring.engines import judge_name, restarts_judge
+from app.wiring.scorers import open_scorer
+from app.wiring.startup import (
+    StartupObserver,
+    check_answers,
+    check_in_background,
+    prepare_default,
+)
 from app.wiring.stores import chosen_store, make_store
 
 logger = logging.getLogger("app")
 
-# The comparisons of a reward may be so many times as long as the largest body: 32 groups of 8
-# responses with 4,000 characters to questions with 10,000 need two.
-_REWARD_GROWTH = 4
-
-
-@dataclass(frozen=True, slots=True)
-class StartedJudge:
-    """A loaded judge with its prompt template.
-
-    Args:
-        engine: The started engine.
-        template: Template of the judge's prompts.
-        name: Name of the judge in answers.
-        identity: Everything that the judge's scores depend on; its hash is the fingerprint.
-        max_prompt_tokens: Longest prompt that the judge accepts.
-    """
-
-    engine: Engine
-    template: PromptTemplate
-    name: str
-    identity: JudgeIdentity
-    max_prompt_tokens: int
-
-    @classmethod
-    async def start(
-        cls, engine: Engine, template: PromptTemplate, on_stage: OnStage = no_stage
-    ) -> "StartedJudge":
-        """Loads the model.
-
-        Args:
-            engine: The engine, not yet started.
-            template: Template of the judge's prompts.
-            on_stage: Called with the name of each stage, when it begins.
-
-        Raises:
-            StartupError: The model cannot be loaded, or cannot work as a judge.
-        """
-        started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
-        identity = JudgeIdentity(
-            model=started.model,
-            weights=started.weights,
-            chat_frame=started.chat_frame,
-            label_tokens=started.label_tokens,
-            dtype=started.dtype,
-            system=template.system,
-            user=template.user,
-            prefill=template.prefill,
-            fence=FENCE_VERSION,
-        )
-        return cls(engine, template, started.judge, identity, started.max_prompt_tokens)
+# The comparisons of a reward may be so many times as long as the largest body: 40 responses with
+# 9,000 characters to one question need seven.
+_REWARD_GROWTH = 16
+# Ordinary text has four characters a token. A few tokens of blanks or dashes have more than this
+# number, but never all tokens of a text that fills a context.
+_CHARACTERS_PER_TOKEN = 32
 
 
 @asynccontextmanager
@@ -94,8 +57,9 @@ async def open_services(
     settings: Settings,
     observer: StartupObserver,
     *,
-    on_engine_lost: Callable[[str], None],
-    new_engine: Callable[[Settings], Engine] = make_engine,
+    on_lost: Callable[[str], None],
+    new_engine: Callable[[Settings], Engine] | None = None,
+    tracing: Tracing | None = None,
 ) -> AsyncIterator[Services]:
     """Opens the store, starts the engine and prepares the default calibration set.
 
@@ -104,56 +68,54 @@ async def open_services(
     Args:
         settings: Settings of the service.
         observer: Receives the progress of the start.
-        on_engine_lost: Called with the reason when the engine can never answer again; the process
-            should then end.
-        new_engine: Makes the engine.
+        on_lost: Called with the reason when the engine or the store can never answer again; the
+            process should then end.
+        new_engine: Makes the engine of a chat model; None for `make_engine`.
+        tracing: Makes spans of the judge's calls; None for no traces.
 
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
         StoreUnavailableError: The store does not answer.
     """
-    template = load_template(settings.prompt_file, prefill=settings.prefill)
     chosen = chosen_store(settings.store_url, judge_name(settings))
     if chosen.notice is not None:
         observer.note(chosen.notice)
     settings = settings.model_copy(update={"store_url": chosen.url})
+    telemetry = Telemetry.on_own_registry()
+    # Before the store is opened, because wrong settings leave no file behind then.
+    opening = open_scorer(
+        settings, observer, telemetry=telemetry, tracing=tracing, new_engine=new_engine
+    )
     store = make_store(settings.store_url)
     async with AsyncExitStack() as stack:
-        tracing = Tracing() if settings.traces else None
-        if tracing is not None:
-            stack.push_async_callback(tracing.stop)
         stack.push_async_callback(store.close)
         await store.open()
-        judge = await stack.enter_async_context(
-            open_judge(settings, template, observer, new_engine)
-        )
-        services = _assemble(settings, judge, store, tracing)
-        stack.callback(services.judge.close)
+        scorer = await stack.enter_async_context(opening)
+        services = assembled(settings, scorer, store, telemetry=telemetry)
         await services.auditor.open()
         await check_answers(services, observer)
         await prepare_default(services, settings, observer)
-        await stack.enter_async_context(_watched(judge.engine, on_engine_lost))
-        for name, work in {
+        background = {
             "following the calibration store": follow(services.calibrations, services.store),
             "following the audits": services.auditor.follow(),
             "the monitor of audits": services.monitor.follow(),
             "the test of drift": services.drift.follow(),
-        }.items():
+            "the watch over the engine": _report(scorer.lost, on_lost),
+        }
+        if settings.max_hang_s and restarts_judge(settings):
+            hung = partial(services.readiness.hung, settings.max_hang_s)
+            background["the watch over a hang"] = _report(hung, on_lost)
+        if settings.engine == "vllm" and isinstance(scorer, LabelLogitScorer):
+            background["the check of the judge"] = check_in_background(services, scorer)
+        if isinstance(store, FailStop):
+            background["the watch over the store"] = _report(store.lost, on_lost)
+        for name, work in background.items():
             await stack.enter_async_context(_background(work, name=name))
         yield services
 
 
-@asynccontextmanager
-async def _watched(engine: Engine, on_lost: Callable[[str], None]) -> AsyncIterator[None]:
-    if not isinstance(engine, Mortal):
-        yield
-        return
-
-    async def watch() -> None:
-        on_lost(await engine.lost())
-
-    async with _background(watch(), name="the watch over the engine"):
-        yield
+async def _report(lost: Callable[[], Awaitable[str]], on_lost: Callable[[str], None]) -> None:
+    on_lost(await lost())
 
 
 @asynccontextmanager
@@ -175,62 +137,30 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         logger.error("%s has failed: %s", task.get_name(), type(failure).__name__)
 
 
-@asynccontextmanager
-async def open_judge(
+def assembled(
     settings: Settings,
-    template: PromptTemplate,
-    observer: StartupObserver,
-    new_engine: Callable[[Settings], Engine] = make_engine,
-) -> AsyncIterator[StartedJudge]:
-    """Loads the judge, and stops its engine when the block ends.
-
-    Args:
-        settings: Settings of the judge.
-        template: Template of the judge's prompts.
-        observer: Receives the progress of the start.
-        new_engine: Makes the engine.
-
-    Raises:
-        StartupError: The settings are wrong, or the model cannot be loaded.
-    """
-    engine = new_engine(settings)
-    name = judge_name(settings)
-    observer.stage(f"Loading judge {name}")
-    try:
-        yield await StartedJudge.start(
-            engine, template, lambda stage: observer.stage(f"Loading judge {name}: {stage}")
-        )
-    finally:
-        await engine.stop()
-
-
-def _assemble(
-    settings: Settings,
-    started: StartedJudge,
+    scorer: Scorer,
     store: Store,
-    tracing: Tracing | None = None,
+    *,
+    telemetry: Telemetry,
 ) -> Services:
-    telemetry = _telemetry_of(started)
-    engine: Engine = started.engine
-    if tracing is not None:
-        engine, store = TracedEngine(engine, tracing), traced_store(store, tracing)
+    """Makes the services around a started scorer and an open store."""
+    _show(scorer.identity, telemetry)
     admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
-    calibrations = _calibrations_of(settings, store, telemetry)
-    auditor = _auditor_of(settings, started, store, telemetry)
+    calibrations = _calibrations_of(settings, scorer.identity, store, telemetry)
+    auditor = _auditor_of(settings, scorer.identity, store, telemetry)
     monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)
     judge = Judge(
-        engine,
-        started.template,
+        scorer,
         calibrations,
         telemetry,
-        name=started.name,
-        fingerprint=started.identity.fingerprint,
-        auditor=auditor,
-        monitor=monitor,
+        suspensions=monitor,
+        observers=(calibrations.traffic, auditor),
     )
-    calibrator = Calibrator(judge, store, calibrations)
-    limits = _limits_of(settings, started, admission)
+    calibrator = Calibrator(scorer, store, calibrations)
+    limits = _limits_of(settings, scorer.identity, admission)
     return Services(
+        scorer=scorer,
         judge=judge,
         rewarder=_rewarder_of(judge, admission, limits),
         calibrator=calibrator,
@@ -238,13 +168,13 @@ def _assemble(
         drift=Drift(calibrations, store, telemetry),
         auditor=auditor,
         monitor=monitor,
-        absorber=Absorber(auditor, calibrator, calibrations, fingerprint=judge.fingerprint),
+        absorber=Absorber(
+            auditor, calibrator, calibrations, fingerprint=scorer.identity.fingerprint
+        ),
         store=store,
         admission=admission,
-        readiness=Readiness(judge, store, calibrations, timeout_s=settings.probe_timeout_s),
+        readiness=Readiness(scorer, store, calibrations, timeout_s=settings.probe_timeout_s),
         telemetry=telemetry,
-        tracing=tracing,
-        identity=started.identity,
         limits=limits,
         defaults=_defaults_of(settings),
         end_markers=tuple(settings.reward_end_markers.split()),
@@ -253,51 +183,62 @@ def _assemble(
 
 def _defaults_of(settings: Settings) -> CriterionDefaults:
     return CriterionDefaults(
-        settings.default_alpha, settings.default_guarantee, settings.default_delta
+        alpha=settings.default_alpha,
+        guarantee=settings.default_guarantee,
+        delta=settings.default_delta,
     )
 
 
-def _calibrations_of(settings: Settings, store: Store, telemetry: Telemetry) -> Calibrations:
+def _calibrations_of(
+    settings: Settings, identity: JudgeIdentity, store: Store, telemetry: Telemetry
+) -> Calibrations:
     return Calibrations(
         store,
         telemetry,
         max_staleness_s=settings.max_staleness_s,
         min_label_mass=settings.min_label_mass,
+        judge=identity,
     )
 
 
 def _auditor_of(
-    settings: Settings, started: StartedJudge, store: Store, telemetry: Telemetry
+    settings: Settings, identity: JudgeIdentity, store: Store, telemetry: Telemetry
 ) -> Auditor:
     return Auditor(
         store,
         telemetry,
-        fingerprint=started.identity.fingerprint,
+        fingerprint=identity.fingerprint,
         rate=settings.audit_rate,
         expires_s=settings.audit_expires_s,
     )
 
 
-def _limits_of(settings: Settings, started: StartedJudge, admission: Admission) -> Limits:
+def _limits_of(settings: Settings, identity: JudgeIdentity, admission: Admission) -> Limits:
     return Limits(
         # Admission would refuse a larger batch even when nothing else is in progress.
         max_batch=min(settings.max_batch, admission.largest_request),
         max_body_bytes=settings.max_body_bytes,
-        max_prompt_tokens=started.max_prompt_tokens,
+        max_prompt_tokens=identity.max_prompt_tokens,
+        max_response_characters=_CHARACTERS_PER_TOKEN * identity.max_prompt_tokens,
     )
 
 
 def _rewarder_of(judge: Judge, admission: Admission, limits: Limits) -> Rewarder:
-    most_characters = _REWARD_GROWTH * limits.max_body_bytes
-    return Rewarder(judge, admission, most=limits.max_batch, most_characters=most_characters)
+    return Rewarder(
+        judge,
+        admission,
+        most=limits.max_batch,
+        most_characters=_REWARD_GROWTH * limits.max_body_bytes,
+        longest_response=limits.max_response_characters,
+    )
 
 
-def _telemetry_of(started: StartedJudge) -> Telemetry:
-    telemetry = Telemetry.on_own_registry()
+def _show(identity: JudgeIdentity, telemetry: Telemetry) -> None:
+    """Shows the judge, and the errors that alerts wait for, in the metrics."""
     telemetry.expect_errors(
         engine=(EngineUnavailableError.code, OverloadedError.code),
         problems=(OverloadedError.code,),
     )
-    fingerprint = started.identity.fingerprint
-    telemetry.show_judge(started.name, fingerprint=fingerprint, version=__version__)
-    return telemetry
+    telemetry.show_judge(
+        identity.name, fingerprint=identity.fingerprint, version=__version__, commit=COMMIT
+    )

@@ -1,18 +1,26 @@
-"""Steps of a start before the service is ready: probe the judge, calibrate the demo judge."""
+"""Steps of a start: probe the judge, calibrate the demo judge, and, once ready, check the judge."""
 
+import asyncio
+import logging
 from typing import Protocol
 
+from app.core.comparison import Comparison
 from app.core.errors import StoreCorruptError
+from app.core.score import Score
 from app.service.calibration.bundled import is_outdated, labelled_comparisons
 from app.service.calibration.cache import DEFAULT_CALIBRATION
-from app.service.judging.judge import Score
+from app.service.off_loop import off_loop
+from app.service.scoring.checking import CHECKED, check_judge
+from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.services import Services
 from app.settings import Settings
-from app.wiring.engines import DEMO, DEMO_FOLDER
+from app.wiring.engines import DEMO_FOLDER, is_demo_judge
 from app.wiring.stores import is_own_file
 
-# A judge with less label mass would most likely answer with something other than a label.
-LEAST_LABEL_MASS = 0.5
+logger = logging.getLogger("app.judge")
+
+# Interval at which the check of the judge looks whether the service has nothing else to do.
+_IDLE_POLL_S = 0.2
 
 
 class StartupObserver(Protocol):
@@ -32,15 +40,11 @@ class StartupObserver(Protocol):
 
 
 async def check_answers(services: Services, observer: StartupObserver) -> None:
-    """Warns if the judge would most likely answer with something other than a label."""
+    """Warns if the score of a plain comparison shows that the judge is unreliable."""
     score = await services.readiness.probe()
-    if isinstance(score, Score) and score.label_mass < LEAST_LABEL_MASS:
-        prefill = services.identity.prefill
-        advice = f"without the prefill {prefill!r}" if prefill else 'SCOPE_PREFILL="[["'
-        observer.warning(
-            f"the labels A and B together have a probability of only {score.label_mass:.1e} in "
-            f"this judge's answer, so its preferences are unreliable; try {advice}"
-        )
+    weakness = services.scorer.weakness(score) if isinstance(score, Score) else None
+    if weakness is not None:
+        observer.warning(weakness)
 
 
 async def prepare_default(
@@ -58,12 +62,14 @@ async def prepare_default(
         # Start all the same, because only a running service can delete the set.
         observer.warning(f"Starting without a default calibration: {exc.detail}")
         return
-    if settings.engine != "vllm" or settings.model != DEMO:
+    if not is_demo_judge(settings):
         return
     examples = labelled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
     if known is not None:
         # Never replace a set in Redis: other replicas may judge with it.
-        if not is_own_file(settings.store_url) or not await is_outdated(known, examples, services):
+        if not is_own_file(settings.store_url) or not await is_outdated(
+            known, examples, identity=services.identity, calibrator=services.calibrator
+        ):
             return
         observer.stage("Deleting the default calibration, made by an earlier release of this judge")
         await services.calibrator.delete(DEFAULT_CALIBRATION)
@@ -73,3 +79,48 @@ async def prepare_default(
         examples,
         on_progress=lambda done: observer.calibrated(done, len(examples)),
     )
+
+
+def bundled_comparisons() -> list[Comparison]:
+    """The comparisons on which a judge is checked; the demo judge has not learnt them."""
+    examples = labelled_comparisons(DEMO_FOLDER / "try.jsonl")
+    return [each.comparison for each in examples[:CHECKED]]
+
+
+async def check_in_background(services: Services, scorer: LabelLogitScorer) -> None:
+    """Checks a ready judge while nobody waits for a judgment; shows and logs the outcome."""
+
+    async def idle() -> None:
+        # Admission has no event for this, and the check may wait.
+        while services.admission.pending:  # noqa: ASYNC110
+            await asyncio.sleep(_IDLE_POLL_S)
+
+    check = await check_judge(
+        scorer.engine,
+        scorer.template,
+        await off_loop(bundled_comparisons),
+        threshold=await _default_threshold(services),
+        pause=idle,
+    )
+    services.telemetry.show_check(check.resolution, check.noise)
+    logger.info(
+        "check of the judge: %d of %d scores are distinct; gaps of %d pairs differ by at most %.2g "
+        "(95%% by at most %.2g) with other pairs around them, and %d get another verdict",
+        check.resolution.distinct,
+        check.resolution.prompts,
+        check.noise.pairs,
+        check.noise.largest,
+        check.noise.p95,
+        check.noise.flips,
+    )
+    for warning in check.warnings:
+        logger.warning("%s", warning)
+
+
+async def _default_threshold(services: Services) -> float | None:
+    """The threshold of a request that names none; None if it accepts nothing."""
+    known, defaults = services.calibrations.in_memory(DEFAULT_CALIBRATION), services.defaults
+    if known is None or known.fingerprint != services.identity.fingerprint:
+        return None
+    row = await off_loop(known.row, defaults.alpha, defaults.guarantee, defaults.delta)
+    return row.threshold if row.feasible else None

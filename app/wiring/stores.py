@@ -13,8 +13,6 @@ from app.ports import Store
 _SHARED = frozenset({"redis", "rediss"})
 _OF_REDIS = _SHARED | {"unix"}
 _SQLITE = "sqlite"
-# The default of earlier releases, in the working directory.
-_EARLIER_FILE = Path("scope-judge.db")
 
 
 class StoreChoice(NamedTuple):
@@ -27,8 +25,7 @@ class StoreChoice(NamedTuple):
 def chosen_store(url: str, judge: str) -> StoreChoice:
     """The store that the settings name, or the file of a judge in the user's data folder.
 
-    Each judge has its own file, because every judge needs a set `default` of its own. A file that
-    an earlier release made in the working directory stays in use.
+    Each judge has its own file, because every judge needs a set `default` of its own.
 
     Args:
         url: SCOPE_STORE_URL; empty if it is not set.
@@ -40,13 +37,6 @@ def chosen_store(url: str, judge: str) -> StoreChoice:
     if url:
         return StoreChoice(url)
     file = _data_folder() / "scope-judge" / (re.sub(r"[^A-Za-z0-9._-]+", "--", judge) + ".db")
-    if _EARLIER_FILE.is_file():
-        there = _EARLIER_FILE.absolute()
-        return StoreChoice(
-            f"{_SQLITE}:///{there}",
-            f"Calibrations are in {there}, as in earlier releases. To use them from every folder, "
-            f"stop the service and move {there.name}, and -wal and -shm beside it, to {file}",
-        )
     return StoreChoice(f"{_SQLITE}:///{file}", f"Calibrations are in {file}")
 
 

@@ -2,59 +2,37 @@
 
 import argparse
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.benchmarks.code import ROOT
 from tests.benchmarks.measured import MEASURED, FigureFile
-from tests.benchmarks.measurement import Failed, Result
+from tests.benchmarks.measurement import Failed, Result, Sampling
 from tests.benchmarks.report import about, in_a_line, print_table
 from tests.benchmarks.suite import NAMES, Suite, samples_of
+from tests.drills.running import Bar
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _arguments(arguments)
     repeats = 1 if given.quick else given.repeats
     names = [name for name in NAMES if not given.only or name in given.only]
-    # SIGTERM ends this process in order, which ends the processes that it started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    )
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-bench-"))
-    with bar:
-        task = bar.add_task("starting", total=sum(samples_of(name, repeats) for name in names))
-
-        def on_stage(text: str) -> None:
-            bar.update(task, description=text)
-
-        suite = Suite(
-            folder,
-            repeats=repeats,
-            quick=given.quick,
-            against=given.against,
-            on_stage=on_stage,
-            on_sample=lambda: bar.advance(task),
-        )
+    with Bar(sum(samples_of(name, repeats) for name in names)) as bar:
+        sampling = Sampling(folder=folder, repeats=repeats, small=given.quick, on_sample=bar.step)
+        suite = Suite(sampling, against=given.against, on_stage=bar.stage)
         # The file is part of the working tree, so the commit is read before the file changes.
         run, file = about(repeats=repeats, quick=given.quick), FigureFile(given.json)
         results: list[Result] = []
         for result in suite.measure(names):
             results.append(result)
             file.take(result, run)
-            console.print(in_a_line(result), highlight=False, soft_wrap=True)
-        bar.update(task, description="done", completed=bar.tasks[0].total)
+            bar.console.print(in_a_line(result), highlight=False, soft_wrap=True)
+        bar.stage("done")
     print_table(results, Console(width=None if sys.stdout.isatty() else 120))
     print(f"written to {given.json}")
     if any(isinstance(result, Failed) for result in results):

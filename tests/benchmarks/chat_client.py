@@ -5,14 +5,14 @@ import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from app.engines import vllm_start
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.texts import Pair
 from tests.integration.processes.server import free_port
@@ -21,24 +21,35 @@ MODEL = "judge"
 AT_ONCE = 32
 
 
-def chat_server(folder: Path, model: str) -> HttpServer:
-    """vLLM's own server, with the engine arguments of our service."""
+def chat_server(folder: Path, model: str, further: Mapping[str, Any] | None = None) -> HttpServer:
+    """vLLM's own server, with the engine arguments of our service and further ones."""
     given = vllm_start.VllmOptions(model=model, judge=MODEL)
-    arguments = vllm_start.engine_arguments(given, Path(model))
+    arguments = vllm_start.engine_arguments(given, Path(model)) | dict(further or {})
     # The server has its own names for these two; both are off unless its flag is there.
     for only_on in ("disable_log_stats", "enable_log_requests"):
         if not arguments[only_on]:
             del arguments[only_on]
-    del arguments["served_model_name"]
+    # Nobody asks this server about its head.
+    for only_in_process in ("served_model_name", "worker_extension_cls"):
+        arguments.pop(only_in_process, None)
+    if callable(arguments.get("hf_overrides")):
+        # The server takes JSON only. The benchmarks' models have no nested language model.
+        arguments["hf_overrides"] = {"head_dtype": "float32"}
     port = free_port()
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-    command += [f"--port={port}", "--host=127.0.0.1", f"--served-model-name={MODEL}"]
-    for name, value in arguments.items():
-        command += _flag(name.replace("_", "-"), value)
+    command = [
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--host=127.0.0.1",
+        f"--port={port}",
+        f"--served-model-name={MODEL}",
+        *(flag for name, value in arguments.items() for flag in _flag(name, value)),
+    ]
     return HttpServer(folder, "chat-server", command, _ENVIRONMENT, port=port, ready_path="/health")
 
 
 def _flag(name: str, value: Any) -> list[str]:
+    name = name.replace("_", "-")
     if value is None:
         return []
     if isinstance(value, bool):

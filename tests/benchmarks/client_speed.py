@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from scope_judge import Judgment, ScopeClient
-from tests.benchmarks.measurement import Figure, in_turns
+from tests.benchmarks.measurement import Figure, Sampling
 from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, KEY, scripted_service
 from tests.patience import PATIENCE_S
@@ -23,98 +22,72 @@ _SIZES = (64, 250)
 _APART = 10_000_000
 
 
-class ClientBench:
-    """The client and httpx against the scripted judge's service.
+def batches(sampling: Sampling) -> Figure:
+    """Milliseconds of `judge_many` with 64 pairs, over those of httpx with the same body."""
+    calls = 20 if sampling.small else 200
+    with (
+        scripted_service(sampling.folder) as server,
+        ScopeClient(server.url, KEY) as client,
+        httpx.Client(base_url=server.url, headers=HEADERS, timeout=PATIENCE_S) as http,
+    ):
 
-    Args:
-        folder: Folder for logs.
-        repeats: Number of samples of each contestant.
-        small: Whether to send a tenth of the requests.
-        on_sample: Called after each sample.
-    """
+        def ours(given: list[dict[str, Any]]) -> None:
+            _check(list(client.judge_many(given)), len(given))
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        repeats: int,
-        small: bool,
-        on_sample: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._folder = folder
-        self._repeats = repeats
-        self._small = small
-        self._on_sample = on_sample
+        def theirs(given: list[dict[str, Any]]) -> None:
+            answer = http.post("/judge/batch", json={"comparisons": given}).json()
+            assert len(answer["results"]) == len(given)
 
-    def batches(self) -> Figure:
-        """Milliseconds of `judge_many` with 64 pairs, over those of httpx with the same body."""
-        calls = 20 if self._small else 200
-        with (
-            scripted_service(self._folder) as server,
-            ScopeClient(server.url, KEY) as client,
-            httpx.Client(base_url=server.url, headers=HEADERS, timeout=PATIENCE_S) as http,
-        ):
+        contestants = [_milliseconds(each, calls) for each in (ours, theirs)]
+        our_samples, their_samples = sampling.in_turns(contestants, warm_up=True)
+    return Figure(
+        "client-batch",
+        "ms",
+        our_samples,
+        their_samples,
+        target=1.10,
+        at_most=True,
+        notes=(
+            f"{calls} calls with {_BATCH} pairs each, one after the other",
+            f"the service: {AS_USERS_RUN_IT}",
+        ),
+    )
 
-            def ours(given: list[dict[str, Any]]) -> None:
-                _check(list(client.judge_many(given)), len(given))
 
-            def theirs(given: list[dict[str, Any]]) -> None:
-                answer = http.post("/judge/batch", json={"comparisons": given}).json()
-                assert len(answer["results"]) == len(given)
+def stream(sampling: Sampling) -> Figure:
+    """Pairs a second of `judge_many`, over those of httpx with the best connections."""
+    count = 2_000 if sampling.small else 20_000
+    with scripted_service(sampling.folder) as server:
+        tried = {
+            (connections, size): _by_hand(server, pairs(sampling.repeats, count), connections, size)
+            for connections in _CONNECTIONS
+            for size in _SIZES
+        }
+        connections, size = max(tried, key=lambda each: tried[each])
 
-            contestants = [_milliseconds(each, calls) for each in (ours, theirs)]
-            for warm_up in contestants:
-                warm_up(self._repeats)
-            our_samples, their_samples = in_turns(contestants, self._repeats, self._on_sample)
-        return Figure(
-            "client-batch",
-            "ms",
-            our_samples,
-            their_samples,
-            target=1.10,
-            at_most=True,
-            notes=(
-                f"{calls} calls with {_BATCH} pairs each, one after the other",
-                f"the service: {AS_USERS_RUN_IT}",
-            ),
-        )
+        def ours(repeat: int) -> float:
+            given = pairs(repeat, count)
+            begun = time.perf_counter()
+            with ScopeClient(server.url, KEY) as client:
+                _check(list(client.judge_many(given)), count)
+            return count / (time.perf_counter() - begun)
 
-    def stream(self) -> Figure:
-        """Pairs a second of `judge_many`, over those of httpx with the best connections."""
-        count = 2_000 if self._small else 20_000
-        with scripted_service(self._folder) as server:
-            tried = {
-                (connections, size): _by_hand(
-                    server, pairs(self._repeats, count), connections, size
-                )
-                for connections in _CONNECTIONS
-                for size in _SIZES
-            }
-            connections, size = max(tried, key=lambda each: tried[each])
+        def theirs(repeat: int) -> float:
+            return _by_hand(server, pairs(repeat, count), connections, size)
 
-            def ours(repeat: int) -> float:
-                given = pairs(repeat, count)
-                begun = time.perf_counter()
-                with ScopeClient(server.url, KEY) as client:
-                    _check(list(client.judge_many(given)), count)
-                return count / (time.perf_counter() - begun)
-
-            def theirs(repeat: int) -> float:
-                return _by_hand(server, pairs(repeat, count), connections, size)
-
-            our_samples, their_samples = in_turns([ours, theirs], self._repeats, self._on_sample)
-        return Figure(
-            "client-stream",
-            "pairs/s",
-            our_samples,
-            their_samples,
-            target=0.95,
-            notes=(
-                f"{count:,} pairs; the best by hand were {connections} connections with batches of "
-                f"{size}, of {_CONNECTIONS} and {_SIZES}",
-                f"the service: {AS_USERS_RUN_IT}",
-            ),
-        )
+        our_samples, their_samples = sampling.in_turns([ours, theirs])
+    return Figure(
+        "client-stream",
+        "pairs/s",
+        our_samples,
+        their_samples,
+        target=0.95,
+        notes=(
+            f"{count:,} pairs; the best by hand were {connections} connections with batches of "
+            f"{size}, of {_CONNECTIONS} and {_SIZES}",
+            f"the service: {AS_USERS_RUN_IT}",
+        ),
+    )
 
 
 def pairs(repeat: int, count: int) -> list[dict[str, Any]]:

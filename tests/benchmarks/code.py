@@ -13,25 +13,42 @@ ROOT = Path(__file__).parents[2]
 _BENCH = "tests/benchmarks/"
 _RUNS_SERVICE = (f"{_BENCH}processes.py", f"{_BENCH}service.py")
 _SERVICE = (
-    *("app/*.py", "app/api/**/*.py", "app/core/*.py", "app/service/**/*.py"),
-    *("app/wire/*.py", "app/wiring/*.py", "app/stores/sqlite*.py"),
+    "app/*.py",
+    "app/api/**/*.py",
+    "app/core/*.py",
+    "app/service/**/*.py",
+    "app/wire/*.py",
+    "app/wiring/*.py",
+    "app/stores/sqlite*.py",
 )
 _SCRIPTED = (*_SERVICE, "app/engines/scripted.py", *_RUNS_SERVICE)
 # A pattern after "!" leaves files out.
 _VLLM = (
-    *("app/engines/*.py", "!app/engines/openai_*.py", "!app/engines/scripted.py"),
-    *("app/service/judging/prompts.py", f"{_BENCH}offline.py"),
+    "app/engines/*.py",
+    "!app/engines/openai_*.py",
+    "!app/engines/scripted.py",
+    "app/service/scoring/prompts.py",
+    f"{_BENCH}offline.py",
 )
 _ARENA = (
-    *(*_SERVICE, *_VLLM, *_RUNS_SERVICE, "app/demo/model/config.json", "tests/real_judge.py"),
+    *_SERVICE,
+    *_VLLM,
+    *_RUNS_SERVICE,
+    "app/demo/model/config.json",
+    "tests/real_judge.py",
     *(f"{_BENCH}{name}.py" for name in ("engine_speed", "chat_client", "texts")),
 )
 _HTTP = (*_SCRIPTED, f"{_BENCH}http_speed.py", f"{_BENCH}load.py")
 _CLIENT = ("clients/python/scope_judge/*.py", f"{_BENCH}client_speed.py", *_RUNS_SERVICE)
 _CPU = (*_SCRIPTED, f"{_BENCH}cpu_time.py", "tests/drills/attacks/scene.py")
 _START = (
-    *(*_SERVICE, *_VLLM, "app/cli/__init__.py", "app/cli/serve.py", "app/cli/service_*.py"),
-    *("app/demo/model/config.json", f"{_BENCH}start_speed.py"),
+    *_SERVICE,
+    *_VLLM,
+    "app/cli/__init__.py",
+    "app/cli/commands/serve.py",
+    "app/cli/service_*.py",
+    "app/demo/model/config.json",
+    f"{_BENCH}start_speed.py",
 )
 # Beginning of a figure's name -> patterns of the files that it measures.
 FILES: dict[str, tuple[str, ...]] = {
@@ -40,11 +57,11 @@ FILES: dict[str, tuple[str, ...]] = {
     "transformers-loop-": _ARENA,
     "prefix-order": (*_VLLM, f"{_BENCH}prefix_order.py", f"{_BENCH}texts.py"),
     "http-scripted": _HTTP,
-    "single-scripted": (*_HTTP, f"{_BENCH}bare_route.py"),
+    "single-scripted": _HTTP,
     "memory": _HTTP,
     "client-": _CLIENT,
-    "audit-draws": (*_CPU, f"{_BENCH}audit_draws.py"),
-    "cpu-": (*_CPU, f"{_BENCH}releases.py"),
+    "audit-draws": _CPU,
+    "cpu-": _CPU,
     "start-": _START,
 }
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
 from tests.benchmarks.chat_client import chat_server, judge_pairs
-from tests.benchmarks.measurement import Figure, in_turns
+from tests.benchmarks.measurement import Figure, Sampling
 from tests.benchmarks.processes import HttpServer, Process, Worker
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, calibrate, our_service
 from tests.benchmarks.texts import Pair
@@ -78,12 +77,13 @@ class Arena:
     """Our service and the chosen contestants, all loaded, one working at a time.
 
     Args:
-        folder: Folder for logs.
+        sampling: Folder and number of the samples.
         field: The model and the pairs.
         names: Contestants: "engine", "chat-client", "transformers-loop".
     """
 
-    def __init__(self, folder: Path, field: Field, names: Sequence[str]) -> None:
+    def __init__(self, sampling: Sampling, field: Field, names: Sequence[str]) -> None:
+        self._sampling = sampling
         self._field = field
         self._stack = ExitStack()
         self._processes: list[Process] = []
@@ -92,8 +92,8 @@ class Arena:
         try:
             # Two starts at a time: a start is mostly imports, which use one core.
             with ThreadPoolExecutor(2) as starters:
-                ours = starters.submit(self._ours, folder)
-                theirs = {name: starters.submit(self._started, folder, name) for name in names}
+                ours = starters.submit(self._ours)
+                theirs = {name: starters.submit(self._started, name) for name in names}
             self._contestants = {"ours": ours.result()}
             self._contestants |= {name: started.result() for name, started in theirs.items()}
         except BaseException:
@@ -104,17 +104,12 @@ class Arena:
         """Ends all processes."""
         self._stack.close()
 
-    def measure(self, repeats: int, on_sample: Callable[[], None]) -> list[Figure]:
+    def measure(self) -> list[Figure]:
         """Measures one figure for each contestant; every figure has the same samples of ours."""
-        agreement = self._warm_up(self._field.pairs(repeats))
+        agreement = self._warm_up(self._field.pairs(self._sampling.repeats))
         idle = self._idle_load()
-        samples = dict(
-            zip(
-                self._contestants,
-                in_turns([self._sampler(name) for name in self._contestants], repeats, on_sample),
-                strict=True,
-            )
-        )
+        taken = self._sampling.in_turns([self._sampler(name) for name in self._contestants])
+        samples = dict(zip(self._contestants, taken, strict=True))
         n = len(self._pairs(0))
         return [
             Figure(
@@ -183,17 +178,21 @@ class Arena:
         time.sleep(2)
         return (sum(process.cpu_s() for process in self._processes) - before) / 2
 
-    def _started(self, folder: Path, name: str) -> Contestant:
-        model = self._field.model
+    def _started(self, name: str) -> Contestant:
+        folder, model = self._sampling.folder, self._field.model
         if name == "chat-client":
             return _chat(self._kept(chat_server(folder, model)))
         engine = {"engine": "vllm", "transformers-loop": "transformers"}[name]
         worker = Worker(folder, name, "offline", {"engine": engine, "model": model})
         return _offline(self._kept(worker))
 
-    def _ours(self, folder: Path) -> Contestant:
+    def _ours(self) -> Contestant:
         server = self._kept(
-            our_service(folder, model=self._field.model_setting, timeout_s=str(_TIMEOUT_S))
+            our_service(
+                self._sampling.folder,
+                model=self._field.model_setting,
+                timeout_s=str(_TIMEOUT_S),
+            )
         )
         if self._field.calibration:
             calibrate(server, [pair._asdict() | {"label": "A"} for pair in self._field.calibration])

@@ -32,7 +32,7 @@ from app.engines.transformers_reference import TransformersEngine, TransformersO
 from app.evaluation.normal_world import NormalJudge
 from app.evaluation.paper import ALPHA, scope_cells
 from app.ports import LabelLogits, Prompt
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 from tests.benchmarks.texts import real_pairs
 from tests.real_judge import real_judge
 
@@ -119,7 +119,7 @@ def coverages(
     The judge is one of the normal world. Its confidence becomes a gap in both orders, around label
     logits of 25. It is calibrated on 1,000 pairs and tested on 20,000.
     """
-    judge, rng = NormalJudge(accuracy, auroc), np.random.default_rng(seed)
+    judge, rng = NormalJudge(accuracy=accuracy, auroc=auroc), np.random.default_rng(seed)
     accepted: list[list[float]] = [[], []]
     for _ in range(calibrations):
         uncertainty, wrong = judge.draw(21_000, rng)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from tests.benchmarks.answering import answer_questions
+from tests.benchmarks.processes import answer_questions
 
 _NAMES = ("quality=0.31", "quality=-1.27", "quality=2.05", "quality=0.88", "quality=-0.46")
 
@@ -115,7 +115,7 @@ def _comparison(i: int) -> bytes:
     ).encode()
 
 
-class Load:
+class LoadGenerator:
     """Answers each question with the requests per second that the load reached."""
 
     def __call__(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -155,4 +155,4 @@ def _run(sending: Any) -> tuple[int, float]:
 
 
 if __name__ == "__main__":
-    answer_questions(Load(), started={"options": json.loads(sys.argv[1])})
+    answer_questions(LoadGenerator(), started={"options": json.loads(sys.argv[1])})

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +81,40 @@ class Failed:
 Result = Figure | Skipped | Failed
 
 
-def in_turns(
-    contestants: Sequence[Callable[[int], float]],
-    repeats: int,
-    on_sample: Callable[[], None] = lambda: None,
-) -> list[tuple[float, ...]]:
-    """Takes samples of each contestant as ABAB..., so that a busy machine slows all of them.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How the samples of a figure are taken.
 
     Args:
-        contestants: Each receives the number of the repeat, so that all see the same input.
+        folder: Folder for keys, stores and logs.
         repeats: Number of samples of each contestant.
+        small: Whether a sample is small: a smoke test, not a measurement.
         on_sample: Called after each sample.
-
-    Returns:
-        One tuple of samples for each contestant.
     """
-    samples: list[list[float]] = [[] for _ in contestants]
-    for repeat in range(repeats):
-        for contestant, taken in zip(contestants, samples, strict=True):
-            taken.append(contestant(repeat))
-            on_sample()
-    return [tuple(taken) for taken in samples]
+
+    folder: Path
+    repeats: int
+    small: bool = False
+    on_sample: Callable[[], None] = lambda: None
+
+    def in_turns(
+        self, contestants: Sequence[Callable[[int], float]], *, warm_up: bool = False
+    ) -> list[tuple[float, ...]]:
+        """Takes samples of each contestant as ABAB..., so that a busy machine slows all of them.
+
+        Args:
+            contestants: Each receives the number of the repeat, so that all see the same input.
+            warm_up: Whether each contestant takes a sample beforehand, with a number of its own.
+
+        Returns:
+            One tuple of samples for each contestant.
+        """
+        if warm_up:
+            for contestant in contestants:
+                contestant(self.repeats)
+        samples: list[list[float]] = [[] for _ in contestants]
+        for repeat in range(self.repeats):
+            for contestant, taken in zip(contestants, samples, strict=True):
+                taken.append(contestant(repeat))
+                self.on_sample()
+        return [tuple(taken) for taken in samples]

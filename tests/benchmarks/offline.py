@@ -20,8 +20,8 @@ from app.engines.model_files import checkpoint_dtype
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import LabelLogits, Prompt
-from app.service.judging.prompts import PromptTemplate
-from tests.benchmarks.answering import answer_questions
+from app.service.scoring.prompts import PromptTemplate
+from tests.benchmarks.processes import answer_questions
 from tests.benchmarks.texts import Pair
 
 
@@ -41,7 +41,8 @@ class RawVllm:
     """`LLM.generate` with the service's own engine arguments.
 
     Args:
-        options: `model`, the folder of the model; `prefix_cache`, False to switch it off.
+        options: `model`, the folder of the model; `prefix_cache`, False to switch it off;
+            `arguments`, further arguments of vLLM.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -51,6 +52,7 @@ class RawVllm:
         folder = options["model"]
         given = vllm_start.VllmOptions(model=folder, judge="raw")
         arguments = vllm_start.engine_arguments(given, Path(folder))
+        arguments |= options.get("arguments", {})
         # Only the asynchronous engine has this argument.
         arguments.pop("enable_log_requests", None)
         if not options.get("prefix_cache", True):

@@ -1,42 +1,34 @@
 """Measures vLLM's prefix cache on questions with ten pairs each, in different orders."""
 
 from collections.abc import Callable
-from pathlib import Path
 
-from tests.benchmarks.measurement import Figure, in_turns
+from tests.benchmarks.measurement import Figure, Sampling
 from tests.benchmarks.processes import Worker
 from tests.benchmarks.texts import Pair, names_of_texts
 
 
 def prefix_order(
-    folder: Path,
-    model: str,
-    questions: Callable[[int], list[list[Pair]]],
-    repeats: int,
-    on_sample: Callable[[], None],
+    sampling: Sampling, model: str, questions: Callable[[int], list[list[Pair]]]
 ) -> Figure:
     """Comparisons a second with common prefixes side by side, compared with no prefix cache.
 
     Args:
-        folder: Folder for logs.
+        sampling: Folder and number of the samples of each variant.
         model: Folder of the model.
         questions: Repeat -> the pairs of some questions.
-        repeats: Number of samples of each variant.
-        on_sample: Called after each sample.
     """
     options = {"engine": "vllm", "model": model}
+    plain_options = {**options, "prefix_cache": False}
     with (
-        Worker(folder, "prefix-cache", "offline", options) as cached,
-        Worker(folder, "no-prefix-cache", "offline", options | {"prefix_cache": False}) as plain,
+        Worker(sampling.folder, "prefix-cache", "offline", options) as cached,
+        Worker(sampling.folder, "no-prefix-cache", "offline", plain_options) as plain,
     ):
         contestants = [
             _sampler(cached, "prefix", questions),
             _sampler(plain, "random", questions),
             _sampler(cached, "random", questions),
         ]
-        for warm_up in contestants:
-            warm_up(repeats)
-        ordered, without, random_order = in_turns(contestants, repeats, on_sample)
+        ordered, without, random_order = sampling.in_turns(contestants, warm_up=True)
     asked = len(questions(0))
     return Figure(
         "prefix-order",

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
+from tests.integration.processes.server import free_port
 from tests.patience import VLLM_START_S
 
 # Interval at which a starting server is asked whether it is ready.
@@ -119,6 +120,33 @@ class HttpServer(Process):
         raise RuntimeError(f"{self.name} was not ready in time:\n{self.log.read_text()[-4000:]}")
 
 
+# The command that users run.
+SERVE = (str(Path(sys.executable).with_name("scope-judge")), "serve")
+
+
+def serve(
+    folder: Path, settings: Mapping[str, str], *, program: Sequence[str] = SERVE
+) -> HttpServer:
+    """A running `scope-judge serve`.
+
+    Args:
+        folder: Folder for its log.
+        settings: Settings by name without SCOPE_; one without a port gets a free one, and one
+            without a drain lag has none, because no proxy is in front of it.
+        program: Arguments of Python that start the service.
+    """
+    settings = {"drain_lag_s": "0", **settings}
+    port = int(settings.setdefault("port", str(free_port())))
+    return HttpServer(
+        folder,
+        f"serve-{port}",
+        [sys.executable, *program],
+        {f"SCOPE_{name.upper()}": value for name, value in settings.items()},
+        port=port,
+        ready_path="/readyz",
+    )
+
+
 class Worker(Process):
     """A module of this package that answers JSON lines with JSON lines."""
 
@@ -148,3 +176,16 @@ class Worker(Process):
                 answer: dict[str, Any] = json.loads(line)["answer"]
                 return answer
         raise RuntimeError(f"{self.name} ended:\n{self.log.read_text()[-4000:]}")
+
+
+def answer_questions(
+    answer: Callable[[dict[str, Any]], dict[str, Any]], *, started: dict[str, Any]
+) -> None:
+    """A worker's own side: reports its start, then answers questions until stdin ends."""
+    _say(started)
+    for line in sys.stdin:
+        _say(answer(json.loads(line)))
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps({"answer": answer}), flush=True)

@@ -2,13 +2,12 @@
 
 import json
 import random
-import sys
 from pathlib import Path
 
 import httpx
 
 from app.api.auth.keys import hash_of
-from tests.benchmarks.processes import HttpServer
+from tests.benchmarks.processes import HttpServer, serve
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
 
@@ -22,23 +21,14 @@ AS_USERS_RUN_IT = f"ours with a key, metrics, SQLite and SCOPE_AUDIT_RATE={AUDIT
 
 def our_service(folder: Path, **settings: str) -> HttpServer:
     """`scope-judge serve` as users run it; settings are named without the prefix SCOPE_."""
-    port = free_port()
-    given = {
+    port = str(free_port())
+    defaults = {
         "store_url": f"sqlite:///{folder}/store-{port}.db",
         "api_keys_file": str(keys_file(folder)),
         "audit_rate": str(AUDIT_RATE),
-        "port": str(port),
-        # No proxy is in front of the service, so it needs no drain lag.
-        "drain_lag_s": "0",
-    } | settings
-    return HttpServer(
-        folder,
-        f"serve-{port}",
-        [str(Path(sys.executable).with_name("scope-judge")), "serve"],
-        {f"SCOPE_{name.upper()}": value for name, value in given.items()},
-        port=port,
-        ready_path="/readyz",
-    )
+        "port": port,
+    }
+    return serve(folder, {**defaults, **settings})
 
 
 def keys_file(folder: Path) -> Path:

@@ -3,10 +3,10 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks.measurement import Figure, Result, Skipped
+from tests.benchmarks.measurement import Figure, Result, Sampling, Skipped
 from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.report import named_release
 from tests.benchmarks.service import keys_file
@@ -15,8 +15,6 @@ from tests.integration.processes.server import free_port
 
 NAMES = ("start-first", "start-again", "start-cold")
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-# Ours over the other release.
-_TARGET = 0.5
 _WHAT = {
     "start-first": "nothing cached: new folders for caches and for the store",
     "start-again": "caches and store of an earlier start",
@@ -28,26 +26,14 @@ class StartBench:
     """Starts of this release, and of another one in turns with it.
 
     Args:
-        folder: Folder for homes, keys and logs.
+        sampling: Number of starts of each kind; small ones leave out the start that compiles
+            bytecode.
         against: Folder of the other release; None to measure this one only.
-        repeats: Number of starts of each kind.
-        small: Whether to leave out the start that compiles bytecode.
-        on_sample: Called after each start.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        against: Path | None,
-        *,
-        repeats: int,
-        small: bool,
-        on_sample: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._folder = folder
-        self._repeats = repeats
-        self._small = small
-        self._on_sample = on_sample
+    def __init__(self, sampling: Sampling, against: Path | None) -> None:
+        self._sampling = sampling
+        self._folder = sampling.folder
         self._releases = [ROOT] if against is None else [ROOT, against]
 
     def measure(self, names: Sequence[str]) -> list[Result]:
@@ -57,11 +43,11 @@ class StartBench:
             skipped = [Skipped("start-cold", f"{_DROP_CACHES} is not writable")]
             names = [name for name in names if name != "start-cold"]
         # The first start of a checkout compiles its bytecode, which an installation does.
-        if not self._small:
+        if not self._sampling.small:
             for release, code in enumerate(self._releases):
                 self._started(code, self._home(f"warm-up-{release}"))
         samples = {name: [list[float]() for _ in self._releases] for name in names}
-        for repeat in range(self._repeats):
+        for repeat in range(self._sampling.repeats):
             for release, code in enumerate(self._releases):
                 home = self._home(f"{release}-{repeat}")
                 for name, seconds in self._starts(names, code, home).items():
@@ -98,7 +84,7 @@ class StartBench:
             ready_path="/readyz",
         ):
             seconds = time.perf_counter() - begun
-        self._on_sample()
+        self._sampling.on_sample()
         return seconds
 
     def _environment(self, code: Path, home: Path, port: int) -> Mapping[str, str]:
@@ -118,5 +104,4 @@ class StartBench:
         notes = [f"`scope-judge serve` until the first 200 of /readyz; {_WHAT[name]}"]
         if theirs:
             notes.append(f"theirs is {named_release(self._releases[1])}")
-        target = _TARGET if theirs else None
-        return Figure(name, "s", tuple(ours), tuple(theirs), target, at_most=True, notes=(*notes,))
+        return Figure(name, "s", tuple(ours), tuple(theirs), None, at_most=True, notes=(*notes,))

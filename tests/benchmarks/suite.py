@@ -1,17 +1,15 @@
 """The figures by name: how each is measured, and which of them share their processes."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from app.wiring.engines import DEMO_FOLDER
-from tests.benchmarks.audit_draws import audit_draws
-from tests.benchmarks.client_speed import ClientBench
+from tests.benchmarks import client_speed, cpu_time, http_speed
 from tests.benchmarks.engine_speed import Arena, Field
-from tests.benchmarks.http_speed import HttpBench
-from tests.benchmarks.measurement import Failed, Figure, Result, Skipped
+from tests.benchmarks.measurement import Failed, Figure, Result, Sampling, Skipped
 from tests.benchmarks.prefix_order import prefix_order
-from tests.benchmarks.releases import Releases
 from tests.benchmarks.start_speed import NAMES as _START
 from tests.benchmarks.start_speed import StartBench
 from tests.benchmarks.texts import demo_pairs, names_of_texts, pairs_by_question, real_slices
@@ -42,6 +40,7 @@ def samples_of(name: str, repeats: int) -> int:
         "memory": 1,
         **dict.fromkeys(_START, min(repeats, _FEW)),
         "http-scripted": repeats,
+        "single-scripted": repeats,
         "prefix-order": 3 * min(repeats, _FEW),
         "cpu-single": repeats,
         "cpu-batch": repeats,
@@ -53,31 +52,25 @@ class Suite:
     """Measures figures; figures of one model share their processes.
 
     Args:
-        folder: Folder for the logs of the processes.
-        repeats: Number of samples of each contestant.
-        quick: Whether a sample is small: a smoke test, not a measurement.
+        sampling: Folder, number and size of the samples.
         against: Folder of another release, which the figures of two releases need, and with which
             the start is compared.
         on_stage: Receives a description of each stage when it begins.
-        on_sample: Called after each sample.
     """
 
     def __init__(
         self,
-        folder: Path,
+        sampling: Sampling,
         *,
-        repeats: int,
-        quick: bool,
         against: Path | None = None,
         on_stage: Callable[[str], None] = lambda text: None,
-        on_sample: Callable[[], None] = lambda: None,
     ) -> None:
-        self._folder = folder
-        self._repeats = repeats
-        self._quick = quick
+        self._sampling = sampling
+        # For the figures that take minutes.
+        self._few = dataclasses.replace(sampling, repeats=min(sampling.repeats, _FEW))
+        self._quick = sampling.small
         self._against = against
         self._on_stage = on_stage
-        self._on_sample = on_sample
 
     def measure(self, names: Sequence[str]) -> Iterator[Result]:
         """Yields each figure when it is measured; one that fails does not stop the others."""
@@ -89,23 +82,27 @@ class Suite:
         wanted = [name for name in _START if name in names]
         if wanted:
             self._on_stage(", ".join(wanted))
-            yield from _guarded(wanted, partial(self._starts, wanted))
+            starts = StartBench(self._few, self._against)
+            yield from _guarded(wanted, partial(starts.measure, wanted))
         for name, measured in self._single_figures().items():
             if name in names:
                 self._on_stage(name)
                 yield from _guarded([name], partial(_listed, measured))
 
     def _single_figures(self) -> dict[str, Callable[[], Result]]:
+        measured: dict[str, Callable[[Sampling], Figure]] = {
+            "http-scripted": http_speed.batches,
+            "single-scripted": http_speed.singles,
+            "memory": http_speed.memory,
+            "client-batch": client_speed.batches,
+            "client-stream": client_speed.stream,
+            _AUDITS: cpu_time.draws,
+        }
         return {
             "prefix-order": self._prefix_order,
-            "http-scripted": lambda: self._http(HttpBench.batches),
-            "single-scripted": lambda: self._http(HttpBench.singles),
-            "memory": lambda: self._http(HttpBench.memory),
-            "client-batch": lambda: self._client(ClientBench.batches),
-            "client-stream": lambda: self._client(ClientBench.stream),
-            _AUDITS: self._audits,
-            "cpu-single": lambda: self._release("cpu-single", Releases.singles),
-            "cpu-batch": lambda: self._release("cpu-batch", Releases.batches),
+            **{name: partial(figure, self._sampling) for name, figure in measured.items()},
+            "cpu-single": partial(self._release, "cpu-single", cpu_time.single),
+            "cpu-batch": partial(self._release, "cpu-batch", cpu_time.batch),
         }
 
     def _arena(self, field: str, contestants: Sequence[str]) -> list[Result]:
@@ -114,10 +111,10 @@ class Suite:
             judge = self._demo() if field == "demo" else self._real()
         except UnavailableJudgeError as exc:
             return [Skipped(f"{name}-{field}", str(exc)) for name in contestants]
-        arena = Arena(self._folder, judge, contestants)
+        arena = Arena(self._sampling, judge, contestants)
         try:
             self._on_stage(f"{field}: {', '.join(contestants)}")
-            return [*arena.measure(self._repeats, self._on_sample)]
+            return [*arena.measure()]
         finally:
             arena.close()
 
@@ -163,57 +160,15 @@ class Suite:
         if self._quick:
             groups = [group[:2] for group in groups]
         return prefix_order(
-            self._folder,
+            self._few,
             model,
             lambda repeat: [groups[(repeat * asked + i) % len(groups)] for i in range(asked)],
-            min(self._repeats, _FEW),
-            self._on_sample,
         )
 
-    def _http(self, measured: Callable[[HttpBench], Figure]) -> Figure:
-        bench = HttpBench(
-            self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
-        )
-        try:
-            return measured(bench)
-        finally:
-            bench.close()
-
-    def _client(self, measured: Callable[[ClientBench], Figure]) -> Figure:
-        return measured(
-            ClientBench(
-                self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
-            )
-        )
-
-    def _audits(self) -> Figure:
-        return audit_draws(
-            self._folder, repeats=self._repeats, small=self._quick, on_sample=self._on_sample
-        )
-
-    def _starts(self, names: Sequence[str]) -> list[Result]:
-        repeats = min(self._repeats, _FEW)
-        bench = StartBench(
-            self._folder,
-            self._against,
-            repeats=repeats,
-            small=self._quick,
-            on_sample=self._on_sample,
-        )
-        return bench.measure(names)
-
-    def _release(self, name: str, measured: Callable[[Releases], Figure]) -> Result:
+    def _release(self, name: str, measured: Callable[[Sampling, Path], Figure]) -> Result:
         if self._against is None:
             return Skipped(name, 'needs another release\'s folder: ARGS="--against FOLDER"')
-        return measured(
-            Releases(
-                self._folder,
-                self._against,
-                repeats=self._repeats,
-                small=self._quick,
-                on_sample=self._on_sample,
-            )
-        )
+        return measured(self._sampling, self._against)
 
 
 def _listed(measured: Callable[[], Result]) -> list[Result]:

@@ -11,11 +11,13 @@ from tests.benchmarks.__main__ import main
 from tests.benchmarks.code import code_hash
 from tests.benchmarks.load import batch_bodies, single_bodies
 from tests.benchmarks.measured import MEASURED, FigureFile
-from tests.benchmarks.measurement import Failed, Figure, Skipped, in_turns
+from tests.benchmarks.measurement import Failed, Figure, Sampling, Skipped
 from tests.benchmarks.suite import NAMES, Suite
 from tests.benchmarks.texts import demo_pairs
 from tests.drills.attacks.scene import ROOT
 from tests.real_judge import UnavailableJudgeError, real_judge
+
+pytestmark = pytest.mark.long
 
 RUN = {"made": "2026-11-22T14:00:00+00:00", "commit": "abc"}
 LATER = {"made": "2026-11-23T14:00:00+00:00", "commit": "def"}
@@ -105,13 +107,15 @@ def test_contestants_take_turns_on_the_same_repeat() -> None:
 
         return sample
 
-    samples = in_turns([contestant("a", 10.0), contestant("b", 20.0)], 2)
+    sampling = Sampling(folder=Path(), repeats=2)
+    samples = sampling.in_turns([contestant("a", 10.0), contestant("b", 20.0)])
     assert calls == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     assert samples == [(10.0, 11.0), (20.0, 21.0)]
 
 
 def test_figures_of_two_releases_need_the_other_one(tmp_path: Path) -> None:
-    skipped = [*Suite(tmp_path, repeats=1, quick=True).measure(["cpu-single", "cpu-batch"])]
+    sampling = Sampling(folder=tmp_path, repeats=1, small=True)
+    skipped = [*Suite(sampling).measure(["cpu-single", "cpu-batch"])]
     assert [type(figure) for figure in skipped] == [Skipped, Skipped]
 
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration
 from app.core.preference import FloatArray, preference_from_gaps
 from app.service.auditing.drift import STREAMS, Martingales, stream_figures
+from tests.labelled_examples import labelled_example
 
 # Judgments between two looks; large blocks are faster.
 STEP, LARGE_STEP = 10, 500
@@ -36,10 +37,18 @@ class Mixture(NamedTuple):
         """A calibration on labelled pairs of the mixture."""
         rows = self.gaps(rng, n).tolist()
         examples = {
-            str(i): LabelledScore(gaps[0], gaps[1], float(rng.uniform(0.9, 1.0)), "A")
+            str(i): labelled_example(gaps[0], gaps[1], float(rng.uniform(0.9, 1.0)), "A")
             for i, gaps in enumerate(rows)
         }
-        return Calibration("default", "w", 1, "judge", "fingerprint", 0.0, examples)
+        return Calibration(
+            name="default",
+            write_id="w",
+            version=1,
+            judge="judge",
+            fingerprint="fingerprint",
+            label_noise=0.0,
+            examples=examples,
+        )
 
 
 def judged_before_an_alarm(

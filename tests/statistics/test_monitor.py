@@ -4,11 +4,13 @@ The expected numbers are those of docs/design/guarantees.md, section 6.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from app.core.monitoring import error_interval
+from app.core.monitoring import MonitorFigures, error_interval, monitor
 from tests.statistics.worlds.audits import (
     ALPHA,
     Phase,
@@ -85,3 +87,69 @@ def test_the_interval_holds_the_error_at_all_times(error: float) -> None:
         found = (error_interval(int(errors[t - 1]), int(t)) for t in times)
         missed += any(not low <= error <= high for low, high in found)
     assert missed / RUNS <= AT_MOST
+
+
+# Draws that somebody closes, who knows every true label before: (error, place) -> closed.
+CLOSERS: dict[str, Callable[[NDArray[np.bool_]], NDArray[np.bool_]]] = {
+    "every error": lambda wrong: wrong,
+    "every right verdict": lambda wrong: ~wrong,
+    "three in four errors": lambda wrong: wrong & (np.arange(len(wrong)) % 4 > 0),
+    "right verdicts after an error": lambda wrong: ~wrong & np.append(False, wrong[:-1]),
+    "errors while there are few": lambda wrong: (
+        wrong & (np.cumsum(wrong) < 0.1 * np.arange(1, len(wrong) + 1))
+    ),
+    "right verdicts while errors are many": lambda wrong: (
+        ~wrong & (np.cumsum(wrong) > 0.1 * np.arange(1, len(wrong) + 1))
+    ),
+}
+
+
+def closing_runs(error: float, closer: str, *, count: int, seed: int) -> list[MonitorFigures]:
+    """Monitors of runs whose draws are closed by the labels that they would have had."""
+    rng = np.random.default_rng(seed)
+    errors = (rng.random(1500) < error for _ in range(count))
+    return [monitor(each, closed=CLOSERS[closer](each), alpha=ALPHA) for each in errors]
+
+
+@pytest.mark.parametrize("closer", CLOSERS)
+def test_whoever_closes_by_the_outcome_makes_no_false_alarm_and_no_false_certificate(
+    closer: str,
+) -> None:
+    found = closing_runs(ALPHA, closer, count=RUNS, seed=7)
+    assert alarm_rate([run.alarm_at for run in found]) <= AT_MOST
+    assert alarm_rate([run.certified_at for run in found]) <= AT_MOST
+
+
+@pytest.mark.parametrize(
+    ("closer", "error"), [("three in four errors", 0.2), ("every right verdict", 0.05)]
+)
+def test_leaving_closed_draws_out_would_fool_the_monitor(closer: str, error: float) -> None:
+    rng, fooled = np.random.default_rng(7), 0
+    for _ in range(RUNS):
+        wrong = rng.random(1500) < error
+        found = monitor(wrong[~CLOSERS[closer](wrong)], alpha=ALPHA)
+        fooled += found.certified if error > ALPHA else found.alarm
+    assert fooled / RUNS > 0.9
+
+
+@pytest.mark.parametrize("closer", CLOSERS)
+@pytest.mark.parametrize("error", [0.02, ALPHA, 0.4])
+def test_whoever_closes_by_the_outcome_moves_no_interval_off_the_error(
+    closer: str, error: float
+) -> None:
+    found = closing_runs(error, closer, count=RUNS, seed=8)
+    missed = sum(not run.error_interval[0] <= error <= run.error_interval[1] for run in found)
+    assert missed / RUNS <= AT_MOST
+
+
+def test_a_change_still_alarms_and_a_small_error_is_still_certified_with_a_few_closed() -> None:
+    rng = np.random.default_rng(9)
+    for error, alarmed, certified in ((0.3, RUNS, 0), (0.03, 0, RUNS)):
+        runs_of = list[MonitorFigures]()
+        for _ in range(RUNS):
+            wrong = rng.random(1500) < error
+            # One draw in fifty, whatever its label.
+            closed = rng.random(1500) < 0.02
+            runs_of.append(monitor(wrong, closed=closed, alpha=ALPHA))
+        assert sum(run.alarm for run in runs_of) == pytest.approx(alarmed, abs=0.02 * RUNS)
+        assert sum(run.certified for run in runs_of) == pytest.approx(certified, abs=0.02 * RUNS)

@@ -58,13 +58,13 @@ def views(arena: Arena, seed: int) -> dict[str, Games]:
     }
     return {
         name: Games(
-            len(arena.strength),
-            arena.first[kept],
-            arena.second[kept],
-            np.arange(n)[kept],
-            n,
-            np.ones(int(kept.sum())),
-            outcome[kept],
+            models=len(arena.strength),
+            first=arena.first[kept],
+            second=arena.second[kept],
+            unit=np.arange(n)[kept],
+            units=n,
+            weight=np.ones(int(kept.sum())),
+            outcome=outcome[kept],
         )
         for name, (kept, outcome) in outcomes.items()
     }

@@ -25,7 +25,7 @@ from tests.statistics.worlds.streams import (
 RUNS = 100
 # A true rate of 0.05 is above this in 0.6% of seeds.
 AT_MOST = 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / RUNS)
-LIKE, UNLIKE = uncertainty(*MIDDLING), uncertainty(*WEAK)
+LIKE, UNLIKE = uncertainty(MIDDLING), uncertainty(WEAK)
 
 
 @pytest.mark.parametrize("draw", [LIKE, label_mass(0.02), position_gap(1.0)])
@@ -75,7 +75,7 @@ def test_four_replicas_find_the_change_together() -> None:
 
 def test_groups_of_correlated_pairs_alarm_without_a_change() -> None:
     # docs/concepts/guarantees.md says so. If this fails, correct the text.
-    groups = grouped(*MIDDLING, pairs=10, correlation=0.6)
+    groups = grouped(MIDDLING, pairs=10, correlation=0.6)
     assert alarm_rate(alarms(Change(LIKE, groups), RUNS, seed=8)) > 2 * AT_MOST
 
 

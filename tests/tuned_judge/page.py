@@ -20,9 +20,18 @@ def tables(content: dict[str, Any]) -> str:
 
 def _judges(judges: dict[str, Any]) -> str:
     headings = (
-        *("judge", "pairs", "n", "accuracy (95%)", "AUROC", "label mass"),
-        *("right if the better is first", "second"),
-        *("verdicts at 0.10", "wrong among them", "verdicts at 0.20", "wrong among them"),
+        "judge",
+        "pairs",
+        "n",
+        "accuracy (95%)",
+        "AUROC",
+        "label mass",
+        "right if the better is first",
+        "second",
+        "verdicts at 0.10",
+        "wrong among them",
+        "verdicts at 0.20",
+        "wrong among them",
     )
     rows = []
     for name in _SETS:
@@ -37,9 +46,12 @@ def _judges(judges: dict[str, Any]) -> str:
             ]
             rows.append(
                 (
-                    *(judge, _SETS[name], str(found["pairs"])),
+                    judge,
+                    _SETS[name],
+                    str(found["pairs"]),
                     f"{found['accuracy']:.3f} ({low:.3f} to {high:.3f})",
-                    *(f"{found['auroc']:.3f}", f"{found['label_mass']:.3f}"),
+                    f"{found['auroc']:.3f}",
+                    f"{found['label_mass']:.3f}",
                     f"{found['right_if_better_is_first']:.3f}",
                     f"{found['right_if_better_is_second']:.3f}",
                     *verdicts,
@@ -61,8 +73,11 @@ def _families(judges: dict[str, Any]) -> str:
 def _course(lines: list[dict[str, Any]]) -> str:
     rows = [
         (
-            *(f"{line['minutes']:.1f}", str(line["step"]), f"{line['loss']:.3f}"),
-            *(f"{line['probe_loss']:.3f}", f"{line['accuracy_of_prompts']:.3f}"),
+            f"{line['minutes']:.1f}",
+            str(line["step"]),
+            f"{line['loss']:.3f}",
+            f"{line['probe_loss']:.3f}",
+            f"{line['accuracy_of_prompts']:.3f}",
         )
         for line in lines
     ]

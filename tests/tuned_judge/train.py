@@ -19,10 +19,10 @@ from transformers import AutoModelForCausalLM
 
 from app.core.comparison import Comparison
 from app.demo.pairs import Pair, labelled
-from app.demo.train import prefix_cache
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.ports import Prompt
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
+from tests.demo_judge.train import prefix_cache
 from tests.real_judge import real_judge
 from tests.tuned_judge.adapter import add_adapter, save_adapter
 from tests.tuned_judge.checkpoint import PREFILL

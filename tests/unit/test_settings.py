@@ -21,6 +21,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "tensor_parallel": ("2", 2),
     "gpu_memory": ("0.5", 0.5),
     "cpu_kv_cache_mb": ("64", 64),
+    "vllm_args": ('{"max_num_seqs": 8}', {"max_num_seqs": 8}),
     "openai_urls": ("http://a:1/v1,http://b:1/v1", "http://a:1/v1,http://b:1/v1"),
     "openai_api_key": ("key", SecretStr("key")),
     "openai_scoring": ("top", "top"),
@@ -45,6 +46,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "timeout_s": ("1.5", 1.5),
     "max_staleness_s": ("0", 0.0),
     "probe_timeout_s": ("0.5", 0.5),
+    "max_hang_s": ("0", 0.0),
     "drain_lag_s": ("0", 0.0),
     "drain_s": ("0.5", 0.5),
     "api_keys_file": ("/tmp/keys.json", Path("/tmp/keys.json")),
@@ -63,6 +65,7 @@ WRONG: dict[str, list[str]] = {
     "tensor_parallel": ["0", SECRET],
     "gpu_memory": ["0", "1.5", "nan"],
     "cpu_kv_cache_mb": ["1"],
+    "vllm_args": [SECRET, f'["{SECRET}"]', f'{{"{SECRET}": '],
     "openai_scoring": [SECRET, ""],
     "openai_timeout_s": ["0", "-1", "nan", SECRET],
     "default_alpha": ["0", "1", "nan", "inf", SECRET, ""],
@@ -80,6 +83,7 @@ WRONG: dict[str, list[str]] = {
     "timeout_s": ["0", "-1", "nan", "inf"],
     "max_staleness_s": ["-1", "nan"],
     "probe_timeout_s": ["0", "-1", "nan"],
+    "max_hang_s": ["-1", "nan", "inf"],
     "drain_lag_s": ["-1", "nan"],
     "drain_s": ["0", "nan", "inf"],
     "metrics": ["yes", "", SECRET],
@@ -101,7 +105,8 @@ def test_the_defaults_judge_with_the_bundled_judge() -> None:
     found = read_settings()
     assert (found.engine, found.model) == ("vllm", "demo")
     assert (found.default_alpha, found.default_guarantee, found.default_delta) == (
-        *(0.1, "marginal"),
+        0.1,
+        "marginal",
         0.1,
     )
     assert found.store_url == ""
@@ -124,8 +129,15 @@ def test_a_variable_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("revision", "max_model_len", "prompt_file", "prefill", "api_keys_file"),
-        *("openai_urls", "openai_api_key", "tokenizer"),
+        "revision",
+        "max_model_len",
+        "prompt_file",
+        "prefill",
+        "api_keys_file",
+        "openai_urls",
+        "openai_api_key",
+        "tokenizer",
+        "vllm_args",
     ],
 )
 def test_an_empty_variable_is_unset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

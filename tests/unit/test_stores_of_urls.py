@@ -66,18 +66,5 @@ def test_without_a_url_calibrations_are_in_the_users_data_folder(
     assert found.notice == f"Calibrations are in {tmp_path}/{file}"
 
 
-def test_a_file_of_an_earlier_release_stays_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    (tmp_path / "scope-judge.db").touch()
-    found = chosen_store("", "demo")
-    assert found.url == f"sqlite:///{tmp_path}/scope-judge.db"
-    assert found.notice is not None
-    assert f"Calibrations are in {tmp_path}/scope-judge.db" in found.notice
-    assert f"to {tmp_path}/data/scope-judge/demo.db" in found.notice
-
-
 def test_a_url_is_used_as_it_is() -> None:
     assert chosen_store("redis://store:6379/0", "demo") == ("redis://store:6379/0", None)

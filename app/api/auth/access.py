@@ -11,7 +11,7 @@ from starlette.websockets import WebSocketClose
 from app.api.auth.callers import CALLER_KEY, Caller
 from app.api.auth.keys import Keys
 from app.api.auth.local import check_local
-from app.api.auth.needs import NEEDS, TAKES_BASIC, Need
+from app.api.auth.needs import NEEDS, PROBES, TAKES_BASIC, Need
 from app.api.errors import answer, no_method, no_route
 from app.core.errors import (
     ForbiddenError,
@@ -25,8 +25,8 @@ MetricsSwitch = Literal["key", "open", "off"]
 
 # Key in a connection's state: the server has reached its limit, and all connections are busy.
 CROWDED = "scope_judge.crowded"
-
-_HEALTH = frozenset(path for (_, path), need in NEEDS.items() if need == "nothing")
+# Key in a connection's state: most connections of the server.
+MOST_CONNECTIONS = "scope_judge.most_connections"
 
 
 class _RouteMatch(NamedTuple):
@@ -74,12 +74,12 @@ class Authentication:
         await self._app(scope, receive, send)
 
     def _authorize(self, scope: Scope) -> None:
-        if CROWDED in scope.get("state", ()) and scope["path"] not in _HEALTH:
+        if CROWDED in scope.get("state", ()) and scope["path"] not in PROBES:
             raise OverloadedError(
                 "the service has reached its limit of connections (SCOPE_MAX_CONNECTIONS), and "
                 "each has a request in progress: try again later"
             )
-        if self._keys is None and scope["path"] not in _HEALTH:
+        if self._keys is None and scope["path"] not in PROBES:
             check_local(scope)
         route, need, allowed = self._match(scope)
         path = None if route is None else route.path

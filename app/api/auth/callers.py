@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from app.core.errors import ForbiddenError
+from app.service.auditing.ledger import KEYLESS
 
 Role = Literal["judge", "calibrate", "admin", "metrics"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -45,5 +46,5 @@ class Caller:
 
 
 # The caller of every request if the service has no key file.
-ANYONE = Caller("anonymous", frozenset(ROLES))
+ANYONE = Caller(KEYLESS, frozenset(ROLES))
 CALLER_KEY = "scope_judge.caller"

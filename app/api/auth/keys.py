@@ -29,7 +29,7 @@ CHECK_EVERY_S = 0.5
 KEPT_S = 60.0
 # Errors of a process or machine without free resources; the file itself may be fine.
 _NOT_THE_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 _PREFIX = "scope_"  # lets people and secret scanners recognize a key
 _RANDOM_BYTES = 32
@@ -125,7 +125,7 @@ def _read(path: Path) -> _FileContent:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise KeyFileError("it is not a regular file")
-            return _FileContent(file.read(), bool(mode & _WRITABLE_BY_OTHERS))
+            return _FileContent(file.read(), bool(mode & WRITABLE_BY_OTHERS))
     except OSError as exc:
         kind = _NoResourceError if exc.errno in _NOT_THE_FILE else KeyFileError
         raise kind(exc.strerror or type(exc).__name__) from None
@@ -295,10 +295,6 @@ class Keys:
 
 def open_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
     """Reads the key file at the start; returns None if none is set.
-
-    Args:
-        path: Path of the key file.
-        warn: Called with each warning.
 
     Raises:
         StartupError: The key file is missing or cannot be used.

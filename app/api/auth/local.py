@@ -11,9 +11,23 @@ from app.core.errors import ForbiddenError
 _PORT = re.compile(r":\d*$")
 # Headers in which a proxy names its client; each address in them must be this machine.
 _NAMES_CLIENT = frozenset({b"x-forwarded-for", b"x-real-ip"})
-# All other headers of a proxy mean refusal: they reveal the proxy, but not its client.
-_NAMES_PROXY = frozenset({b"forwarded", b"via"})
-_PROXY_PREFIX = b"x-forwarded-"
+# All other headers of a proxy mean refusal. Those of tunnels and content delivery networks name a
+# client that is never this machine.
+_NAMES_PROXY = frozenset(
+    {
+        b"forwarded",
+        b"via",
+        b"true-client-ip",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-original-forwarded-for",
+        b"fastly-client-ip",
+        b"fly-client-ip",
+        b"do-connecting-ip",
+        b"x-azure-clientip",
+    }
+)
+_PROXY_PREFIXES = (b"x-forwarded", b"x-envoy-", b"cf-", b"tailscale-")
 # No valid address is longer. The limit keeps the cache small.
 _LONGEST_ADDRESS = 64
 
@@ -36,7 +50,7 @@ def check_local(scope: Scope) -> None:
         elif name in _NAMES_CLIENT:
             fine = all(map(_is_own_address, value.decode("latin-1").split(",")))
         else:
-            fine = name not in _NAMES_PROXY and not name.startswith(_PROXY_PREFIX)
+            fine = name not in _NAMES_PROXY and not name.startswith(_PROXY_PREFIXES)
         if not fine:
             raise _only_local()
 

@@ -25,6 +25,8 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/calibrations/{name}/examples"): "key",
     ("POST", "/calibrations/{name}/examples"): "calibrate",
     ("GET", "/calibrations/{name}/monitor"): "key",
+    ("GET", "/calibrations/{name}/audit-trail"): "key",
+    ("POST", "/calibrations/{name}/resume"): "calibrate",
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     ("GET", "/calibrations/{name}/next"): "key",
     ("GET", "/calibrations/{name}/versions"): "key",
@@ -42,6 +44,9 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/docs/{name}"): "key",
     ("GET", "/redoc"): "key",
 }
+
+# Answered without a key, from any machine, and while all connections are busy.
+PROBES = frozenset(("/healthz", "/readyz"))
 
 # Trainers send no header of their own to these routes; their HTTP clients make Basic of a key in
 # the URL.

@@ -1,6 +1,7 @@
 """Limits around every route: body size, deadline, cancellation, unexpected errors."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,9 +10,9 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.auth.access import MOST_CONNECTIONS
 from app.api.auth.callers import CALLER_KEY
 from app.api.errors import answer
-from app.api.middleware.json_meter import JsonMeter
 from app.core.errors import (
     BodyTooLargeError,
     BodyTooSlowError,
@@ -21,14 +22,21 @@ from app.core.errors import (
     OverloadedError,
     ScopeJudgeError,
 )
-from app.defects import log_defect
+from app.observability.logs import log_defect
+from app.service.fair_queue import Flow, Kind, flowing
 
 # Each request to these routes needs a free admission slot.
 _ADMITTED = frozenset(
     ("POST", path) for path in ("/judge", "/judge/batch", "/calibrate", "/calibrate/scores")
 )
-# A judged example has 11 structural characters in at least 132 bytes.
-_IMPORT_BYTES_PER_PART = 12
+_JUDGING: dict[str, Kind] = {"/judge": "single", "/judge/batch": "batch"}
+# Lists, objects and fields begin with these, or contain them. Parsing 2 MiB of nothing else takes
+# half a second; a full batch of long conversations or of judged examples has one in 20 bytes.
+_PARTS = (b"[", b"{", b":")
+_BYTES_PER_PART = 20
+_FEWEST_PARTS = 10_000
+# Share of the connections on which one key may have requests; the others are left to other keys.
+_SHARE_OF_KEY = 7 / 8
 # A request is watched for the client's leaving after so many seconds.
 _WATCHED_AFTER_S = 0.01
 
@@ -41,10 +49,8 @@ class GateLimits:
         max_body_bytes: Largest body of one request.
         max_pending_bytes: Most bytes of all requests in progress together.
         timeout_s: Time from the beginning of a request to its answer, in seconds.
-        max_json_parts: Most structural characters in one body, as counted by `JsonMeter`. An
-            import of judged examples may have more, because nothing of it is judged.
         body_bytes_per_s: Smallest average rate of a body. For a body of the largest size the
-            deadline applies first: 8 MiB at this rate takes 512 s.
+            deadline applies first: 2 MiB at this rate takes 128 s.
         body_grace_s: Seconds during which the rate is not enforced, because a lost packet can stop
             a client for one to three seconds.
     """
@@ -52,7 +58,6 @@ class GateLimits:
     max_body_bytes: int
     max_pending_bytes: int
     timeout_s: float
-    max_json_parts: int
     body_bytes_per_s: int = 16 * 1024
     body_grace_s: float = 5.0
 
@@ -62,9 +67,9 @@ class GateLimits:
         return max(self.max_body_bytes, self.max_pending_bytes // 2)
 
     @property
-    def max_import_parts(self) -> int:
-        """Most structural characters in an import: as many as the largest body can need."""
-        return max(self.max_json_parts, self.max_body_bytes // _IMPORT_BYTES_PER_PART)
+    def max_parts(self) -> int:
+        """Most lists, objects and fields in one body."""
+        return max(_FEWEST_PARTS, self.max_body_bytes // _BYTES_PER_PART)
 
 
 class _PendingRequest:
@@ -79,6 +84,8 @@ class _PendingRequest:
         caller = scope.get(CALLER_KEY)
         self.key: str | None = None if caller is None else caller.name
         self.body = bytearray()
+        # Bytes that count for this request until its answer.
+        self.body_bytes = 0
         self.answered = False
         self.client_left = False
         self._send = send
@@ -117,6 +124,7 @@ class Gate:
         self._limits = limits
         self._bytes_held = 0
         self._bytes_of_key: Counter[str] = Counter()
+        self._requests_of_key: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI connection of any type; only HTTP requests are limited."""
@@ -125,10 +133,11 @@ class Gate:
             return
         request = _PendingRequest(scope, receive, send, timeout_s=self._limits.timeout_s)
         try:
-            self._check_room(scope)
-            body = await self._body(request)
-            if body is not None:
-                await self._run(request, body)
+            with flowing(_flow_of(scope)), self._counted(request):
+                self._check_room(scope)
+                body = await self._body(request)
+                if body is not None:
+                    await self._run(request, body)
         except ScopeJudgeError as exc:
             await request.refuse(exc)
         except asyncio.CancelledError:
@@ -139,6 +148,24 @@ class Gate:
                 raise
         finally:
             self._release(request)
+
+    @contextmanager
+    def _counted(self, request: _PendingRequest) -> Iterator[None]:
+        """Counts a request for its key, which may not use up the connections of all others."""
+        if request.key is None:
+            yield
+            return
+        limit = request.scope.get("state", {}).get(MOST_CONNECTIONS, math.inf)
+        if self._requests_of_key[request.key] >= limit * _SHARE_OF_KEY:
+            raise OverloadedError(
+                f"the key {request.key!r} has a request in progress on seven of eight connections "
+                "(SCOPE_MAX_CONNECTIONS): try again later, or send batches"
+            )
+        self._requests_of_key[request.key] += 1
+        try:
+            yield
+        finally:
+            self._requests_of_key[request.key] -= 1
 
     def _check_room(self, scope: Scope) -> None:
         route = (scope["method"], scope["path"])
@@ -153,6 +180,13 @@ class Gate:
                 "(SCOPE_MAX_BODY_BYTES): send smaller batches"
             )
 
+    def _check_parts(self, body: bytearray) -> None:
+        if sum(body.count(sign) for sign in _PARTS) > self._limits.max_parts:
+            raise BodyTooLargeError(
+                f"the body has more than {self._limits.max_parts} lists, objects and fields (the "
+                "characters [, { and :): send smaller batches"
+            )
+
     async def _body(self, request: _PendingRequest) -> bytes | None:
         """Reads the whole body; returns None if the client leaves."""
         if request.scope["method"] != "POST":
@@ -160,9 +194,6 @@ class Gate:
         announced = Headers(scope=request.scope).get("content-length", "")
         if announced.isascii() and announced.isdecimal():
             self._check_length(int(announced))
-        is_import = request.scope["path"].endswith("/examples")
-        limits = self._limits
-        meter = JsonMeter(limits.max_import_parts if is_import else limits.max_json_parts)
         try:
             async with asyncio.timeout_at(self._next_part_by(request)) as waiting:
                 while True:
@@ -171,9 +202,12 @@ class Gate:
                         return None
                     part = message.get("body", b"")
                     self._take(request, part)
-                    meter.feed(part)
                     if not message.get("more_body", False):
-                        return bytes(request.body)
+                        self._check_parts(request.body)
+                        whole = bytes(request.body)
+                        # One copy is enough while the request is worked on.
+                        request.body.clear()
+                        return whole
                     waiting.reschedule(self._next_part_by(request))
         except TimeoutError:
             is_deadline = self._next_part_by(request) >= request.deadline
@@ -202,10 +236,11 @@ class Gate:
                 )
             self._bytes_of_key[request.key] += size
         self._bytes_held += size
+        request.body_bytes += size
         request.body += part
 
     def _release(self, request: _PendingRequest) -> None:
-        size = len(request.body)
+        size = request.body_bytes
         self._bytes_held -= size
         if request.key is not None:
             self._bytes_of_key[request.key] -= size
@@ -249,6 +284,19 @@ class Gate:
             f"the request took longer than {self._limits.timeout_s:g} s (SCOPE_TIMEOUT_S) and was "
             "cancelled: send smaller batches, or try again later"
         )
+
+
+def _flow_of(scope: Scope) -> Flow:
+    """The flow of a request; without keys, each address is a caller."""
+    caller = scope.get(CALLER_KEY)
+    address = scope.get("client") or ("",)
+    return Flow(caller=address[0] if caller is None else caller.name, kind=_kind_of(scope["path"]))
+
+
+def _kind_of(path: str) -> Kind:
+    if path.startswith("/rewards/"):
+        return "rewards"
+    return _JUDGING.get(path, "calibration")
 
 
 def _request_message(body: bytes) -> Message:

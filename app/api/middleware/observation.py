@@ -1,14 +1,11 @@
-"""The outermost middleware: measures and traces every request, also refused ones."""
+"""The outermost middleware: measures every request, also refused ones."""
 
 import time
-from contextlib import nullcontext
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.auth.needs import NEEDS
 from app.service.services import Services
-from app.tracing import note_answer
 
 # Label of requests for unknown paths, and of requests that were refused before routing.
 _NO_ROUTE = "none"
@@ -16,11 +13,7 @@ _PATHS = frozenset(path for _, path in NEEDS)
 
 
 class Observation:
-    """Counts requests by route and status, and makes a span of each.
-
-    Args:
-        app: The next ASGI application.
-    """
+    """Counts requests by route and status."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -40,18 +33,13 @@ class Observation:
                 status = message["status"]
             await send(message)
 
-        tracing, method = services.tracing, scope["method"]
-        with tracing.request(method, Headers(scope=scope)) if tracing else nullcontext() as span:
-            try:
-                await self._app(scope, receive, note)
-            finally:
-                route = route_of(scope)
-                if span is not None:
-                    note_answer(span, method, route, status)
-                # Without a status nothing was sent, because the client has left.
-                if status:
-                    seconds = time.perf_counter() - begun
-                    services.telemetry.observe_request(route, status, seconds)
+        try:
+            await self._app(scope, receive, note)
+        finally:
+            # Without a status nothing was sent, because the client has left.
+            if status:
+                seconds = time.perf_counter() - begun
+                services.telemetry.observe_request(route_of(scope), status, seconds)
 
 
 def route_of(scope: Scope) -> str:

@@ -5,11 +5,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
+from app.api.bodies import JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices
-from app.api.error_responses import ACCESS_ERRORS, STORE_ERRORS, error_responses
-from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
-from app.core.errors import AuditsIncompleteError, CalibrationNotFoundError, JudgeMismatchError
+from app.api.responses import ACCESS_ERRORS, STORE_ERRORS, as_json, error_responses
+from app.core.errors import (
+    AuditsIncompleteError,
+    CalibrationNotFoundError,
+    JudgeMismatchError,
+    LabelChangesError,
+)
 from app.service.auditing.ledger import Status
+from app.service.off_loop import off_loop
 from app.wire.audits import (
     MOST_LABELS,
     AbsorbIn,
@@ -17,10 +23,17 @@ from app.wire.audits import (
     AuditLabelsIn,
     AuditLabelsOut,
     AuditsOut,
+    AuditTrailOut,
+    ResumeIn,
+    ResumeOut,
 )
 from app.wire.requests import CalibrationName
 
-router = APIRouter(tags=["auditing"], route_class=OffloadingRoute)
+router = APIRouter(tags=["auditing"], route_class=JsonRoute)
+
+Name = Annotated[CalibrationName, Path(description="The calibration set.")]
+# Each entry is read from the store for itself.
+MOST_ENTRIES = 100
 
 
 @router.get(
@@ -50,45 +63,76 @@ async def list_audits(
         limit=limit,
         may_use=caller.may_use,
     )
-    return await json_response(
-        partial(AuditsOut.of, page, expires_s=services.auditor.expires_s),
-        many=len(page.draws) > MANY_ITEMS,
-    )
+    return await off_loop(as_json, partial(AuditsOut.of, page))
 
 
 @router.post(
     "/audits/labels",
     response_model=AuditLabelsOut,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, LabelChangesError),
 )
 async def label_audits(
-    body: AuditLabelsIn,
-    request: OffloadingRequest,
+    body: AuditLabelsIn, services: CurrentServices, caller: CurrentCaller
+) -> AuditLabelsOut:
+    """Takes labels of drawn judgments, all in one step; a later label replaces an earlier one.
+
+    The label `none`, with a reason, closes an audit that nobody can label.
+    """
+    report = await services.auditor.label(body.sent, by=caller.name, may_use=caller.may_use)
+    return AuditLabelsOut.of(report)
+
+
+@router.get(
+    "/calibrations/{name}/audit-trail",
+    response_model=AuditTrailOut,
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
+)
+async def list_audit_trail(
+    name: Name,
     services: CurrentServices,
     caller: CurrentCaller,
-) -> AuditLabelsOut:
-    """Takes labels of drawn judgments, all in one step; a later label replaces an earlier one."""
-    report = await services.auditor.label(
-        [(each.id, each.label) for each in body.labels], by=caller.name, may_use=caller.may_use
-    )
-    return AuditLabelsOut.of(report)
+    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="Most entries to list.")] = 100,
+    before: Annotated[
+        int | None, Query(ge=1, le=2**53 - 1, description="`next_before` of the page before.")
+    ] = None,
+) -> Response:
+    """Lists alarms, their ends, changed labels and closed audits of a set, newest first."""
+    caller.check_calibration(name)
+    entries = await services.auditor.trail(name, before=before, limit=limit)
+    return await off_loop(as_json, partial(AuditTrailOut.of, name, entries, limit=limit))
+
+
+@router.post(
+    "/calibrations/{name}/resume",
+    response_model=ResumeOut,
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError),
+)
+async def resume(
+    name: Name, body: ResumeIn, services: CurrentServices, caller: CurrentCaller
+) -> ResumeOut:
+    """Ends the alarms of a set with a reason, so that its verdicts are accepted again.
+
+    The audits of these criteria begin anew. A set without an alarm does not change.
+    """
+    caller.check_calibration(name)
+    calibration = await services.calibrations.get(name)
+    ended = await services.monitor.resume(calibration, reason=body.reason, by=caller.name)
+    return ResumeOut.of(name, ended)
 
 
 @router.post(
     "/calibrations/{name}/absorb",
     response_model=AbsorbOut,
     responses=error_responses(
-        *(
-            *ACCESS_ERRORS,
-            *STORE_ERRORS,
-            CalibrationNotFoundError,
-            JudgeMismatchError,
-            AuditsIncompleteError,
-        )
+        *ACCESS_ERRORS,
+        *STORE_ERRORS,
+        CalibrationNotFoundError,
+        JudgeMismatchError,
+        AuditsIncompleteError,
     ),
 )
 async def absorb(
-    name: Annotated[CalibrationName, Path(description="The calibration set.")],
+    name: Name,
     body: AbsorbIn,
     services: CurrentServices,
     caller: CurrentCaller,
@@ -102,4 +146,4 @@ async def absorb(
         leave_out=body.unlabelled == "leave_out",
         by=caller.name,
     )
-    return await json_response(partial(AbsorbOut.of, report), many=True)
+    return await off_loop(as_json, partial(AbsorbOut.of, report))

@@ -5,16 +5,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
+from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
-from app.api.error_responses import (
+from app.api.responses import (
     ACCESS_ERRORS,
     ENGINE_ERRORS,
     KEY_ERRORS,
     STORE_ERRORS,
+    as_json,
     error_responses,
 )
-from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
-from app.api.posted_items import PostedItems
 from app.core.comparison import LabelledComparison
 from app.core.errors import (
     BatchTooLargeError,
@@ -22,16 +22,18 @@ from app.core.errors import (
     JudgeMismatchError,
     VersionNotFoundError,
 )
-from app.wire.alphas import AlphasQuery
+from app.service.off_loop import off_loop
 from app.wire.calibrations import (
+    AlphasQuery,
     CalibrateOut,
     CalibrationDetailOut,
     CalibrationListOut,
     CalibrationOut,
     ExamplesOut,
+    ImportIn,
     ScoresOut,
+    VersionsOut,
 )
-from app.wire.imports import ImportIn
 from app.wire.monitor import MonitorOut
 from app.wire.requests import (
     CalibrateIn,
@@ -42,9 +44,8 @@ from app.wire.requests import (
     RollbackIn,
     VersionNumber,
 )
-from app.wire.versions import VersionsOut
 
-router = APIRouter(tags=["calibrating"], route_class=OffloadingRoute)
+router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 
 Name = Annotated[CalibrationName, Path(description="The calibration set.")]
 # About 2 MB of JSON.
@@ -60,13 +61,13 @@ OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError
     ),
 )
 async def calibrate(
-    body: CalibrateIn, request: OffloadingRequest, services: CurrentServices, caller: CurrentCaller
+    body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
     """Adds a labelled batch to a calibration set in one new version."""
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)
-    with services.admission.admit(len(examples.read)):
+    async with services.admission.admit(len(examples.read)):
         report = await services.calibrator.add(
             body.calibration,
             list(examples.read.values()),
@@ -75,9 +76,7 @@ async def calibrate(
             by=caller.name,
             unread=len(examples.unread),
         )
-    return await json_response(
-        lambda: CalibrateOut.of(report, examples.errors(report.failed)), many=True
-    )
+    return await off_loop(as_json, lambda: CalibrateOut.of(report, examples.errors(report.failed)))
 
 
 @router.post(
@@ -89,7 +88,7 @@ async def calibrate(
 )
 async def score(
     body: LabelledBatchIn,
-    request: OffloadingRequest,
+    request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -100,11 +99,10 @@ async def score(
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)
-    with services.admission.admit(len(examples.read)):
+    async with services.admission.admit(len(examples.read)):
         batch = await services.calibrator.judged(body.calibration, list(examples.read.values()))
-    return await json_response(
-        lambda: ScoresOut.of(services.judge.name, batch, examples.errors(batch.errors)),
-        many=len(body.examples) > MANY_ITEMS,
+    return await request.run(
+        as_json, lambda: ScoresOut.of(services.identity.name, batch, examples.errors(batch.errors))
     )
 
 
@@ -119,9 +117,10 @@ def _read_all(body: LabelledBatchIn) -> PostedItems[LabelledComparison]:
 )
 async def list_calibrations(services: CurrentServices, caller: CurrentCaller) -> Response:
     """Lists every calibration set that the caller may use, with its thresholds."""
-    found = [each for each in await services.calibrations.all() if caller.may_use(each.name)]
-    await services.calibrations.find_thresholds(found)
-    return await json_response(partial(CalibrationListOut.of, found), many=True)
+    everything = await services.calibrations.all()
+    usable = [calibration for calibration in everything if caller.may_use(calibration.name)]
+    await services.calibrations.find_thresholds(usable)
+    return await off_loop(as_json, partial(CalibrationListOut.of, usable))
 
 
 @router.get("/calibrations/{name}", response_model=CalibrationDetailOut, responses=OF_ONE)
@@ -141,10 +140,11 @@ async def get_calibration(
     calibration = await services.calibrations.get(name)
     traffic = services.calibrations.traffic.figures(calibration)
     drift = {} if traffic is None else await services.drift.of(calibration)
-    drifted = any(each.alarm for each in drift.values())
-    return await json_response(
-        partial(CalibrationDetailOut.of, calibration, traffic, levels, drifted=drifted),
-        many=True,
+    drifted = any(stream.alarm for stream in drift.values())
+    # Each is a turn of its own in the threads, so that others get theirs in between.
+    rows = [await off_loop(calibration.row, alpha, "pac", delta) for alpha, delta in levels]
+    return await off_loop(
+        as_json, partial(CalibrationDetailOut.of, calibration, traffic, rows, drifted=drifted)
     )
 
 
@@ -158,10 +158,7 @@ async def monitor_calibration(
     await services.auditor.catch_up()
     report = await services.monitor.of(calibration)
     drift = await services.drift.of(calibration)
-    return await json_response(
-        partial(MonitorOut.of, services, calibration, report, drift),
-        many=len(report.reports) > MANY_ITEMS,
-    )
+    return await off_loop(as_json, partial(MonitorOut.of, services, calibration, report, drift))
 
 
 @router.delete("/calibrations/{name}", status_code=204, responses=OF_ONE)
@@ -186,8 +183,8 @@ async def list_examples(
     """Lists the scores and labels of a calibration set, sorted by digest; no texts are kept."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
-    return await json_response(
-        partial(ExamplesOut.of, calibration, after=after or "", limit=limit), many=True
+    return await off_loop(
+        as_json, partial(ExamplesOut.of, calibration, after=after or "", limit=limit)
     )
 
 
@@ -199,7 +196,7 @@ async def list_examples(
 async def import_examples(
     name: Name,
     body: ImportIn,
-    request: OffloadingRequest,
+    request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -207,7 +204,7 @@ async def import_examples(
     caller.check_calibration(name)
     batch = await request.run(body.batch)
     report = await services.calibrator.put(name, batch, by=caller.name)
-    return await json_response(partial(CalibrateOut.of, report, []), many=True)
+    return await off_loop(as_json, partial(CalibrateOut.of, report, []))
 
 
 @router.get("/calibrations/{name}/versions", response_model=VersionsOut, responses=OF_ONE)
@@ -223,22 +220,18 @@ async def list_versions(
     """Lists the changes of a calibration set, newest first: by whom, when, with which batch."""
     caller.check_calibration(name)
     records = await services.calibrator.versions(name, before=before, limit=limit)
-    return await json_response(
-        partial(VersionsOut.of, name, records), many=len(records) > MANY_ITEMS
-    )
+    return await off_loop(as_json, partial(VersionsOut.of, name, records))
 
 
 @router.post(
     "/calibrations/{name}/rollback",
     response_model=CalibrationOut,
     responses=error_responses(
-        *(
-            *ACCESS_ERRORS,
-            *STORE_ERRORS,
-            CalibrationNotFoundError,
-            VersionNotFoundError,
-            JudgeMismatchError,
-        )
+        *ACCESS_ERRORS,
+        *STORE_ERRORS,
+        CalibrationNotFoundError,
+        VersionNotFoundError,
+        JudgeMismatchError,
     ),
 )
 async def roll_back(
@@ -247,4 +240,4 @@ async def roll_back(
     """Restores an earlier version of a calibration set as a new version."""
     caller.check_calibration(name)
     calibration = await services.calibrator.rollback(name, body.version, by=caller.name)
-    return await json_response(partial(CalibrationOut.of_set, calibration), many=True)
+    return await off_loop(as_json, partial(CalibrationOut.of_set, calibration))

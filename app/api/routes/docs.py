@@ -1,4 +1,4 @@
-"""GET /docs: Swagger UI over /openapi.json, with its files from this package.
+"""GET /openapi.json, and /docs: Swagger UI over it, with its files from this package.
 
 FastAPI's own pages load theirs from the internet, and are blank without it.
 """
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fastapi import APIRouter
 from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from app.api.errors import no_route
@@ -28,6 +29,12 @@ _PAGE = get_swagger_ui_html(
     swagger_css_url=f"docs/{_STYLE}",
     swagger_favicon_url=f"docs/{_ICON}",
 ).body
+
+
+@router.get("/openapi.json")
+async def openapi(request: Request) -> Response:
+    """The OpenAPI document."""
+    return Response(request.app.state.openapi, media_type="application/json")
 
 
 @router.get("/docs")

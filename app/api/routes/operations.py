@@ -3,9 +3,8 @@
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
-from app import __version__
 from app.api.dependencies import CurrentCaller, CurrentServices
-from app.api.error_responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, error_responses
+from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, error_responses
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 from app.service.off_loop import off_loop
 from app.wire.answers import InfoOut, StatusOut
@@ -56,5 +55,5 @@ async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
 
 @router.get("/info", responses=error_responses(*KEY_ERRORS))
 async def info(services: CurrentServices) -> InfoOut:
-    """Shows the judge, its fingerprint, the limits and the version."""
-    return InfoOut.of(services, __version__)
+    """Shows the judge, its fingerprint, the limits, the version and its commit."""
+    return InfoOut.of(services)

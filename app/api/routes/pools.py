@@ -5,18 +5,24 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
-from app.api.error_responses import ACCESS_ERRORS, ENGINE_ERRORS, STORE_ERRORS, error_responses
-from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
-from app.api.posted_items import PostedItems
+from app.api.responses import (
+    ACCESS_ERRORS,
+    ENGINE_ERRORS,
+    STORE_ERRORS,
+    as_json,
+    error_responses,
+)
 from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE, Name
 from app.core.comparison import Comparison
 from app.core.errors import BatchTooLargeError, JudgeMismatchError
-from app.service.calibration.pool import PoolReport, add_to_pool
+from app.service.calibration.calibrator import PoolReport
+from app.service.off_loop import off_loop
 from app.wire.pools import NextOut, PoolOut
 from app.wire.requests import PoolIn, PoolPairIn, Probability
 
-router = APIRouter(tags=["calibrating"], route_class=OffloadingRoute)
+router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 
 
 @router.post(
@@ -29,7 +35,7 @@ router = APIRouter(tags=["calibrating"], route_class=OffloadingRoute)
 async def add_pairs(
     name: Name,
     body: PoolIn,
-    request: OffloadingRequest,
+    request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -37,19 +43,13 @@ async def add_pairs(
     caller.check_calibration(name)
     check_batch_size(len(body.comparisons), services)
     pairs = await request.run(_read_all, body)
-    with services.admission.admit(len(pairs.read)):
-        report = await add_to_pool(
-            name,
-            list(pairs.read.values()),
-            judge=services.judge,
-            calibrations=services.calibrations,
-            calibrator=services.calibrator,
-            by=caller.name,
-            unread=len(pairs.unread),
+    async with services.admission.admit(len(pairs.read)):
+        report = await services.calibrator.pool(
+            name, list(pairs.read.values()), by=caller.name, unread=len(pairs.unread)
         )
-    return await json_response(
-        lambda: PoolOut.of(report, _digests(pairs, report), pairs.errors(report.failed)),
-        many=len(pairs) > MANY_ITEMS,
+    return await request.run(
+        as_json,
+        lambda: PoolOut.of(report, _digests(pairs, report), pairs.errors(report.outcome.failed)),
     )
 
 
@@ -59,11 +59,9 @@ def _read_all(body: PoolIn) -> PostedItems[Comparison]:
 
 def _digests(pairs: PostedItems[Comparison], report: PoolReport) -> list[str | None]:
     """The digest of each posted pair; None for those that failed."""
-    failed = {place for place, _ in report.failed}
     found: list[str | None] = [None] * len(pairs)
-    for place, index in enumerate(pairs.read):
-        if place not in failed:
-            found[index] = report.digests[place]
+    for index, digest in zip(pairs.read, report.digests, strict=True):
+        found[index] = digest
     return found
 
 
@@ -86,7 +84,8 @@ async def list_next(
     """
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
-    return await json_response(
+    return await off_loop(
+        as_json,
         partial(
             NextOut.of,
             calibration,
@@ -94,5 +93,4 @@ async def list_next(
             delta=services.defaults.delta if delta is None else delta,
             limit=limit,
         ),
-        many=True,
     )

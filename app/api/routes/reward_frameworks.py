@@ -5,9 +5,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.bodies import JsonRequest, JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices
-from app.api.offloading import OffloadingRequest, OffloadingRoute
-from app.api.routes.rewards import REWARD_RESPONSES, answer_with, rewards_of
+from app.api.routes.rewards import REWARD_RESPONSES, answer_with, endings_of, rewards_of
 from app.wire.frameworks.nemo_gym import (
     CompareQuery,
     NemoCompareIn,
@@ -20,14 +20,14 @@ from app.wire.frameworks.openrlhf import OpenRlhfIn, OpenRlhfOut
 from app.wire.frameworks.samples import RewardQuery
 from app.wire.frameworks.slime import SlimeIn, SlimeOut
 
-router = APIRouter(tags=["rewards"], route_class=OffloadingRoute)
+router = APIRouter(tags=["rewards"], route_class=JsonRoute)
 
 
 @router.post("/rewards/openrlhf", response_model=OpenRlhfOut, responses=REWARD_RESPONSES)
 async def reward_openrlhf(
     body: OpenRlhfIn,
     options: Annotated[RewardQuery, Query()],
-    request: OffloadingRequest,
+    request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -36,16 +36,16 @@ async def reward_openrlhf(
     No reward is 0 with a 1 under its reason in `extra_logs`. The guarantee is about comparisons,
     not about rewards.
     """
-    groups = await request.run(body.groups, services.end_markers)
-    found = await rewards_of(groups, options.rule(services.defaults), services, caller)
-    return await answer_with(partial(OpenRlhfOut.of, found), found)
+    groups = await request.run(body.groups, endings_of(services))
+    rewards = await rewards_of(groups, options.rule(services.defaults), services, caller)
+    return await answer_with(partial(OpenRlhfOut.of, rewards), rewards, request)
 
 
 @router.post("/rewards/slime", response_model=SlimeOut, responses=REWARD_RESPONSES)
 async def reward_slime(
     body: SlimeIn,
     options: Annotated[RewardQuery, Query()],
-    request: OffloadingRequest,
+    request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -53,16 +53,16 @@ async def reward_slime(
 
     No reward is 0 with a 1 under its reason. The guarantee is about comparisons, not about rewards.
     """
-    group = await request.run(body.group, services.end_markers)
-    found = await rewards_of([group], options.rule(services.defaults), services, caller)
-    return await answer_with(partial(SlimeOut.of, found[0]), found)
+    group = await request.run(body.group, endings_of(services))
+    rewards = await rewards_of([group], options.rule(services.defaults), services, caller)
+    return await answer_with(partial(SlimeOut.of, rewards[0]), rewards, request)
 
 
 @router.post("/rewards/nemo-gym/verify", response_model=NemoVerifyOut, responses=REWARD_RESPONSES)
 async def reward_nemo_gym_verify(
     body: NemoVerifyIn,
     options: Annotated[ReferenceQuery, Query()],
-    request: OffloadingRequest,
+    request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -72,16 +72,15 @@ async def reward_nemo_gym_verify(
     guarantee is about comparisons, not about rewards.
     """
     group = await request.run(body.group, options.reference_key)
-    found = await rewards_of([group], options.rule(services.defaults), services, caller)
-    make = partial(NemoVerifyOut.of, body, found[0])
-    return await answer_with(make, found, large=request.is_large)
+    rewards = await rewards_of([group], options.rule(services.defaults), services, caller)
+    return await answer_with(partial(NemoVerifyOut.of, body, rewards[0]), rewards, request)
 
 
 @router.post("/rewards/nemo-gym/compare", response_model=NemoCompareOut, responses=REWARD_RESPONSES)
 async def reward_nemo_gym_compare(
     body: NemoCompareIn,
     options: Annotated[CompareQuery, Query()],
-    request: OffloadingRequest,
+    request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -91,5 +90,5 @@ async def reward_nemo_gym_compare(
     not about rewards.
     """
     groups = await request.run(body.groups)
-    found = await rewards_of(groups, options.rule(services.defaults), services, caller)
-    return await answer_with(partial(NemoCompareOut.of, found), found)
+    rewards = await rewards_of(groups, options.rule(services.defaults), services, caller)
+    return await answer_with(partial(NemoCompareOut.of, rewards), rewards, request)

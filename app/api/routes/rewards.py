@@ -7,10 +7,17 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from app.api.auth.callers import Caller
-from app.api.calibration_age import AGED, age_headers
+from app.api.bodies import JsonRequest, JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices, check_criterion
-from app.api.error_responses import ACCESS_ERRORS, ENGINE_ERRORS, STORE_ERRORS, error_responses
-from app.api.offloading import MANY_ITEMS, OffloadingRequest, OffloadingRoute, json_response
+from app.api.responses import (
+    ACCESS_ERRORS,
+    AGED,
+    ENGINE_ERRORS,
+    STORE_ERRORS,
+    age_headers,
+    as_json,
+    error_responses,
+)
 from app.core.comparison import Judgment
 from app.core.errors import (
     BatchTooLargeError,
@@ -20,7 +27,7 @@ from app.core.errors import (
 )
 from app.service.rewards.rewarder import Group, GroupRewards, RewardRule
 from app.service.services import Services
-from app.wire.frameworks.rendered import group_of_rendered
+from app.wire.frameworks.rendered import Endings, group_of_rendered
 from app.wire.frameworks.samples import read
 from app.wire.rewards import (
     RewardGroupIn,
@@ -30,40 +37,49 @@ from app.wire.rewards import (
     RewardsOut,
 )
 
-router = APIRouter(tags=["rewards"], route_class=OffloadingRoute)
+router = APIRouter(tags=["rewards"], route_class=JsonRoute)
 
 # Errors that the texts of one comparison cause are in the answer, not in the status.
 REWARD_RESPONSES = {
     **AGED,
     **error_responses(
-        *(*ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS),
-        *(BatchTooLargeError, CalibrationNotFoundError),
-        *(JudgeMismatchError, LabelsMissingError),
+        *ACCESS_ERRORS,
+        *STORE_ERRORS,
+        *ENGINE_ERRORS,
+        BatchTooLargeError,
+        CalibrationNotFoundError,
+        JudgeMismatchError,
+        LabelsMissingError,
     ),
 }
 
 
 @router.post("/rewards/group", response_model=RewardsOut, responses=REWARD_RESPONSES)
 async def reward_group(
-    body: RewardGroupIn, services: CurrentServices, caller: CurrentCaller
+    body: RewardGroupIn,
+    request: JsonRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
 ) -> Response:
     """Rewards the responses to one question by comparing them with each other.
 
     A reward is the mean over the response's accepted comparisons, from -1 to 1, and null where none
     was accepted. The guarantee is about comparisons, not about rewards: at most a share `alpha` of
     the accepted comparisons is wrong, and nothing is promised about the mean of some of them. Equal
-    texts are not compared and share their reward. The request waits for free places instead of
-    being refused with 429.
+    texts are not compared and share their reward. The request waits for its turn instead of being
+    refused with 429.
     """
     rule = body.rule(services.defaults)
-    found = await rewards_of(_as_asked([body.group()], body, services), rule, services, caller)
-    return await answer_with(partial(RewardsOut.of, found[0], comparisons=body.comparisons), found)
+    groups = await request.run(lambda: _as_asked([body.group()], body, services))
+    rewards = await rewards_of(groups, rule, services, caller)
+    make = partial(RewardsOut.of, rewards[0], comparisons=body.comparisons)
+    return await answer_with(make, rewards, request)
 
 
 @router.post("/rewards/groups", response_model=RewardGroupsOut, responses=REWARD_RESPONSES)
 async def reward_groups(
     body: RewardGroupsIn,
-    request: OffloadingRequest,
+    request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -74,15 +90,17 @@ async def reward_groups(
     """
     rule = body.rule(services.defaults)
     groups = await request.run(lambda: _as_asked(body.all(), body, services))
-    found = await rewards_of(groups, rule, services, caller)
-    return await answer_with(
-        partial(RewardGroupsOut.of, found, comparisons=body.comparisons), found
-    )
+    rewards = await rewards_of(groups, rule, services, caller)
+    make = partial(RewardGroupsOut.of, rewards, comparisons=body.comparisons)
+    return await answer_with(make, rewards, request)
 
 
 @router.post("/rewards/reference", response_model=RewardsOut, responses=REWARD_RESPONSES)
 async def reward_reference(
-    body: RewardReferenceIn, services: CurrentServices, caller: CurrentCaller
+    body: RewardReferenceIn,
+    request: JsonRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
 ) -> Response:
     """Rewards responses to one question by comparing each with a reference.
 
@@ -91,8 +109,10 @@ async def reward_reference(
     guarantee is about comparisons, not about rewards.
     """
     rule = body.rule(services.defaults)
-    found = await rewards_of(_as_asked([body.group()], body, services), rule, services, caller)
-    return await answer_with(partial(RewardsOut.of, found[0], comparisons=body.comparisons), found)
+    groups = await request.run(lambda: _as_asked([body.group()], body, services))
+    rewards = await rewards_of(groups, rule, services, caller)
+    make = partial(RewardsOut.of, rewards[0], comparisons=body.comparisons)
+    return await answer_with(make, rewards, request)
 
 
 def _as_asked(
@@ -104,9 +124,14 @@ def _as_asked(
     if not body.rendered:
         return groups
     return [
-        read("question", partial(group_of_rendered, end_markers=services.end_markers), each)
-        for each in groups
+        read("question", partial(group_of_rendered, endings=endings_of(services)), group)
+        for group in groups
     ]
+
+
+def endings_of(services: Services) -> Endings:
+    """The endings of responses that this service removes."""
+    return Endings(services.end_markers, most_characters=services.limits.max_response_characters)
 
 
 async def rewards_of(
@@ -114,23 +139,13 @@ async def rewards_of(
 ) -> list[GroupRewards]:
     """The rewards of some groups, if the caller may use the calibration set."""
     check_criterion(caller, rule.criterion)
-    return await services.rewarder.reward(groups, rule)
+    return await services.rewarder.reward(groups, rule, by=caller.name)
 
 
 async def answer_with(
-    make: Callable[[], BaseModel], found: Sequence[GroupRewards], *, large: bool = False
+    make: Callable[[], BaseModel], rewards: Sequence[GroupRewards], request: JsonRequest
 ) -> Response:
-    """The response that a function makes of some rewards, with the age of their thresholds.
-
-    Args:
-        make: Makes the answer.
-        found: The rewards.
-        large: Whether the answer is large, even if it has few rewards.
-    """
-    outcomes = [each.outcome for group in found for each in group.compared]
-    size = len(outcomes) + sum(len(group.standings) for group in found)
-    return await json_response(
-        make,
-        many=large or size > MANY_ITEMS,
-        headers=age_headers(each for each in outcomes if isinstance(each, Judgment)),
-    )
+    """The response that a function makes of some rewards, with the age of their thresholds."""
+    outcomes = (pair.outcome for group in rewards for pair in group.compared)
+    judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
+    return await request.run(as_json, make, headers=age_headers(judgments))

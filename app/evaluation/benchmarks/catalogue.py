@@ -12,7 +12,7 @@ from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
 from app.evaluation.benchmarks.pair_file import file_pairs
 from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of
 from app.files.reading import ENDINGS
-from app.files.shapes import Shape
+from app.files.shapes import ComparisonShape
 
 _DEMO = "demo"
 
@@ -23,7 +23,7 @@ def benchmark_names() -> tuple[str, ...]:
 
 
 def load_benchmark(
-    name_or_path: str, *, source: str | None = None, shape: Shape | None = None
+    name_or_path: str, *, source: str | None = None, shape: ComparisonShape | None = None
 ) -> Benchmark:
     """Loads a benchmark by its name, or labelled pairs from a file.
 
@@ -64,18 +64,18 @@ def _demo() -> Benchmark:
     sets = demo_sets()
     pairs = tuple(
         LabelledPair(
-            f"demo-{i}",
-            digest_of(pair.question),
-            Comparison.of(pair.question, pair.response_a, pair.response_b),
-            pair.label,
+            id=f"demo-{i}",
+            group=digest_of(pair.question),
+            comparison=Comparison.of(pair.question, pair.response_a, pair.response_b),
+            label=pair.label,
         )
         for i, pair in enumerate((*sets.trial, *sets.fresh))
     )
-    return Benchmark(_DEMO, pairs, 0, {})
+    return Benchmark(name=_DEMO, pairs=pairs, ties=0, left_out={})
 
 
 def _checked_benchmark(name: str, rows: Iterable[RawPair | LeftOut]) -> Benchmark:
-    found: dict[str, LabelledPair] = {}
+    pairs: dict[str, LabelledPair] = {}
     ties, left_out = 0, Counter[str]()
     for row in rows:
         if isinstance(row, RawPair) and row.label == TIE:
@@ -85,22 +85,22 @@ def _checked_benchmark(name: str, rows: Iterable[RawPair | LeftOut]) -> Benchmar
         if isinstance(pair, LeftOut):
             left_out[pair.reason] += 1
             continue
-        if pair.id in found:
+        if pair.id in pairs:
             raise InvalidRequestError(f"{name} has the id {pair.id!r} twice: ids must differ")
-        found[pair.id] = pair
-    if not found:
+        pairs[pair.id] = pair
+    if not pairs:
         rest = ", ".join(f"{n} with {reason}" for reason, n in left_out.items()) or "no other row"
         raise InvalidRequestError(f"{name} has no labelled pair: {ties} ties, {rest}")
-    return Benchmark(name, tuple(found.values()), ties, dict(left_out))
+    return Benchmark(name=name, pairs=tuple(pairs.values()), ties=ties, left_out=dict(left_out))
 
 
 def _checked_pair(row: RawPair) -> LabelledPair | LeftOut:
     try:
         comparison = Comparison(row.question, row.response_a, row.response_b)
     except InvalidComparisonError as exc:
-        return LeftOut(exc.detail)
+        return LeftOut(reason=exc.detail)
     if row.label == "A":
-        return LabelledPair(row.id, row.group, comparison, "A")
+        return LabelledPair(id=row.id, group=row.group, comparison=comparison, label="A")
     if row.label == "B":
-        return LabelledPair(row.id, row.group, comparison, "B")
-    return LeftOut("an unknown label")
+        return LabelledPair(id=row.id, group=row.group, comparison=comparison, label="B")
+    return LeftOut(reason="an unknown label")

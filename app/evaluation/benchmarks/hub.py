@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from app.core.comparison import Side, Turn
 from app.core.errors import InvalidRequestError
@@ -20,7 +21,8 @@ _WINNERS: Mapping[str, Side | str] = {
 }
 
 
-class HubBenchmark(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubBenchmark:
     """A benchmark on the hub.
 
     Args:
@@ -58,7 +60,7 @@ def hub_pairs(name: str, source: str | None) -> Iterator[RawPair | LeftOut]:
         if isinstance(pair, RawPair):
             seen[pair.id] += 1
             if seen[pair.id] > 1:
-                pair = pair._replace(id=f"{pair.id}#{seen[pair.id]}")
+                pair = replace(pair, id=f"{pair.id}#{seen[pair.id]}")
         yield pair
 
 
@@ -94,7 +96,7 @@ def _loaded_rows(name: str, benchmark: HubBenchmark, source: str | None) -> Iter
 def _mt_bench(row: HubRow) -> RawPair | LeftOut:
     """One vote of one person on one turn; each vote is a pair."""
     if row["turn"] not in (1, 2):
-        return LeftOut("an unknown turn")
+        return LeftOut(reason="an unknown turn")
     columns = ("question_id", "model_a", "model_b", "judge", "turn")
     pair_id = "/".join(str(row[column]) for column in columns)
     return _conversations(row, pair_id, str(row["question_id"]), row["turn"])
@@ -130,7 +132,14 @@ def _pku_safe_rlhf(row: HubRow) -> RawPair:
 def _single_texts(pair_id: str, question: Any, a: Any, b: Any, label: str | None) -> RawPair:
     """One question and one text each; a missing text becomes blank, and the row is left out."""
     turns = user_turn(question or "")
-    return RawPair(pair_id, digest_of(turns), turns, (a or "",), (b or "",), label)
+    return RawPair(
+        id=pair_id,
+        group=digest_of(turns),
+        question=turns,
+        response_a=(a or "",),
+        response_b=(b or "",),
+        label=label,
+    )
 
 
 def _conversations(
@@ -147,16 +156,16 @@ def _conversations(
     questions_a, replies_a = _texts_by_role(row["conversation_a"])
     questions_b, replies_b = _texts_by_role(row["conversation_b"])
     if questions_a[:exchanges] != questions_b[:exchanges]:
-        return LeftOut("different questions")
+        return LeftOut(reason="different questions")
     if min(len(questions_a), len(replies_a), len(replies_b)) < (exchanges or len(questions_a)):
-        return LeftOut("a question without a reply")
+        return LeftOut(reason="a question without a reply")
     return RawPair(
-        pair_id,
-        group,
-        tuple(Turn("user", text) for text in questions_a[:exchanges]),
-        replies_a[:exchanges],
-        replies_b[:exchanges],
-        _WINNERS.get(row["winner"]),
+        id=pair_id,
+        group=group,
+        question=tuple(Turn("user", text) for text in questions_a[:exchanges]),
+        response_a=replies_a[:exchanges],
+        response_b=replies_b[:exchanges],
+        label=_WINNERS.get(row["winner"]),
     )
 
 
@@ -172,12 +181,22 @@ def _texts_by_role(conversation: Any) -> tuple[tuple[str, ...], tuple[str, ...]]
 # Names, splits and columns as on the hub in 2026.
 HUB_BENCHMARKS: Mapping[str, HubBenchmark] = MappingProxyType(
     {
-        "mt-bench": HubBenchmark("lmsys/mt_bench_human_judgments", ("human",), _mt_bench),
-        "reward-bench": HubBenchmark("allenai/reward-bench", ("filtered",), _reward_bench),
-        "chatbot-arena": HubBenchmark(
-            "lmsys/chatbot_arena_conversations", ("train",), _chatbot_arena
+        "mt-bench": HubBenchmark(
+            repository="lmsys/mt_bench_human_judgments", splits=("human",), read_row=_mt_bench
         ),
-        "judge-bench": HubBenchmark("ScalerLab/JudgeBench", ("gpt", "claude"), _judge_bench),
-        "pku-safe-rlhf": HubBenchmark("PKU-Alignment/PKU-SafeRLHF", ("test",), _pku_safe_rlhf),
+        "reward-bench": HubBenchmark(
+            repository="allenai/reward-bench", splits=("filtered",), read_row=_reward_bench
+        ),
+        "chatbot-arena": HubBenchmark(
+            repository="lmsys/chatbot_arena_conversations",
+            splits=("train",),
+            read_row=_chatbot_arena,
+        ),
+        "judge-bench": HubBenchmark(
+            repository="ScalerLab/JudgeBench", splits=("gpt", "claude"), read_row=_judge_bench
+        ),
+        "pku-safe-rlhf": HubBenchmark(
+            repository="PKU-Alignment/PKU-SafeRLHF", splits=("test",), read_row=_pku_safe_rlhf
+        ),
     }
 )

@@ -2,8 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +14,8 @@ MOST_PAIRS = 2000
 POOL = 50
 
 
-class LabelledPair(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledPair:
     """Two responses to one question, and the response that people prefer.
 
     Args:
@@ -53,10 +53,10 @@ class LabelledPair(NamedTuple):
         """The same pair with the other response first."""
         label: Side = "B" if self.label == "A" else "A"
         comparison = self.comparison.swapped
-        return self._replace(comparison=comparison, label=label, swapped=not self.swapped)
+        return replace(self, comparison=comparison, label=label, swapped=not self.swapped)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
     """A data set of labelled pairs.
 
@@ -73,7 +73,8 @@ class Benchmark:
     left_out: Mapping[str, int]
 
 
-class Drawn(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrawnPairs:
     """The pairs of a benchmark that a run uses.
 
     Args:
@@ -87,7 +88,7 @@ class Drawn(NamedTuple):
 
 def draw(
     benchmark: Benchmark, *, seed: int, at_most: int = MOST_PAIRS, demonstrations: int = 0
-) -> Drawn:
+) -> DrawnPairs:
     """Draws the pairs to judge, each in a random order, and separate demonstrations.
 
     The order of the pairs depends on neither number. Demonstrations are taken from the end of that
@@ -106,4 +107,4 @@ def draw(
     judged = drawn[: min(at_most, len(drawn) - pool)]
     seen = {pair.comparison for pair in judged} | {pair.comparison.swapped for pair in judged}
     others = [pair for pair in reversed(drawn[len(judged) :]) if pair.comparison not in seen]
-    return Drawn(tuple(judged), tuple(others[:pool]))
+    return DrawnPairs(pairs=tuple(judged), demonstrations=tuple(others[:pool]))

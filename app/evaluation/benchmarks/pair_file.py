@@ -8,11 +8,11 @@ from typing import Any
 from app.core.comparison import Turn
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.evaluation.benchmarks.rows import LeftOut, RawPair, digest_of, user_turn
-from app.files.reading import Row, read_rows
-from app.files.shapes import Shape, shape_for
+from app.files.reading import FileRow, read_rows
+from app.files.shapes import ComparisonShape, shape_for
 
 
-def file_pairs(path: Path, shape: Shape | None = None) -> Iterator[RawPair | LeftOut]:
+def file_pairs(path: Path, shape: ComparisonShape | None = None) -> Iterator[RawPair | LeftOut]:
     """Reads the rows of a file; `app.files` describes formats and shapes.
 
     Args:
@@ -33,24 +33,24 @@ def file_pairs(path: Path, shape: Shape | None = None) -> Iterator[RawPair | Lef
             if number == 0:
                 # The other rows will hardly be better.
                 raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
-            yield LeftOut(exc.detail)
+            yield LeftOut(reason=exc.detail)
 
 
-def _pair(row: Row, fields: Mapping[str, Any]) -> RawPair | LeftOut:
+def _pair(row: FileRow, fields: Mapping[str, Any]) -> RawPair | LeftOut:
     if not _is_encodable(fields):
-        return LeftOut("half of a surrogate pair")
+        return LeftOut(reason="half of a surrogate pair")
     turns = _turns(fields["question"])
     pair_id, group = (
         None if row.fields.get(key) is None else str(row.fields[key]) for key in ("id", "group")
     )
     return RawPair(
         # "pairs.jsonl, line 7" -> "line-7".
-        pair_id or row.place.rpartition(", ")[2].replace(" ", "-"),
-        group or digest_of(turns),
-        turns,
-        _texts(fields["response_a"]),
-        _texts(fields["response_b"]),
-        fields["label"],
+        id=pair_id or row.place.rpartition(", ")[2].replace(" ", "-"),
+        group=group or digest_of(turns),
+        question=turns,
+        response_a=_texts(fields["response_a"]),
+        response_b=_texts(fields["response_b"]),
+        label=fields["label"],
     )
 
 

@@ -1,14 +1,16 @@
 """Rows of a data set, as its reader returns them before they are checked."""
 
 import hashlib
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from app.core.comparison import Turn
 
 TIE = "tie"
 
 
-class RawPair(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RawPair:
     """A row that is not checked yet.
 
     Args:
@@ -28,7 +30,8 @@ class RawPair(NamedTuple):
     label: str | None
 
 
-class LeftOut(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
     """A row that is not a comparison."""
 
     reason: str

@@ -18,6 +18,7 @@ from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.labels import coverage_by_labels
 from app.evaluation.curve.rows import threshold_rows
+from app.files.replacing import replacing
 
 _ALPHAS = np.arange(4, 121) / 400  # 0.01 to 0.30
 _USUAL_ALPHA = 0.10
@@ -67,17 +68,18 @@ def write_curve_figure(
         frameon=False,
     )
     # Without a date and random ids, equal scores write equal bytes.
-    metadata = {"Date": None} if file.suffix.lower() == ".svg" else {}
-    with rc_context({"svg.hashsalt": "scope-judge"}):
-        figure.savefig(file, dpi=130, metadata=metadata)
+    kind = file.suffix.lower().removeprefix(".")
+    metadata = {"Date": None} if kind == "svg" else {}
+    with rc_context({"svg.hashsalt": "scope-judge"}), replacing(file) as image:
+        figure.savefig(image, format=kind, dpi=130, metadata=metadata)
 
 
 def _draw_risk(
     axes: Axes, scores: LabelledScores, rows: list[ThresholdRow], label_noise: float
 ) -> None:
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
-    found = [curve.accepted_at(score, undecided=scores.undecided) for score in curve.scores]
-    counts = np.array([each for each in found if each[0]], dtype=np.int64).reshape(-1, 2)
+    tallies = [curve.accepted_at(score, undecided=scores.undecided) for score in curve.scores]
+    counts = np.array([tally for tally in tallies if tally[0]], dtype=np.int64).reshape(-1, 2)
     coverages, risks = counts[:, 0] / scores.n, counts[:, 1] / counts[:, 0]
     low, high = error_interval(counts[:, 0], counts[:, 1])
     # Below a coverage of 0.1 the risk is that of a few points, often 0 or 1: ignored for the scale.
@@ -166,11 +168,11 @@ def _draw_points(
 
 def _draw_coverage(axes: Axes, fine: list[ThresholdRow], chosen: list[ThresholdRow]) -> None:
     for guarantee in GUARANTEES:
-        found = [row for row in fine if row.guarantee == guarantee]
+        line = [row for row in fine if row.guarantee == guarantee]
         marked = [row for row in chosen if row.guarantee == guarantee]
         axes.plot(
-            [row.alpha for row in found],
-            [row.coverage for row in found],
+            [row.alpha for row in line],
+            [row.coverage for row in line],
             color=_COLOURS[guarantee],
             drawstyle="steps-post",
             linewidth=1.6,
@@ -196,10 +198,10 @@ def _draw_coverage(axes: Axes, fine: list[ThresholdRow], chosen: list[ThresholdR
 def _draw_labels(axes: Axes, scores: LabelledScores, delta: float, label_noise: float) -> None:
     rows = coverage_by_labels(scores, alpha=_USUAL_ALPHA, delta=delta, label_noise=label_noise)
     for guarantee in GUARANTEES:
-        found = [row for row in rows if row.guarantee == guarantee]
+        line = [row for row in rows if row.guarantee == guarantee]
         axes.plot(
-            [row.labels for row in found],
-            [row.coverage for row in found],
+            [row.labels for row in line],
+            [row.coverage for row in line],
             color=_COLOURS[guarantee],
             marker=_MARKERS[guarantee],
             markersize=4,

@@ -12,7 +12,7 @@ from app.evaluation.judgments.jsonl import Judged, Skipped
 from app.evaluation.methods import METHODS, preferences_of
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LabelledScores:
     """The uncertainty and the error of a judge on labelled pairs.
 
@@ -55,10 +55,6 @@ class LabelledScores:
 def labelled_scores_of(judged: Judged, source: str) -> LabelledScores:
     """The scores of judged pairs; a row without a signal of the judge is left out.
 
-    Args:
-        judged: The judged pairs.
-        source: Where they come from, for messages.
-
     Raises:
         InvalidRequestError: No row is usable, or the rows have the answers of several judges.
     """
@@ -75,9 +71,15 @@ def labelled_scores_of(judged: Judged, source: str) -> LabelledScores:
             "or score_a and score_b"
         )
     unscored = set(range(len(judged.pairs))) - set(scores.pairs.tolist())
-    unusable = [Skipped(judged.places[i], "judgment of both orders") for i in sorted(unscored)]
+    unusable = [
+        Skipped(place=judged.places[i], reason="judgment of both orders") for i in sorted(unscored)
+    ]
     used = [judged.pairs[i] for i in scores.pairs]
     flips = None if used[0].scores is not None else preferences_of(used).position_flips
     return LabelledScores(
-        scores.uncertainty, scores.error, judged.ties, (*judged.skipped, *unusable), flips
+        uncertainty=scores.uncertainty,
+        error=scores.error,
+        ties=judged.ties,
+        skipped=(*judged.skipped, *unusable),
+        position_flips=flips,
     )

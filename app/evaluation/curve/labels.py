@@ -1,6 +1,6 @@
 """Coverage against the number of labels, from random subsets of the labelled pairs."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,8 @@ _DRAWS = 50
 _SEED = 0
 
 
-class LabelsRow(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelsRow:
     """Coverage with some of the labels.
 
     Args:
@@ -53,9 +54,9 @@ def coverage_by_labels(
             curve = ThresholdCurve.fit(scores.uncertainty[drawn], scores.error[drawn], label_noise)
             for guarantee in GUARANTEES:
                 threshold = threshold_on(curve, alpha, guarantee, delta)
-                found, _ = everything.accepted_at(threshold, undecided=scores.undecided)
-                accepted[guarantee, int(size)] += found
+                count, _ = everything.accepted_at(threshold, undecided=scores.undecided)
+                accepted[guarantee, int(size)] += count
     return [
-        LabelsRow(guarantee, size, total / (_DRAWS * scores.n))
+        LabelsRow(guarantee=guarantee, labels=size, coverage=total / (_DRAWS * scores.n))
         for (guarantee, size), total in accepted.items()
     ]

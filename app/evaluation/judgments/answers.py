@@ -47,7 +47,7 @@ def parse_confidence(answer: Generated) -> float | None:
     limit may have cut ("0.9" of "0.95"), or with a 0 or 1 among words ("Answer 1 is better").
     """
     text = _LIST_MARKER.sub("", answer.text)
-    found: set[float] = set()
+    numbers: set[float] = set()
     for match in _NUMBER.finditer(text):
         before, after = text[: match.start()], text[match.end() :]
         if not answer.complete and not after.strip(" \t.,"):
@@ -58,8 +58,8 @@ def parse_confidence(answer: Generated) -> float | None:
             continue
         if "." not in match[0] and not _is_score(before, after):
             return None
-        found.add(float(match[0]))
-    return found.pop() if len(found) == 1 else None
+        numbers.add(float(match[0]))
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def _is_score(before: str, after: str) -> bool:

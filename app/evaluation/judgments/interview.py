@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from app.core.errors import (
     ControlTokenError,
@@ -15,11 +14,11 @@ from app.core.errors import (
 )
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.log import JudgmentLog
-from app.evaluation.judgments.pace import Pace
+from app.evaluation.judgments.pace import ChunkPace
 from app.evaluation.judgments.questions import GENERATION, Question, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.ports import Engine, Generated, LabelLogits, PromptError, TextGenerator
-from app.service.judging.judge import label_gap, score_of_orders
+from app.service.scoring.label_logits import label_gap, score_of_orders
 
 # Four chunks in flight keep the engine busy.
 _CHUNKS_IN_FLIGHT = 4
@@ -29,7 +28,8 @@ _FINAL_FAILURES = frozenset((PromptTooLongError.code, ControlTokenError.code))
 Reply = LabelLogits | Generated | PromptError
 
 
-class Dataset(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dataset:
     """The pairs of a data set, and the questions about them."""
 
     name: str
@@ -37,7 +37,8 @@ class Dataset(NamedTuple):
     questionnaire: Questionnaire
 
 
-class MissingAnswers(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MissingAnswers:
     """The pairs of a data set that still lack one observation."""
 
     dataset: Dataset
@@ -63,9 +64,9 @@ def missing_answers(
     """
     return [
         MissingAnswers(
-            dataset,
-            observation,
-            [
+            dataset=dataset,
+            observation=observation,
+            pairs=[
                 pair
                 for pair in dataset.pairs
                 if not _is_answered(
@@ -99,18 +100,18 @@ def relabelled(
     datasets: Iterable[Dataset], known: Mapping[tuple[str, str], JudgedPair]
 ) -> list[JudgedPair]:
     """Lines with the new label and group of pairs whose label or group changed in the data."""
-    found = []
+    lines = []
     for dataset in datasets:
         for pair in dataset.pairs:
             line = known.get((dataset.name, pair.id))
             if line is not None and (line.label, line.group) != (pair.label, pair.group):
                 # `asked` marks a line of `evaluate`; an empty one changes no answer.
                 without_answers = replace(line.only(()), asked={})
-                found.append(replace(without_answers, label=pair.label, group=pair.group))
-    return found
+                lines.append(replace(without_answers, label=pair.label, group=pair.group))
+    return lines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Interviewer:
     """Asks one started judge.
 
@@ -160,7 +161,9 @@ class Interviewer:
         """
         permits = asyncio.Semaphore(_CHUNKS_IN_FLIGHT)
 
-        async def ask_chunk(one: MissingAnswers, chunk: Sequence[LabelledPair], pace: Pace) -> None:
+        async def ask_chunk(
+            one: MissingAnswers, chunk: Sequence[LabelledPair], pace: ChunkPace
+        ) -> None:
             begun = time.monotonic()
             try:
                 log.append(await self._judged(one.dataset, one.observation, chunk))
@@ -173,7 +176,7 @@ class Interviewer:
             async with asyncio.TaskGroup() as group:
                 for one in missing:
                     # A text takes longer than a label, so each observation has its own pace.
-                    pace, start = Pace(), 0
+                    pace, start = ChunkPace(), 0
                     while start < len(one.pairs):
                         await permits.acquire()
                         chunk = one.pairs[start : start + pace.pairs]
@@ -190,10 +193,10 @@ class Interviewer:
         judged = []
         for pair, question in zip(pairs, questions, strict=True):
             unanswered = JudgedPair(
-                dataset.name,
-                pair.id,
-                pair.group,
-                pair.label,
+                dataset=dataset.name,
+                id=pair.id,
+                group=pair.group,
+                label=pair.label,
                 swapped=pair.swapped,
                 text=pair.text_digest,
                 judge=self.judge,
@@ -262,8 +265,8 @@ def _with_orders(pair: JudgedPair, logits: Sequence[LabelLogits]) -> JudgedPair:
 
 def _with_annotators(pair: JudgedPair, logits: Sequence[LabelLogits]) -> JudgedPair:
     gaps = []
-    for each in logits:
-        gap = label_gap(each)
+    for label_logits in logits:
+        gap = label_gap(label_logits)
         if isinstance(gap, ScopeJudgeError):
             return replace(pair, failed={"annotators": gap.code})
         gaps.append(gap)

@@ -4,15 +4,16 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from app.core.comparison import Label, Side
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.files.reading import files_of, read_rows
 from app.files.results import FIELDS, result_columns
-from app.files.shapes import Shape, label_in
+from app.files.shapes import ComparisonShape, label_in
 from app.ports import Generated
 
 # Every line that `judgment_line` writes begins with these bytes.
@@ -28,7 +29,8 @@ _VERDICTS = ("verdict_fwd", "verdict_rev")
 _SHARES = ("p_fwd", "p_rev", "label_mass")
 
 
-class Skipped(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skipped:
     """A row that was left out.
 
     Args:
@@ -40,7 +42,8 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class Judged(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
     """The content of files of judged pairs.
 
     Args:
@@ -58,7 +61,7 @@ class Judged(NamedTuple):
     signal: str | None = None
 
 
-def read_judgments(inputs: Sequence[Path], shape: Shape | None = None) -> Judged:
+def read_judgments(inputs: Sequence[Path], shape: ComparisonShape | None = None) -> Judged:
     """Reads files of pairs that a judge has judged and people have labelled.
 
     Each row has a label (see `label_in`) and the judge's answers: `gap_fwd` and `gap_rev`, the
@@ -115,7 +118,7 @@ def judgment_line(pair: JudgedPair) -> str:
     return json.dumps(given, allow_nan=False) + "\n"
 
 
-def _lines(file: Path, shape: Shape | None) -> Iterator["_Line"]:
+def _lines(file: Path, shape: ComparisonShape | None) -> Iterator["_Line"]:
     rows = list(read_rows(file))
     columns = result_columns(row.fields for row in rows)
     for row in rows:
@@ -129,12 +132,12 @@ def _lines(file: Path, shape: Shape | None) -> Iterator["_Line"]:
             own = columns.without(fields)
             own = {name: value for name, value in own.items() if name not in FIELDS}
             fields = {**own, **columns.result(fields)}
-        yield _Line(row.place, fields, label)
+        yield _Line(place=row.place, fields=fields, label=label)
 
 
 def _collected(lines: Iterable["_Line"]) -> Judged:
     """Merges the lines of each pair, and counts the lines that are left out."""
-    found: dict[tuple[str, ...], JudgedPair] = {}
+    pairs: dict[tuple[str, ...], JudgedPair] = {}
     last: dict[tuple[str, ...], str] = {}
     skipped: list[Skipped] = []
     ties, kind = 0, None
@@ -155,12 +158,19 @@ def _collected(lines: Iterable["_Line"]) -> Judged:
             continue
         # Ids in files of users may repeat: only lines that `evaluate` wrote are merged.
         key = (pair.dataset, pair.id) if line.is_of_evaluate else (line.place,)
-        found[key] = found[key].updated_by(pair) if key in found else pair
+        pairs[key] = pairs[key].updated_by(pair) if key in pairs else pair
         last[key] = line.place
-    return Judged(tuple(found.values()), tuple(last.values()), ties, tuple(skipped), kind)
+    return Judged(
+        pairs=tuple(pairs.values()),
+        places=tuple(last.values()),
+        ties=ties,
+        skipped=tuple(skipped),
+        signal=kind,
+    )
 
 
-class _Line(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Line:
     """One row of a file, with the answers among its fields, and its place for messages."""
 
     place: str
@@ -206,11 +216,11 @@ class _Line(NamedTuple):
         if self.is_of_evaluate and not (self.fields.get("dataset") and self.fields.get("id")):
             raise self.error("a line with asked needs dataset and id")
         if label is None:
-            return Skipped(self.place, "label")
+            return Skipped(place=self.place, reason="label")
         if missing:
-            return Skipped(self.place, " and ".join(missing))
+            return Skipped(place=self.place, reason=" and ".join(missing))
         if not self.is_of_evaluate and all(answer is None for answer in answers):
-            return Skipped(self.place, " and ".join(expected))
+            return Skipped(place=self.place, reason=" and ".join(expected))
         return JudgedPair(
             dataset=self._string("dataset") or "",
             id=self._string("id") or self.place,
@@ -269,11 +279,11 @@ class _Line(NamedTuple):
 
     def _numbers(self, name: str) -> tuple[float, ...] | None:
         values = self._list(name)
-        return None if values is None else tuple(self._number(name, each) for each in values)
+        return None if values is None else tuple(self._number(name, value) for value in values)
 
     def _texts(self, name: str) -> tuple[Generated, ...] | None:
         values = self._list(name)
-        return None if values is None else tuple(self._text(name, each) for each in values)
+        return None if values is None else tuple(self._text(name, value) for value in values)
 
     def _list(self, name: str) -> list[object] | None:
         value = self.fields.get(name)

@@ -34,8 +34,8 @@ def check_report(folder: Path, judge: str | None, datasets: Collection[str]) -> 
     """
     file = folder / RESULTS_NAME
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        theirs, of_judge = [str(each["name"]) for each in found["datasets"]], found["judge"]
+        report = json.loads(file.read_text(encoding="utf-8"))
+        theirs, of_judge = [str(dataset["name"]) for dataset in report["datasets"]], report["judge"]
     except FileNotFoundError:
         return
     except OSError as exc:

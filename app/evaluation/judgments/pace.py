@@ -7,7 +7,7 @@ MOST_PAIRS = 64
 _FIRST_PAIRS = 4
 
 
-class Pace:
+class ChunkPace:
     """Follows the speed of a judge; starts with small chunks, so that progress shows early.
 
     Args:

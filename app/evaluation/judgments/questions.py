@@ -3,20 +3,20 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import astuple, dataclass
 
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
 from app.evaluation.judgments.record import Observation
 from app.ports import Prompt
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 
 # SCOPE, appendix on baselines: five samples at a temperature of 0.7.
 SAMPLES, TEMPERATURE = 5, 0.7
 
 
-class GenerationLimits(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationLimits:
     """How the engine writes an answer.
 
     Args:
@@ -31,12 +31,13 @@ class GenerationLimits(NamedTuple):
 # Observations that need text; the others need label logits. The limits fit a verdict and a number:
 # a judge that explains itself first is cut off, and the answer counts as unparsed.
 GENERATION: Mapping[Observation, GenerationLimits] = {
-    "verbalized": GenerationLimits(32, 0.0),
-    "samples": GenerationLimits(16, TEMPERATURE),
+    "verbalized": GenerationLimits(max_tokens=32, temperature=0.0),
+    "samples": GenerationLimits(max_tokens=16, temperature=TEMPERATURE),
 }
 
 
-class Question(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
     """All prompts of one observation of one pair.
 
     Args:
@@ -89,8 +90,9 @@ class Questionnaire:
             # Derived from the pair, so that a resumed run draws the same samples.
             start = int(_digest([self.seed, pair.id, prompts])[:7], 16)
             seeds = [start + i for i in range(len(prompts))]
-        digest = _digest([prompts, seeds, GENERATION.get(observation)])
-        return Question(tuple(prompts), tuple(seeds), digest)
+        limits = GENERATION.get(observation)
+        digest = _digest([prompts, seeds, None if limits is None else astuple(limits)])
+        return Question(prompts=tuple(prompts), seeds=tuple(seeds), digest=digest)
 
     def _prompts(self, observation: Observation, pair: LabelledPair) -> list[Prompt]:
         match observation:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from app.core.comparison import Label, Side
 from app.ports import Generated
@@ -13,7 +13,7 @@ from app.ports import Generated
 Observation = Literal["orders", "verbalized", "annotators", "samples"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedPair:
     """One labelled pair with the judge's answers; None for questions that were not asked.
 
@@ -63,9 +63,8 @@ class JudgedPair:
 
     def only(self, observations: Collection[Observation]) -> "JudgedPair":
         """The same pair with the answers and failures of these observations only."""
-        others: tuple[Observation, ...] = ("orders", "verbalized", "annotators", "samples")
         return replace(
-            self._without_answers([other for other in others if other not in observations]),
+            self._without_answers([other for other in _ANSWERS if other not in observations]),
             failed={k: v for k, v in (self.failed or {}).items() if k in observations} or None,
             asked={k: v for k, v in (self.asked or {}).items() if k in observations} or None,
         )
@@ -80,29 +79,25 @@ class JudgedPair:
             return later
         again = later.asked or {}
         kept = self._without_answers(again)
+        answers = [name for names in _ANSWERS.values() for name in names]
         failed = {k: v for k, v in (self.failed or {}).items() if k not in again}
         return replace(
             later,
-            gaps=kept.gaps if later.gaps is None else later.gaps,
-            label_mass=kept.label_mass if later.label_mass is None else later.label_mass,
-            p=kept.p if later.p is None else later.p,
-            scores=kept.scores if later.scores is None else later.scores,
-            verdicts=kept.verdicts if later.verdicts is None else later.verdicts,
-            verbalized=kept.verbalized if later.verbalized is None else later.verbalized,
-            annotators=kept.annotators if later.annotators is None else later.annotators,
-            samples=kept.samples if later.samples is None else later.samples,
+            **{name: getattr(kept, name) for name in answers if getattr(later, name) is None},
             failed={**failed, **(later.failed or {})} or None,
             asked={**(self.asked or {}), **again} or None,
         )
 
     def _without_answers(self, observations: Collection[Observation]) -> "JudgedPair":
-        pair = self
-        if "orders" in observations:
-            pair = replace(pair, gaps=None, p=None, scores=None, label_mass=None, verdicts=None)
-        if "verbalized" in observations:
-            pair = replace(pair, verbalized=None)
-        if "annotators" in observations:
-            pair = replace(pair, annotators=None)
-        if "samples" in observations:
-            pair = replace(pair, samples=None)
-        return pair
+        names = (name for observation in observations for name in _ANSWERS[observation])
+        without: dict[str, Any] = dict.fromkeys(names)
+        return replace(self, **without)
+
+
+# Observation -> the fields of its answer.
+_ANSWERS: Mapping[Observation, tuple[str, ...]] = {
+    "orders": ("gaps", "label_mass", "p", "scores", "verdicts"),
+    "verbalized": ("verbalized",),
+    "annotators": ("annotators",),
+    "samples": ("samples",),
+}

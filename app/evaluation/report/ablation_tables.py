@@ -28,7 +28,7 @@ def noise_table(results: Results) -> Table | None:
 
     The paper's numbers are printed beside SCOPE without correction; the paper does not correct.
     """
-    found = {dataset.name: dataset.label_noise for dataset in results.datasets}
+    ablations = {dataset.name: dataset.label_noise for dataset in results.datasets}
 
     def cell(dataset: str, ablation: AblationRow) -> Cell:
         theirs = _paper_ablation(paper.label_noise, results.judge, dataset, ablation)
@@ -36,14 +36,14 @@ def noise_table(results: Results) -> Table | None:
         ours, alpha = ablation.row.outcome, ablation.row.alpha
         return Cell(pair(ours.risk, ours.coverage), beside, over(ours.risk, alpha))
 
-    values = sorted({row.value for rows in found.values() for row in rows})
+    values = sorted({row.value for rows in ablations.values() for row in rows})
     columns = tuple(Heading(f"{100 * value:g}% flipped") for value in values)
-    return _ablation_table("Label noise: risk / coverage", found, values, columns, cell)
+    return _ablation_table("Label noise: risk / coverage", ablations, values, columns, cell)
 
 
 def size_table(results: Results) -> Table | None:
     """Coverage and risk by the number of calibration pairs."""
-    found = {dataset.name: dataset.calibration_size for dataset in results.datasets}
+    ablations = {dataset.name: dataset.calibration_size for dataset in results.datasets}
 
     def cell(dataset: str, ablation: AblationRow) -> Cell:
         theirs = _paper_ablation(paper.calibration_size, results.judge, dataset, ablation)
@@ -51,9 +51,11 @@ def size_table(results: Results) -> Table | None:
         ours, alpha = ablation.row.outcome, ablation.row.alpha
         return Cell(pair(ours.coverage, ours.risk), beside, over(ours.risk, alpha))
 
-    values = sorted({row.value for rows in found.values() for row in rows} | {*CALIBRATION_SIZES})
+    values = sorted(
+        {row.value for rows in ablations.values() for row in rows} | {*CALIBRATION_SIZES}
+    )
     columns = tuple(Heading(f"n = {value:,.0f}") for value in values)
-    return _ablation_table("Calibration size: coverage / risk", found, values, columns, cell)
+    return _ablation_table("Calibration size: coverage / risk", ablations, values, columns, cell)
 
 
 def _paper_ablation(
@@ -69,21 +71,21 @@ def _paper_ablation(
 
 def _ablation_table(
     caption: str,
-    found: Mapping[str, Sequence[AblationRow]],
+    ablations: Mapping[str, Sequence[AblationRow]],
     values: Sequence[float],
     columns: tuple[Heading, ...],
     cell: Callable[[str, AblationRow], Cell],
 ) -> Table | None:
     """One body for each data set, one line for each rule and alpha, one column for each value."""
     bodies = []
-    for dataset, rows in found.items():
+    for dataset, rows in ablations.items():
         cells = {(row.row.selector, row.row.alpha, row.value): cell(dataset, row) for row in rows}
         asked = dict.fromkeys((row.row.selector, row.row.alpha) for row in rows)
         missing = Cell(NONE, why="too few pairs would be left to test on")
         lines = tuple(
             Line(
-                Heading(f"{RULES.get(rule, rule)}, alpha {level(alpha)}"),
-                tuple(cells.get((rule, alpha, value), missing) for value in values),
+                heading=Heading(f"{RULES.get(rule, rule)}, alpha {level(alpha)}"),
+                cells=tuple(cells.get((rule, alpha, value), missing) for value in values),
             )
             for rule, alpha in asked
         )
@@ -92,7 +94,14 @@ def _ablation_table(
     if not bodies:
         return None
     notes = why_notes(line for _, lines in bodies for line in lines)
-    return Table(caption, "Rule", (), columns, tuple(bodies), notes)
+    return Table(
+        caption=caption,
+        corner="Rule",
+        spanning=(),
+        columns=columns,
+        bodies=tuple(bodies),
+        notes=notes,
+    )
 
 
 def transfer_table(results: Results) -> Table | None:
@@ -100,28 +109,30 @@ def transfer_table(results: Results) -> Table | None:
     if not results.transfer:
         return None
     cells = {}
-    for found in results.transfer:
-        rule, alpha, ours = found.row.selector, found.row.alpha, found.row.outcome
+    for entry in results.transfer:
+        rule, alpha, ours = entry.row.selector, entry.row.alpha, entry.row.outcome
         is_papers = (rule, alpha) == ("scope", paper.ALPHA)
-        theirs = paper.transfer(results.judge, found.calibration, found.test) if is_papers else None
+        theirs = paper.transfer(results.judge, entry.calibration, entry.test) if is_papers else None
         mark: Mark = over(ours.risk, alpha)
-        if found.calibration == found.test:
+        if entry.calibration == entry.test:
             mark = "over within" if mark else "within"
-        cells[rule, alpha, found.calibration, found.test] = Cell(
+        cells[rule, alpha, entry.calibration, entry.test] = Cell(
             pair(ours.coverage, ours.risk),
             in_paper(pair(theirs.coverage, theirs.risk)) if theirs else "",
             mark,
         )
-    calibrations = dict.fromkeys(found.calibration for found in results.transfer)
-    tests = dict.fromkeys(found.test for found in results.transfer)
+    calibrations = dict.fromkeys(entry.calibration for entry in results.transfer)
+    tests = dict.fromkeys(entry.test for entry in results.transfer)
     missing = Cell(NONE, why="not run")
     bodies = tuple(
         (
             f"{RULES.get(rule, rule)}, alpha {level(alpha)}",
             tuple(
                 Line(
-                    Heading(calibration),
-                    tuple(cells.get((rule, alpha, calibration, test), missing) for test in tests),
+                    heading=Heading(calibration),
+                    cells=tuple(
+                        cells.get((rule, alpha, calibration, test), missing) for test in tests
+                    ),
                 )
                 for calibration in calibrations
             ),
@@ -130,7 +141,14 @@ def transfer_table(results: Results) -> Table | None:
     )
     columns = tuple(Heading(f"tested on {test}") for test in tests)
     note = "Italic: calibrated and tested on the two halves of one data set."
-    return Table("Transfer: coverage / risk", "Calibrated on", (), columns, bodies, (note,))
+    return Table(
+        caption="Transfer: coverage / risk",
+        corner="Calibrated on",
+        spanning=(),
+        columns=columns,
+        bodies=bodies,
+        notes=(note,),
+    )
 
 
 def world_table(results: Results) -> Table | None:
@@ -142,7 +160,7 @@ def world_table(results: Results) -> Table | None:
         figures = (row.accuracy, row.auroc, row.paper_coverage, row.coverage)
         difference = Cell(number(row.coverage - row.paper_coverage, signed=True))
         cells = (*(Cell(number(value)) for value in figures), difference)
-        lines.setdefault(row.judge, []).append(Line(Heading(row.dataset), cells))
+        lines.setdefault(row.judge, []).append(Line(heading=Heading(row.dataset), cells=cells))
     columns = (
         Heading("Accuracy", "accuracy of BPE in the paper"),
         Heading("AUROC", "AUROC of BPE in the paper"),
@@ -153,5 +171,7 @@ def world_table(results: Results) -> Table | None:
         ),
         Heading("Difference", "coverage in the normal world minus the paper's"),
     )
-    bodies = tuple((judge, tuple(found)) for judge, found in lines.items())
-    return Table("The normal world", "Data set", (), columns, bodies)
+    bodies = tuple((judge, tuple(judge_lines)) for judge, judge_lines in lines.items())
+    return Table(
+        caption="The normal world", corner="Data set", spanning=(), columns=columns, bodies=bodies
+    )

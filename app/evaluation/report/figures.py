@@ -12,7 +12,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from app.evaluation.paper import PaperOutcome
-from app.evaluation.protocol import Row
+from app.evaluation.protocol import RuleOutcome
 from app.evaluation.results import MethodResults
 
 
@@ -35,7 +35,7 @@ _BARS = "#9CC7E4"  # the blue, light enough for dark figures on it
 _NO_METADATA: dict[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 # Rows at every alpha by selector, on the paper's signal for the selector.
-Curves = Mapping[str, Sequence[Row]]
+Curves = Mapping[str, Sequence[RuleOutcome]]
 # The paper's numbers by selector, at the paper's only alpha.
 Marks = Mapping[str, PaperOutcome]
 
@@ -98,11 +98,11 @@ def reliability_figure(method: MethodResults, title: str, *, start: float, key: 
         return None
     figure = Figure(figsize=(1.95, 2.2), layout="constrained")
     axes = figure.subplots()
-    lefts = [found.place / 10 for found in method.reliability]
-    heights = [found.accuracy for found in method.reliability]
+    lefts = [confidence_bin.place / 10 for confidence_bin in method.reliability]
+    heights = [confidence_bin.accuracy for confidence_bin in method.reliability]
     axes.bar(lefts, heights, width=0.1, align="edge", color=_BARS, edgecolor="white", zorder=1)
-    for left, found in zip(lefts, method.reliability, strict=True):
-        count, half = str(found.count), left + 0.05
+    for left, confidence_bin in zip(lefts, method.reliability, strict=True):
+        count, half = str(confidence_bin.count), left + 0.05
         axes.text(half, 0.03, count, rotation=90, ha="center", va="bottom", fontsize=7.5, zorder=3)
     axes.plot([0, 1], [0, 1], color=_GREY, linestyle="--", linewidth=1.1, zorder=2)
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=(start, 1), ylim=(0, 1.03))
@@ -116,8 +116,8 @@ def reliability_figure(method: MethodResults, title: str, *, start: float, key: 
 
 def lowest_confidence(methods: Sequence[MethodResults]) -> float:
     """Start of the axis: 0.4 if no bin below (0.4, 0.5] has a verdict of any method, else 0."""
-    bins = [found for method in methods for found in method.reliability]
-    return 0.4 if all(found.place >= 4 for found in bins) else 0.0
+    bins = [confidence_bin for method in methods for confidence_bin in method.reliability]
+    return 0.4 if all(confidence_bin.place >= 4 for confidence_bin in bins) else 0.0
 
 
 def _alpha_figure(draw: Callable[[Axes], None], key: str) -> str:
@@ -155,7 +155,7 @@ def _draw_bands(axes: Axes, curves: Curves, reading: str) -> float:
     return top
 
 
-def _draw_sums(axes: Axes, rows: Sequence[Row]) -> float:
+def _draw_sums(axes: Axes, rows: Sequence[RuleOutcome]) -> float:
     """Draws the ratio of sums where something is accepted; returns the highest ratio."""
     sums = [(row.alpha, row.outcome.ratio_of_sums) for row in rows]
     defined = [(alpha, ratio) for alpha, ratio in sums if ratio is not None]

@@ -7,7 +7,7 @@ from app.core.calibration import GUARANTEES
 from app.evaluation import paper
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
-from app.evaluation.protocol import Row
+from app.evaluation.protocol import RuleOutcome
 from app.evaluation.report.table import (
     NONE,
     Cell,
@@ -65,13 +65,13 @@ def nearest_alpha(alphas: Iterable[float]) -> float:
 
 def method_of(dataset: DatasetResults, name: str) -> MethodResults | None:
     """The results of a method; None if it was not measured."""
-    return next((found for found in dataset.methods if found.method == name), None)
+    return next((method for method in dataset.methods if method.method == name), None)
 
 
-def outcome_of(rows: Iterable[Row], selector: str, alpha: float) -> RiskCoverage | None:
+def outcome_of(rows: Iterable[RuleOutcome], selector: str, alpha: float) -> RiskCoverage | None:
     """The outcome of a rule at an alpha; None if there is no such row."""
-    found = (row.outcome for row in rows if (row.selector, row.alpha) == (selector, alpha))
-    return next(found, None)
+    outcomes = (row.outcome for row in rows if (row.selector, row.alpha) == (selector, alpha))
+    return next(outcomes, None)
 
 
 def quality_table(results: Results) -> Table:
@@ -80,8 +80,8 @@ def quality_table(results: Results) -> Table:
     best = {dataset.name: _best(dataset.methods) for dataset in results.datasets}
     lines = tuple(
         Line(
-            Heading(METHODS[name].title),
-            tuple(
+            heading=Heading(METHODS[name].title),
+            cells=tuple(
                 cell
                 for dataset in results.datasets
                 for cell in _quality_cells(results.judge, dataset, name, best[dataset.name])
@@ -95,12 +95,12 @@ def quality_table(results: Results) -> Table:
         "the n pairs that it scores; a method with a smaller n mostly leaves out harder pairs."
     )
     return Table(
-        "Quality of the uncertainty",
-        "Method",
-        tuple(Heading(dataset.name, spans=5) for dataset in results.datasets),
-        (*_QUALITY, _COUNTED) * len(results.datasets),
-        (("", lines),),
-        (note, *why_notes(lines)),
+        caption="Quality of the uncertainty",
+        corner="Method",
+        spanning=tuple(Heading(dataset.name, spans=5) for dataset in results.datasets),
+        columns=(*_QUALITY, _COUNTED) * len(results.datasets),
+        bodies=(("", lines),),
+        notes=(note, *why_notes(lines)),
     )
 
 
@@ -111,11 +111,11 @@ def _best(methods: Sequence[MethodResults]) -> tuple[str, ...]:
     """
     most = max((method.n for method in methods), default=0)
     columns = zip(*(method.quality for method in methods if method.n == most), strict=True)
-    found = [[value for value in column if value is not None] for column in columns]
+    measured = [[value for value in column if value is not None] for column in columns]
     # A column with a single number has no best one.
     return tuple(
         number(pick(column)) if len(column) > 1 else ""
-        for pick, column in zip((max, min, max, max), found, strict=True)
+        for pick, column in zip((max, min, max, max), measured, strict=True)
     )
 
 
@@ -125,7 +125,9 @@ def _quality_cells(
     method = method_of(dataset, name)
     if method is None:
         return [Cell(NONE, why="not measured on this data set")] * 5
-    theirs = paper.quality(judge, dataset.name, name) or Quality(None, None, None, None)
+    theirs = paper.quality(judge, dataset.name, name) or Quality(
+        accuracy=None, ece=None, auroc=None, auprc=None
+    )
     cells = [
         Cell(
             number(value),
@@ -151,8 +153,8 @@ def risk_table(results: Results, alpha: float) -> Table:
     """A row for each rule on the paper's signal; coverage and the readings of risk as columns."""
     lines = tuple(
         Line(
-            Heading(RULES[rule], beside=f"on {METHODS[signal].title}"),
-            tuple(
+            heading=Heading(RULES[rule], beside=f"on {METHODS[signal].title}"),
+            cells=tuple(
                 cell
                 for dataset in results.datasets
                 for cell in _risk_cells(results.judge, dataset, rule, signal, alpha)
@@ -162,12 +164,12 @@ def risk_table(results: Results, alpha: float) -> Table:
         if any(method_of(dataset, signal) for dataset in results.datasets)
     )
     return Table(
-        f"Risk control at alpha = {level(alpha)}",
-        "Rule and its signal",
-        tuple(Heading(dataset.name, spans=4) for dataset in results.datasets),
-        _READINGS * len(results.datasets),
-        (("", lines),),
-        why_notes(lines),
+        caption=f"Risk control at alpha = {level(alpha)}",
+        corner="Rule and its signal",
+        spanning=tuple(Heading(dataset.name, spans=4) for dataset in results.datasets),
+        columns=_READINGS * len(results.datasets),
+        bodies=(("", lines),),
+        notes=why_notes(lines),
     )
 
 
@@ -198,8 +200,8 @@ def alphas_table(results: Results) -> Table | None:
             continue
         lines = tuple(
             Line(
-                Heading(level(alpha)),
-                (
+                heading=Heading(level(alpha)),
+                cells=(
                     *_spread_cells(results.judge, dataset.name, method, "scope", alpha),
                     *_spread_cells(results.judge, dataset.name, method, "pac", alpha),
                 ),
@@ -210,12 +212,12 @@ def alphas_table(results: Results) -> Table | None:
     if not bodies:
         return None
     return Table(
-        "SCOPE and pac at every alpha, ± standard deviation",
-        "alpha",
-        (Heading("SCOPE", spans=4), Heading("pac", spans=4)),
-        _READINGS * 2,
-        tuple(bodies),
-        why_notes(line for _, lines in bodies for line in lines),
+        caption="SCOPE and pac at every alpha, ± standard deviation",
+        corner="alpha",
+        spanning=(Heading("SCOPE", spans=4), Heading("pac", spans=4)),
+        columns=_READINGS * 2,
+        bodies=tuple(bodies),
+        notes=why_notes(line for _, lines in bodies for line in lines),
     )
 
 
@@ -232,8 +234,8 @@ def all_labels_table(results: Results) -> Table | None:
             continue
         lines = tuple(
             Line(
-                Heading(level(alpha)),
-                tuple(
+                heading=Heading(level(alpha)),
+                cells=tuple(
                     cell
                     for guarantee in GUARANTEES
                     for row in dataset.all_labels
@@ -247,16 +249,16 @@ def all_labels_table(results: Results) -> Table | None:
     if not bodies:
         return None
     return Table(
-        "Calibrated on all labels, as by scope-judge curve",
-        "alpha",
-        (Heading("marginal (SCOPE)", spans=2), Heading("pac", spans=2)),
-        (
+        caption="Calibrated on all labels, as by scope-judge curve",
+        corner="alpha",
+        spanning=(Heading("marginal (SCOPE)", spans=2), Heading("pac", spans=2)),
+        columns=(
             Heading("Coverage", "share of all pairs that is accepted"),
             Heading("Empirical risk", "errors among the accepted, on the pairs calibrated on"),
         )
         * 2,
-        tuple(bodies),
-        why_notes(line for _, lines in bodies for line in lines),
+        bodies=tuple(bodies),
+        notes=why_notes(line for _, lines in bodies for line in lines),
     )
 
 
@@ -273,8 +275,10 @@ def rules_table(dataset: DatasetResults) -> Table | None:
             f"on {METHODS[method.method].title}",
             tuple(
                 Line(
-                    Heading(f"{RULES.get(row.selector, row.selector)}, alpha {level(row.alpha)}"),
-                    tuple(_outcome_cells(row.outcome, row.alpha)),
+                    heading=Heading(
+                        f"{RULES.get(row.selector, row.selector)}, alpha {level(row.alpha)}"
+                    ),
+                    cells=tuple(_outcome_cells(row.outcome, row.alpha)),
                 )
                 for row in method.rows
             ),
@@ -282,7 +286,11 @@ def rules_table(dataset: DatasetResults) -> Table | None:
         for method in dataset.methods
         if method.rows
     )
-    return Table(dataset.name, "Rule", (), _READINGS, bodies) if bodies else None
+    return (
+        Table(caption=dataset.name, corner="Rule", spanning=(), columns=_READINGS, bodies=bodies)
+        if bodies
+        else None
+    )
 
 
 def _spread_cells(

@@ -1,15 +1,16 @@
 """The evaluation report as one HTML page without scripts and without external resources."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from app.core.printable import printable_value
 from app.evaluation import paper
 from app.evaluation.methods import METHODS
 from app.evaluation.metrics import RiskCoverage
-from app.evaluation.protocol import Row
+from app.evaluation.protocol import RuleOutcome
 from app.evaluation.report import figures
 from app.evaluation.report.ablation_tables import (
     noise_table,
@@ -30,6 +31,7 @@ from app.evaluation.report.main_tables import (
 )
 from app.evaluation.report.table import Table, level, share
 from app.evaluation.results import DatasetResults, Results
+from app.files.replacing import replace_text
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 # The rules that the figures compare.
@@ -38,7 +40,8 @@ _NO_BPE = "The judge was not measured in both orders here, so SCOPE and pac cann
 _TOO_FEW = "There are fewer than 4 pairs: too few to calibrate on one half and test on the other."
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
     """The summary of a data set.
 
     Args:
@@ -52,14 +55,16 @@ class Answer(NamedTuple):
     sentences: tuple[str, ...]
 
 
-class Plot(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plot:
     """An `<svg>` element without text from users, and its description for screen readers."""
 
     svg: str
     shows: str
 
 
-class Plots(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plots:
     """The figures of one data set."""
 
     dataset: str
@@ -67,7 +72,8 @@ class Plots(NamedTuple):
     panels: tuple[Plot, ...]
 
 
-class Page(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
     """The values that the template shows."""
 
     facts: tuple[tuple[str, str], ...]
@@ -90,16 +96,10 @@ class Page(NamedTuple):
 def write_report(results: Results, file: Path) -> None:
     """Writes the page; equal results write equal bytes.
 
-    Args:
-        results: Results of one judge.
-        file: File to write or replace.
-
     Raises:
         OSError: The file cannot be written.
     """
-    # A name may contain a lone surrogate, which UTF-8 cannot encode.
-    text = render_report(results).encode("utf-8", errors="replace")
-    file.write_bytes(text)
+    replace_text(file, render_report(results))
 
 
 def render_report(results: Results) -> str:
@@ -108,6 +108,7 @@ def render_report(results: Results) -> str:
         loader=FileSystemLoader(_TEMPLATE.parent),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=printable_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -159,12 +160,14 @@ def _facts(results: Results) -> tuple[tuple[str, str], ...]:
 def _answer(dataset: DatasetResults, results: Results, alpha: float) -> Answer:
     method = method_of(dataset, "bpe")
     if method is None:
-        return Answer(dataset.name, _measured(dataset), (_NO_BPE,))
+        return Answer(dataset=dataset.name, measured=_measured(dataset), sentences=(_NO_BPE,))
     pac = f"pac (delta {level(results.design.delta)})"
     rules = (("SCOPE", "scope"), (pac, "pac"))
-    found = [(name, outcome_of(method.rows, rule, alpha)) for name, rule in rules]
-    sentences = tuple(_sentence(name, outcome) for name, outcome in found if outcome)
-    return Answer(dataset.name, _measured(dataset), sentences or (_TOO_FEW,))
+    outcomes = [(name, outcome_of(method.rows, rule, alpha)) for name, rule in rules]
+    sentences = tuple(_sentence(name, outcome) for name, outcome in outcomes if outcome)
+    return Answer(
+        dataset=dataset.name, measured=_measured(dataset), sentences=sentences or (_TOO_FEW,)
+    )
 
 
 def _sentence(name: str, outcome: RiskCoverage) -> str:
@@ -218,14 +221,14 @@ def _plots(judge: str | None, dataset: DatasetResults, key: str) -> Plots:
         title = METHODS[method.method].title
         panel = figures.reliability_figure(method, title, start=start, key=f"{key} {title}")
         panels.append((panel, f"{title}: accuracy by confidence"))
-    return Plots(dataset.name, _shown(drawn), _shown(panels))
+    return Plots(dataset=dataset.name, curves=_shown(drawn), panels=_shown(panels))
 
 
-def _curve(dataset: DatasetResults, rule: str) -> list[Row]:
+def _curve(dataset: DatasetResults, rule: str) -> list[RuleOutcome]:
     method = method_of(dataset, SIGNALS[rule])
     rows = [row for row in method.rows if row.selector == rule] if method else []
     return sorted(rows, key=lambda row: row.alpha)
 
 
 def _shown(drawn: Sequence[tuple[str | None, str]]) -> tuple[Plot, ...]:
-    return tuple(Plot(svg, shows) for svg, shows in drawn if svg)
+    return tuple(Plot(svg=svg, shows=shows) for svg, shows in drawn if svg)

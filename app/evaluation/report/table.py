@@ -1,6 +1,7 @@
 """The parts of a table of the report, and the format of its numbers."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 NONE = "\N{EN DASH}"
@@ -26,14 +27,7 @@ class Cell(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """The heading of a row, a column or several columns.
-
-    Args:
-        text: The heading as printed.
-        why: Explanation of the heading.
-        spans: Number of columns.
-        beside: Text below the heading.
-    """
+    """The heading of a row, a column or several columns."""
 
     text: str
     why: str = ""
@@ -41,14 +35,16 @@ class Heading(NamedTuple):
     beside: str = ""
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
     """A row of a table."""
 
     heading: Heading
     cells: tuple[Cell, ...]
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
     """A table as the page shows it.
 
     Args:

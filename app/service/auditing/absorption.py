@@ -1,19 +1,20 @@
 """Makes labelled audits examples of their calibration set."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from app.core.calibration import LabelledScore
+from app.core.calibration import LabelledExample
 from app.core.errors import AuditsIncompleteError
 from app.service.auditing.auditor import Auditor
-from app.service.auditing.ledger import Draw
+from app.service.auditing.ledger import Audit
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import CalibrationReport, Calibrator
 from app.service.off_loop import off_loop
 
 
-class AbsorbReport(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AbsorbReport:
     """The outcome of one absorption.
 
     Args:
@@ -30,7 +31,8 @@ class AbsorbReport(NamedTuple):
     rates: tuple[float, ...]
 
 
-class Period(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Period:
     """A time of the traffic, in seconds since 1970.
 
     Args:
@@ -46,34 +48,31 @@ class Period(NamedTuple):
         return (self.since is None or self.since <= at) and (self.until is None or at < self.until)
 
 
-class _Draws(NamedTuple):
-    """The draws of one set and time.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sorted:
+    """The audits of one set and period.
 
     Args:
-        labelled: The draws with a label.
-        unlabelled: Number of draws without one.
-        other_judge: Number of draws by another judge.
+        labelled: Those with a label.
+        unlabelled: Number of those without one, also if they were closed.
+        other_judge: Number of those by another judge.
     """
 
-    labelled: list[Draw]
+    labelled: list[Audit]
     unlabelled: int
     other_judge: int
 
     @classmethod
-    def of(cls, draws: Iterable[Draw], *, period: Period, fingerprint: str) -> "_Draws":
-        """Sorts the draws of a set."""
-        labelled: list[Draw] = []
-        unlabelled = other_judge = 0
-        for draw in draws:
-            if not period.includes(draw.first_at):
-                continue
-            if draw.fingerprint != fingerprint:
-                other_judge += 1
-            elif draw.label is None:
-                unlabelled += 1
-            else:
-                labelled.append(draw)
-        return cls(labelled, unlabelled, other_judge)
+    def of(cls, audits: Iterable[Audit], *, period: Period, fingerprint: str) -> "_Sorted":
+        """Sorts the audits of a set."""
+        of_period = [audit for audit in audits if period.includes(audit.draw.at)]
+        own = [audit for audit in of_period if audit.draw.fingerprint == fingerprint]
+        labelled = [audit for audit in own if audit.label not in (None, "none")]
+        return cls(
+            labelled=labelled,
+            unlabelled=len(own) - len(labelled),
+            other_judge=len(of_period) - len(own),
+        )
 
 
 class Absorber:
@@ -123,38 +122,46 @@ class Absorber:
         """
         await self._calibrations.get(name)
         await self._auditor.catch_up()
-        drawn = self._auditor.ledger.draws(name)
-        draws = await off_loop(_Draws.of, drawn, period=period, fingerprint=self._fingerprint)
-        if draws.unlabelled and not leave_out:
+        audits = await off_loop(
+            _Sorted.of,
+            self._auditor.ledger.audits(name),
+            period=period,
+            fingerprint=self._fingerprint,
+        )
+        if audits.unlabelled and not leave_out:
             raise AuditsIncompleteError(
-                f"{draws.unlabelled} of {draws.unlabelled + len(draws.labelled)} audits of the "
+                f"{audits.unlabelled} of {audits.unlabelled + len(audits.labelled)} audits of the "
                 f"calibration {name!r} have no label, so the labelled ones may be no random sample "
                 "of the traffic. Label the open ones (GET /audits?status=open), choose another "
                 '`since` or `until`, or send "unlabelled": "leave_out" if labels are missing for '
-                "no reason that has to do with the answers"
+                "no reason that has to do with the answers; closed audits have no label either"
             )
-        if replace and all(draw.label == "tie" for draw in draws.labelled):
+        if replace and all(audit.label == "tie" for audit in audits.labelled):
             raise AuditsIncompleteError(
                 f"there are no labelled audits of the calibration {name!r} in that time, so "
                 "replacing its examples would leave none"
             )
         batch = JudgedBatch(
-            [_example(draw) for draw in draws.labelled],
-            self._fingerprint,
+            examples=[_example(audit) for audit in audits.labelled],
+            fingerprint=self._fingerprint,
             label_noise=None,
             action="absorb",
             replaces=replace,
         )
-        report = await self._calibrator.put(name, batch, by=by)
-        rates = tuple(sorted({draw.rate for draw in draws.labelled}))
-        return AbsorbReport(report, draws.unlabelled, draws.other_judge, rates)
+        return AbsorbReport(
+            batch=await self._calibrator.put(name, batch, by=by),
+            unlabelled=audits.unlabelled,
+            other_judge=audits.other_judge,
+            rates=tuple(sorted({audit.draw.rate for audit in audits.labelled})),
+        )
 
 
-def _example(draw: Draw) -> JudgedExample:
-    """Returns a labelled draw as an example; a tie has no score."""
-    assert draw.label is not None, "only labelled draws are absorbed"
-    if draw.label == "tie":
-        return JudgedExample(draw.digest, None)
-    numbers = (draw.gap_fwd, draw.gap_rev, draw.label_mass)
-    score = LabelledScore(*numbers, draw.label, draw.question)
-    return JudgedExample(draw.digest, score)
+def _example(audit: Audit) -> JudgedExample:
+    """Returns a labelled audit as an example; a tie has no score."""
+    draw, label = audit.draw, audit.label
+    assert label is not None, "open audits are not absorbed"
+    assert label != "none", "closed audits are not absorbed"
+    if label == "tie":
+        return JudgedExample(digest=draw.digest, example=None)
+    example = LabelledExample(score=draw.score, label=label, question=draw.question)
+    return JudgedExample(digest=draw.digest, example=example)

@@ -3,19 +3,35 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
-from app.core.comparison import AuditReference, Label
-from app.core.errors import ForbiddenError, StoreCorruptError, StoreUnavailableError
+from app.core.calibration import Calibration
+from app.core.comparison import AuditReference
+from app.core.errors import (
+    ForbiddenError,
+    LabelChangesError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
+from app.observability.telemetry import Telemetry
 from app.ports import AuditStore
-from app.service.auditing.entries import LabelEntry
-from app.service.auditing.ledger import Draw, Ledger, Status
-from app.service.auditing.replay import PlacedEntry, Replay
-from app.service.auditing.sampling import Candidate, Drawn, Sampler
+from app.service.auditing.entries import (
+    AlarmEnd,
+    AlarmEntry,
+    AuditLabel,
+    Decider,
+    Draw,
+    Entry,
+    LabelEntry,
+    readable_entry,
+)
+from app.service.auditing.ledger import Audit, AuditPage, Ledger, Status
+from app.service.auditing.sampling import Drawn, Sampler
+from app.service.judged import JudgedComparison
 from app.service.off_loop import off_loop
-from app.telemetry import Telemetry
 
 # Interval at which the end of the log is asked for.
 _FOLLOW_S = 1.0
@@ -24,17 +40,36 @@ _PATIENCE_S = 2.0
 # More candidates, or more characters of them, are hashed on another thread.
 _MOST_ON_LOOP = 32
 _MOST_CHARACTERS_ON_LOOP = 2**16
-# More draws are searched on another thread.
-_MOST_SEARCHED_ON_LOOP = 2000
+# A person corrects a label a few times; a program that goes back and forth would fill the log.
+MOST_LABEL_CHANGES = 100
+# Entries of the log that are applied in one step, which takes 5 ms.
+_PAGE = 200
 
 logger = logging.getLogger("app.audits")
 
 
-class LabelReport(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentLabel:
+    """A label for a draw, as somebody sends it.
+
+    Args:
+        id: Id of the draw, in either order.
+        label: The side that a person prefers, in the order of the id; "none" closes the draw.
+        reason: Why the draw cannot be labelled; None with any other label.
+    """
+
+    id: str
+    label: AuditLabel
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelReport:
     """The outcome of a batch of labels.
 
     Args:
         labelled: Number of draws that got their first label.
+        closed: Number of draws without a label that were closed.
         updated: Number of labels that replaced another one.
         unchanged: Number of labels that the draws had already.
         unknown: Ids without a draw.
@@ -42,22 +77,26 @@ class LabelReport(NamedTuple):
     """
 
     labelled: int
+    closed: int
     updated: int
     unchanged: int
     unknown: tuple[str, ...]
     expired: tuple[str, ...]
 
 
-class AuditPage(NamedTuple):
-    """Some draws with their status, oldest first.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrailEntry:
+    """One entry of the trail of a set's audits.
 
     Args:
-        draws: The draws.
-        next_after: Position after which the next page begins; None for the last page.
+        position: Its position in the log.
+        entry: A label that closed a draw or replaced another one, an alarm, or the end of one.
+        before: The label that it replaced; None if there was none.
     """
 
-    draws: list[tuple[Draw, Status]]
-    next_after: int | None
+    position: int
+    entry: Entry
+    before: AuditLabel | None
 
 
 class Auditor:
@@ -88,16 +127,18 @@ class Auditor:
         self.rate = rate
         self.expires_s = expires_s
         self._now = now
-        self._replay = Replay()
+        # The state of all audits; another object after the log of the store was replaced.
+        self.ledger = Ledger(expires_s=expires_s)
         self._sampler: Sampler | None = None
-        self._is_lost = False
+        # Deciders whose first draws are being appended, with the key that began each.
+        self._begun = dict[Decider, str | None]()
+        # Write id of a version -> number of refused draws.
+        self._refused = Counter[str]()
+        self._store_is_away = False
+        # Whether the last write failed; reads may work all the same.
+        self._store_refuses = False
         # Held while the ledger is brought to a certain position.
         self._reading = asyncio.Lock()
-
-    @property
-    def ledger(self) -> Ledger:
-        """The state of all audits; another object after the log of the store was replaced."""
-        return self._replay.ledger
 
     async def open(self) -> None:
         """Reads the secret and the whole log.
@@ -106,9 +147,26 @@ class Auditor:
             StoreUnavailableError: The store does not answer.
             StoreCorruptError: Another program changed the secret or the log.
         """
-        with self._watched():
-            await self._read_secret()
-        await self.catch_up()
+        async with self._reading:
+            with self._watched():
+                await self._read_secret()
+                await self._read_all()
+                self._check_secret()
+        self._note_back()
+
+    def _check_secret(self) -> None:
+        """Raises StoreCorruptError if the log has draws of another secret.
+
+        A comparison would have two ids then, and count twice.
+        """
+        newest = self.ledger.newest()
+        if self._sampler is None or newest is None or self._sampler.made(newest.draw):
+            return
+        raise StoreCorruptError(
+            "the secret of the audits is not the one that made the draws of their log. It was "
+            "deleted or replaced: restore the store from a backup, or set SCOPE_AUDIT_RATE=0 to "
+            "judge without draws"
+        )
 
     async def _read_secret(self) -> None:
         """Reads the secret, which no draw needs at rate 0."""
@@ -117,12 +175,15 @@ class Auditor:
             self._sampler = Sampler(secret, rate=self.rate, fingerprint=self._fingerprint)
 
     async def follow(self) -> None:
-        """Keeps the ledger in step with the log; runs until it is cancelled."""
+        """Keeps the ledger in step with the log; runs until it is cancelled.
+
+        In an idle service this is also the call that notices a store that was replaced.
+        """
         while True:
             await asyncio.sleep(_FOLLOW_S)
             with suppress(StoreUnavailableError, StoreCorruptError):
                 # After an outage the store may be another one, with another secret.
-                await (self.open() if self._is_lost else self.catch_up())
+                await (self.open() if self._store_is_away else self.catch_up())
 
     async def catch_up(self) -> None:
         """Applies all entries that the log has now.
@@ -134,155 +195,238 @@ class Auditor:
         async with self._reading:
             with self._watched():
                 await self._read_all()
-        self._note_found()
+        self._note_back()
 
     async def _read_all(self) -> None:
         """Applies all entries of the log; begins anew if it is another log than before."""
-        position = self.ledger.position
         end = await self._store.last_audit()
-        if end >= position and await self._replay.read_to(self._store, end):
+        if end >= self.ledger.position and await self._read_to(end, self.ledger):
             return
         logger.warning("the store has another log of audits than before, which is read from 1")
         await self._read_secret()
-        fresh = Replay()
-        await fresh.read_to(self._store, end)
-        self._replay = fresh
+        fresh = Ledger(expires_s=self.expires_s)
+        await self._read_to(end, fresh)
+        self.ledger = fresh
 
-    async def draw(self, candidates: Sequence[Candidate]) -> list[AuditReference | None]:
+    async def _read_to(self, end: int, ledger: Ledger) -> bool:
+        """Applies the entries of the log up to a position.
+
+        Returns:
+            False if the store has another log than before, such as a restored backup.
+        """
+        while ledger.position < end:
+            position, last_text = ledger.position, ledger.last_text
+            # The last known entry is read again, to compare it.
+            known = [] if last_text is None else [(position, last_text)]
+            limit = len(known) + min(_PAGE, end - position)
+            page = await self._store.audits(after=position - len(known), limit=limit)
+            if page[: len(known)] != known:
+                return False
+            if len(page) == len(known):
+                break
+            for position, text in page[len(known) :]:
+                ledger.apply(position, text, readable_entry(text))
+            # The store in memory answers without a pause.
+            await asyncio.sleep(0)
+        return True
+
+    async def observe(self, judged: Sequence[JudgedComparison]) -> None:
+        """Draws some of the judgments that used a set, and names the draws in them."""
+        candidates = [item for item in judged if item.calibration is not None]
+        if self.rate == 0 or not candidates:
+            return
+        for item, audit in zip(candidates, await self.draw(candidates), strict=True):
+            if audit is not None:
+                item.judgment = replace(item.judgment, audit=audit)
+
+    async def draw(self, candidates: Sequence[JudgedComparison]) -> list[AuditReference | None]:
         """Draws some judgments, and keeps the draws before the judgments are answered.
 
         A judgment whose draw cannot be kept is not drawn. That is counted, and does not depend on
         whether its verdict is right.
 
+        Judgments under further criteria than the first `MOST_CRITERIA` of a version are not drawn.
+        One key begins at most `MOST_CRITERIA_OF_KEY` of them.
+
         Args:
-            candidates: The judgments.
+            candidates: Judgments that used a set.
 
         Returns:
             For each candidate, in order, its id and rate, or None.
         """
         if self._sampler is None:
             return [None] * len(candidates)
-        if _is_small(candidates):
-            found = self._sampler.drawn(candidates, at=self._now())
+        if _are_few(candidates):
+            drawn = self._sampler.drawn(candidates, at=self._now())
         else:
-            found = await off_loop(self._sampler.drawn, candidates, at=self._now())
-        if not any(found):
-            return [None] * len(candidates)
-        new = {
-            (each.entry.digest, each.entry.write_id, each.entry.criterion): each
-            for each in found
-            if each is not None and not self.ledger.knows_use(each.entry)
-        }
-        kept = await self._keep(list(new.values())) if new else False
-        return [None if each is None else self._reference(each, kept=kept) for each in found]
+            drawn = await off_loop(self._sampler.drawn, candidates, at=self._now())
+        with self._placed(drawn) as placed:
+            new = {
+                (each.draw.digest, each.draw.decider): each
+                for each in placed
+                if each is not None and not self.ledger.knows_use(each.draw)
+            }
+            kept = await self._keep(list(new.values())) if new else False
+        return [None if each is None else self._reference(each.draw, kept=kept) for each in placed]
+
+    @contextmanager
+    def _placed(self, drawn: Sequence[Drawn | None]) -> Iterator[list[Drawn | None]]:
+        """Yields the draws that count; places of new criteria are reserved until the block ends."""
+        placed, begun = list[Drawn | None](), list[Decider]()
+        for each in drawn:
+            if (
+                each is None
+                or self.ledger.counts(each.draw.decider)
+                or each.draw.decider in self._begun
+            ):
+                placed.append(each)
+            elif self._has_room(each.draw):
+                begun.append(each.draw.decider)
+                self._begun[each.draw.decider] = each.draw.by
+                placed.append(each)
+            else:
+                self._refused[each.draw.decider.write_id] += 1
+                self._telemetry.count_audit_draws(refused=1)
+                placed.append(None)
+        try:
+            yield placed
+        finally:
+            for decider in begun:
+                del self._begun[decider]
+
+    def _has_room(self, draw: Draw) -> bool:
+        """Whether the key of a draw may begin its criterion."""
+        write_id, room = draw.decider.write_id, self.ledger.room(draw.decider, None)
+        begun = [key for decider, key in self._begun.items() if decider.write_id == write_id]
+        of_key = self.ledger.room(draw.decider, draw.by)
+        return len(begun) < room and begun.count(draw.by) < of_key
+
+    def refused(self, calibration: Calibration) -> int:
+        """Returns the number of draws that this process refused under further criteria."""
+        return self._refused[calibration.write_id]
 
     async def _keep(self, drawn: Sequence[Drawn]) -> bool:
         """Appends draws to the log; returns False if the store does not take them."""
         # Judgments do not wait for a store that has failed; `follow` notices when it is back.
-        last = None if self._is_lost else await self._append(drawn)
+        last = None if self._store_is_away else await self._append([each.text for each in drawn])
         if last is None:
             self._telemetry.count_audit_draws(missed=len(drawn))
             return False
         self._telemetry.count_audit_draws(taken=len(drawn))
         first = last - len(drawn) + 1
-        # If another replica has written in between, `follow` applies the entries in their order.
         if first == self.ledger.position + 1:
-            self._replay.apply(
-                PlacedEntry(position, each.text, each.entry)
-                for position, each in enumerate(drawn, first)
-            )
+            for position, each in enumerate(drawn, first):
+                self.ledger.apply(position, each.text, each.draw)
+        else:
+            # Another replica has written in between. Until its entries are applied, this one would
+            # begin criteria for which there is no room any more.
+            await self._apply_up_to(last)
         return True
 
-    async def _append(self, drawn: Sequence[Drawn]) -> int | None:
-        """Returns the last position; None if the store does not answer in time."""
+    async def _apply_up_to(self, end: int) -> None:
+        """Applies entries that the log has; `follow` does it if the store does not answer."""
         with suppress(TimeoutError, StoreUnavailableError, StoreCorruptError), self._watched():
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._read_to(end, self.ledger)
+
+    async def _append(self, texts: Sequence[str]) -> int | None:
+        """Returns the last position; None if the store does not answer in time."""
+        with (
+            suppress(TimeoutError, StoreUnavailableError, StoreCorruptError),
+            self._watched(writing=True),
+        ):
             async with asyncio.timeout(_PATIENCE_S):
                 # A draw that a power cut takes is missed; who was right has nothing to do with it.
                 # Waiting for the disk would take longer than a small judge needs.
-                texts = [each.text for each in drawn]
                 return await self._store.append_audits(texts, synced=False)
         return None
 
-    def _reference(self, drawn: Drawn, *, kept: bool) -> AuditReference | None:
+    def _reference(self, draw: Draw, *, kept: bool) -> AuditReference | None:
         """Returns what a drawn judgment is answered with."""
-        entry = drawn.entry
-        draw = self.ledger.draw(entry.id) if self.ledger.knows_use(entry) else None
+        is_known = self.ledger.knows_use(draw)
         # Nobody should spend a label on a draw that takes none any more.
-        if self._status(draw) == "expired" if draw else not kept:
+        if is_known and self.ledger.has_expired(draw.id, now=self._now()):
             return None
-        return AuditReference(entry.id, entry.rate)
-
-    def _status(self, draw: Draw) -> Status:
-        return draw.status(now=self._now(), expires_s=self.expires_s)
+        return AuditReference(id=draw.id, rate=draw.rate) if is_known or kept else None
 
     async def label(
-        self, labels: Sequence[tuple[str, Label]], *, by: str, may_use: Callable[[str], bool]
+        self, labels: Sequence[SentLabel], *, by: str, may_use: Callable[[str], bool]
     ) -> LabelReport:
         """Takes labels of draws in one atomic step; sending them again changes nothing.
 
+        The label "none" closes a draw that nobody can label, so that it holds no other label up.
+
         Args:
-            labels: Id and label, in order; the last label of a draw counts.
+            labels: The labels, in order; the last label of a draw counts.
             by: Name of the key that sent the labels.
             may_use: Whether the sender may use a calibration set.
 
         Raises:
             ForbiddenError: A draw belongs to a set that the sender may not use; no label was taken.
+            LabelChangesError: A label was changed 100 times already; no label was taken.
             StoreUnavailableError: No label was taken; or all were, if the connection to the store
                 broke. Sending them again is safe.
         """
         async with self._reading:
             with self._watched():
                 await self._read_all()
-            found = self._assessed(labels, by=by, may_use=may_use)
-            with self._watched():
-                before = await self._appended(found.entries)
-        first = sum(label is None for label, _ in before)
-        updated = sum(label not in (None, new) for label, new in before)
-        refused = len(found.unknown) + len(found.expired)
+            batch = self._assessed(labels, by=by, may_use=may_use)
+            with self._watched(writing=bool(batch.entries)):
+                before = await self._labels_before(batch.entries)
+        _log_changes(batch.entries, before)
+        both = list(zip(before, batch.entries, strict=True))
+        first = [entry.label for earlier, entry in both if earlier is None]
+        updated = sum(earlier not in (None, entry.label) for earlier, entry in both)
+        refused = len(batch.unknown) + len(batch.expired)
         return LabelReport(
-            labelled=first,
+            labelled=len(first) - first.count("none"),
+            closed=first.count("none"),
             updated=updated,
-            unchanged=len(labels) - first - updated - refused,
-            unknown=tuple(found.unknown),
-            expired=tuple(found.expired),
+            unchanged=len(labels) - len(first) - updated - refused,
+            unknown=tuple(batch.unknown),
+            expired=tuple(batch.expired),
         )
 
     def _assessed(
-        self, labels: Sequence[tuple[str, Label]], *, by: str, may_use: Callable[[str], bool]
-    ) -> "_Assessed":
-        """Sorts labels into those that change something, unknown and expired ones."""
-        found = _Assessed([], [], [])
-        at, touched = self._now(), set[int]()
-        for identifier, label in labels:
-            draw = self.ledger.draw(identifier)
-            if draw is None:
-                found.unknown.append(identifier)
+        self, labels: Sequence[SentLabel], *, by: str, may_use: Callable[[str], bool]
+    ) -> "_LabelBatch":
+        """Sorts labels into those that may change something, unknown and expired ones."""
+        batch, at = _LabelBatch(), self._now()
+        for sent in labels:
+            audit = self.ledger.audit(sent.id)
+            if audit is None:
+                batch.unknown.append(sent.id)
                 continue
-            if not may_use(draw.calibration):
+            if not may_use(audit.draw.calibration):
                 raise ForbiddenError(
-                    f"the audit {identifier} belongs to the calibration {draw.calibration!r}, which"
-                    f" the key {by!r} may not use; none of the labels was taken. Send only labels"
-                    " of the sets that `scope-judge keys list` shows for this key"
+                    f"the audit {sent.id} belongs to the calibration"
+                    f" {audit.draw.calibration!r}, which the key {by!r} may not use; none of the"
+                    " labels was taken. Send only labels of the sets that `scope-judge keys list`"
+                    " shows for this key"
                 )
-            if self._status(draw) == "expired":
-                found.expired.append(identifier)
-            elif draw.position in touched or self.ledger.label(identifier) != label:
-                touched.add(draw.position)
-                found.entries.append(LabelEntry(identifier, label, by, at))
-        return found
+            if audit.status(at) == "expired":
+                batch.expired.append(sent.id)
+            elif batch.writes[audit.position] or audit.label_of(sent.id) != sent.label:
+                _check_changes(audit, sent, batch.writes[audit.position])
+                batch.writes[audit.position] += 1
+                batch.entries.append(
+                    LabelEntry(id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason)
+                )
+        return batch
 
-    async def _appended(self, entries: Sequence[LabelEntry]) -> list[tuple[Label | None, Label]]:
-        """Appends labels; returns for each the label before it and its own."""
+    async def _labels_before(self, entries: Sequence[LabelEntry]) -> list[AuditLabel | None]:
+        """Appends labels; returns for each, in order, the label that its draw had before."""
         if not entries:
             return []
-        texts = [each.text for each in entries]
+        texts = [entry.text for entry in entries]
         first = await self._store.append_audits(texts) - len(entries) + 1
         # Entries of other replicas may lie in between; these labels come after them.
-        await self._replay.read_to(self._store, first - 1)
-        before: list[tuple[Label | None, Label]] = []
+        await self._read_to(first - 1, self.ledger)
+        before: list[AuditLabel | None] = []
         for position, (entry, text) in enumerate(zip(entries, texts, strict=True), first):
-            before.append((self.ledger.label(entry.id), entry.label))
-            self._replay.apply([PlacedEntry(position, text, entry)])
+            audit = self.ledger.audit(entry.id)
+            before.append(None if audit is None else audit.label_of(entry.id))
+            self.ledger.apply(position, text, entry)
         return before
 
     async def page(
@@ -294,72 +438,143 @@ class Auditor:
         limit: int,
         may_use: Callable[[str], bool],
     ) -> AuditPage:
-        """Returns draws, oldest first.
-
-        Args:
-            calibration: Only draws of this set; None for all sets.
-            status: Only draws with this status; None for all of them.
-            after: Only draws whose first entry lies after this position of the log.
-            limit: Most draws to return, at least 1.
-            may_use: Whether the caller may use a calibration set; draws of others are left out.
+        """Returns audits, oldest first; see `Ledger.page`.
 
         Raises:
             StoreUnavailableError: The store does not answer.
         """
         await self.catch_up()
-        ledger, now = self.ledger, self._now()
+        return self.ledger.page(
+            calibration=calibration,
+            status=status,
+            after=after,
+            limit=limit,
+            may_use=may_use,
+            now=self._now(),
+        )
 
-        def found() -> AuditPage:
-            draws: list[tuple[Draw, Status]] = []
-            for row in ledger.rows(calibration, after=after):
-                own = ledger.status_of_row(row, now=now, expires_s=self.expires_s)
-                if status not in (None, own) or not may_use(ledger.set_of_row(row)):
-                    continue
-                if len(draws) == limit:
-                    return AuditPage(draws, draws[-1][0].position)
-                draws.append((ledger.at_row(row), own))
-            return AuditPage(draws, None)
+    async def record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> None:
+        """Appends alarms and their ends, without those that another replica has written.
 
-        return found() if len(ledger) <= _MOST_SEARCHED_ON_LOOP else await off_loop(found)
+        Raises:
+            StoreUnavailableError: The store does not answer. Recording them again is safe.
+        """
+        async with self._reading:
+            with self._watched():
+                await self._read_all()
+                new = [entry for entry in entries if self.ledger.alarms.takes(entry)]
+            if new:
+                with self._watched(writing=True):
+                    await self._store.append_audits([entry.text for entry in new])
+                    await self._read_all()
+
+    async def trail(self, calibration: str, *, before: int | None, limit: int) -> list[TrailEntry]:
+        """Returns the trail of a set's audits, newest first.
+
+        It has each changed label and closed draw, each alarm and the end of each alarm.
+
+        Args:
+            calibration: Name of the set.
+            before: Only entries before this position; None for all of them.
+            limit: Most entries to return, at least 1.
+
+        Raises:
+            StoreUnavailableError: The store does not answer.
+        """
+        await self.catch_up()
+        trail = list[TrailEntry]()
+        with self._watched():
+            # The texts are only in the store: reasons may be as long as everything else together.
+            for place in self.ledger.trail(calibration, before=before, limit=limit):
+                for position, text in await self._store.audits(after=place.position - 1, limit=1):
+                    entry = readable_entry(text)
+                    if position == place.position and entry is not None:
+                        trail.append(
+                            TrailEntry(position=position, entry=entry, before=place.before)
+                        )
+        return trail
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Counts calls that the store does not answer, and logs the first one."""
+    def _watched(self, *, writing: bool = False) -> Iterator[None]:
+        """Counts calls that the store does not answer, and logs the first one.
+
+        Args:
+            writing: Whether the call writes. A store on a full disk answers all other calls, so
+                only a write shows that it takes draws again.
+        """
         try:
             yield
         except (TimeoutError, StoreUnavailableError, StoreCorruptError) as exc:
             self._telemetry.count_store_error()
-            if not self._is_lost:
+            if not (self._store_is_away or self._store_refuses):
                 late = f"the store has not answered within {_PATIENCE_S:g} s"
                 reason = late if isinstance(exc, TimeoutError) else exc.detail
                 logger.warning("judging continues without draws for audits: %s", reason)
-            self._is_lost = True
+            self._store_is_away = True
+            self._store_refuses |= writing
             raise
-
-    def _note_found(self) -> None:
-        """Logs one line when the store is back."""
-        if self._is_lost:
+        if writing and self._store_refuses:
+            self._store_refuses = False
             logger.warning("the store takes draws for audits again")
-        self._is_lost = False
+
+    def _note_back(self) -> None:
+        """Logs one line when the store is back, unless its last write failed."""
+        if self._store_is_away and not self._store_refuses:
+            logger.warning("the store takes draws for audits again")
+        self._store_is_away = False
 
 
-def _is_small(candidates: Sequence[Candidate]) -> bool:
+def _are_few(candidates: Sequence[JudgedComparison]) -> bool:
     """Whether hashing candidates takes less than a millisecond."""
     if len(candidates) > _MOST_ON_LOOP:
         return False
-    characters = sum(sum(map(len, each.comparison.texts)) for each in candidates)
-    return characters <= _MOST_CHARACTERS_ON_LOOP
+    texts = (text for candidate in candidates for text in candidate.comparison.texts)
+    return sum(map(len, texts)) <= _MOST_CHARACTERS_ON_LOOP
 
 
-class _Assessed(NamedTuple):
+def _check_changes(audit: Audit, sent: SentLabel, writes: int) -> None:
+    """Refuses a label that would change the one of its draw too often.
+
+    Args:
+        audit: The draw before the batch.
+        sent: The label.
+        writes: Number of labels of this draw that the batch has already.
+    """
+    is_first = audit.label is None
+    if audit.label_changes + writes - is_first >= MOST_LABEL_CHANGES:
+        raise LabelChangesError(
+            f"the label of the audit {sent.id} was changed {MOST_LABEL_CHANGES} times, and it takes"
+            " no other label; none of the labels was taken"
+        )
+
+
+def _log_changes(entries: Sequence[LabelEntry], before: Sequence[AuditLabel | None]) -> None:
+    """Logs each changed label with both values, and each draw that was closed."""
+    for entry, earlier in zip(entries, before, strict=True):
+        if earlier is None and entry.label == "none":
+            logger.info("audit %s: closed without a label by %r", entry.id, entry.by)
+        elif earlier not in (None, entry.label):
+            logger.warning(
+                "audit %s: label changed from %s to %s by %r",
+                entry.id,
+                earlier,
+                entry.label,
+                entry.by,
+            )
+
+
+@dataclass(kw_only=True, slots=True)
+class _LabelBatch:
     """Labels by their effect.
 
     Args:
-        entries: Labels that change something.
+        entries: Labels that may change something.
+        writes: Number of these labels by the position of their draw.
         unknown: Ids without a draw.
         expired: Ids of draws that take no label any more.
     """
 
-    entries: list[LabelEntry]
-    unknown: list[str]
-    expired: list[str]
+    entries: list[LabelEntry] = field(default_factory=list)
+    writes: Counter[int] = field(default_factory=Counter)
+    unknown: list[str] = field(default_factory=list)
+    expired: list[str] = field(default_factory=list)

@@ -15,22 +15,21 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, field
 from uuid import uuid4
 
 import numpy as np
 
-from app import gauges
 from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale, merged
 from app.core.errors import ScopeJudgeError, StoreUnavailableError
+from app.observability import gauges
+from app.observability.telemetry import Telemetry
 from app.ports import AuditStore
-from app.service.auditing.traffic import VALUES
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.parsing import PARSE_ERRORS, parse_finite
+from app.service.calibration.traffic import VALUES
 from app.service.off_loop import off_loop
-from app.telemetry import Telemetry
 
 # The three values of a judgment, in the order of `traffic`.
 STREAMS = ("uncertainty", "position_gap", "label_mass")
@@ -46,7 +45,8 @@ _MOST_SETS = 1000
 logger = logging.getLogger("app.drift")
 
 
-class StreamFigures(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamFigures:
     """The merged evidence of one stream.
 
     Args:
@@ -68,8 +68,8 @@ class Martingales:
     def __init__(self, calibration: Calibration) -> None:
         preferences = calibration.preferences
         gap = np.abs(preferences.p_fwd - preferences.p_rev)
-        columns = (calibration.uncertainty, gap, calibration.table.numbers[:, 2])
-        self._streams = tuple(ConformalMartingale.of(each) for each in columns)
+        columns = (calibration.uncertainty, gap, calibration.table.label_mass)
+        self._streams = tuple(ConformalMartingale.of(column) for column in columns)
 
     def add(self, values: Sequence[float], rng: np.random.Generator) -> None:
         """Adds judgments; `values` has those of one judgment after the other."""
@@ -189,7 +189,12 @@ class Drift:
 
     def _gauges(self) -> list[gauges.DriftFigures]:
         return [
-            gauges.DriftFigures(calibration.name, stream, *figures)
+            gauges.DriftFigures(
+                calibration=calibration.name,
+                stream=stream,
+                evidence=figures.evidence,
+                alarm=figures.alarm,
+            )
             for calibration in self._calibrations.shown()
             for stream, figures in self.known(calibration).items()
         ]
@@ -238,7 +243,11 @@ class Drift:
             places = range(1, len(entries) + 2)
             state.place = next(place for place in places if place not in entries)
         if state.judged and state.place is not None and state.martingales is not None:
-            entry = _Entry(calibration.write_id, self._replica, state.martingales.largest)
+            entry = _Entry(
+                write_id=calibration.write_id,
+                replica=self._replica,
+                largest=state.martingales.largest,
+            )
             if stored.get(str(state.place)) != entry.text:
                 # A store that can only be read, such as one on a full disk, still shows the others.
                 with suppress(StoreUnavailableError):
@@ -279,10 +288,11 @@ def stream_figures(largest: Mapping[int, float]) -> StreamFigures:
     """
     places = range(1, max(largest, default=0) + 1)
     evidence = merged([largest.get(place, 0.0) for place in places], streams=len(STREAMS))
-    return StreamFigures(evidence, evidence >= 1.0 / DRIFT_DELTA)
+    return StreamFigures(evidence=evidence, alarm=evidence >= 1.0 / DRIFT_DELTA)
 
 
-class _Entry(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Entry:
     """The evidence of one replica as the store keeps it."""
 
     write_id: str
@@ -292,17 +302,19 @@ class _Entry(NamedTuple):
     @property
     def text(self) -> str:
         """The entry as JSON without spaces."""
-        return json.dumps(self._asdict(), separators=(",", ":"))
+        return json.dumps(asdict(self), separators=(",", ":"))
 
 
 def _entries(stored: Mapping[str, str], write_id: str) -> dict[int, _Entry]:
     """Place -> entry of each replica that was registered for a version; others are left out."""
-    found = {}
+    entries = {}
     for place, text in stored.items():
         # Another release may write other entries; their places are free for this version.
         with suppress(*PARSE_ERRORS):
             fields = json.loads(text)
             largest = {name: parse_finite(fields["largest"][name]) for name in STREAMS}
             if fields["write_id"] == write_id:
-                found[int(place)] = _Entry(write_id, str(fields["replica"]), largest)
-    return found
+                entries[int(place)] = _Entry(
+                    write_id=write_id, replica=str(fields["replica"]), largest=largest
+                )
+    return entries

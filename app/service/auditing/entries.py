@@ -1,11 +1,19 @@
-"""Entries of the log of audits as JSON: draws of judgments, and labels of draws.
+"""Entries of the log of audits: draws of judgments, labels of draws, and alarms.
 
-    {"kind": "draw", "id", "calibration", "fingerprint", "digest", "question", "gap_fwd", "gap_rev",
-     "label_mass", "write_id", "version", "alpha", "guarantee", "delta", "label_noise", "accepted",
-     "rate", "at"}
-    {"kind": "label", "id", "label", "by", "at"}
+The store keeps each entry as one flat JSON object:
 
-Times are seconds since 1970. Later releases may add fields and kinds, which this one ignores.
+    {"kind": "draw", "id", "fingerprint", "digest", "question", "gap_fwd", "gap_rev", "label_mass",
+     "calibration", "alpha", "guarantee", "delta", "write_id", "version", "label_noise", "accepted",
+     "rate", "at", "by"}
+    {"kind": "label", "id", "label", "by", "at", "reason"}
+    {"kind": "alarm", "calibration", "alpha", "guarantee", "delta", "write_id", "version",
+     "label_noise", "errors", "audited", "suspends", "after", "by", "at"}
+    {"kind": "alarm_end", "calibration", "alpha", "guarantee", "delta", "alarm", "because",
+     "version", "reason", "by", "at"}
+
+Times are seconds since 1970. Draws of earlier releases have no `by`. Only a label "none", which
+closes a draw without a label, has a reason. Later releases may add fields and kinds, which this one
+ignores.
 
 The digest of a comparison ignores the order of its two responses, and so must a draw. The id of a
 draw is 127 bits for the comparison, and one last bit for the order. So a label is understood in the
@@ -13,178 +21,242 @@ order that its sender judged, whichever order was judged first.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar, get_args
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
-from app.core.comparison import Guarantee, Label
-from app.service.calibration.parsing import (
-    PARSE_ERRORS,
-    optional,
-    parse_count,
-    parse_finite,
-    parse_label_noise,
-    parse_text,
-)
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter
 
-T = TypeVar("T")
+from app.core.comparison import Criterion, Label
+from app.core.score import Score
 
-
-class CriterionKey(NamedTuple):
-    """The part of a criterion that one monitor watches; `delta` is None under "marginal"."""
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
+# "none" closes a draw that nobody can label.
+AuditLabel = Label | Literal["none"]
+DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# No number is read from a text, or a truth value from a number.
+_STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class DrawEntry(NamedTuple):
+def _with_alpha(criterion: Criterion) -> Criterion:
+    for share in (criterion.alpha, 0.5 if criterion.delta is None else criterion.delta):
+        if share is None or not 0.0 < share < 1.0:
+            raise ValueError("alpha and delta must be in (0, 1)")
+    return criterion
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decider:
+    """The criterion and the version of its set that decided a judgment.
+
+    Args:
+        criterion: The criterion, which has an alpha.
+        write_id: Write id of the version.
+        version: Number of the version.
+        label_noise: Label noise of the version, in [0, 0.5).
+    """
+
+    __pydantic_config__ = _STRICT
+
+    criterion: Annotated[Criterion, AfterValidator(_with_alpha)]
+    write_id: str
+    version: Annotated[int, Field(ge=0, lt=2**63)]
+    label_noise: Annotated[float, Field(ge=0.0, lt=0.5)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draw:
     """One judgment that was drawn.
 
     Args:
-        id: Id of the comparison in its set and of its order: 32 hexadecimal digits.
-        calibration: Name of the calibration set.
+        id: Id of the comparison in its set and of its order.
         fingerprint: Fingerprint of the judge.
         digest: Digest of the comparison, from `core.fingerprint.example_digest`.
         question: Digest of the question, from `core.fingerprint.question_digest`.
-        gap_fwd: Logit of response_a minus that of response_b, response_a shown first.
-        gap_rev: Logit of response_a minus that of response_b, response_a shown second.
-        label_mass: Probability of the two labels together, in the order where it is smaller.
-        write_id: Write id of the set's version that decided.
-        version: Number of that version.
-        criterion: The criterion that decided.
-        label_noise: Label noise of that version, in [0, 0.5).
+        score: Score of the comparison.
+        decider: Criterion and version that decided.
         accepted: Whether the judgment has a verdict.
         rate: Probability with which the comparison was drawn, in (0, 1].
         at: Time of the judgment, in seconds since 1970.
+        by: Name of the key that asked for the judgment, or "service"; None in draws of earlier
+            releases.
     """
 
-    id: str
-    calibration: str
-    fingerprint: str
-    digest: str
-    question: str
-    gap_fwd: float
-    gap_rev: float
-    label_mass: float
-    write_id: str
-    version: int
-    criterion: CriterionKey
-    label_noise: float
+    __pydantic_config__ = _STRICT
+
+    id: DrawId
+    fingerprint: _Digest
+    digest: _Digest
+    question: _Digest
+    score: Score
+    decider: Decider
     accepted: bool
-    rate: float
+    rate: Annotated[float, Field(gt=0.0, le=1.0)]
     at: float
+    by: str | None = None
+
+    @property
+    def calibration(self) -> str:
+        """Name of the calibration set."""
+        return self.decider.criterion.calibration
 
     @property
     def text(self) -> str:
-        """The entry as the store keeps it: JSON without spaces."""
-        fields = self._asdict()
-        fields |= fields.pop("criterion")._asdict()
-        return _written({"kind": "draw", **fields})
+        """The entry as the store keeps it."""
+        fields = _DRAW.dump_python(self)
+        score, decider = fields.pop("score"), fields.pop("decider")
+        criterion = decider.pop("criterion")
+        return _json({"kind": "draw", **fields, **score, **criterion, **decider})
 
 
-class LabelEntry(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelEntry:
     """A label for a draw.
 
     Args:
         id: Id of the draw, in either order.
-        label: The side that a person prefers, in the order of the id.
+        label: The side that a person prefers, in the order of the id; "none" closes the draw.
         by: Name of the key that sent the label, or "service".
         at: Time of the label, in seconds since 1970.
+        reason: Why the draw is closed; None with any other label.
     """
 
-    id: str
-    label: Label
+    __pydantic_config__ = _STRICT
+
+    id: DrawId
+    label: AuditLabel
+    by: str
+    at: float
+    reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The entry as the store keeps it."""
+        return _json({"kind": "label", **_LABEL.dump_python(self, exclude_none=True)})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlarmEntry:
+    """The labels of a version have proved more errors than alpha.
+
+    Args:
+        decider: The criterion, and the version that rang.
+        errors: Number of errors that the labels showed.
+        audited: Number of labels.
+        suspends: Whether judgments under the criterion abstain from now on.
+        after: Position of the end of the alarm before; 0 if there was none.
+        by: Name of the key that sent the last label, or "service" if a draw has expired.
+        at: Time of the alarm, in seconds since 1970.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    decider: Decider
+    errors: Annotated[int, Field(ge=0)]
+    audited: Annotated[int, Field(ge=0)]
+    suspends: bool
+    after: Annotated[int, Field(ge=0, lt=2**63)]
+    by: str
+    at: float
+
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion."""
+        return self.decider.criterion
+
+    @property
+    def text(self) -> str:
+        """The entry as the store keeps it."""
+        fields = _ALARM.dump_python(self)
+        decider = fields.pop("decider")
+        return _json({"kind": "alarm", **decider.pop("criterion"), **decider, **fields})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlarmEnd:
+    """The end of an alarm.
+
+    Args:
+        criterion: The criterion of the alarm.
+        alarm: Position of the alarm.
+        because: "version" if enough examples of a new version are newer, "resumed" if somebody has
+            ended it.
+        version: Number of the version in force.
+        reason: Why somebody has ended it; None for a version.
+        by: Name of the key that made the version or ended the alarm, or "service".
+        at: Time of the end, in seconds since 1970.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    criterion: Annotated[Criterion, AfterValidator(_with_alpha)]
+    alarm: Annotated[int, Field(gt=0, lt=2**63)]
+    because: Literal["version", "resumed"]
+    version: Annotated[int, Field(ge=0, lt=2**63)]
+    reason: str | None
     by: str
     at: float
 
     @property
     def text(self) -> str:
-        """The entry as the store keeps it: JSON without spaces."""
-        return _written({"kind": "label", **self._asdict()})
+        """The entry as the store keeps it."""
+        fields = _ALARM_END.dump_python(self)
+        return _json({"kind": "alarm_end", **fields.pop("criterion"), **fields})
 
 
-Entry = DrawEntry | LabelEntry
+Entry = Draw | LabelEntry | AlarmEntry | AlarmEnd
 
 
 def parse_entry(text: str) -> Entry | None:
     """Parses an entry of the log; returns None for a kind that a later release added.
 
     Raises:
-        ValueError: The text is no entry that any release wrote.
+        ValueError: The text is not an entry that any release wrote.
     """
-    try:
-        fields = json.loads(text)
-        kind = fields["kind"]
-        if kind == "label":
-            return LabelEntry(**_parsed(_LABEL_PARSERS, fields))
-        if kind == "draw":
-            criterion = CriterionKey(**_parsed(_CRITERION_PARSERS, fields))
-            return DrawEntry(criterion=criterion, **_parsed(_DRAW_PARSERS, fields))
-        parse_text(kind)
-    except PARSE_ERRORS as exc:
-        raise ValueError("not an entry of the log of audits") from exc
+    match _KIND.validate_json(text).kind:
+        case "draw":
+            return _DRAW.validate_json(text)
+        case "label":
+            return _LABEL.validate_json(text)
+        case "alarm":
+            return _ALARM.validate_json(text)
+        case "alarm_end":
+            return _ALARM_END.validate_json(text)
     return None
 
 
-def _written(fields: Mapping[str, Any]) -> str:
-    return json.dumps(fields, separators=(",", ":"), allow_nan=False)
+def readable_entry(text: str) -> Entry | None:
+    """Parses an entry of the log; returns None for any text that this release cannot parse.
+
+    One such text must not hide the other entries.
+    """
+    try:
+        return parse_entry(text)
+    except ValueError:
+        return None
 
 
-def _parsed(parsers: Mapping[str, Callable[[Any], Any]], fields: Mapping[str, Any]) -> Any:
-    return {name: parse(fields[name]) for name, parse in parsers.items()}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kind:
+    __pydantic_config__ = _STRICT
+
+    kind: str
 
 
-def _hexadecimal(digits: int) -> Callable[[Any], str]:
-    """Returns a parser of so many hexadecimal digits."""
-
-    def parse(value: Any) -> str:
-        if len(bytes.fromhex(value)) * 2 != digits or value != value.lower():
-            raise ValueError("not so many hexadecimal digits")
-        return str(value)
-
-    return parse
+def written(at: float) -> str:
+    """Writes the time of an entry in ISO 8601, UTC, to the second."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _one_of(values: tuple[T, ...]) -> Callable[[Any], T]:
-    """Returns a parser of a closed set."""
-
-    def parse(value: Any) -> T:
-        return values[values.index(value)]
-
-    return parse
+def _nested(fields: Any) -> Any:
+    """Gives each record of an entry all fields of the flat object; it takes its own."""
+    decider = {**fields, "criterion": fields}
+    return {**fields, "score": fields, "criterion": fields, "decider": decider}
 
 
-def _share(value: Any) -> float:
-    if not 0.0 < parse_finite(value) <= 1.0:
-        raise ValueError("not a share above 0")
-    return float(value)
-
-
-def _probability(value: Any) -> float:
-    if not 0.0 < parse_finite(value) < 1.0:
-        raise ValueError("not between 0 and 1")
-    return float(value)
-
-
-# The parser of each field.
-_LABEL_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    "id": _hexadecimal(32),
-    "label": _one_of(get_args(Label)),
-    "by": parse_text,
-    "at": parse_finite,
-}
-_CRITERION_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    "alpha": _probability,
-    "guarantee": _one_of(get_args(Guarantee)),
-    "delta": optional(_probability),
-}
-_DRAW_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    "id": _hexadecimal(32),
-    **dict.fromkeys(("calibration", "write_id"), parse_text),
-    **dict.fromkeys(("fingerprint", "digest", "question"), _hexadecimal(64)),
-    **dict.fromkeys(("gap_fwd", "gap_rev", "label_mass", "at"), parse_finite),
-    "version": parse_count,
-    "label_noise": parse_label_noise,
-    "accepted": _one_of((False, True)),
-    "rate": _share,
-}
+_KIND = TypeAdapter(_Kind)
+_DRAW: TypeAdapter[Draw] = TypeAdapter(Annotated[Draw, BeforeValidator(_nested)])
+_LABEL = TypeAdapter(LabelEntry)
+_ALARM: TypeAdapter[AlarmEntry] = TypeAdapter(Annotated[AlarmEntry, BeforeValidator(_nested)])
+_ALARM_END: TypeAdapter[AlarmEnd] = TypeAdapter(Annotated[AlarmEnd, BeforeValidator(_nested)])
+_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

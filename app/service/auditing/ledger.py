@@ -1,372 +1,556 @@
-"""The state of all audits: a fold over the log, in columns.
+"""The state of all audits: a fold over the log, in two tables.
 
 As Python objects, 100,000 draws would take a hundred megabytes, and one pass of the garbage
-collector over them would stop every thread.
+collector over them would stop every thread. The tables are numpy's structured arrays. Only the
+event loop touches them; other threads get copies.
 """
 
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar, get_args, overload
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from app.core.comparison import Label
-from app.service.auditing.columns import DrawColumns, UseColumns
-from app.service.auditing.entries import CriterionKey, DrawEntry, Entry, LabelEntry
+from app.core.score import Score
+from app.service.auditing.alarms import Alarms
+from app.service.auditing.entries import (
+    AuditLabel,
+    Decider,
+    Draw,
+    Entry,
+    LabelEntry,
+)
 
-T = TypeVar("T")
-Status = Literal["open", "labelled", "expired"]
-# Code of a label in a column; code 0 means that there is none.
-_LABELS: tuple[Label | None, ...] = (None, *get_args(Label))
-NO_LABEL, LABEL_A, TIE = (_LABELS.index(each) for each in (None, "A", "tie"))
-_MIRRORED: Mapping[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
+T = TypeVar("T", bound=Hashable)
+Rows = NDArray[np.void]
+Status = Literal["open", "labelled", "closed", "expired"]
+# Code of a label in a table; code 0 means that there is none.
+_LABELS: tuple[AuditLabel | None, ...] = (None, "A", "B", "tie", "none")
+NO_LABEL, LABEL_A, TIE, CLOSED = (_LABELS.index(label) for label in (None, "A", "tie", "none"))
+_MIRRORED: Mapping[AuditLabel, AuditLabel] = {"A": "B", "B": "A", "tie": "tie", "none": "none"}
+
+# Number of changed labels of a draw at which the table stops to count.
+_MOST_COUNTED = np.iinfo(np.uint16).max
+
+# Criteria of one version of a set whose draws count. Callers choose the criteria, and each one has
+# its own draws, its own figures and its own alarm.
+MOST_CRITERIA = 64
+# One key begins at most this many of them, so that judgments of other keys are audited, too.
+MOST_CRITERIA_OF_KEY = 32
+# Name of every caller of a service without keys.
+KEYLESS = "anonymous"
+
+# One row for each drawn comparison, with what its first entry says. `calibration`, `fingerprint`
+# and `labelled_by` are numbers of texts, `first_use` is a row of the uses.
+_DRAW = np.dtype(
+    [
+        ("id", "V16"),
+        ("digest", "V32"),
+        ("question", "V32"),
+        ("gap_fwd", "f8"),
+        ("gap_rev", "f8"),
+        ("label_mass", "f8"),
+        ("rate", "f8"),
+        ("last_at", "f8"),
+        ("labelled_at", "f8"),
+        ("calibration", "i4"),
+        ("fingerprint", "i4"),
+        ("labelled_by", "i4"),
+        ("first_use", "i4"),
+        ("label", "u1"),
+        ("label_changes", "u2"),
+    ]
+)
+# One row for each drawn comparison and decider, in the order of the log. `by` is the number of
+# the key's name.
+_USE = np.dtype(
+    [
+        ("position", "i8"),
+        ("at", "f8"),
+        ("draw", "i4"),
+        ("decider", "i4"),
+        ("by", "i4"),
+        ("accepted", "?"),
+    ]
+)
+# One row for each entry that belongs into a trail: a changed label, a closed draw, an alarm, or its
+# end. `before` is the code of the label that was replaced, in the order of the entry's id.
+_EVENT = np.dtype(
+    [
+        ("position", "i8"),
+        ("calibration", "i4"),
+        ("before", "u1"),
+    ]
+)
+# One row for each use, with the state of its draw.
+_OUTCOME = np.dtype(
+    [
+        ("id", "V16"),
+        ("position", "i8"),
+        ("decider", "i4"),
+        ("by", "i4"),
+        ("accepted", "?"),
+        ("at", "f8"),
+        ("label", "u1"),
+        ("labelled_at", "f8"),
+        ("gap_fwd", "f8"),
+        ("gap_rev", "f8"),
+    ]
+)
 
 
-class Draw(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Audit:
     """One drawn comparison with its label, in the order of its first judgment.
 
     Args:
-        position: Position of its first entry in the log.
-        id: Id of its first judgment.
-        calibration: Name of the calibration set.
-        fingerprint: Fingerprint of the judge.
-        digest: Digest of the comparison.
-        question: Digest of the question.
-        gap_fwd: Logit of response_a minus that of response_b, response_a shown first.
-        gap_rev: Logit of response_a minus that of response_b, response_a shown second.
-        label_mass: Probability of the two labels together, in the order where it is smaller.
-        rate: Probability with which the comparison was drawn.
-        first_at: Time of its first judgment, in seconds since 1970.
-        last_at: Time at which it was last judged by a new criterion or version.
-        label: Its present label.
-        labelled_at: Time of its first label.
-        labelled_by: Name of the key that sent its present label.
+        draw: Its first entry in the log.
+        position: Position of that entry.
+        expires_at: Time until which it waits for its label, in seconds since 1970; each new decider
+            prolongs it.
+        label: Its present label; "none" if it was closed without one.
+        labelled_at: Time of its first label, or at which it was closed first.
+        labelled_by: Name of the key that sent its present label, or closed it.
+        label_changes: Number of labels that replaced another one.
     """
 
+    draw: Draw
     position: int
-    id: str
-    calibration: str
-    fingerprint: str
-    digest: str
-    question: str
-    gap_fwd: float
-    gap_rev: float
-    label_mass: float
-    rate: float
-    first_at: float
-    last_at: float
-    label: Label | None
+    expires_at: float
+    label: AuditLabel | None
     labelled_at: float | None
     labelled_by: str | None
+    label_changes: int
 
-    def status(self, *, now: float, expires_s: float) -> Status:
-        """Returns "labelled", or "expired" if its last use is older than `expires_s`."""
+    def label_of(self, identifier: str) -> AuditLabel | None:
+        """Returns the label in the order of an id of this draw."""
+        if self.label is None or self.draw.id == identifier:
+            return self.label
+        return _MIRRORED[self.label]
+
+    def status(self, now: float) -> Status:
+        """Returns the status at a time, in seconds since 1970."""
         if self.label is not None:
-            return "labelled"
-        return "open" if now <= self.last_at + expires_s else "expired"
+            return "closed" if self.label == "none" else "labelled"
+        return "open" if now <= self.expires_at else "expired"
 
 
-class Use(NamedTuple):
-    """One criterion and version that decided a drawn comparison.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditPage:
+    """Audits, oldest first.
 
     Args:
-        position: Position of the first entry with this criterion and version.
-        draw: The comparison.
-        accepted: Whether the judgment has a verdict.
-        at: Time of the judgment, in seconds since 1970.
-        label_noise: Label noise of the set's version.
+        audits: The audits, to be read once; any thread may read them.
+        at: Time of their statuses, in seconds since 1970.
+        next_after: Position after which the next page begins; None for the last page.
+    """
+
+    audits: Iterator[Audit]
+    at: float
+    next_after: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrailPlace:
+    """The place of an entry of a trail in the log.
+
+    Args:
+        position: Position of the entry.
+        before: The label that it replaced, in the order of its id; None if there was none.
     """
 
     position: int
-    draw: Draw
-    accepted: bool
-    at: float
-    label_noise: float
+    before: AuditLabel | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Uses:
+    """A copy of the drawn judgments by one version of a set.
+
+    Args:
+        deciders: The deciders by their numbers.
+        keys: The names of keys by their numbers.
+        rows: Shape (n,). The judgments in the order of the log, with the fields `id`, `position`,
+            `decider` and `by` (numbers), `accepted`, `at`, `label` (a code), `labelled_at`,
+            `gap_fwd` and `gap_rev`.
+    """
+
+    deciders: Mapping[int, Decider]
+    keys: Mapping[int, str | None]
+    rows: Rows
 
 
 class Ledger:
-    """All draws and labels up to a position of the log.
+    """All draws and labels up to a position of the log; for the event loop only.
 
-    Mutated only on the event loop, and it only grows, so that other threads may read it.
+    Args:
+        expires_s: Seconds after its last use until which a draw waits for its label.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, expires_s: float) -> None:
+        self._expires_s = expires_s
         self.position = 0
-        self._rows: dict[bytes, int] = {}
-        self._digests = bytearray()
-        # Columns of `_NUMBERS`, row by row.
-        self._numbers = array("d")
-        self._positions = array("q")
-        self._labels = bytearray()
-        self._set_of_row = array("L")
-        self._labeller_of_row = array("L")
-        self._judge_of_row = array("L")
-        self._names = _Names()
-        # Rows by the index of the set's name, and uses by set and write id.
-        self._rows_of_set: dict[int, array[int]] = {}
-        self._uses: dict[tuple[str, str], dict[CriterionKey, Uses]] = {}
-        # Number of applied entries by the name of the set.
+        # Text of the last entry, by which another log is noticed.
+        self.last_text: str | None = None
+        self.alarms = Alarms()
+        self._draws = _Table(_DRAW)
+        self._uses = _Table(_USE)
+        self._events = _Table(_EVENT)
+        # Id without the bit of its order -> row of the draw.
+        self._rows: dict[int, int] = {}
+        # Row of a draw and number of a decider, of the uses after the first one of each draw.
+        self._used_again: set[tuple[int, int]] = set()
+        self._calibrations = _Numbered[str]()
+        self._names = _Numbered[str]()
+        self._keys = _Numbered[str | None]()
+        self._deciders = _Numbered[Decider]()
+        # Version -> numbers of the deciders that count, in the order of the log.
+        self._counted: dict[_Version, list[int]] = {}
+        # Number of these that a key has begun.
+        self._begun = Counter[tuple[_Version, str]]()
+        # Number of applied entries by the name of the set, and the sender of its last label.
         self._changes = Counter[str]()
+        self._last_sender = dict[str, str]()
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def apply(self, position: int, entry: Entry | None) -> None:
-        """Applies the next entry; an entry of an earlier position changes nothing.
+    def apply(self, position: int, text: str, entry: Entry | None) -> None:
+        """Applies the next entry of the log; an entry of an earlier position changes nothing.
 
-        Repeated uses and labels of unknown draws are ignored.
+        Repeated uses and labels of unknown draws are ignored, and so is a further use by a decider
+        that does not count. Replicas that race for the last place can write such a use.
 
         Args:
-            position: Position of the entry in the log.
+            position: Position of the entry.
+            text: The entry as the store has it.
             entry: The entry; None for one that this release cannot parse.
         """
         if position <= self.position:
             return
-        self.position = position
-        if isinstance(entry, DrawEntry):
+        self.position, self.last_text = position, text
+        if isinstance(entry, Draw):
             self._apply_draw(position, entry)
         elif isinstance(entry, LabelEntry):
-            self._apply_label(entry)
+            self._apply_label(position, entry)
+        elif entry is not None and self.alarms.apply(position, entry):
+            self._changes[entry.criterion.calibration] += 1
+            self._note(position, entry.criterion.calibration, before=NO_LABEL)
 
-    def draw(self, identifier: str) -> Draw | None:
-        """Returns a draw by its id in either order; None if there is none."""
-        row = self._row(identifier)
-        return None if row is None else self.at_row(row)
-
-    def label(self, identifier: str) -> Label | None:
-        """Returns the label of a draw in the order of the id; None without draw or label."""
-        row = self._row(identifier)
-        label = None if row is None else _LABELS[self._labels[row]]
-        if row is None or label is None:
+    def audit(self, identifier: str) -> Audit | None:
+        """Returns an audit by its id in either order; None if there is none."""
+        row = self._rows.get(_pair(identifier))
+        if row is None:
             return None
-        return _MIRRORED[label] if self._is_mirrored(row, identifier) else label
+        draw = self._draws.rows[row]
+        return self._audit(draw, self._uses.rows[draw["first_use"]])
 
-    def knows_use(self, entry: DrawEntry) -> bool:
-        """Whether the draw of an entry has this use already."""
-        row = self._row(entry.id)
-        found = self._uses.get((entry.calibration, entry.write_id), {}).get(entry.criterion)
-        return row is not None and found is not None and found.has(row)
-
-    def uses(self, calibration: str, write_id: str) -> "Mapping[CriterionKey, Uses]":
-        """Returns the uses by one version of a set, for each criterion in the order of the log."""
-        return self._uses.get((calibration, write_id), {})
-
-    def changes(self, calibration: str) -> int:
-        """Returns a number that grows whenever the draws or the labels of a set change."""
-        return self._changes[calibration]
-
-    def columns(self) -> DrawColumns:
-        """Returns the draws of all sets in columns; safe in any thread."""
-        # Labels first: their time was written before them. `bytes` and `tobytes` copy in one step.
-        label = np.frombuffer(bytes(self._labels), dtype=np.uint8)
-        numbers = np.frombuffer(self._numbers.tobytes()).reshape(-1, len(_NUMBERS))[: len(label)]
-        labelled_at, gap_fwd, gap_rev = (
-            numbers[:, _NUMBERS.index(name)] for name in ("labelled_at", "gap_fwd", "gap_rev")
+    def newest(self) -> Audit | None:
+        """Returns the audit that was drawn first most recently; None if there is none."""
+        draws = self._draws.rows
+        return (
+            self._audit(draws[-1], self._uses.rows[draws[-1]["first_use"]]) if len(draws) else None
         )
-        return DrawColumns(label, labelled_at, gap_fwd, gap_rev)
 
-    def draws(self, calibration: str | None = None, *, after: int = 0) -> Iterator[Draw]:
-        """Yields the draws of a set, or of all sets, in the order of their first entries.
+    def knows_use(self, draw: Draw) -> bool:
+        """Whether the log has this comparison with this decider already."""
+        row, decider = self._rows.get(_pair(draw.id)), self._deciders.number(draw.decider)
+        return row is not None and decider is not None and self._has_use(row, decider)
+
+    def counts(self, decider: Decider) -> bool:
+        """Whether the draws by a decider count: those of the first criteria of a version do."""
+        return self._deciders.number(decider) in self._counted.get(_version(decider), ())
+
+    def room(self, decider: Decider, key: str | None) -> int:
+        """Returns how many further criteria of its version a key may begin.
 
         Args:
-            calibration: Name of the set; None for all sets.
-            after: Position of the last draw that is not wanted.
+            decider: A decider of the version.
+            key: Name of the key; None in draws of earlier releases.
         """
-        yield from map(self.at_row, self.rows(calibration, after=after))
+        version = _version(decider)
+        room = MOST_CRITERIA - len(self._counted.get(version, ()))
+        if key is None or key == KEYLESS:
+            return room
+        return min(room, MOST_CRITERIA_OF_KEY - self._begun[version, key])
 
-    def rows(self, calibration: str | None = None, *, after: int = 0) -> Iterator[int]:
-        """Yields the rows of draws, which `at_row` and `status_of_row` take; see `draws`."""
-        rows: Sequence[int] = range(len(self._labels))
-        if calibration is not None:
-            rows = self._rows_of_set.get(self._names.index(calibration), array("L"))
-        first = _first_after(rows, self._positions, after)
-        yield from (rows[i] for i in range(first, len(rows)))
-
-    def status_of_row(self, row: int, *, now: float, expires_s: float) -> Status:
-        """Returns the same as `Draw.status`, faster."""
-        if self._labels[row]:
-            return "labelled"
-        return "open" if now <= self._number(row, "last_at") + expires_s else "expired"
-
-    def set_of_row(self, row: int) -> str:
-        """Returns the name of a row's calibration set."""
-        return self._names[self._set_of_row[row]]
-
-    def at_row(self, row: int) -> Draw:
-        """Returns the draw of a row."""
-        label = _LABELS[self._labels[row]]
-        numbers = self._numbers[len(_NUMBERS) * row : len(_NUMBERS) * (row + 1)]
-        gap_fwd, gap_rev, label_mass, rate, first_at, last_at, labelled_at = numbers
-        digests = self._digests[_WIDTH * row : _WIDTH * (row + 1)].hex()
-        return Draw(
-            position=self._positions[row],
-            id=digests[:32],
-            calibration=self._names[self._set_of_row[row]],
-            fingerprint=self._names[self._judge_of_row[row]],
-            digest=digests[32:96],
-            question=digests[96:],
-            gap_fwd=gap_fwd,
-            gap_rev=gap_rev,
-            label_mass=label_mass,
-            rate=rate,
-            first_at=first_at,
-            last_at=last_at,
-            label=label,
-            labelled_at=None if label is None else labelled_at,
-            labelled_by=None if label is None else self._names[self._labeller_of_row[row]],
-        )
-
-    def _row(self, identifier: str) -> int | None:
-        try:
-            return self._rows.get(_in_first_order(bytes.fromhex(identifier)))
-        except ValueError:
-            return None
-
-    def _apply_draw(self, position: int, entry: DrawEntry) -> None:
-        row = self._row(entry.id)
+    def has_expired(self, identifier: str, *, now: float) -> bool:
+        """Whether a draw takes no label any more; False for an unknown draw."""
+        row = self._rows.get(_pair(identifier))
         if row is None:
-            row = self._add(position, entry)
-        version = self._uses.setdefault((entry.calibration, entry.write_id), {})
-        if version.setdefault(entry.criterion, Uses(self)).add(position, row, entry):
-            self._changes[entry.calibration] += 1
-            place = len(_NUMBERS) * row + _NUMBERS.index("last_at")
-            self._numbers[place] = max(self._numbers[place], entry.at)
+            return False
+        draw = self._draws.rows[row]
+        return bool(draw["label"] == NO_LABEL and now > draw["last_at"] + self._expires_s)
 
-    def _add(self, position: int, entry: DrawEntry) -> int:
-        """Adds the row of a new draw."""
-        row = len(self._labels)
-        name = self._names.add(entry.calibration)
-        self._digests.extend(bytes.fromhex(entry.id + entry.digest + entry.question))
-        # In one step: a reader in another thread must not find a part of a row.
-        self._numbers.extend(
-            (entry.gap_fwd, entry.gap_rev, entry.label_mass, entry.rate, entry.at, entry.at, 0.0)
+    def changes(self, calibration: str) -> int:
+        """Returns a number that grows whenever the draws, labels or alarms of a set change."""
+        return self._changes[calibration]
+
+    def last_sender(self, calibration: str) -> str:
+        """Returns the name of the key that sent the last label of a set, or "service"."""
+        return self._last_sender.get(calibration, "service")
+
+    def trail(self, calibration: str, *, before: int | None, limit: int) -> list[TrailPlace]:
+        """Returns the places of the entries of a set's trail, newest first.
+
+        Args:
+            calibration: Name of the set.
+            before: Only entries before this position of the log; None for all of them.
+            limit: Most places to return, at least 1.
+        """
+        events = self._events.rows
+        wanted = events["calibration"] == self._number_of(calibration)
+        if before is not None:
+            wanted &= events["position"] < before
+        places = events[wanted][-limit:][::-1]
+        return [
+            TrailPlace(position=int(place["position"]), before=_LABELS[place["before"]])
+            for place in places
+        ]
+
+    def uses(self, calibration: str, write_id: str) -> Uses:
+        """Returns the draws of a version of a set that count; any thread may read them."""
+        counted = self._counted.get(_Version(calibration=calibration, write_id=write_id), ())
+        deciders = {number: self._deciders[number] for number in counted}
+        uses = self._uses.rows[np.isin(self._uses.rows["decider"], list(deciders))]
+        rows = np.empty(len(uses), _OUTCOME)
+        for field in ("position", "decider", "by", "accepted", "at"):
+            rows[field] = uses[field]
+        for field in ("id", "label", "labelled_at", "gap_fwd", "gap_rev"):
+            rows[field] = self._draws.rows[field][uses["draw"]]
+        return Uses(deciders=deciders, keys=dict(enumerate(self._keys)), rows=rows)
+
+    def audits(self, calibration: str | None = None) -> Iterator[Audit]:
+        """Returns the audits of a set, or of all sets, oldest first; any thread may read them."""
+        draws = self._draws.rows.copy()
+        if calibration is not None:
+            draws = draws[draws["calibration"] == self._number_of(calibration)]
+        return map(self._audit, draws, self._uses.rows[draws["first_use"]])
+
+    def page(
+        self,
+        *,
+        calibration: str | None,
+        status: Status | None,
+        after: int,
+        limit: int,
+        may_use: Callable[[str], bool],
+        now: float,
+    ) -> AuditPage:
+        """Returns audits, oldest first.
+
+        Args:
+            calibration: Only audits of this set; None for all sets.
+            status: Only audits with this status; None for all of them.
+            after: Only audits whose first entry lies after this position of the log.
+            limit: Most audits to return, at least 1.
+            may_use: Whether the caller may use a calibration set; audits of others are left out.
+            now: Time of the statuses, in seconds since 1970.
+        """
+        draws = self._draws.rows
+        usable = [number for number, name in enumerate(self._calibrations) if may_use(name)]
+        wanted = np.isin(draws["calibration"], usable)
+        if calibration is not None:
+            wanted &= draws["calibration"] == self._number_of(calibration)
+        if status is not None:
+            unlabelled, closed = draws["label"] == NO_LABEL, draws["label"] == CLOSED
+            in_time = now <= draws["last_at"] + self._expires_s
+            wanted &= {
+                "open": unlabelled & in_time,
+                "labelled": ~unlabelled & ~closed,
+                "closed": closed,
+                "expired": unlabelled & ~in_time,
+            }[status]
+        wanted &= self._uses.rows["position"][draws["first_use"]] > after
+        places = np.flatnonzero(wanted)
+        shown = draws[places[:limit]]
+        uses = self._uses.rows[shown["first_use"]]
+        is_last = len(places) <= limit
+        return AuditPage(
+            audits=map(self._audit, shown, uses),
+            at=now,
+            next_after=None if is_last else int(uses["position"][-1]),
         )
-        self._positions.append(position)
-        self._set_of_row.append(name)
-        self._labeller_of_row.append(name)
-        self._judge_of_row.append(self._names.add(entry.fingerprint))
-        # After the others, because a reader takes the length of this column for the number of rows.
-        self._labels.append(0)
-        # Later still: a reader of one set takes its rows from here.
-        self._rows_of_set.setdefault(name, array("L")).append(row)
-        self._rows[_in_first_order(bytes.fromhex(entry.id))] = row
-        return row
 
-    def _apply_label(self, entry: LabelEntry) -> None:
-        row = self._row(entry.id)
+    def _number_of(self, calibration: str) -> int:
+        number = self._calibrations.number(calibration)
+        return -1 if number is None else number
+
+    def _audit(self, row: np.void, first_use: np.void) -> Audit:
+        draw, use = _fields(row), _fields(first_use)
+        label = _LABELS[draw["label"]]
+        return Audit(
+            draw=Draw(
+                id=draw["id"].hex(),
+                fingerprint=self._names[draw["fingerprint"]],
+                digest=draw["digest"].hex(),
+                question=draw["question"].hex(),
+                score=Score(
+                    gap_fwd=draw["gap_fwd"],
+                    gap_rev=draw["gap_rev"],
+                    label_mass=draw["label_mass"],
+                ),
+                decider=self._deciders[use["decider"]],
+                accepted=use["accepted"],
+                rate=draw["rate"],
+                at=use["at"],
+                by=self._keys[use["by"]],
+            ),
+            position=use["position"],
+            expires_at=draw["last_at"] + self._expires_s,
+            label=label,
+            labelled_at=None if label is None else draw["labelled_at"],
+            labelled_by=None if label is None else self._names[draw["labelled_by"]],
+            label_changes=draw["label_changes"],
+        )
+
+    def _apply_draw(self, position: int, draw: Draw) -> None:
+        pair, row = _pair(draw.id), self._rows.get(_pair(draw.id))
+        counted = self._counted.setdefault(_version(draw.decider), [])
+        decider = self._deciders.number(draw.decider)
+        if row is not None and len(counted) == MOST_CRITERIA and decider not in counted:
+            return
+        if decider is None:
+            decider = self._deciders.add(draw.decider)
+        if len(counted) < MOST_CRITERIA and decider not in counted:
+            counted.append(decider)
+            if draw.by is not None:
+                self._begun[_version(draw.decider), draw.by] += 1
+        if row is None:
+            self._rows[pair] = row = self._draws.append(
+                id=bytes.fromhex(draw.id),
+                digest=bytes.fromhex(draw.digest),
+                question=bytes.fromhex(draw.question),
+                gap_fwd=draw.score.gap_fwd,
+                gap_rev=draw.score.gap_rev,
+                label_mass=draw.score.label_mass,
+                rate=draw.rate,
+                last_at=draw.at,
+                labelled_at=0.0,
+                calibration=self._calibrations.add(draw.calibration),
+                fingerprint=self._names.add(draw.fingerprint),
+                labelled_by=0,
+                first_use=len(self._uses.rows),
+                label=NO_LABEL,
+                label_changes=0,
+            )
+        elif self._has_use(row, decider):
+            return
+        else:
+            self._used_again.add((row, decider))
+            state = self._draws.rows[row]
+            state["last_at"] = max(state["last_at"], draw.at)
+        self._uses.append(
+            position=position,
+            at=draw.at,
+            draw=row,
+            decider=decider,
+            by=self._keys.add(draw.by),
+            accepted=draw.accepted,
+        )
+        self._changes[draw.calibration] += 1
+
+    def _has_use(self, row: int, decider: int) -> bool:
+        first = self._uses.rows[self._draws.rows[row]["first_use"]]
+        return bool(first["decider"] == decider) or (row, decider) in self._used_again
+
+    def _apply_label(self, position: int, entry: LabelEntry) -> None:
+        row = self._rows.get(_pair(entry.id))
         if row is None:
             return
-        if not self._labels[row]:
-            self._numbers[len(_NUMBERS) * row + _NUMBERS.index("labelled_at")] = entry.at
-        self._labeller_of_row[row] = self._names.add(entry.by)
-        label = _MIRRORED[entry.label] if self._is_mirrored(row, entry.id) else entry.label
-        self._labels[row] = _LABELS.index(label)
-        self._changes[self._names[self._set_of_row[row]]] += 1
+        state = self._draws.rows[row]
+        is_mirrored = state["id"].tobytes().hex() != entry.id
+        label = _LABELS.index(_MIRRORED[entry.label] if is_mirrored else entry.label)
+        before, calibration = state["label"], self._calibrations[state["calibration"]]
+        if before == NO_LABEL:
+            state["labelled_at"] = entry.at
+        elif before != label and state["label_changes"] < _MOST_COUNTED:
+            state["label_changes"] += 1
+        if label != before and (before != NO_LABEL or label == CLOSED):
+            shown = _LABELS[before]
+            if is_mirrored and shown is not None:
+                shown = _MIRRORED[shown]
+            self._note(position, calibration, before=_LABELS.index(shown))
+        state["label"] = label
+        state["labelled_by"] = self._names.add(entry.by)
+        self._changes[calibration] += 1
+        self._last_sender[calibration] = entry.by
 
-    def _is_mirrored(self, row: int, identifier: str) -> bool:
-        """Whether an id of a draw has another order than its first judgment."""
-        return bool((self._digests[_WIDTH * row + 15] ^ bytes.fromhex(identifier)[-1]) & 1)
-
-    def _number(self, row: int, column: str) -> float:
-        return self._numbers[len(_NUMBERS) * row + _NUMBERS.index(column)]
-
-
-# Columns with one number for each row.
-_NUMBERS = ("gap_fwd", "gap_rev", "label_mass", "rate", "first_at", "last_at", "labelled_at")
-# Bytes of id, digest and question of a row.
-_WIDTH = 16 + 32 + 32
-
-
-class Uses(Sequence[Use]):
-    """The uses of one criterion under one version of a set, in the order of the log."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._known: set[int] = set()
-        self._rows = array("L")
-        self._positions = array("q")
-        self._accepted = bytearray()
-        # Time and label noise, use by use.
-        self._numbers = array("d")
-
-    def has(self, row: int) -> bool:
-        """Whether the draw of a row is among the uses."""
-        return row in self._known
-
-    def add(self, position: int, row: int, entry: DrawEntry) -> bool:
-        """Adds a use; returns False if the draw is among the uses already."""
-        if row in self._known:
-            return False
-        self._known.add(row)
-        self._positions.append(position)
-        self._accepted.append(entry.accepted)
-        self._numbers.extend((entry.at, entry.label_noise))
-        # Last, because a reader takes the length of this column for the number of uses.
-        self._rows.append(row)
-        return True
-
-    def columns(self) -> UseColumns:
-        """Returns the uses in columns; safe in any thread."""
-        # Rows first, because they are appended last. `bytes` and `tobytes` copy in one step.
-        rows = np.frombuffer(self._rows.tobytes(), dtype=np.uint64).astype(np.int64)
-        accepted = np.frombuffer(bytes(self._accepted), dtype=np.bool_)[: len(rows)]
-        numbers = np.frombuffer(self._numbers.tobytes()).reshape(-1, 2)[: len(rows)]
-        return UseColumns(rows, accepted, numbers[:, 0], numbers[:, 1])
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Use: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Use]: ...
-
-    def __getitem__(self, index: int | slice) -> Use | list[Use]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
-        draw = self._ledger.at_row(self._rows[i])
-        at, label_noise = self._numbers[2 * i], self._numbers[2 * i + 1]
-        return Use(self._positions[i], draw, bool(self._accepted[i]), at, label_noise)
+    def _note(self, position: int, calibration: str, *, before: int) -> None:
+        """Notes that the entry at a position belongs into the trail of a set."""
+        self._events.append(
+            position=position, calibration=self._calibrations.add(calibration), before=before
+        )
 
 
-def _in_first_order(identifier: bytes) -> bytes:
-    """Returns an id without the bit of its order; an empty id stays empty."""
-    return identifier[:-1] + bytes([identifier[-1] & 0xFE]) if identifier else identifier
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Version:
+    """A version of a calibration set."""
+
+    calibration: str
+    write_id: str
 
 
-class _Names:
-    """Texts by an index, so that a column can hold them."""
+def _version(decider: Decider) -> _Version:
+    return _Version(calibration=decider.criterion.calibration, write_id=decider.write_id)
+
+
+def _pair(identifier: str) -> int:
+    """Returns an id without the bit of its order."""
+    return int(identifier, 16) >> 1
+
+
+def _fields(row: np.void) -> dict[str, Any]:
+    """Returns the fields of a row as Python objects by their names."""
+    assert row.dtype.names is not None
+    return dict(zip(row.dtype.names, row.item(), strict=True))
+
+
+class _Table:
+    """A structured array that grows."""
+
+    def __init__(self, dtype: np.dtype[np.void]) -> None:
+        self._allocated = np.empty(64, dtype)
+        self._count = 0
+        self._names = dtype.names or ()
+
+    @property
+    def rows(self) -> Rows:
+        """The rows so far; a view, whose fields can be set."""
+        return self._allocated[: self._count]
+
+    def append(self, **fields: object) -> int:
+        """Appends a row of all fields; returns its index."""
+        if self._count == len(self._allocated):
+            more = np.empty(self._count // 4, self._allocated.dtype)
+            self._allocated = np.concatenate([self._allocated, more])
+        self._allocated[self._count] = tuple([fields[name] for name in self._names])
+        self._count += 1
+        return self._count - 1
+
+
+class _Numbered(Generic[T]):
+    """Values by a number, so that a table can hold them."""
 
     def __init__(self) -> None:
-        self._indices: dict[str, int] = {}
-        self._texts: list[str] = []
+        self._numbers: dict[T, int] = {}
+        self._values: list[T] = []
 
-    def __getitem__(self, index: int) -> str:
-        return self._texts[index]
+    def __getitem__(self, number: int) -> T:
+        return self._values[number]
 
-    def index(self, text: str) -> int:
-        """Returns the index of a text; -1 for an unknown one."""
-        return self._indices.get(text, -1)
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._values)
 
-    def add(self, text: str) -> int:
-        """Returns the index of a text, and adds an unknown one."""
-        index = self._indices.get(text)
-        if index is None:
-            self._texts.append(text)
-            index = self._indices[text] = len(self._texts) - 1
-        return index
+    def number(self, value: T) -> int | None:
+        """Returns the number of a value; None for an unknown one."""
+        return self._numbers.get(value)
 
-
-def _first_after(rows: Sequence[int], positions: Sequence[int], after: int) -> int:
-    """Returns the index of the first row whose position is above `after`."""
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if positions[rows[middle]] <= after:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    def add(self, value: T) -> int:
+        """Returns the number of a value, and adds an unknown one."""
+        number = self._numbers.setdefault(value, len(self._values))
+        if number == len(self._values):
+            self._values.append(value)
+        return number

@@ -1,6 +1,7 @@
 """The audits of each criterion: an alarm, a certificate, and the error so far.
 
-A pure function of the log and the time, so replicas agree and a restart changes nothing. The labels
+The figures are a function of the log and the time alone, so replicas agree and a restart changes
+nothing. Alarms and their ends are part of the log (`alarms`). The labels
 count in the order of the draws: those after the first open draw wait until it is labelled or has
 expired. Otherwise people who label hard pairs later would move the errors to the end.
 """
@@ -9,27 +10,36 @@ import asyncio
 import logging
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app import gauges
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
-from app.core.monitoring import MonitorFigures, monitor
+from app.core.errors import StoreCorruptError, StoreUnavailableError
+from app.core.monitoring import (
+    MonitoredCriterion,
+    MonitoredKey,
+    MonitorFigures,
+    OpenDraw,
+    monitor,
+)
 from app.core.pac import observed_error
 from app.core.preference import preference_from_gaps
+from app.observability.gauges import WaitingFigures
+from app.observability.telemetry import Telemetry
+from app.ports import Version
+from app.service.auditing.alarms import Alarm, AlarmState
 from app.service.auditing.auditor import Auditor
-from app.service.auditing.columns import DrawColumns, UseColumns
-from app.service.auditing.entries import CriterionKey
-from app.service.auditing.ledger import LABEL_A, NO_LABEL, TIE, Ledger, Uses
+from app.service.auditing.entries import AlarmEnd, AlarmEntry, Decider, written
+from app.service.auditing.ledger import CLOSED, LABEL_A, NO_LABEL, TIE, Ledger, Rows, Uses
 from app.service.calibration.cache import Calibrations
 from app.service.off_loop import off_loop
-from app.telemetry import Telemetry
 
 OnAlarm = Literal["report", "abstain"]
 
@@ -37,69 +47,61 @@ OnAlarm = Literal["report", "abstain"]
 # that takes long is followed by a long pause.
 _FOLLOW_S = 0.5
 _REST = 10.0
-# A set with more draws is computed in a thread; this many take a millisecond.
-_MOST_ON_LOOP = 1000
 _MOST_SETS = 1000
+# The log names an open draw for which labels have waited so long.
+_LONG_S = 86_400.0
 # Criteria of one set that have gauges.
 _MOST_SHOWN = 20
+# Keys that the audits of a criterion are shown by.
+_MOST_KEYS = 20
 
 logger = logging.getLogger("app.monitor")
 
 
-class Report(NamedTuple):
-    """The audits of one criterion under one version of a set.
-
-    Args:
-        criterion: The criterion.
-        figures: Evidence, certificate and error from the labels that count. `labelled` leaves out
-            ties.
-        bound: Largest share of labels that differ from the verdicts, if the error is alpha: the
-            label noise adds to alpha.
-        label_noise: Label noise of the version.
-        ties: Number of labels "tie" among those that count.
-        waiting: Number of labels that wait for an earlier draw.
-        open: Number of accepted draws without a label.
-        expired: Number of accepted draws that got no label in time.
-        abstentions: Number of drawn abstentions, which have no part in the error.
-    """
-
-    criterion: CriterionKey
-    figures: MonitorFigures
-    bound: float
-    label_noise: float
-    ties: int
-    waiting: int
-    open: int
-    expired: int
-    abstentions: int
-
-
-class SetReport(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetReport:
     """The audits of one version of a set.
 
     Args:
         write_id: The version.
         ledger: The audits that were read.
         changes: Number of changes of the set's audits that were read.
-        until: Time at which the next draw expires, in seconds since 1970.
-        reports: The audits of each criterion, in order of the criteria.
+        at: Time of the report, in seconds since 1970.
+        until: Time at which the next draw expires, likewise.
+        criteria: The audits of each criterion, in order of the criteria.
+        alarmed: The criteria with an alarm.
+        ended: Position of the end of the last alarm of a criterion that had one before.
+        by: Name of the key that sent the last label, or "service" if only the time has changed.
     """
 
     write_id: str
     ledger: Ledger
     changes: int
+    at: float
     until: float
-    reports: tuple[Report, ...]
+    criteria: tuple[MonitoredCriterion, ...]
+    alarmed: frozenset[Criterion]
+    ended: Mapping[Criterion, int]
+    by: str
 
     @property
-    def alarmed(self) -> frozenset[CriterionKey]:
-        """The criteria with an alarm."""
-        return frozenset(each.criterion for each in self.reports if each.figures.alarm)
+    def waiting(self) -> int:
+        """Number of labels that wait for an earlier draw, under the criterion with the most."""
+        return max((each.waiting for each in self.criteria), default=0)
+
+    @property
+    def oldest(self) -> OpenDraw | None:
+        """The oldest open draw of all criteria; None if there is none."""
+        found = [each.oldest for each in self.criteria if each.oldest is not None]
+        return min(found, key=lambda draw: draw.at, default=None)
 
     def is_current(self, ledger: Ledger, changes: int, now: float) -> bool:
         """Whether nothing has changed since."""
         # The auditor makes another ledger after the log of the store was replaced.
-        return self.ledger is ledger and self.changes == changes and now <= self.until
+        if self.ledger is not ledger or self.changes != changes:
+            return False
+        # A clock that was set back opens draws again that had expired.
+        return self.at <= now <= self.until
 
 
 class Monitor:
@@ -128,7 +130,16 @@ class Monitor:
         self._now = now
         # The set that was computed last comes last.
         self._known: OrderedDict[str, SetReport] = OrderedDict()
+        # Set -> the criteria whose alarms are in the log of this process.
+        self._told: dict[str, frozenset[Criterion]] = {}
+        # Criterion -> position of its alarm, and the write id of a version that does not end it, or
+        # for which a judgment has asked.
+        self._kept_by: dict[Criterion, tuple[int, str]] = {}
+        self._tried_by: dict[Criterion, tuple[int, str]] = {}
+        # Set -> id of the open draw that the log has named.
+        self._named: dict[str, str] = {}
         telemetry.show_monitors(self._gauges)
+        telemetry.show_waiting(self._waiting)
 
     @property
     def suspends(self) -> bool:
@@ -146,196 +157,415 @@ class Monitor:
             rest = max(_FOLLOW_S, _REST * (time.monotonic() - begun))
 
     async def of(self, calibration: Calibration) -> SetReport:
-        """Returns the audits of a version as they are now."""
+        """Returns the audits of a version as they are now, and records alarms and their ends."""
+        await self._settle(calibration)
+        report = await self._computed(calibration)
+        alarms = self._alarms(calibration, report)
+        if alarms and await self._record(alarms):
+            report = await self._computed(calibration)
+        self._tell(calibration, report)
+        return report
+
+    async def _computed(self, calibration: Calibration) -> SetReport:
+        """Computes the audits of a version, unless nothing has changed since the last time."""
         known, ledger, now = self._report(calibration), self._auditor.ledger, self._now()
         changes = ledger.changes(calibration.name)
         if known is not None and known.is_current(ledger, changes, now):
             return known
-        uses = list(ledger.uses(calibration.name, calibration.write_id).items())
-        compute = partial(computed, ledger, uses, now=now, expires_s=self._auditor.expires_s)
-        few = sum(len(each) for _, each in uses) <= _MOST_ON_LOOP
-        reports, until = compute() if few else await off_loop(compute)
-        found = SetReport(calibration.write_id, ledger, changes, until, reports)
-        self._keep(calibration, found)
-        return found
+        uses = ledger.uses(calibration.name, calibration.write_id)
+        states = ledger.alarms.states(calibration.name)
+        criteria, until = await off_loop(
+            monitored, uses, states=states, now=now, expires_s=self._auditor.expires_s
+        )
+        is_same_log = known is not None and known.ledger is ledger and known.changes == changes
+        report = SetReport(
+            write_id=calibration.write_id,
+            ledger=ledger,
+            changes=changes,
+            at=now,
+            until=until,
+            criteria=criteria,
+            alarmed=frozenset(each.criterion for each in criteria if each.alarm),
+            ended={criterion: state.ended for criterion, state in states.items()},
+            by="service" if is_same_log else ledger.last_sender(calibration.name),
+        )
+        self._known[calibration.name] = report
+        self._known.move_to_end(calibration.name)
+        if len(self._known) > _MOST_SETS:
+            self._known.popitem(last=False)
+        return report
+
+    async def _settle(self, calibration: Calibration) -> None:
+        """Ends the alarms that enough newer examples of this version end."""
+        ends = await self._ends(calibration)
+        if ends:
+            await self._record(ends)
+
+    async def _record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> bool:
+        """Records alarms and ends; returns False if the store takes none now.
+
+        They are recorded later then. An alarm that is not recorded is in force already.
+        """
+        with suppress(StoreUnavailableError, StoreCorruptError):
+            await self._auditor.record(entries)
+            return True
+        return False
+
+    def _alarms(self, calibration: Calibration, report: SetReport) -> list[AlarmEntry]:
+        """Returns the alarms of a report that are not recorded."""
+        return [
+            AlarmEntry(
+                decider=Decider(
+                    criterion=each.criterion,
+                    write_id=calibration.write_id,
+                    version=calibration.version,
+                    label_noise=each.label_noise,
+                ),
+                errors=each.figures.errors,
+                audited=each.figures.audited,
+                suspends=self.suspends,
+                after=report.ended.get(each.criterion, 0),
+                by=report.by,
+                at=self._now(),
+            )
+            for each in report.criteria
+            if each.figures.alarm and each.rang_at is None
+        ]
+
+    async def _ends(self, calibration: Calibration) -> list[AlarmEnd]:
+        """Returns the ends of the alarms that enough newer examples of this version end."""
+        ends = list[AlarmEnd]()
+        for alarm in self._auditor.ledger.alarms.standing(calibration.name):
+            rang, asked = alarm.entry.decider, (alarm.position, calibration.write_id)
+            if rang.write_id == calibration.write_id or self._kept_by.get(rang.criterion) == asked:
+                continue
+            with suppress(StoreUnavailableError, StoreCorruptError):
+                renewal = await self._calibrations.renewal(
+                    calibration, since=Version(rang.write_id, rang.version)
+                )
+                if renewal.is_half:
+                    ends.append(
+                        AlarmEnd(
+                            criterion=rang.criterion,
+                            alarm=alarm.position,
+                            because="version",
+                            version=calibration.version,
+                            reason=None,
+                            by=renewal.by,
+                            at=self._now(),
+                        )
+                    )
+                else:
+                    self._kept_by[rang.criterion] = asked
+        return ends
+
+    async def resume(self, calibration: Calibration, *, reason: str, by: str) -> list[Alarm]:
+        """Ends the alarms of a set, so that judgments are accepted again.
+
+        The audits of their criteria begin anew: earlier draws do not count any more.
+
+        Args:
+            calibration: The version in force.
+            reason: Why the verdicts can be used again.
+            by: Name of the key that resumes.
+
+        Returns:
+            The alarms that have ended; none if there was none.
+
+        Raises:
+            StoreUnavailableError: The store does not answer. Resuming again is safe.
+        """
+        await self._auditor.catch_up()
+        # An alarm ends by its place in the log. One that the store has not taken has none yet.
+        if unrecorded := self._alarms(calibration, await self.of(calibration)):
+            await self._auditor.record(unrecorded)
+        standing = self._auditor.ledger.alarms.standing(calibration.name)
+        await self._auditor.record(
+            [
+                AlarmEnd(
+                    criterion=alarm.entry.criterion,
+                    alarm=alarm.position,
+                    because="resumed",
+                    version=calibration.version,
+                    reason=reason,
+                    by=by,
+                    at=self._now(),
+                )
+                for alarm in standing
+            ]
+        )
+        await self.of(calibration)
+        return standing
 
     async def suspended(
         self, asked: Iterable[tuple[Criterion, Calibration]]
     ) -> frozenset[Criterion]:
         """Returns the criteria under which judgments abstain because of their audits.
 
-        A version that was seen before is not computed anew here: `follow` does that.
+        A version that was seen before is not computed anew here, and nothing is recorded: `follow`
+        does both.
 
         Args:
             asked: Criteria with an alpha, and their calibration sets.
         """
         if not self.suspends:
             return frozenset()
-        found = set()
+        suspended = set[Criterion]()
         for criterion, calibration in asked:
-            report = self._report(calibration) or await self.of(calibration)
-            assert criterion.alpha is not None
-            key = CriterionKey(criterion.alpha, criterion.guarantee, criterion.delta)
-            if any(each.criterion == key and each.figures.alarm for each in report.reports):
-                found.add(criterion)
-        return frozenset(found)
+            if await self._has_alarm(criterion, calibration):
+                suspended.add(criterion)
+                continue
+            report = self._report(calibration) or await self._computed(calibration)
+            if criterion in report.alarmed:
+                suspended.add(criterion)
+        return frozenset(suspended)
+
+    async def _has_alarm(self, criterion: Criterion, calibration: Calibration) -> bool:
+        """Whether an alarm is in force; the first judgment by a version may end it."""
+        standing = self._auditor.ledger.alarms.state(criterion).standing
+        if standing is None:
+            return False
+        asked = (standing.position, calibration.write_id)
+        if self._tried_by.get(criterion) != asked:
+            # Other judgments do not wait, and `follow` tries again if the store does not answer.
+            self._tried_by[criterion] = asked
+            await self._settle(calibration)
+        return self._auditor.ledger.alarms.state(criterion).standing is not None
 
     def _report(self, calibration: Calibration) -> SetReport | None:
         """The last report about a version; None if there is none."""
         known = self._known.get(calibration.name)
         return known if known is not None and known.write_id == calibration.write_id else None
 
-    def _keep(self, calibration: Calibration, found: SetReport) -> None:
-        """Keeps a report, and logs new alarms."""
-        before = self._report(calibration)
-        self._known[calibration.name] = found
-        self._known.move_to_end(calibration.name)
-        if len(self._known) > _MOST_SETS:
-            self._known.popitem(last=False)
-        for report in found.reports:
-            if report.figures.alarm and (before is None or report.criterion not in before.alarmed):
-                self._log(calibration, report)
+    def _tell(self, calibration: Calibration, report: SetReport) -> None:
+        """Logs alarms that this process has not seen before, and the ends of others."""
+        told = self._told.get(calibration.name, frozenset())
+        for each in report.criteria:
+            if each.alarm and each.criterion not in told:
+                self._log_alarm(calibration, each)
+        for criterion in told - report.alarmed:
+            _log_end(criterion, self._auditor.ledger.alarms.state(criterion).end)
+        if report.alarmed:
+            self._told[calibration.name] = report.alarmed
+        else:
+            self._told.pop(calibration.name, None)
+        self._tell_of_waiting(calibration, report)
 
-    def _log(self, calibration: Calibration, report: Report) -> None:
-        alpha, guarantee, delta = report.criterion
+    def _tell_of_waiting(self, calibration: Calibration, report: SetReport) -> None:
+        """Logs an open draw, once, for which labels have waited for a day."""
+        oldest = report.oldest
+        if oldest is None or not report.waiting or self._now() - oldest.at < _LONG_S:
+            return
+        if self._named.get(calibration.name) != oldest.id:
+            self._named[calibration.name] = oldest.id
+            logger.warning(
+                "%d labels of calibration %r do not count yet: the audit %s of the key %r has had "
+                "no label since %s. Label it, or close it with a reason (docs/guides/audits.md)",
+                report.waiting,
+                calibration.name,
+                oldest.id,
+                oldest.key,
+                written(oldest.at),
+            )
+
+    def _log_alarm(self, calibration: Calibration, monitored: MonitoredCriterion) -> None:
+        standing = self._auditor.ledger.alarms.state(monitored.criterion).standing
+        rang = monitored.figures if standing is None else standing.entry
         logger.warning(
-            "audits of calibration %r (version %d) show more errors than alpha %g (%s%s): %d of %d "
-            "labels of accepted judgments are errors%s; docs/guides/monitoring.md says what to do",
+            "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
+            "label of %r: %d of %d labels of accepted judgments are errors%s; "
+            "docs/guides/monitoring.md says what to do",
             calibration.name,
-            calibration.version,
-            alpha,
-            guarantee,
-            "" if delta is None else f", delta {delta:g}",
-            report.figures.errors,
-            report.figures.labelled,
+            calibration.version if standing is None else standing.entry.decider.version,
+            _under(monitored.criterion),
+            written(self._now() if standing is None else standing.entry.at),
+            "service" if standing is None else standing.entry.by,
+            rang.errors,
+            rang.audited,
             "; judgments under this criterion abstain" if self.suspends else "",
         )
 
-    def _gauges(self) -> list[gauges.MonitorFigures]:
+    def _gauges(self) -> list[MonitoredCriterion]:
         """The criteria with the most labels of each set that has gauges."""
-        found = []
+        shown: list[MonitoredCriterion] = []
         for calibration in self._calibrations.shown():
             report = self._report(calibration)
-            most = sorted(
-                report.reports if report is not None else (),
-                key=lambda each: (-each.figures.labelled, _order(each.criterion)),
-            )
-            found += [_gauges_of(calibration.name, each) for each in most[:_MOST_SHOWN]]
-        return found
+            if report is not None:
+                # The criteria are in their order, which the sort keeps for equal numbers.
+                most = sorted(report.criteria, key=lambda each: -each.figures.audited)
+                shown += most[:_MOST_SHOWN]
+        return shown
+
+    def _waiting(self) -> list[WaitingFigures]:
+        """The labels that wait, and the oldest open draw, of each set that has gauges."""
+        figures, now = list[WaitingFigures](), self._now()
+        for calibration in self._calibrations.shown():
+            report = self._report(calibration)
+            if report is not None:
+                oldest = report.oldest
+                figures.append(
+                    WaitingFigures(
+                        calibration=calibration.name,
+                        waiting=report.waiting,
+                        oldest_key=None if oldest is None else oldest.key or "",
+                        # A clock may have been set back since the draw.
+                        oldest_age_s=0.0 if oldest is None else max(0.0, now - oldest.at),
+                    )
+                )
+        return figures
 
 
-def computed(
-    ledger: Ledger,
-    uses: Sequence[tuple[CriterionKey, Uses]],
-    *,
-    now: float,
-    expires_s: float,
-) -> tuple[tuple[Report, ...], float]:
+def _under(criterion: Criterion) -> str:
+    """Names a criterion in a line of the log."""
+    delta = "" if criterion.delta is None else f", delta {criterion.delta:g}"
+    return f"alpha {criterion.alpha:g} ({criterion.guarantee}{delta})"
+
+
+def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
+    name, under = criterion.calibration, _under(criterion)
+    if end is None:
+        # The log of another store, or of a backup, has no such alarm.
+        logger.warning("the alarm of calibration %r under %s is not in the store", name, under)
+    elif end.because == "version":
+        logger.warning(
+            "the alarm of calibration %r under %s ended at %s: half of the examples of version %d, "
+            "made by %r, are newer",
+            name,
+            under,
+            written(end.at),
+            end.version,
+            end.by,
+        )
+    else:
+        logger.warning(
+            "the alarm of calibration %r under %s was ended at %s by %r, with a reason that is in "
+            "the trail (GET /calibrations/%s/audit-trail)",
+            name,
+            under,
+            written(end.at),
+            end.by,
+            name,
+        )
+
+
+def monitored(
+    uses: Uses, *, states: Mapping[Criterion, AlarmState], now: float, expires_s: float
+) -> tuple[tuple[MonitoredCriterion, ...], float]:
     """Returns the audits of each criterion, and a time until which only the log can change them.
 
     Args:
-        ledger: The audits.
-        uses: The draws of each criterion under one version.
+        uses: The drawn judgments by one version.
+        states: The alarms of the set. Draws before the end of the last one do not count, and a
+            criterion whose alarm is in force is shown even without draws by this version.
         now: The time in seconds since 1970.
         expires_s: Seconds after which a draw without a label expires.
     """
-    # The draws last: they have the rows of all uses then.
-    criteria = [(key, each.columns()) for key, each in uses]
-    draws = ledger.columns()
-    reports, until = list[Report](), math.inf
-    for key, columns in sorted(criteria, key=lambda each: _order(each[0])):
-        fold = _Fold.of(columns, draws, now=now, expires_s=expires_s)
-        reports.append(fold.report(key))
-        until = min(until, fold.until)
-    return tuple(reports), until
+    criteria, until = list[MonitoredCriterion](), math.inf
+    deciders = dict(uses.deciders)
+    drawn = {decider.criterion for decider in deciders.values()}
+    rung = [state.standing.entry.decider for state in states.values() if state.standing]
+    # No draw has these numbers.
+    deciders |= enumerate((each for each in rung if each.criterion not in drawn), -len(rung))
+    for number, decider in sorted(deciders.items(), key=lambda item: _order(item[1])):
+        state = states.get(decider.criterion, AlarmState())
+        is_counted = (uses.rows["decider"] == number) & (uses.rows["position"] > state.ended)
+        rows = uses.rows[is_counted]
+        accepted = rows[rows["accepted"]]
+        ends = accepted["at"] + expires_s
+        labelled = (accepted["label"] != NO_LABEL) & (accepted["labelled_at"] <= ends)
+        is_open = ~labelled & (now <= ends)
+        until = min(until, ends[is_open].min(initial=math.inf))
+        first_open = int(is_open.argmax()) if is_open.any() else len(accepted)
+        counted = accepted[:first_open][labelled[:first_open]]
+        sided = counted[counted["label"] != TIE]
+        keys = _keys_by_errors(sided, accepted[is_open])
+        criteria.append(
+            MonitoredCriterion(
+                criterion=decider.criterion,
+                figures=_figures(sided, decider),
+                label_noise=decider.label_noise,
+                bound=observed_error(_alpha(decider), decider.label_noise),
+                ties=int((counted["label"] == TIE).sum()),
+                waiting=int(labelled[first_open:].sum()),
+                open=int(is_open.sum()),
+                expired=int((~labelled & ~is_open).sum()),
+                abstentions=len(rows) - len(accepted),
+                keys=tuple(
+                    _of_key(key, sided, accepted[is_open], decider=decider, names=uses.keys)
+                    for key in keys[:_MOST_KEYS]
+                ),
+                further_keys=max(0, len(keys) - _MOST_KEYS),
+                oldest=_open_draw(accepted[first_open], uses) if is_open.any() else None,
+                rang_at=None if state.standing is None else state.standing.entry.at,
+            )
+        )
+    return tuple(criteria), float(until)
 
 
-class _Fold(NamedTuple):
-    """The draws of one criterion in columns, and where their order ends.
+def _open_draw(row: np.void, uses: Uses) -> OpenDraw:
+    return OpenDraw(id=row["id"].tobytes().hex(), key=uses.keys[row["by"]], at=float(row["at"]))
+
+
+def _figures(sided: Rows, decider: Decider) -> MonitorFigures:
+    """Returns the figures of draws that count, none of them a tie."""
+    return monitor(
+        _errors(sided),
+        closed=sided["label"] == CLOSED,
+        alpha=_alpha(decider),
+        label_noise=decider.label_noise,
+    )
+
+
+def _keys_by_errors(sided: Rows, waiting: Rows) -> list[int]:
+    """Returns the numbers of the keys of some draws, those with the most errors first."""
+    wrong = _errors(sided) & (sided["label"] != CLOSED)
+    errors, labels = Counter(sided["by"][wrong].tolist()), Counter(sided["by"].tolist())
+    both = labels.keys() | set(waiting["by"].tolist())
+    return sorted(both, key=lambda key: (-errors[key], -labels[key], key))
+
+
+def _of_key(
+    key: int,
+    sided: Rows,
+    waiting: Rows,
+    *,
+    decider: Decider,
+    names: Mapping[int, str | None],
+) -> MonitoredKey:
+    """Returns the audits of one key.
 
     Args:
-        errors: Shape (n,). Whether each label that counts is an error, without ties.
-        label_noise: Label noise of the version.
-        ties: Number of ties among the labels that count.
-        waiting: Number of labels that wait for an earlier draw.
-        open: Number of open draws.
-        expired: Number of expired draws.
-        abstentions: Number of drawn abstentions.
-        until: Time at which the next draw expires.
+        key: Number of the key.
+        sided: The draws of all keys that count, none of them a tie.
+        waiting: The open draws of all keys.
+        decider: The decider of the draws.
+        names: The names of keys by their numbers.
     """
-
-    errors: NDArray[np.bool_]
-    label_noise: float
-    ties: int
-    waiting: int
-    open: int
-    expired: int
-    abstentions: int
-    until: float
-
-    @classmethod
-    def of(cls, uses: UseColumns, draws: DrawColumns, *, now: float, expires_s: float) -> "_Fold":
-        """Folds the uses of a criterion.
-
-        Args:
-            uses: The uses in the order of the log.
-            draws: All draws.
-            now: The time.
-            expires_s: Seconds after which a draw without a label expires.
-        """
-        rows, ends = uses.rows[uses.accepted], uses.at[uses.accepted] + expires_s
-        label, labelled_at = draws.label[rows], draws.labelled_at[rows]
-        labelled = (label != NO_LABEL) & (labelled_at <= ends)
-        is_open = ~labelled & (now <= ends)
-        first_open = int(is_open.argmax()) if is_open.any() else len(rows)
-        counts = labelled & (np.arange(len(rows)) < first_open)
-        tie = label == TIE
-        judged = counts & ~tie
-        p_bar = preference_from_gaps(draws.gap_fwd[rows[judged]], draws.gap_rev[rows[judged]]).p_bar
-        return cls(
-            errors=np.where(label[judged] == LABEL_A, p_bar <= 0.5, p_bar >= 0.5),
-            label_noise=float(uses.label_noise[-1]),
-            ties=int((counts & tie).sum()),
-            waiting=int((labelled & ~counts).sum()),
-            open=int(is_open.sum()),
-            expired=int((~labelled & ~is_open).sum()),
-            abstentions=len(uses.rows) - len(rows),
-            until=float(ends[is_open].min()) if is_open.any() else math.inf,
-        )
-
-    def report(self, key: CriterionKey) -> Report:
-        """Tests the errors against alpha."""
-        figures = monitor(self.errors, alpha=key.alpha, label_noise=self.label_noise)
-        return Report(
-            criterion=key,
-            figures=figures,
-            bound=observed_error(key.alpha, self.label_noise),
-            label_noise=self.label_noise,
-            ties=self.ties,
-            waiting=self.waiting,
-            open=self.open,
-            expired=self.expired,
-            abstentions=self.abstentions,
-        )
-
-
-def _order(key: CriterionKey) -> tuple[str, float, float]:
-    """The order in which criteria are shown."""
-    return key.guarantee, key.alpha, key.delta or 0.0
-
-
-def _gauges_of(name: str, report: Report) -> gauges.MonitorFigures:
-    figures, criterion = report.figures, report.criterion
-    return gauges.MonitorFigures(
-        calibration=name,
-        guarantee=criterion.guarantee,
-        alpha=criterion.alpha,
-        delta=criterion.delta,
-        evidence=figures.evidence,
-        alarm=figures.alarm,
-        certified=figures.certified,
-        audited=figures.labelled,
+    figures = _figures(sided[sided["by"] == key], decider)
+    return MonitoredKey(
+        key=names[key],
+        audited=figures.audited,
         errors=figures.errors,
-        open=report.open,
-        expired=report.expired,
+        evidence=figures.evidence,
+        open=int((waiting["by"] == key).sum()),
     )
+
+
+def _errors(rows: Rows) -> NDArray[np.bool_]:
+    """Shape (n,). Whether each label, none of them a tie, differs from the verdict.
+
+    The entry of a closed draw means nothing.
+    """
+    p_bar = preference_from_gaps(rows["gap_fwd"], rows["gap_rev"]).p_bar
+    return np.where(rows["label"] == LABEL_A, p_bar <= 0.5, p_bar >= 0.5)
+
+
+def _alpha(decider: Decider) -> float:
+    alpha = decider.criterion.alpha
+    assert alpha is not None
+    return alpha
+
+
+def _order(decider: Decider) -> tuple[str, float, float]:
+    """The order in which criteria are shown."""
+    return decider.criterion.guarantee, _alpha(decider), decider.criterion.delta or 0.0

@@ -1,48 +1,32 @@
-"""Decides which comparisons are drawn: at random, and the same ones on every replica."""
+"""Decides which judgments are drawn: at random, and the same ones on every replica."""
 
 import hmac
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from app.core.calibration import Calibration
-from app.core.comparison import Comparison, Judgment
+from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
-from app.service.auditing.entries import CriterionKey, DrawEntry
+from app.service.auditing.entries import Decider, Draw
+from app.service.judged import JudgedComparison
 
 _BITS = 64
 
 
-class Candidate(NamedTuple):
-    """A judgment that may be drawn.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """A drawn judgment, and its entry as the store keeps it."""
 
-    Args:
-        comparison: The judged comparison.
-        judgment: The judgment, made with an alpha.
-        calibration: The version of the set that decided.
-        gap_fwd: Logit of response_a minus that of response_b, response_a shown first.
-        gap_rev: Logit of response_a minus that of response_b, response_a shown second.
-    """
-
-    comparison: Comparison
-    judgment: Judgment
-    calibration: Calibration
-    gap_fwd: float
-    gap_rev: float
-
-
-class Drawn(NamedTuple):
-    """The entry of a drawn judgment, and its text."""
-
-    entry: DrawEntry
+    draw: Draw
     text: str
 
 
 class Sampler:
-    """Draws each distinct comparison of a set with the same probability.
+    """Draws each comparison with the same probability, for each criterion and version anew.
 
-    A comparison is drawn if a keyed hash of its digest is below the rate. So whoever does not know
-    the secret cannot predict the draws, a comparison that comes again is drawn again or not again,
-    and a higher rate draws all that a lower rate draws.
+    A comparison is drawn if a keyed hash of its digest, of the criterion and of the version is
+    below the rate. So whoever does not know the secret learns from a draw only whether the same
+    comparison is drawn under the same criterion by the same version. A higher rate draws all that a
+    lower rate draws.
 
     Args:
         secret: Secret of the store.
@@ -57,7 +41,7 @@ class Sampler:
         self._fingerprint = fingerprint
         self._limit = round(rate * 2**_BITS)
 
-    def drawn(self, candidates: Sequence[Candidate], *, at: float) -> list[Drawn | None]:
+    def drawn(self, candidates: Sequence[JudgedComparison], *, at: float) -> list[Drawn | None]:
         """Returns for each candidate, in order, its draw or None.
 
         Labelled examples of the set are never drawn: they say nothing about other traffic.
@@ -66,44 +50,60 @@ class Sampler:
             candidates: The judgments.
             at: Time of the judgments, in seconds since 1970.
         """
-        return [self._drawn(each, at) for each in candidates]
+        return [self._drawn(candidate, at) for candidate in candidates]
 
-    def _drawn(self, candidate: Candidate, at: float) -> Drawn | None:
-        calibration, judgment = candidate.calibration, candidate.judgment
+    def made(self, draw: Draw) -> bool:
+        """Whether a draw has the id that this secret gives its comparison."""
+        return self._pair_id(draw.calibration, draw.digest)[:-1].hex() == draw.id[:-2]
+
+    def _drawn(self, candidate: JudgedComparison, at: float) -> Drawn | None:
+        calibration = candidate.calibration
+        assert calibration is not None, "only judgments that used a set are drawn"
         digest = example_digest(self._fingerprint, candidate.comparison)
-        chance = self._hash("draw", calibration.name, digest)
+        criterion = candidate.judgment.criterion
+        spelled = _spelled(criterion)
+        chance = self._hash("draw", calibration.name, digest, calibration.write_id, *spelled)
         if int.from_bytes(chance[: _BITS // 8], "big") >= self._limit:
             return None
         if digest in calibration.examples:
             return None
-        criterion = judgment.criterion
-        assert criterion.alpha is not None
-        entry = DrawEntry(
+        draw = Draw(
             id=self._id(calibration.name, digest, candidate.comparison),
-            calibration=calibration.name,
             fingerprint=self._fingerprint,
             digest=digest,
             question=question_digest(candidate.comparison),
-            gap_fwd=candidate.gap_fwd,
-            gap_rev=candidate.gap_rev,
-            label_mass=judgment.label_mass,
-            write_id=calibration.write_id,
-            version=calibration.version,
-            criterion=CriterionKey(criterion.alpha, criterion.guarantee, criterion.delta),
-            label_noise=calibration.label_noise,
-            accepted=judgment.verdict != "abstain",
+            score=candidate.score,
+            decider=Decider(
+                criterion=criterion,
+                write_id=calibration.write_id,
+                version=calibration.version,
+                label_noise=calibration.label_noise,
+            ),
+            accepted=candidate.judgment.verdict != "abstain",
             rate=self._rate,
             at=at,
+            by=candidate.by,
         )
-        return Drawn(entry, entry.text)
+        return Drawn(draw=draw, text=draw.text)
 
     def _id(self, name: str, digest: str, comparison: Comparison) -> str:
         """Returns 127 bits for the comparison, and one last bit for the order of its responses."""
-        of_both = self._hash("id", name, digest)[:16]
+        of_both = self._pair_id(name, digest)
         bit = comparison.response_a > comparison.response_b
         return (of_both[:-1] + bytes([of_both[-1] & 0xFE | bit])).hex()
 
-    def _hash(self, purpose: str, name: str, digest: str) -> bytes:
+    def _pair_id(self, name: str, digest: str) -> bytes:
+        """Returns 16 bytes for the comparison; the last bit means nothing."""
+        return self._hash("id", name, digest)[:16]
+
+    def _hash(self, *parts: str) -> bytes:
         keyed = self._keyed.copy()
-        keyed.update(f"{purpose}\0{name}\0{digest}".encode())
+        keyed.update("\0".join(parts).encode())
         return keyed.digest()
+
+
+def _spelled(criterion: Criterion) -> tuple[str, str, str]:
+    """Returns guarantee, alpha and delta; each float is spelled by its bits, in one way only."""
+    assert criterion.alpha is not None, "only judgments that used a set are drawn"
+    delta = "" if criterion.delta is None else float(criterion.delta).hex()
+    return criterion.guarantee, float(criterion.alpha).hex(), delta

@@ -4,36 +4,45 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
 
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration, LabelledExample
 from app.core.clusters import ClusterRule
 from app.core.comparison import Comparison, Label, LabelledComparison
 from app.core.errors import ScopeJudgeError
 from app.core.fingerprint import batch_digest, example_digest, question_digest
+from app.core.score import Score
 from app.service.calibration.trail import Action, Edit
-from app.service.judging.judge import Score
+from app.service.scoring.scorer import ScoreError
 
 
-class JudgedExample(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedExample:
     """One example after judging.
 
     Args:
         digest: Digest of the comparison.
-        score: The labelled score, without a label for a pair of a pool; None for a tie that was not
+        example: The example, without a label for a pair of a pool; None for a tie that was not
             judged.
     """
 
     digest: str
-    score: LabelledScore | None
+    example: LabelledExample | None
 
     @property
     def is_tie(self) -> bool:
         """Whether people found the two responses equal."""
-        return self.score is None or self.score.label == "tie"
+        return self.example is None or self.example.label == "tie"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredExample:
+    """A labelled comparison with its score, or its error; None for a tie, which is not scored."""
+
+    labelled: LabelledComparison
+    score: Score | ScoreError | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class JudgedBatch:
     """A judged batch, which can be applied to any version of a set.
 
@@ -46,6 +55,7 @@ class JudgedBatch:
         digest: Digest from `core.fingerprint.batch_digest`; None if the texts are unknown.
         clusters: New rule of the set for pairs of one question; None keeps the current one.
         replaces: Whether all other examples of the set are removed.
+        runtimes: The runtimes that computed the scores, as far as they are known.
     """
 
     examples: Sequence[JudgedExample | ScopeJudgeError]
@@ -56,57 +66,115 @@ class JudgedBatch:
     digest: str | None = None
     clusters: ClusterRule | None = None
     replaces: bool = False
+    runtimes: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
-        examples: Sequence[LabelledComparison],
-        scores: Mapping[int, Score | ScopeJudgeError],
+        scored: Sequence["ScoredExample"],
         *,
         fingerprint: str,
         label_noise: float | None,
         unread: int,
         clusters: ClusterRule | None = None,
+        runtimes: tuple[str, ...] = (),
     ) -> "JudgedBatch":
         """Joins labels and scores; long work for large texts, because each text is hashed.
 
         Args:
-            examples: The labelled batch.
-            scores: Index in the batch -> score or error; ties have none.
+            scored: The scored batch.
             fingerprint: Fingerprint of the judge.
             label_noise: New label noise of the set; None keeps the current one.
             unread: Number of posted examples that could not be parsed.
             clusters: New rule of the set for pairs of one question; None keeps the current one.
+            runtimes: The runtime that computed the scores, if it is known.
         """
         judged: list[JudgedExample | ScopeJudgeError] = []
-        for i, example in enumerate(examples):
-            score = scores.get(i)
+        for example in scored:
+            if isinstance(example.score, ScopeJudgeError):
+                judged.append(example.score)
+            else:
+                comparison, label = example.labelled.comparison, example.labelled.label
+                judged.append(
+                    JudgedExample(
+                        digest=example_digest(fingerprint, comparison),
+                        example=None
+                        if example.score is None
+                        else labelled_example(example.score, comparison, label),
+                    )
+                )
+        return cls(
+            examples=judged,
+            fingerprint=fingerprint,
+            label_noise=label_noise,
+            unread=unread,
+            digest=batch_digest([example.labelled for example in scored]),
+            clusters=clusters,
+            runtimes=runtimes,
+        )
+
+    @classmethod
+    def of_pool(
+        cls,
+        pairs: Sequence[tuple[str, Comparison]],
+        scores: Mapping[str, Score | ScoreError],
+        known: Mapping[str, LabelledExample],
+        *,
+        fingerprint: str,
+        unread: int,
+        runtimes: tuple[str, ...] = (),
+    ) -> "JudgedBatch":
+        """Makes examples without labels; long work for large texts.
+
+        Args:
+            pairs: Digest and comparison of each pair.
+            scores: Digest -> score or error of each new pair.
+            known: The examples of the set, which has the other pairs.
+            fingerprint: Fingerprint of the judge.
+            unread: Number of posted pairs that could not be parsed.
+            runtimes: The runtime that computed the scores, if it is known.
+        """
+        judged: list[JudgedExample | ScopeJudgeError] = []
+        for digest, comparison in pairs:
+            score = scores.get(digest)
             if isinstance(score, ScopeJudgeError):
                 judged.append(score)
-            else:
-                known_as = example_digest(fingerprint, example.comparison)
-                judged.append(JudgedExample(known_as, _labelled(score, example)))
-        digest = batch_digest(examples)
+                continue
+            stored = known[digest].score if score is None else score
+            example = labelled_example(stored, comparison, None)
+            judged.append(JudgedExample(digest=digest, example=example))
         return cls(
-            judged, fingerprint, label_noise, unread=unread, digest=digest, clusters=clusters
+            examples=judged,
+            fingerprint=fingerprint,
+            label_noise=None,
+            action="pool",
+            unread=unread,
+            runtimes=runtimes,
         )
 
     @cached_property
-    def scores(self) -> Mapping[str, LabelledScore | None]:
-        """Digest -> labelled score, None for an unjudged tie; the last label of a digest counts."""
-        return dict(each for each in self.examples if isinstance(each, JudgedExample))
+    def by_digest(self) -> Mapping[str, LabelledExample | None]:
+        """Digest -> example, None for an unjudged tie; the last label of a digest counts."""
+        return {
+            example.digest: example.example
+            for example in self.examples
+            if isinstance(example, JudgedExample)
+        }
 
     @cached_property
     def errors(self) -> tuple[tuple[int, ScopeJudgeError], ...]:
         """(index in the batch, error) of each example that could not be judged."""
         return tuple(
-            (i, each) for i, each in enumerate(self.examples) if isinstance(each, ScopeJudgeError)
+            (i, error)
+            for i, error in enumerate(self.examples)
+            if isinstance(error, ScopeJudgeError)
         )
 
     @cached_property
     def ties(self) -> int:
         """Number of examples without a preferred side."""
-        return sum(isinstance(each, JudgedExample) and each.is_tie for each in self.examples)
+        judged = (example for example in self.examples if isinstance(example, JudgedExample))
+        return sum(example.is_tie for example in judged)
 
     def applied_to(self, before: Calibration) -> tuple[Calibration, int, int]:
         """Returns the set with the batch, and the numbers of added and of removed examples.
@@ -120,30 +188,36 @@ class JudgedBatch:
             return before, 0, 0
         examples = before.table.changed(put, take)
         added = sum(
-            score.label != "tie" and digest not in before.table for digest, score in put.items()
+            example.label != "tie" and digest not in before.table for digest, example in put.items()
         )
-        after = replace(before, label_noise=noise, clusters=clusters, examples=examples)
+        after = replace(
+            before,
+            label_noise=noise,
+            clusters=clusters,
+            examples=examples,
+            runtimes=tuple(sorted({*before.runtimes, *self.runtimes})),
+        )
         return after, added, len(take)
 
-    def _difference(self, before: Calibration) -> tuple[dict[str, LabelledScore], list[str]]:
+    def _difference(self, before: Calibration) -> tuple[dict[str, LabelledExample], list[str]]:
         """The examples to put into a set, and the digests to take out of it."""
         known = before.table
         # A pool keeps its ties: the number of its pairs was fixed before people saw them.
         keeps_ties = before.unlabelled + before.ties > 0
-        put: dict[str, LabelledScore] = {}
+        put: dict[str, LabelledExample] = {}
         take: list[str] = []
-        for digest, score in self.scores.items():
+        for digest, example in self.by_digest.items():
             present = known.get(digest)
-            if score is not None:
-                merged = score if present is None else _merged(present, score)
+            if example is not None:
+                merged = example if present is None else _merged(present, example)
                 if merged != present:
                     put[digest] = merged
             elif present is not None and not keeps_ties:
                 take.append(digest)
             elif present is not None and present.label != "tie":
-                put[digest] = present._replace(label="tie")
+                put[digest] = replace(present, label="tie")
         if self.replaces:
-            take = [digest for digest in known if self.scores.get(digest) is None]
+            take = [digest for digest in known if self.by_digest.get(digest) is None]
         return put, take
 
     def edit(self, *, by: str, at: datetime, added: int, removed: int) -> Edit:
@@ -157,9 +231,9 @@ class JudgedBatch:
         """
         judged = len(self.examples) - len(self.errors) - self.ties
         return Edit(
-            self.action,
-            by,
-            at,
+            action=self.action,
+            by=by,
+            at=at,
             added=added,
             updated=judged - added,
             ties=self.ties,
@@ -169,25 +243,23 @@ class JudgedBatch:
         )
 
 
-def _labelled(score: Score | None, example: LabelledComparison) -> LabelledScore | None:
-    """Returns the calibration point of an example; None for a tie."""
-    if example.label == "tie":
-        return None
-    assert score is not None, "every example except ties is judged"
-    return scored(score, example.comparison, example.label)
+def digested(
+    comparisons: Sequence[Comparison], *, fingerprint: str
+) -> list[tuple[str, Comparison]]:
+    """Returns the digest of each comparison, with the comparison; long work for large texts."""
+    return [(example_digest(fingerprint, comparison), comparison) for comparison in comparisons]
 
 
-def scored(score: Score, comparison: Comparison, label: Label | None) -> LabelledScore:
+def labelled_example(score: Score, comparison: Comparison, label: Label | None) -> LabelledExample:
     """Returns the calibration point of a judged comparison; long work for a large text."""
-    question = question_digest(comparison)
-    return LabelledScore(score.gap_fwd, score.gap_rev, score.label_mass, label, question)
+    return LabelledExample(score=score, label=label, question=question_digest(comparison))
 
 
-def _merged(present: LabelledScore, new: LabelledScore) -> LabelledScore:
+def _merged(present: LabelledExample, new: LabelledExample) -> LabelledExample:
     """A known example after it was posted again.
 
     A pair without a label changes nothing, so that a pool never takes a label away. A question that
     only one of the two knows is kept.
     """
     question = new.question or present.question
-    return (present if new.label is None else new)._replace(question=question)
+    return replace(present if new.label is None else new, question=question)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from app.core.calibration import Calibration
 from app.core.comparison import Comparison, LabelledComparison
-from app.core.fingerprint import batch_digest
+from app.core.fingerprint import JudgeIdentity, batch_digest
+from app.service.calibration.calibrator import Calibrator
 from app.service.off_loop import off_loop
-from app.service.services import Services
 
 
 def labelled_comparisons(path: Path) -> list[LabelledComparison]:
@@ -17,29 +17,28 @@ def labelled_comparisons(path: Path) -> list[LabelledComparison]:
         rows = [json.loads(line) for line in lines]
     return [
         LabelledComparison(
-            Comparison.of(row["question"], row["response_a"], row["response_b"]), row["label"]
+            comparison=Comparison.of(row["question"], row["response_a"], row["response_b"]),
+            label=row["label"],
         )
         for row in rows
     ]
 
 
 async def is_outdated(
-    known: Calibration, examples: Sequence[LabelledComparison], services: Services
+    known: Calibration,
+    examples: Sequence[LabelledComparison],
+    *,
+    identity: JudgeIdentity,
+    calibrator: Calibrator,
 ) -> bool:
     """Whether an earlier release of the bundled judge made the set, and nobody changed it since.
 
     The current judge cannot use such a set. Deleting it and calibrating again loses nothing,
     because `examples` has all of its labels.
-
-    Args:
-        known: The set in the store.
-        examples: The shipped pairs.
-        services: Services of the current judge.
     """
-    judge = services.judge
-    if known.fingerprint == judge.fingerprint or known.judge != judge.name:
+    if known.fingerprint == identity.fingerprint or known.judge != identity.name:
         return False
-    newest = await services.calibrator.versions(known.name, before=None, limit=1)
+    newest = await calibrator.versions(known.name, before=None, limit=1)
     if not newest or known.label_noise:
         return False
     (change,) = newest

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,13 +24,18 @@ from app.core.errors import (
     ScopeJudgeError,
     StoreCorruptError,
     StoreUnavailableError,
+    VersionNotFoundError,
 )
-from app.gauges import CalibrationFigures
+from app.core.fingerprint import INPUTS_DIFFER, JudgeIdentity
+from app.observability.gauges import CalibrationFigures
+from app.observability.telemetry import Telemetry
 from app.ports import CalibrationStore, StoredCalibration, Version
-from app.service.auditing.traffic import Traffic
+from app.release import RELEASE
 from app.service.calibration.codec import decode, release
+from app.service.calibration.traffic import Traffic
+from app.service.calibration.trail import Change
+from app.service.calibration.undo import restored
 from app.service.off_loop import off_loop
-from app.telemetry import Telemetry
 
 # A cached version is used for so long without asking the store, which costs one short read.
 _FRESH_S = 0.5
@@ -40,11 +46,14 @@ _MOST_KEPT = 1000
 _MOST_SHOWN = 100
 
 DEFAULT_CALIBRATION = "default"
+# The release whose sets do not name it.
+_UNNAMED_RELEASE = "0.1.0"
 
 logger = logging.getLogger("app.calibrations")
 
 
-class Usable(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfirmedCalibration:
     """A calibration to judge by.
 
     Args:
@@ -54,6 +63,26 @@ class Usable(NamedTuple):
 
     calibration: Calibration
     age_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Renewal:
+    """The part of a set that an earlier version did not have.
+
+    Args:
+        newer: Number of labelled examples that the earlier version did not have.
+        labelled: Number of all labelled examples.
+        by: Name of the key that made the version in force.
+    """
+
+    newer: int
+    labelled: int
+    by: str
+
+    @property
+    def is_half(self) -> bool:
+        """Whether at least half of the labelled examples are newer."""
+        return 0 < self.labelled <= 2 * self.newer
 
 
 class _Read(NamedTuple):
@@ -79,6 +108,8 @@ class Calibrations:
         max_staleness_s: Seconds for which judging continues with a set that the store does not
             confirm.
         min_label_mass: Examples with a smaller label mass count as never accepted, in [0, 1).
+        judge: The judge of this service. Sets of the same judge with scores of another runtime get
+            a line in the log. None if no judge runs here.
         clock: Monotonic clock in seconds.
     """
 
@@ -89,6 +120,7 @@ class Calibrations:
         *,
         max_staleness_s: float,
         min_label_mass: float = 0.0,
+        judge: JudgeIdentity | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -96,14 +128,19 @@ class Calibrations:
         self._max_staleness_s = max_staleness_s
         self._clock = clock
         self.min_label_mass = min_label_mass
+        self._judge = judge
+        # Sets with a line in the log about their runtimes.
+        self._noted: set[tuple[str, tuple[str, ...]]] = set()
         # Name -> the set, and the time at which the store last confirmed its version.
         self._known: dict[str, tuple[Calibration, float]] = {}
+        # Name of a set that is gone from the store and was not deleted -> last number of its trail.
+        self._lost: dict[str, int] = {}
         self._reads: dict[str, _Read] = {}
-        self._store_is_lost = False
+        self._store_is_away = False
         self.traffic = Traffic()
-        telemetry.show_calibrations(self._figures, count=lambda: len(self._known))
+        telemetry.show_calibrations(self._figures, count=lambda: len(self._known), lost=self.lost)
 
-    async def usable(self, name: str, *, fingerprint: str) -> Usable:
+    async def usable(self, name: str, *, fingerprint: str) -> ConfirmedCalibration:
         """Returns the set to judge by: at most half a second old, or older if the store is gone.
 
         Args:
@@ -112,28 +149,33 @@ class Calibrations:
 
         Raises:
             CalibrationNotFoundError: There is no such set.
+            StoreCorruptError: The set is gone from the store, and nobody has deleted it.
             JudgeMismatchError: Another judge made the set.
             StoreUnavailableError: The store does not answer, and the cached set is too old or
                 missing.
         """
         known = self._known.get(name)
         if known is not None and self._clock() - known[1] < _FRESH_S:
-            usable = Usable(known[0], 0.0)
+            usable = ConfirmedCalibration(calibration=known[0], age_s=0.0)
         elif known is None:
-            usable = Usable(_found(name, await asyncio.shield(self._read(name).task)), 0.0)
+            read = await asyncio.shield(self._read(name).task)
+            usable = ConfirmedCalibration(calibration=self._found(name, read), age_s=0.0)
         else:
             usable = await self._confirmed(name, *known)
         refuse_other_judge(usable.calibration, fingerprint)
         return usable
 
-    async def _confirmed(self, name: str, known: Calibration, confirmed: float) -> Usable:
+    async def _confirmed(
+        self, name: str, known: Calibration, confirmed: float
+    ) -> ConfirmedCalibration:
         """Reads the set from the store, or returns the cached set if the store does not answer."""
         read = self._read(name)
         try:
             async with asyncio.timeout(max(0.0, read.wait_until - self._clock())):
                 # Shielded: other callers wait for the same read, so one cancelled caller must not
                 # cancel it.
-                return Usable(_found(name, await asyncio.shield(read.task)), 0.0)
+                calibration = self._found(name, await asyncio.shield(read.task))
+                return ConfirmedCalibration(calibration=calibration, age_s=0.0)
         except (TimeoutError, StoreUnavailableError) as exc:
             age_s = self._clock() - confirmed
             if age_s > self._max_staleness_s:
@@ -141,7 +183,7 @@ class Calibrations:
                     f"the calibration store has not answered for {age_s:.0f} s, and thresholds "
                     f"may be at most {self._max_staleness_s:g} s old (SCOPE_MAX_STALENESS_S)"
                 ) from exc
-            return Usable(known, age_s)
+            return ConfirmedCalibration(calibration=known, age_s=age_s)
 
     def _read(self, name: str) -> _Read:
         """Returns the read of a set that all callers share (single flight).
@@ -174,7 +216,7 @@ class Calibrations:
             CalibrationNotFoundError: There is no such set.
             StoreUnavailableError: The store does not answer.
         """
-        return _found(name, await self.current(name))
+        return self._found(name, await self.current(name))
 
     async def current(self, name: str, *, read_anew: bool = False) -> Calibration | None:
         """Returns the version that the store has right now; None if there is no such set.
@@ -198,18 +240,114 @@ class Calibrations:
                 stored = await self._store.read(name)
                 # In a thread: the curve of a million points takes a second.
                 known = await off_loop(self._decoded, name, stored) if stored else None
+            # Callers may ask for any name, so a name that was never there costs no second read.
+            missed = known is None and (before is not None or name in self._lost)
+            last = await self._store.last_number(name) if missed else 0
         except StoreUnavailableError as exc:
             self.count_store_error()
-            self._note_store(lost=exc.detail)
+            self._note_store(outage=exc.detail)
             raise
-        self._note_store(lost=None)
+        self._note_store(outage=None)
         # If the cached set changed during the read, a write or a deletion was newer than the read.
         if self.in_memory(name) is before:
             if known is None:
+                self._note_absence(name, before, last)
                 self._known.pop(name, None)
             else:
+                self._note_presence(known, before)
                 self._keep(known, begun)
+                self._note_runtimes(known)
         return known
+
+    async def renewal(self, calibration: Calibration, *, since: Version) -> Renewal:
+        """Returns how much of a set is newer than an earlier version, by the trail.
+
+        Args:
+            calibration: The set as it is now.
+            since: The earlier version. If the trail does not lead to it, nothing counts as newer.
+
+        Raises:
+            StoreUnavailableError: The store does not answer.
+            StoreCorruptError: This version cannot read the trail.
+        """
+        records = await self._store.records(
+            calibration.name, before=calibration.version + 1, limit=1
+        )
+        by = Change.parse(calibration.name, records[0]).by if records else "service"
+        try:
+            was = await restored(self._store, since.number, now=calibration, blank=calibration)
+        except VersionNotFoundError:
+            return Renewal(newer=0, labelled=calibration.labelled, by=by)
+        if was.write_id != since.write_id:
+            return Renewal(newer=0, labelled=calibration.labelled, by=by)
+        newer = await off_loop(_count_newer, calibration, was)
+        return Renewal(newer=newer, labelled=calibration.labelled, by=by)
+
+    def _note_absence(self, name: str, before: Calibration | None, last: int) -> None:
+        """Notes a set that is gone although nobody has deleted it: the store has lost data.
+
+        Args:
+            name: Name of the set.
+            before: The set that was cached; None if it was not.
+            last: Highest number of the trail in the store. A deletion makes it higher.
+        """
+        if before is not None and last <= before.version:
+            self._lost[name] = last
+            logger.error(
+                "the calibration %r, version %d, is gone from the store, and nobody has deleted "
+                "it: restore the store from a backup, or calibrate again",
+                name,
+                before.version,
+            )
+        elif last > self._lost.get(name, last):
+            # Somebody has made the set again since, and then deleted it.
+            del self._lost[name]
+
+    def _note_presence(self, found: Calibration, before: Calibration | None) -> None:
+        if self._lost.pop(found.name, None) is not None:
+            logger.warning("the calibration %r is in the store again", found.name)
+        if before is not None and found.version < before.version:
+            logger.warning(
+                "the calibration %r went back from version %d to version %d: the store was "
+                "replaced by an earlier state of it, and later labels are lost",
+                found.name,
+                before.version,
+                found.version,
+            )
+
+    def lost(self) -> list[str]:
+        """Returns the names of the sets that the store has lost, sorted."""
+        return sorted(self._lost.copy())
+
+    def _found(self, name: str, calibration: Calibration | None) -> Calibration:
+        if calibration is not None:
+            return calibration
+        if name in self._lost:
+            raise StoreCorruptError(
+                f"the calibration {name!r} is gone from the store, and nobody has deleted it: "
+                "restore the store from a backup, or calibrate again"
+            )
+        raise CalibrationNotFoundError(
+            f"there is no calibration {name!r}: POST labelled examples to /calibrate first, or "
+            'judge with "alpha": null, which has no guarantee'
+        )
+
+    def _note_runtimes(self, known: Calibration) -> None:
+        """Logs once if scores of a set were computed by something else than this service."""
+        judge, noted = self._judge, (known.name, known.runtimes)
+        if judge is None or judge.runtime is None or judge.fingerprint != known.fingerprint:
+            return
+        others = [each for each in known.runtimes if each != judge.runtime]
+        if others and noted not in self._noted:
+            self._noted.add(noted)
+            logger.warning(
+                "calibration %r has scores of %s, and this judge runs on %s: the scores of a pair "
+                "differ by rounding, and a pair near a threshold may get another verdict. Run "
+                "`scope-judge noise-check`; if it warns, calibrate here again under another name",
+                known.name,
+                " and ".join(others),
+                judge.runtime,
+            )
 
     def in_memory(self, name: str) -> Calibration | None:
         """Returns the cached set without asking the store; None if it is not cached."""
@@ -217,27 +355,27 @@ class Calibrations:
         return None if known is None else known[0]
 
     async def refresh(self, names: Iterable[str] | None = None) -> None:
-        """Reads new versions of cached sets; errors are counted, and judgments report them.
+        """Reads new versions of cached and lost sets; counts errors, which judgments report.
 
         Args:
             names: Names of the sets; sets that are not cached are ignored. None for all sets.
         """
-        for name in list(self._known if names is None else names):
-            if name in self._known:
+        for name in [*self._known, *self._lost] if names is None else names:
+            if name in self._known or name in self._lost:
                 with suppress(ScopeJudgeError):
                     await self.current(name)
 
-    def _note_store(self, *, lost: str | None) -> None:
-        """Logs one line when the store is lost and one when it is back."""
-        if lost is not None and not self._store_is_lost:
+    def _note_store(self, *, outage: str | None) -> None:
+        """Logs one line when the store goes away and one when it is back."""
+        if outage is not None and not self._store_is_away:
             logger.warning(
                 "judging continues without the calibration store for at most %g s: %s",
                 self._max_staleness_s,
-                lost,
+                outage,
             )
-        elif lost is None and self._store_is_lost:
+        elif outage is None and self._store_is_away:
             logger.warning("the calibration store is back")
-        self._store_is_lost = lost is not None
+        self._store_is_away = outage is not None
 
     def count_store_error(self) -> None:
         """Counts a call that the store did not answer, in the metrics."""
@@ -268,10 +406,10 @@ class Calibrations:
             within_s: No computation begins after so many seconds.
         """
         until = time.monotonic() + within_s
-        for each in sets:
-            if each.kept_standard_rows is None and time.monotonic() < until:
+        for calibration in sets:
+            if calibration.kept_standard_rows is None and time.monotonic() < until:
                 # One set at a time, so that other work can run in between.
-                await off_loop(getattr, each, "standard_rows")
+                await off_loop(getattr, calibration, "standard_rows")
 
     def _figures(self) -> list[CalibrationFigures]:
         """Returns the gauges of the sets that the metrics show."""
@@ -283,7 +421,7 @@ class Calibrations:
                 version=known.version,
                 n=known.n,
                 changed_at=known.changed_at,
-                unconfirmed_s=now - confirmed if self._store_is_lost else 0.0,
+                unconfirmed_s=now - confirmed if self._store_is_away else 0.0,
                 thresholds=_found_thresholds(known),
                 traffic=self.traffic.figures(known),
             )
@@ -318,6 +456,7 @@ class Calibrations:
     def remember(self, calibration: Calibration) -> None:
         """Caches a version that was just written."""
         self._keep(calibration, self._clock())
+        self._lost.pop(calibration.name, None)
         self._reads.pop(calibration.name, None)
 
     def _keep(self, calibration: Calibration, confirmed: float) -> None:
@@ -330,11 +469,12 @@ class Calibrations:
     def forget(self, name: str) -> None:
         """Drops a deleted set, and reads of it that began before the deletion."""
         self._known.pop(name, None)
+        self._lost.pop(name, None)
         self._reads.pop(name, None)
 
     async def all(self) -> list[Calibration]:
         """Returns every set of the store that can be read, sorted by name."""
-        found = []
+        sets = []
         for name in await self._store.names():
             try:
                 calibration = await self.current(name)
@@ -342,17 +482,16 @@ class Calibrations:
                 logger.warning("%s", exc.detail)
                 continue
             if calibration is not None:
-                found.append(calibration)
-        return found
+                sets.append(calibration)
+        return sets
 
 
-def _found(name: str, calibration: Calibration | None) -> Calibration:
-    if calibration is None:
-        raise CalibrationNotFoundError(
-            f"there is no calibration {name!r}: POST labelled examples to /calibrate first, or "
-            'judge with "alpha": null, which has no guarantee'
-        )
-    return calibration
+def _count_newer(now: Calibration, was: Calibration) -> int:
+    """Returns how many labelled examples of a set an earlier version did not have."""
+    return sum(
+        example.label in ("A", "B") and digest not in was.examples
+        for digest, example in now.table.pairs()
+    )
 
 
 def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]]:
@@ -363,10 +502,15 @@ def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]
 
 def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:
     """Raises JudgeMismatchError if another judge made the calibration."""
-    if calibration.fingerprint != fingerprint:
-        raise JudgeMismatchError(
-            f"calibration {calibration.name!r} was made with judge {calibration.judge!r} "
-            f"({calibration.fingerprint[:12]}), this judge is {fingerprint[:12]}: model, prompt, "
-            "prefill or label tokens differ. Calibrate under another name, or delete the "
-            "calibration first"
-        )
+    if calibration.fingerprint == fingerprint:
+        return
+    made, here = f"made with judge {calibration.judge!r}", "this judge is"
+    wrote = calibration.release or _UNNAMED_RELEASE
+    if wrote != RELEASE:
+        made = f"made by scope-judge {wrote} with judge {calibration.judge!r}"
+        here = f"this is scope-judge {RELEASE} with judge"
+    raise JudgeMismatchError(
+        f"calibration {calibration.name!r} was {made} ({calibration.fingerprint[:12]}), {here} "
+        f"{fingerprint[:12]}: {INPUTS_DIFFER}. Run `scope-judge calibrate` on the labelled pairs "
+        "under another name, or delete the calibration first"
+    )

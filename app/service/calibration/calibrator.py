@@ -5,13 +5,13 @@ Every change becomes an entry of the set's trail, and every version of a set can
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 
 from app.core.calibration import Calibration
 from app.core.clusters import ClusterRule
-from app.core.comparison import LabelledComparison
+from app.core.comparison import Comparison, LabelledComparison
 from app.core.errors import (
     CalibrationNotFoundError,
     JudgeMismatchError,
@@ -20,21 +20,23 @@ from app.core.errors import (
     StoreCorruptError,
     VersionNotFoundError,
 )
+from app.core.fingerprint import INPUTS_DIFFER
+from app.core.score import Score
 from app.ports import CalibrationStore
-from app.service.calibration.batch import JudgedBatch
+from app.service.calibration.batch import JudgedBatch, JudgedExample, ScoredExample, digested
 from app.service.calibration.cache import Calibrations, refuse_other_judge
 from app.service.calibration.trail import Change, Edit
 from app.service.calibration.undo import examples_of, restored
 from app.service.calibration.writer import Writer
-from app.service.judging.judge import Judge, Score
 from app.service.off_loop import off_loop
+from app.service.scoring.scorer import ScoreError, Scorer
 
 _PROGRESS_CHUNK = 64
 
 logger = logging.getLogger("app.calibrations")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReport:
     """The outcome of one labelled batch.
 
@@ -56,11 +58,33 @@ class CalibrationReport:
     failed: tuple[tuple[int, ScopeJudgeError], ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolReport:
+    """The outcome of adding pairs without labels.
+
+    Args:
+        batch: The judged pairs, in order.
+        outcome: The set afterwards. `updated` counts the pairs that it already had or that the
+            request repeats.
+    """
+
+    batch: JudgedBatch
+    outcome: CalibrationReport
+
+    @property
+    def digests(self) -> list[str | None]:
+        """Digest of each pair, in order; None for those that failed."""
+        return [
+            example.digest if isinstance(example, JudgedExample) else None
+            for example in self.batch.examples
+        ]
+
+
 class Calibrator:
     """Changes calibration sets and lists their trails.
 
     Args:
-        judge: The judge that scores labelled comparisons. Only its own sets can be changed.
+        scorer: Scores labelled comparisons. Only sets of its judge can be changed.
         store: The store that keeps the sets.
         calibrations: The cache of the sets, updated with each change.
         now: Returns the current time in UTC, for the trail.
@@ -68,13 +92,16 @@ class Calibrator:
 
     def __init__(
         self,
-        judge: Judge,
+        scorer: Scorer,
         store: CalibrationStore,
         calibrations: Calibrations,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._judge = judge
+        self._scorer = scorer
+        self._identity = scorer.identity
+        runtime = scorer.identity.runtime
+        self._runtimes = () if runtime is None else (runtime,)
         self._store = store
         self._calibrations = calibrations
         self._writer = Writer(store, calibrations)
@@ -145,39 +172,87 @@ class Calibrator:
             JudgmentFailedError: Every example failed.
             UnavailableError: The engine or the store does not answer.
         """
-        present = await self._calibrations.current(name)
-        if present is not None:
-            refuse_other_judge(present, self._judge.fingerprint)
-        scores = await self._scores(examples, on_progress)
-        # A client that reads only the HTTP status must not take this for a success.
-        if scores and all(isinstance(score, JudgmentFailedError) for score in scores.values()):
-            raise JudgmentFailedError(f"the judge failed on all {len(scores)} examples")
+        await self._present(name)
+        sided = [example.comparison for example in examples if example.label != "tie"]
+        scores = iter(await self._scores(sided, "examples", on_progress))
+        scored = [
+            ScoredExample(labelled=example, score=None if example.label == "tie" else next(scores))
+            for example in examples
+        ]
         return await off_loop(
             JudgedBatch.of,
-            examples,
-            scores,
-            fingerprint=self._judge.fingerprint,
+            scored,
+            fingerprint=self._identity.fingerprint,
             label_noise=label_noise,
             unread=unread,
             clusters=clusters,
+            runtimes=self._runtimes,
         )
+
+    async def _present(self, name: str) -> Calibration | None:
+        """Returns the set as it is now; raises JudgeMismatchError if another judge made it."""
+        present = await self._calibrations.current(name)
+        if present is not None:
+            refuse_other_judge(present, self._identity.fingerprint)
+        return present
 
     async def _scores(
         self,
-        examples: Sequence[LabelledComparison],
-        on_progress: Callable[[int], None] | None,
-    ) -> dict[int, Score | ScopeJudgeError]:
-        """Judges all examples except ties; returns index in the batch -> score or error."""
-        indices = [i for i, example in enumerate(examples) if example.label != "tie"]
-        chunk = _PROGRESS_CHUNK if on_progress else max(1, len(indices))
-        found: dict[int, Score | ScopeJudgeError] = {}
-        for start in range(0, len(indices), chunk):
-            some = indices[start : start + chunk]
-            scores = await self._judge.score([examples[i].comparison for i in some])
-            found.update(zip(some, scores, strict=True))
+        comparisons: Sequence[Comparison],
+        kind: str,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Score | ScoreError]:
+        """Scores comparisons, in small chunks if somebody watches.
+
+        Raises:
+            JudgmentFailedError: All of them failed. A client that reads only the HTTP status must
+                not take this for a success.
+        """
+        chunk = _PROGRESS_CHUNK if on_progress else max(1, len(comparisons))
+        scores: list[Score | ScoreError] = []
+        for start in range(0, len(comparisons), chunk):
+            scores += await self._scorer.score(comparisons[start : start + chunk])
             if on_progress:
-                on_progress(len(found))
-        return found
+                on_progress(len(scores))
+        if scores and all(isinstance(score, JudgmentFailedError) for score in scores):
+            raise JudgmentFailedError(f"the judge failed on all {len(scores)} {kind}")
+        return scores
+
+    async def pool(
+        self, name: str, comparisons: Sequence[Comparison], *, by: str = "service", unread: int = 0
+    ) -> PoolReport:
+        """Judges pairs and adds them to a set without labels, all in one version or not at all.
+
+        Adding is idempotent: a pair that the set has keeps its label and its scores, and is not
+        judged again. `add` labels the pairs later.
+
+        Args:
+            name: Name of the calibration set; a missing set is made.
+            comparisons: The pairs.
+            by: Name of the key that posted the pairs, for the trail.
+            unread: Number of posted pairs that could not be parsed, for the trail.
+
+        Raises:
+            JudgeMismatchError: The set belongs to another judge; nothing was judged.
+            JudgmentFailedError: Every pair failed; nothing was added.
+            UnavailableError: Nothing was added; or everything was, if the connection to the store
+                broke. Posting the pairs again is safe.
+        """
+        known = examples_of(await self._present(name))
+        fingerprint = self._identity.fingerprint
+        pairs = await off_loop(digested, comparisons, fingerprint=fingerprint)
+        new = {digest: pair for digest, pair in reversed(pairs) if digest not in known}
+        scores = await self._scores(list(new.values()), "pairs")
+        batch = await off_loop(
+            JudgedBatch.of_pool,
+            pairs,
+            dict(zip(new, scores, strict=True)),
+            known,
+            fingerprint=fingerprint,
+            unread=unread,
+            runtimes=self._runtimes,
+        )
+        return PoolReport(batch=batch, outcome=await self.put(name, batch, by=by))
 
     async def put(self, name: str, batch: JudgedBatch, *, by: str) -> CalibrationReport:
         """Adds judged examples to a set, all in one version or not at all.
@@ -195,24 +270,24 @@ class Calibrator:
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Putting the batch again is safe.
         """
-        if batch.fingerprint != self._judge.fingerprint:
+        if batch.fingerprint != self._identity.fingerprint:
             raise JudgeMismatchError(
                 f"the examples were scored by the judge {batch.fingerprint[:12]}, this judge is "
-                f"{self._judge.name!r} ({self._judge.fingerprint[:12]}): model, prompt, prefill or "
-                "label tokens differ. Post the examples to a service with that judge, or calibrate "
-                "the labelled pairs again with this one"
+                f"{self._identity.name!r} ({self._identity.fingerprint[:12]}): {INPUTS_DIFFER}. "
+                "Post the examples to a service with that judge, or calibrate the labelled pairs "
+                "again with this one"
             )
 
         async def attempt(number: int) -> tuple[Calibration, Edit] | None:
             # On top of concurrent changes: each attempt begins with the present version.
-            found = await self._calibrations.current(name)
-            before = found or self._empty(name)
-            refuse_other_judge(before, self._judge.fingerprint)
+            current = await self._calibrations.current(name)
+            before = current or self._empty(name)
+            refuse_other_judge(before, self._identity.fingerprint)
             after, added, removed = await off_loop(batch.applied_to, before)
             edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
             if after is before:
                 return before, edit
-            written = await self._writer.write(number, found, after, edit)
+            written = await self._writer.write(number, current, after, edit)
             return (written, edit) if written else None
 
         calibration, edit = await self._writer.until_written(name, attempt)
@@ -254,8 +329,8 @@ class Calibrator:
             was = await self._earlier(name, version, number=number, now=now)
             if was is None:
                 return None
-            refuse_other_judge(was, self._judge.fingerprint)
-            edit = Edit("rollback", by, self._now(), rolled_back_to=version)
+            refuse_other_judge(was, self._identity.fingerprint)
+            edit = Edit(action="rollback", by=by, at=self._now(), rolled_back_to=version)
             edit = await off_loop(_counted, edit, now, was)
             changed = edit.added or edit.updated or edit.removed
             if now is not None and not changed and _same_but_for_examples(now, was):
@@ -300,7 +375,7 @@ class Calibrator:
                 if before is None:
                     raise _not_found(name)
                 removed = before.n
-            edit = Edit("delete", by, self._now(), removed=removed)
+            edit = Edit(action="delete", by=by, at=self._now(), removed=removed)
             return True if await self._writer.delete(number, name, before, edit) else None
 
         await self._writer.until_written(name, attempt)
@@ -340,8 +415,8 @@ class Calibrator:
             name=name,
             write_id="",
             version=0,
-            judge=self._judge.name,
-            fingerprint=self._judge.fingerprint,
+            judge=self._identity.name,
+            fingerprint=self._identity.fingerprint,
             label_noise=0.0,
             examples={},
             min_label_mass=self._calibrations.min_label_mass,
@@ -364,7 +439,7 @@ def _counted(rollback: Edit, now: Calibration | None, was: Calibration) -> Edit:
     examples = examples_of(now)
     put, take = was.table.since(examples)
     added = sum(digest not in examples for digest in put)
-    return rollback._replace(added=added, updated=len(put) - added, removed=len(take))
+    return replace(rollback, added=added, updated=len(put) - added, removed=len(take))
 
 
 def _same_but_for_examples(one: Calibration, other: Calibration) -> bool:

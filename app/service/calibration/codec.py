@@ -5,16 +5,16 @@ The meta of a set has these fields besides "write_id" and "version", which the s
     judge, fingerprint    the judge that scored the examples
     label_noise           label noise of the set, as the client posted it
     n                     number of examples
-    digest                64 hexadecimal digits; older releases did not write this field
+    digest                64 hexadecimal digits
     changed_at            time of the change, in seconds since 1970
     min_label_mass        for programs that read the thresholds; a reading service uses its setting
     clusters              how "pac" counts pairs of one question; not written if it is "one"
+    release               release that made the version; 0.1.0 did not write this field
+    runtimes              runtimes of the scores, as a JSON list of texts; not written if unknown
 
 An example is [gap_fwd, gap_rev, label_mass, label] as JSON. The label is null for a pair without
 one, and "tie" for a pair of a pool that people found equal. A fifth field, the digest of the
-question, is not written if it is unknown. So a set of an older release that gets no new example is
-stored as that release stored it. An older release refuses any set with one of the newer values as
-one that it cannot read.
+question, is not written if it is unknown, as in an example that a client imported without it.
 
 The digest reveals that another program changed the set, or that a part of the set was lost. It is
 not a signature: a program that can write to the store can also write a matching digest. The digest
@@ -24,25 +24,25 @@ number, of
     ["judge","fingerprint",0.0,3]
 
 with judge, fingerprint, label noise and n of the set as JSON without spaces, in ASCII, and a fifth
-element with `clusters` if that field is written. So a write
-updates the digest from the changed examples alone. An older release writes no digest, and the next
-write of this release adds it again.
+element with `clusters` if that field is written. So a write updates the digest from the changed
+examples alone.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
 
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration, LabelledExample
 from app.core.errors import StoreCorruptError
 from app.core.examples import Draft, Examples
 from app.ports import StoredCalibration, Version
 from app.service.calibration.parsing import (
     PARSE_ERRORS,
     parse_clusters,
+    parse_example,
     parse_finite,
     parse_label_noise,
-    parse_score,
+    parse_runtimes,
 )
 
 _META_FIELDS = ("judge", "fingerprint", "label_noise")
@@ -53,7 +53,9 @@ def threshold_field(guarantee: str, alpha: float) -> str:
     return f"{guarantee}:{alpha:.2f}"
 
 
-def encode(calibration: Calibration, *, changed: Mapping[str, LabelledScore]) -> StoredCalibration:
+def encode(
+    calibration: Calibration, *, changed: Mapping[str, LabelledExample]
+) -> StoredCalibration:
     """Writes a calibration as strings, with only its changed examples.
 
     Floats are written with all digits, so that decoding returns the same bits.
@@ -69,6 +71,8 @@ def encode(calibration: Calibration, *, changed: Mapping[str, LabelledScore]) ->
             "digest": digest_of(calibration),
             "changed_at": "" if calibration.changed_at is None else repr(calibration.changed_at),
             **written_clusters(calibration),
+            **written_release(calibration),
+            **written_runtimes(calibration),
         },
         examples={
             digest: json.dumps(score.fields) for digest, score in Examples.of(changed).pairs()
@@ -82,8 +86,19 @@ def encode(calibration: Calibration, *, changed: Mapping[str, LabelledScore]) ->
 
 
 def written_clusters(calibration: Calibration) -> dict[str, str]:
-    """Returns the field `clusters`, unless it has the value that older releases imply."""
+    """Returns the field `clusters`, unless it has the usual value."""
     return {} if calibration.clusters == "one" else {"clusters": calibration.clusters}
+
+
+def written_release(calibration: Calibration) -> dict[str, str]:
+    """Returns the field `release`, unless the version is one of release 0.1.0."""
+    return {} if calibration.release is None else {"release": calibration.release}
+
+
+def written_runtimes(calibration: Calibration) -> dict[str, str]:
+    """Returns the field `runtimes`, unless no runtime is known."""
+    runtimes = calibration.runtimes
+    return {"runtimes": json.dumps(runtimes, separators=(",", ":"))} if runtimes else {}
 
 
 def digest_of(calibration: Calibration) -> str:
@@ -115,7 +130,7 @@ def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0)
         judge, fingerprint, noise = (stored.meta[field] for field in _META_FIELDS)
         draft = Draft()
         for digest, score in stored.examples.items():
-            draft.set(digest, parse_score(json.loads(score)))
+            draft.set(digest, parse_example(json.loads(score)))
         calibration = Calibration(
             name=name,
             write_id=stored.version.write_id,
@@ -125,18 +140,20 @@ def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0)
             label_noise=parse_label_noise(noise),
             examples=draft.done(),
             min_label_mass=min_label_mass,
-            changed_at=_parse_time(stored.meta.get("changed_at", "")),
+            changed_at=_parse_time(stored.meta["changed_at"]),
             clusters=parse_clusters(stored.meta.get("clusters", "one")),
+            release=stored.meta.get("release"),
+            runtimes=parse_runtimes(stored.meta.get("runtimes", "[]")),
         )
-        expected = stored.meta["n"]
+        n, digest = stored.meta["n"], stored.meta["digest"]
     except PARSE_ERRORS as exc:
         raise StoreCorruptError(
             f"calibration {name!r} is stored in a form that this version cannot read. Delete the "
             "calibration and calibrate again"
         ) from exc
-    if str(calibration.n) != expected:
+    if str(calibration.n) != n:
         raise _tampered(name, "the set has more or fewer examples than were written")
-    if stored.meta.get("digest") not in (None, digest_of(calibration)):
+    if digest != digest_of(calibration):
         raise _tampered(
             name, "its examples, judge, label noise or clusters differ from those written"
         )
@@ -162,5 +179,5 @@ def release(fields: Mapping[str, str]) -> None:
 
 
 def _parse_time(text: str) -> float | None:
-    """Returns seconds since 1970; None for an empty text, because older releases wrote no time."""
+    """Returns seconds since 1970; None for an empty text."""
     return parse_finite(float(text)) if text else None

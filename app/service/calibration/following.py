@@ -5,7 +5,7 @@ import logging
 from contextlib import aclosing
 
 from app.core.errors import StoreUnavailableError
-from app.ports import Announcing, CalibrationStore
+from app.ports import CalibrationStore, ChangeFeed
 from app.service.calibration.cache import Calibrations
 
 # Pause before the next subscription to announcements.
@@ -25,7 +25,7 @@ async def follow(calibrations: Calibrations, store: CalibrationStore) -> None:
     """
     async with asyncio.TaskGroup() as both:
         both.create_task(_confirm(calibrations))
-        if isinstance(store, Announcing):
+        if isinstance(store, ChangeFeed):
             both.create_task(_listen(calibrations, store))
 
 
@@ -40,7 +40,7 @@ async def _confirm(calibrations: Calibrations) -> None:
         await calibrations.refresh()
 
 
-async def _listen(calibrations: Calibrations, store: Announcing) -> None:
+async def _listen(calibrations: Calibrations, store: ChangeFeed) -> None:
     """Reads each set that the store announces, and subscribes again after a failure."""
     deaf = False
     while True:

@@ -1,14 +1,13 @@
 """Parsers of single values that a store returns; each raises an error for any other value."""
 
+import json
 import math
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from app.core.calibration import LabelledScore
+from app.core.calibration import LabelledExample
 from app.core.clusters import CLUSTER_RULES, ClusterRule
-
-T = TypeVar("T")
+from app.core.score import Score
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LABELS = ("A", "B", None, "tie")
@@ -50,27 +49,28 @@ def parse_label_noise(value: Any) -> float:
     Raises:
         ValueError, TypeError, OverflowError: The value is not a label noise.
     """
-    found = float(value)
-    if not 0.0 <= found < 0.5:
+    noise = float(value)
+    if not 0.0 <= noise < 0.5:
         raise ValueError("not a label noise")
-    return found
+    return noise
 
 
-def parse_score(fields: Any) -> LabelledScore:
-    """Returns a labelled score from `[gap_fwd, gap_rev, label_mass, label]`.
+def parse_example(fields: Any) -> LabelledExample:
+    """Returns a labelled example from `[gap_fwd, gap_rev, label_mass, label]`.
 
     A fifth field is the digest of the question.
 
     Raises:
-        ValueError, TypeError, OverflowError: The fields are not a labelled score.
+        ValueError, TypeError, OverflowError: The fields are not a labelled example.
     """
     gap_fwd, gap_rev, label_mass, label, *more = fields
     if label not in _LABELS or not all(map(math.isfinite, (gap_fwd, gap_rev, label_mass))):
-        raise ValueError("not a labelled score")
+        raise ValueError("not a labelled example")
     if len(more) > 1:
         raise ValueError("too many fields")
     question = parse_digest(more[0]) if more else None
-    return LabelledScore(float(gap_fwd), float(gap_rev), float(label_mass), label, question)
+    score = Score(gap_fwd=float(gap_fwd), gap_rev=float(gap_rev), label_mass=float(label_mass))
+    return LabelledExample(score=score, label=label, question=question)
 
 
 def parse_digest(value: Any) -> str:
@@ -80,14 +80,17 @@ def parse_digest(value: Any) -> str:
     return str(value)
 
 
+def parse_runtimes(value: str) -> tuple[str, ...]:
+    """Returns texts from a JSON list of texts; raises ValueError or TypeError for other values."""
+    runtimes = json.loads(value)
+    if not isinstance(runtimes, list):
+        raise TypeError("not a list")
+    return tuple(map(parse_text, runtimes))
+
+
 def parse_clusters(value: Any) -> ClusterRule:
     """Returns a rule for pairs of one question; raises ValueError for any other value."""
     for rule in CLUSTER_RULES:
         if rule == value:
             return rule
     raise ValueError("not a rule for pairs of one question")
-
-
-def optional(parse: Callable[[Any], T]) -> Callable[[Any], T | None]:
-    """Returns a parser that also accepts None."""
-    return lambda value: None if value is None else parse(value)

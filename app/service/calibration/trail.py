@@ -5,33 +5,28 @@ earlier versions.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from app.core.calibration import Calibration
 from app.core.clusters import ClusterRule
 from app.core.errors import StoreCorruptError
 from app.service.calibration.codec import threshold_field
-from app.service.calibration.parsing import (
-    PARSE_ERRORS,
-    optional,
-    parse_clusters,
-    parse_count,
-    parse_finite,
-    parse_label_noise,
-    parse_text,
-)
 
-# Fields with their usual values, which a record leaves out, as the records of older releases do.
+# Fields with their usual values, which a record leaves out.
 _NOT_WRITTEN: Mapping[str, Any] = {"unlabelled": 0, "clusters": "one"}
 
 Action = Literal["absorb", "calibrate", "delete", "import", "pool", "rollback"]
 Thresholds = Mapping[str, float | None]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class Edit(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edit:
     """A requested change of a set, before it has a version number.
 
     Args:
@@ -59,7 +54,7 @@ class Edit(NamedTuple):
     rolled_back_to: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
     """One change of a set: an entry of its trail, as it is stored and shown.
 
@@ -92,26 +87,29 @@ class Change:
         clusters: How the set counts pairs of one question after the change, or before a deletion.
     """
 
-    version: int
+    # No number is read from a text, or a count from a truth value.
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
+
+    version: _Count
     write_id: str | None
     action: str
     at: str
     by: str
     batch_digest: str | None
-    added: int
-    updated: int
-    ties: int
-    removed: int | None
-    failed: int
-    n: int
-    label_noise: float | None
+    added: _Count
+    updated: _Count
+    ties: _Count
+    removed: _Count | None
+    failed: _Count
+    n: _Count
+    label_noise: Annotated[float, Field(ge=0.0, lt=0.5)] | None
     min_label_mass: float | None
     judge: str | None
     fingerprint: str | None
-    rolled_back_to: int | None
+    rolled_back_to: _Count | None
     thresholds_before: Thresholds | None
     thresholds_after: Thresholds | None
-    unlabelled: int = 0
+    unlabelled: _Count = 0
     clusters: ClusterRule = "one"
 
     @classmethod
@@ -128,7 +126,7 @@ class Change:
         """
         subject = after or before
         return cls(
-            **{**edit._asdict(), "at": edit.at.strftime("%Y-%m-%dT%H:%M:%SZ")},
+            **{**asdict(edit), "at": edit.at.strftime("%Y-%m-%dT%H:%M:%SZ")},
             version=number,
             write_id=after.write_id if after else None,
             n=after.n if after else 0,
@@ -154,10 +152,8 @@ class Change:
             StoreCorruptError: The record is not an entry, or a field has an impossible value.
         """
         try:
-            # Records of older releases lack these fields; those releases had no such settings.
-            found = {"min_label_mass": 0.0, **_NOT_WRITTEN, **json.loads(record)}
-            return cls(**{field: parse(found[field]) for field, parse in _PARSERS.items()})
-        except PARSE_ERRORS as exc:
+            return _CHANGE.validate_json(record)
+        except ValueError as exc:
             raise StoreCorruptError(
                 f"the trail of calibration {name!r} holds an entry that this version did not write"
             ) from exc
@@ -180,23 +176,4 @@ def _thresholds(calibration: Calibration) -> Thresholds:
     }
 
 
-def _parse_thresholds(value: Any) -> Thresholds:
-    if not isinstance(value, dict):
-        raise TypeError("not thresholds")
-    parse = optional(parse_finite)
-    return {parse_text(name): parse(threshold) for name, threshold in value.items()}
-
-
-# The parser of each field of a `Change`.
-_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        ("version", "added", "updated", "ties", "failed", "n", "unlabelled"), parse_count
-    ),
-    **dict.fromkeys(("action", "at", "by"), parse_text),
-    **dict.fromkeys(("write_id", "batch_digest", "judge", "fingerprint"), optional(parse_text)),
-    **dict.fromkeys(("removed", "rolled_back_to"), optional(parse_count)),
-    "label_noise": optional(parse_label_noise),
-    "min_label_mass": optional(parse_finite),
-    "clusters": parse_clusters,
-    **dict.fromkeys(("thresholds_before", "thresholds_after"), optional(_parse_thresholds)),
-}
+_CHANGE = TypeAdapter(Change)

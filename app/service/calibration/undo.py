@@ -2,36 +2,44 @@
 
 The store keeps an undo for each change. Restoring starts from the current set and takes back the
 newest changes first, so the trail need not begin with the first version of the set. Each undo names
-the versions before and after its change. So a change without an entry in the trail is detected; a
-replica of an older release makes such changes.
+the versions before and after its change. So a change without an entry in the trail is detected.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError, VersionNotFoundError
 from app.core.examples import EMPTY, Draft, Examples
 from app.ports import CalibrationStore, Version
-from app.service.calibration.codec import digest_of, written_clusters
-from app.service.calibration.json_pieces import JsonReader, array_pieces, object_pieces
+from app.service.calibration.codec import (
+    digest_of,
+    written_clusters,
+    written_release,
+    written_runtimes,
+)
 from app.service.calibration.parsing import (
     PARSE_ERRORS,
     parse_clusters,
     parse_count,
+    parse_example,
     parse_label_noise,
-    parse_score,
+    parse_runtimes,
     parse_text,
 )
 from app.service.off_loop import off_loop
 
 # Number of undos in memory at once. An undo is as large as its change.
 _PAGE = 16
+# Examples that are written in one call.
+_PIECE = 1024
 
 
-class _Undo(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Undo:
     """A parsed undo of one change.
 
     Args:
@@ -40,7 +48,7 @@ class _Undo(NamedTuple):
         before: The set before the change, without its examples; None if there was none.
         put: Examples to put in, in order to restore the examples before the change.
         take: Digests of the examples to take out before that.
-        digest: Content digest of the set before the change; None in undos of older releases.
+        digest: Content digest of the set before the change; None if there was none.
     """
 
     made: Version | None
@@ -71,20 +79,27 @@ def undo_of(before: Calibration | None, after: Calibration | None) -> str:
     """
     undo = {"made": version_of(after), "before": version_of(before)}
     if before is None:
-        return json.dumps({**undo, "possible": after is not None}, separators=(",", ":"))
+        return _json({**undo, "possible": after is not None})
     content = {
         "judge": before.judge,
         "fingerprint": before.fingerprint,
         "label_noise": before.label_noise,
         **written_clusters(before),
+        **written_release(before),
+        **written_runtimes(before),
         "digest": digest_of(before),
         "possible": True,
     }
     put, take = before.table.since(examples_of(after))
-    short = json.dumps(undo | content, separators=(",", ":"))[:-1]
-    # Plain tuples: the garbage collector does not keep tracking them.
     scores = ((digest, score.fields) for digest, score in put.pairs())
-    return "".join((short, ',"put":', *object_pieces(scores), ',"take":', *array_pieces(take), "}"))
+    # One call for all of 300,000 examples would stop all other threads for half a second.
+    pieces = iter(lambda: dict(islice(scores, _PIECE)), {})
+    written = ",".join(_json(piece)[1:-1] for piece in pieces)
+    return f'{_json(undo | content)[:-1]},"put":{{{written}}},"take":{_json(take)}}}'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 async def restored(
@@ -161,26 +176,28 @@ def _parsed(number: int, text: str, blank: Calibration) -> _Undo:
         StoreCorruptError: The text is not an undo that this version wrote.
     """
     try:
-        found = _fields(text)
+        fields = _fields(text)
         before = None
-        if found["before"] is not None:
-            version = Version(*found["before"])
+        if fields["before"] is not None:
+            version = Version(*fields["before"])
             before = replace(
                 blank,
                 write_id=parse_text(version.write_id),
                 version=parse_count(version.number),
-                judge=parse_text(found["judge"]),
-                fingerprint=parse_text(found["fingerprint"]),
-                label_noise=parse_label_noise(found["label_noise"]),
-                clusters=parse_clusters(found.get("clusters", "one")),
+                judge=parse_text(fields["judge"]),
+                fingerprint=parse_text(fields["fingerprint"]),
+                label_noise=parse_label_noise(fields["label_noise"]),
+                clusters=parse_clusters(fields.get("clusters", "one")),
+                release=parse_text(fields["release"]) if "release" in fields else None,
+                runtimes=parse_runtimes(fields.get("runtimes", "[]")),
             )
         return _Undo(
-            made=Version(*found["made"]) if found["made"] else None,
-            possible=bool(found["possible"]),
+            made=Version(*fields["made"]) if fields["made"] else None,
+            possible=bool(fields["possible"]),
             before=before,
-            put=found["put"] if before else EMPTY,
-            take=found["take"] if before else (),
-            digest=found.get("digest"),
+            put=fields["put"] if before else EMPTY,
+            take=fields["take"] if before else (),
+            digest=fields["digest"] if before else None,
         )
     except PARSE_ERRORS as exc:
         raise _not_ours(blank.name, number) from exc
@@ -188,20 +205,16 @@ def _parsed(number: int, text: str, blank: Calibration) -> _Undo:
 
 def _fields(text: str) -> dict[str, Any]:
     """Parses the fields of an undo; `put` becomes `Examples` and `take` a tuple of digests."""
-    reader = JsonReader(text)
-    found: dict[str, Any] = {}
-    for field in reader.members():
-        if field == "put":
-            draft = Draft()
-            for digest in reader.members():
-                draft.set(parse_text(digest), parse_score(reader.value()))
-            found[field] = draft.done()
-        elif field == "take":
-            found[field] = tuple(map(parse_text, reader.elements()))
-        else:
-            found[field] = reader.value()
-    reader.end()
-    return found
+    # The parser is one call, too, but other threads can run when it calls Python for a number.
+    fields: dict[str, Any] = json.loads(text, parse_float=lambda digits: float(digits))
+    if "put" in fields:
+        draft = Draft()
+        for digest, score in fields["put"].items():
+            draft.set(parse_text(digest), parse_example(score))
+        fields["put"] = draft.done()
+    if "take" in fields:
+        fields["take"] = tuple(map(parse_text, fields["take"]))
+    return fields
 
 
 def _applied(state: Calibration | None, steps: Iterable[tuple[int, _Undo]]) -> Calibration | None:
@@ -233,13 +246,13 @@ def _applied(state: Calibration | None, steps: Iterable[tuple[int, _Undo]]) -> C
     assert last is not None, "there is at least one undo"
     if last.before is None:
         return None
-    found = replace(last.before, examples=draft.done())
-    if last.digest not in (None, digest_of(found)):
+    restored = replace(last.before, examples=draft.done())
+    if last.digest != digest_of(restored):
         raise StoreCorruptError(
-            f"the trail of calibration {name!r} does not lead to the version {found.version} that "
-            "the set had. This version and earlier versions cannot be restored"
+            f"the trail of calibration {name!r} does not lead to the version {restored.version} "
+            "that the set had. This version and earlier versions cannot be restored"
         )
-    return found
+    return restored
 
 
 def _not_ours(name: str, number: int) -> StoreCorruptError:
@@ -258,6 +271,6 @@ def _no_such_version(name: str, number: int) -> VersionNotFoundError:
 
 def _unknown_before(name: str, number: int, change: int) -> VersionNotFoundError:
     return VersionNotFoundError(
-        f"version {number} of calibration {name!r} cannot be restored any more: the trail does not "
+        f"version {number} of calibration {name!r} can no longer be restored: the trail does not "
         f"say how the set was before change {change}"
     )

@@ -11,6 +11,7 @@ from typing import TypeVar
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
 from app.ports import CalibrationStore, StoredCalibration, StoredChange
+from app.release import RELEASE
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.codec import encode, release
 from app.service.calibration.trail import Change, Edit
@@ -96,6 +97,7 @@ class Writer:
             write_id=uuid.uuid4().hex,
             version=number,
             changed_at=edit.at.timestamp(),
+            release=RELEASE,
         )
         state, removed, change, stored = await off_loop(prepare, before, after, edit)
         writing = self._store.write(
@@ -141,7 +143,7 @@ def stored_change(
         after: The set after the change; None for a deletion.
         change: The entry of the trail.
     """
-    return StoredChange(change.version, change.record, undo_of(before, after))
+    return StoredChange(number=change.version, record=change.record, undo=undo_of(before, after))
 
 
 def prepare(

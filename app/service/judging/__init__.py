@@ -1,5 +1,5 @@
-"""Judging: prompts in both orders, scores, calibrated decisions.
+"""Judging: scores become calibrated decisions.
 
-`judge` leads a comparison through `prompts` (with `quoting`), the engine and `decisions`;
-`pac_thresholds` computes the thresholds of "pac". `batches` handles items that cannot be judged.
+`judge` leads a batch through its phases, `thresholds` finds the thresholds of its criteria, and
+`decisions` decides one comparison.
 """

@@ -1,95 +1,92 @@
 """Decides one comparison: a verdict, or an abstention with its reason."""
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
+from app.core.calibration import Calibration
 from app.core.comparison import CalibrationReference, Criterion, Judgment, Reason, Verdict
-from app.core.preference import preferred_side
+from app.core.score import Preference
 from app.core.thresholds import ThresholdCurve
-from app.service.calibration.cache import Usable
 
 
-class PreferenceRow(NamedTuple):
-    """One row of `Preferences` as Python floats."""
-
-    p_fwd: float
-    p_rev: float
-    p_bar: float
-    uncertainty: float
-    confidence: float
-
-
-class AcceptanceRule(NamedTuple):
-    """The threshold of a criterion under its calibration; the fields are None without an alpha.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AcceptanceRule:
+    """A criterion with its threshold.
 
     Args:
-        threshold: Largest accepted uncertainty in nats; -inf if infeasible.
-        curve: Curve that risk levels come from; None for "pac".
-        reference: Version of the calibration set.
+        criterion: The criterion.
+        threshold: Largest accepted uncertainty in nats; -inf if infeasible, None without an alpha.
+        curve: Curve that risk levels come from; None under "pac", where the threshold can fall when
+            alpha rises, and without an alpha.
+        calibration: Version of the calibration set; None without an alpha.
+        min_label_mass: A judgment with less label mass is off task.
         suspended: Whether nothing is accepted, because audits have raised an alarm.
     """
 
-    threshold: float | None
-    curve: ThresholdCurve | None
-    reference: CalibrationReference | None
+    criterion: Criterion
+    threshold: float | None = None
+    curve: ThresholdCurve | None = None
+    calibration: CalibrationReference | None = None
+    min_label_mass: float = 0.0
     suspended: bool = False
 
     @classmethod
     def of(
         cls,
         criterion: Criterion,
-        usable: Usable | None,
-        pac: Mapping[Criterion, float],
+        calibration: Calibration,
+        threshold: float,
         *,
+        age_s: float = 0.0,
         suspended: bool = False,
     ) -> "AcceptanceRule":
-        """Looks up the threshold: "marginal" in the calibration's curve, "pac" in the mapping."""
-        if usable is None or criterion.alpha is None:
-            return cls(None, None, None)
-        calibration, age_s = usable
-        if criterion.guarantee == "marginal":
-            threshold = calibration.threshold(criterion.alpha, "marginal", None)
-            curve = calibration.curve
-        else:
-            # "pac" has no risk level, because its threshold can fall when alpha rises.
-            threshold, curve = pac[criterion], None
-        reference = CalibrationReference(
-            calibration.name, calibration.version, calibration.n, age_s
+        """Joins a criterion with an alpha to its calibration and to its threshold.
+
+        Args:
+            criterion: The criterion.
+            calibration: The calibration.
+            threshold: Threshold of the criterion in nats.
+            age_s: Seconds since the store last confirmed the calibration.
+            suspended: Whether audits have raised an alarm.
+        """
+        return cls(
+            criterion=criterion,
+            threshold=threshold,
+            curve=calibration.curve if criterion.guarantee == "marginal" else None,
+            calibration=CalibrationReference(
+                name=calibration.name,
+                version=calibration.version,
+                n=calibration.n,
+                age_s=age_s,
+            ),
+            min_label_mass=calibration.min_label_mass,
+            suspended=suspended,
         )
-        return cls(threshold, curve, reference, suspended)
 
     def risk_level(self, uncertainty: float) -> float | None:
         """The smallest alpha that accepts this uncertainty; None if it is not defined."""
-        return None if self.curve is None else self.curve.risk_level(uncertainty)
+        level = None if self.curve is None else self.curve.risk_level(uncertainty)
+        return None if level == math.inf else level
 
 
 def decide(
-    preference: PreferenceRow,
-    criterion: Criterion,
-    rule: AcceptanceRule,
-    *,
-    label_mass: float,
-    min_label_mass: float,
-    judge: str,
+    preference: Preference, rule: AcceptanceRule, *, label_mass: float, judge: str
 ) -> Judgment:
     """Accepts the judge's preference, or abstains with the first reason that applies.
 
     Args:
         preference: The judge's preference between the two responses.
-        criterion: Criterion of the request.
-        rule: Threshold of the criterion under its calibration.
+        rule: The criterion of the request, with its threshold.
         label_mass: Probability on the two labels; the smaller one of the two orders.
-        min_label_mass: Abstain with the reason "off_task" below this label mass.
         judge: Name of the judge.
     """
-    preferred, threshold = preferred_side(preference.p_bar), rule.threshold
+    side, threshold = preference.side, rule.threshold
     verdict: Verdict = "abstain"
     reason: Reason | None = None
     # Checked first: without mass on the labels the preference means nothing.
-    if label_mass < min_label_mass:
+    if label_mass < rule.min_label_mass:
         reason = "off_task"
-    elif preferred is None:
+    elif side is None:
         reason = "no_preference"
     elif rule.suspended:
         reason = "suspended"
@@ -98,23 +95,17 @@ def decide(
     elif threshold is not None and preference.uncertainty > threshold:
         reason = "uncertain"
     else:
-        verdict = preferred
+        verdict = side
     # No alpha accepts such a judgment, so it has no risk level.
     never = reason in ("off_task", "no_preference")
-    level = None if never else rule.risk_level(preference.uncertainty)
     return Judgment(
         verdict=verdict,
-        preferred=preferred,
         reason=reason,
-        p_fwd=preference.p_fwd,
-        p_rev=preference.p_rev,
-        p_bar=preference.p_bar,
-        uncertainty=preference.uncertainty,
-        confidence=preference.confidence,
-        threshold=None if threshold == -math.inf else threshold,
-        criterion=criterion,
-        risk_level=None if level == math.inf else level,
+        preference=preference,
         label_mass=label_mass,
-        calibration=rule.reference,
+        threshold=None if threshold == -math.inf else threshold,
+        criterion=rule.criterion,
+        risk_level=None if never else rule.risk_level(preference.uncertainty),
+        calibration=rule.calibration,
         judge=judge,
     )

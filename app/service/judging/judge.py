@@ -1,62 +1,39 @@
-"""The judge: scores both orders in one engine call, then decides with calibrated thresholds."""
+"""The judge: has comparisons scored in one call, then decides with calibrated thresholds."""
 
-import math
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from app.core.comparison import (
-    Comparison,
-    Criterion,
-    Judgment,
-)
+from app.core.calibration import Calibration
+from app.core.comparison import Comparison, Criterion, Judgment
 from app.core.errors import (
-    JudgmentFailedError,
     LabelsMissingError,
     RequestError,
     ScopeJudgeError,
     StoreCorruptError,
     StoreUnavailableError,
-    UnavailableError,
 )
 from app.core.preference import preference_from_gaps
-from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError
-from app.service.auditing.auditor import Auditor
-from app.service.auditing.monitor import Monitor
-from app.service.auditing.sampling import Candidate
-from app.service.calibration.cache import Calibrations, Usable
-from app.service.judging.decisions import AcceptanceRule, PreferenceRow, decide
-from app.service.judging.pac_thresholds import PacThresholds
-from app.service.judging.prompts import PromptTemplate, rendered_pairs
+from app.core.score import Score
+from app.observability.telemetry import Telemetry
+from app.service.calibration.cache import Calibrations, ConfirmedCalibration
+from app.service.judged import JudgedComparison
+from app.service.judging.decisions import AcceptanceRule, decide
+from app.service.judging.thresholds import find_thresholds
 from app.service.off_loop import off_loop
-from app.telemetry import JudgmentFigures, Telemetry
+from app.service.scoring.scorer import Scorer
 
 # Largest batch that is decided on the event loop. Handing over to a thread costs as much as a few
 # dozen decisions.
 _MOST_DECIDED_ON_LOOP = 64
-# For each request its calibration set, its error, or None without an alpha.
-_Sets = Sequence[Usable | ScopeJudgeError | None]
+
+Outcome = Judgment | ScopeJudgeError
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The engine's answer to one comparison in both orders.
-
-    Args:
-        gap_fwd: Logit of response_a minus logit of response_b, with response_a shown first.
-        gap_rev: Logit of response_a minus logit of response_b, with response_a shown second.
-        label_mass: Probability on the two labels; the smaller one of the two orders.
-    """
-
-    gap_fwd: float
-    gap_rev: float
-    label_mass: float
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeRequest:
     """A comparison, and the alpha, guarantee and calibration set to decide it by."""
 
@@ -64,324 +41,242 @@ class JudgeRequest:
     criterion: Criterion
 
 
-class Judge:
-    """One judge: an engine with a prompt template and a fingerprint.
+class Suspensions(Protocol):
+    """Says under which criteria judgments abstain."""
+
+    async def suspended(
+        self, asked: Iterable[tuple[Criterion, Calibration]]
+    ) -> Collection[Criterion]:
+        """Returns the criteria, of those that are asked for, under which judgments abstain."""
+
+
+class Observer(Protocol):
+    """Notes judgments before they are answered."""
+
+    async def observe(self, judged: Sequence[JudgedComparison]) -> None:
+        """Notes the judgments of one batch; may name an audit in a judgment."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Item:
+    """A request on its way through the phases; an outcome ends the way.
 
     Args:
-        engine: The started engine.
-        template: Template of the prompts.
+        request: The request.
+        confirmed: The calibration of its criterion; None without an alpha.
+        rule: Its criterion with its threshold.
+        score: The score of its comparison.
+        outcome: Its judgment or its error.
+    """
+
+    request: JudgeRequest
+    confirmed: ConfirmedCalibration | None = None
+    rule: AcceptanceRule | None = None
+    score: Score | None = None
+    outcome: Outcome | None = None
+
+
+def _open(items: Iterable[_Item]) -> list[_Item]:
+    """Returns the items without an outcome."""
+    return [item for item in items if item.outcome is None]
+
+
+class Judge:
+    """Decides comparisons by their scores and by calibrated thresholds.
+
+    Args:
+        scorer: Scores the comparisons.
         calibrations: Cache of the calibration sets that thresholds come from.
         telemetry: Counts outcomes.
-        auditor: Draws judgments for audits; None if there are none.
-        monitor: Says which criteria are suspended because of audits; None if none ever are.
-        name: Name of the judge in answers.
-        fingerprint: Fingerprint of the judge; only sets made under this fingerprint are valid.
+        suspensions: Says under which criteria judgments abstain because of audits.
+        observers: Note the judgments, in this order.
     """
 
     def __init__(
         self,
-        engine: Engine,
-        template: PromptTemplate,
+        scorer: Scorer,
         calibrations: Calibrations,
         telemetry: Telemetry,
         *,
-        name: str,
-        fingerprint: str,
-        auditor: Auditor | None = None,
-        monitor: Monitor | None = None,
+        suspensions: Suspensions,
+        observers: Sequence[Observer] = (),
     ) -> None:
-        self._engine = engine
-        self._template = template
+        self._scorer = scorer
         self._calibrations = calibrations
-        self._pac = PacThresholds()
         self._telemetry = telemetry
-        self._auditor = auditor
-        self._monitor = monitor
-        self.name = name
-        self.fingerprint = fingerprint
+        self._suspensions = suspensions
+        self._observers = observers
 
-    def close(self) -> None:
-        """Cancels the `pac` thresholds that are waiting to be computed."""
-        self._pac.close()
-
-    async def judge(self, request: JudgeRequest) -> Judgment:
+    async def judge(self, request: JudgeRequest, *, by: str = "service") -> Judgment:
         """Judges one comparison.
 
         Raises:
             ScopeJudgeError: The comparison could not be judged.
         """
-        (outcome,) = await self.judge_batch([request])
+        (outcome,) = await self.judge_batch([request], by=by)
         if isinstance(outcome, ScopeJudgeError):
             raise outcome
         return outcome
 
     async def judge_batch(
-        self, requests: Sequence[JudgeRequest]
-    ) -> list[Judgment | ScopeJudgeError]:
-        """Judges comparisons in one engine call.
+        self, requests: Sequence[JudgeRequest | RequestError], *, by: str = "service"
+    ) -> list[Outcome]:
+        """Judges comparisons in one call of the scorer.
+
+        Args:
+            requests: The requests; one that cannot be judged as written is its own error.
+            by: Name of the key that asks.
 
         Returns:
             For each request, in order, its judgment or its own error.
 
         Raises:
-            UnavailableError: The engine is unavailable; too many `pac` thresholds are waiting; or
-                no request has a calibration because the store is unavailable. If only some
-                requests lack one, each of those gets its error.
-            JudgmentFailedError: The engine returned a wrong number of answers; nothing was judged.
+            UnavailableError: The scorer is unavailable, or no request has a calibration because the
+                store is unavailable. If only some requests lack one, each of those gets its error.
+            JudgmentFailedError: The scorer returned a wrong number of answers; nothing was judged.
         """
-        # Look the sets up first: comparisons without a set are not sent to the engine.
-        calibrations = await self._calibrations_of(requests)
-        lost = [each for each in calibrations if isinstance(each, StoreUnavailableError)]
-        if lost and len(lost) == len(requests):
-            raise lost[0]
-        # Find the thresholds before the engine call: if too many are waiting, no engine work is
-        # wasted.
-        thresholds, refused = await self._pac_thresholds(requests, calibrations)
-        calibrations = _with_labels(requests, calibrations, refused)
-        suspended = await self._suspended(requests, calibrations)
-        to_score = [
-            i for i, each in enumerate(calibrations) if not isinstance(each, ScopeJudgeError)
+        batch = [
+            request if isinstance(request, RequestError) else _Item(request=request)
+            for request in requests
         ]
-        answers = await self.score([requests[i].comparison for i in to_score])
-        scores = dict(zip(to_score, answers, strict=True))
+        items = [item for item in batch if isinstance(item, _Item)]
+        # Calibrations and thresholds come first, so that a comparison without them, or a batch with
+        # too many of them, costs the scorer nothing.
+        await self._find_calibrations(items)
+        await self._find_rules(items)
+        await self._score(items)
+        await self._decide(items)
+        for request in requests:
+            if isinstance(request, RequestError):
+                self._telemetry.count_judgment_error(request.code)
+        await self._observe(items, by=by)
+        return [item if isinstance(item, RequestError) else _outcome(item) for item in batch]
+
+    async def _find_calibrations(self, items: Sequence[_Item]) -> None:
+        """Finds the calibration of each criterion with an alpha, or its error."""
+        calibrations: dict[str, ConfirmedCalibration | ScopeJudgeError] = {}
+        for item in items:
+            criterion = item.request.criterion
+            if criterion.alpha is None:
+                continue
+            name = criterion.calibration
+            if name not in calibrations:
+                calibrations[name] = await self._calibration(name)
+            calibration = calibrations[name]
+            if isinstance(calibration, ScopeJudgeError):
+                item.outcome = calibration
+            else:
+                item.confirmed = calibration
+        failed = [item.outcome for item in items if isinstance(item.outcome, StoreUnavailableError)]
+        if failed and len(failed) == len(items):
+            raise failed[0]
+
+    async def _calibration(self, name: str) -> ConfirmedCalibration | ScopeJudgeError:
+        try:
+            return await self._calibrations.usable(
+                name, fingerprint=self._scorer.identity.fingerprint
+            )
+        except (RequestError, StoreCorruptError, StoreUnavailableError) as exc:
+            return exc
+
+    async def _find_rules(self, items: Sequence[_Item]) -> None:
+        """Finds the threshold of each criterion, or the error that its set lacks labels."""
+        criteria = {item.request.criterion: item.confirmed for item in _open(items)}
+        used = {
+            criterion: confirmed.calibration
+            for criterion, confirmed in criteria.items()
+            if confirmed is not None
+        }
+        thresholds = await find_thresholds(used)
+        suspended = await self._suspensions.suspended(used.items())
+        rules: dict[Criterion, AcceptanceRule | LabelsMissingError] = {}
+        for criterion, confirmed in criteria.items():
+            threshold = thresholds.get(criterion)
+            if confirmed is None or threshold is None:
+                rules[criterion] = AcceptanceRule(
+                    criterion=criterion, min_label_mass=self._calibrations.min_label_mass
+                )
+            elif isinstance(threshold, LabelsMissingError):
+                rules[criterion] = threshold
+            else:
+                rules[criterion] = AcceptanceRule.of(
+                    criterion,
+                    confirmed.calibration,
+                    threshold,
+                    age_s=confirmed.age_s,
+                    suspended=criterion in suspended,
+                )
+        for item in _open(items):
+            rule = rules[item.request.criterion]
+            if isinstance(rule, LabelsMissingError):
+                item.outcome = rule
+            else:
+                item.rule = rule
+
+    async def _score(self, items: Sequence[_Item]) -> None:
+        """Scores all comparisons in one call."""
+        waiting = _open(items)
+        scores = await self._scorer.score([item.request.comparison for item in waiting])
+        for item, score in zip(waiting, scores, strict=True):
+            if isinstance(score, Score):
+                item.score = score
+            else:
+                item.outcome = score
+
+    async def _decide(self, items: Sequence[_Item]) -> None:
+        """Makes the judgments, in a thread if there are many, and counts all outcomes."""
         begun = time.perf_counter()
-        decide_all = partial(
-            self._decide_all, requests, calibrations, scores, thresholds, suspended
-        )
-        if len(requests) <= _MOST_DECIDED_ON_LOOP:
-            outcomes = decide_all()
+        if len(items) <= _MOST_DECIDED_ON_LOOP:
+            self._make_judgments(items)
         else:
-            outcomes = await off_loop(decide_all)
+            await off_loop(self._make_judgments, items)
         self._telemetry.observe_stage("decide", time.perf_counter() - begun)
         self._telemetry.count_stale_judgments(
-            sum(isinstance(each, Usable) and each.age_s > 0 for each in calibrations)
+            sum(item.confirmed is not None and item.confirmed.age_s > 0 for item in items)
         )
-        self._calibrations.traffic.note(
-            [request.comparison for request in requests], outcomes, calibrations
-        )
-        if self._auditor is not None and self._auditor.rate > 0:
-            await self._audit(self._auditor, requests, calibrations, scores, outcomes)
-        return outcomes
 
-    async def _audit(
-        self,
-        auditor: Auditor,
-        requests: Sequence[JudgeRequest],
-        calibrations: _Sets,
-        scores: Mapping[int, Score | ScopeJudgeError],
-        outcomes: list[Judgment | ScopeJudgeError],
-    ) -> None:
-        """Draws some of the judgments for audits, and names the draws in the outcomes."""
-        candidates: dict[int, Candidate] = {}
-        for i, (outcome, usable) in enumerate(zip(outcomes, calibrations, strict=True)):
-            score = scores.get(i)
-            if (
-                isinstance(outcome, Judgment)
-                and isinstance(usable, Usable)
-                and isinstance(score, Score)
-            ):
-                candidates[i] = Candidate(
-                    *(requests[i].comparison, outcome, usable.calibration),
-                    *(score.gap_fwd, score.gap_rev),
-                )
-        drawn = await auditor.draw(list(candidates.values()))
-        for (i, candidate), audit in zip(candidates.items(), drawn, strict=True):
-            if audit is not None:
-                outcomes[i] = replace(candidate.judgment, audit=audit)
-
-    async def _pac_thresholds(
-        self, requests: Sequence[JudgeRequest], calibrations: _Sets
-    ) -> tuple[Mapping[Criterion, float], Mapping[Criterion, LabelsMissingError]]:
-        """Returns the threshold of each `pac` criterion, and errors for those that lack labels.
-
-        Those of `marginal` are looked up in `_decide_all`.
-        """
-        asked = {
-            request.criterion: usable.calibration
-            for request, usable in zip(requests, calibrations, strict=True)
-            if request.criterion.guarantee == "pac" and isinstance(usable, Usable)
-        }
-        found = await self._pac.find(asked.items()) if asked else {}
-        refused = {key: each for key, each in found.items() if isinstance(each, LabelsMissingError)}
-        return {key: each for key, each in found.items() if isinstance(each, float)}, refused
-
-    async def _suspended(
-        self, requests: Sequence[JudgeRequest], calibrations: _Sets
-    ) -> Collection[Criterion]:
-        """Returns the criteria under which judgments abstain because of audits."""
-        if self._monitor is None or not self._monitor.suspends:
-            return ()
-        asked = {
-            request.criterion: usable.calibration
-            for request, usable in zip(requests, calibrations, strict=True)
-            if isinstance(usable, Usable)
-        }
-        return await self._monitor.suspended(asked.items())
-
-    def _count(self, outcome: Judgment | ScopeJudgeError) -> None:
-        if isinstance(outcome, ScopeJudgeError):
-            self._telemetry.count_judgment_error(outcome.code)
-            return
-        self._telemetry.count_judgment(
-            JudgmentFigures(
-                verdict=outcome.verdict,
-                reason=outcome.reason,
-                uncertainty=outcome.uncertainty,
-                p_fwd=outcome.p_fwd,
-                p_rev=outcome.p_rev,
-                label_mass=outcome.label_mass,
-            )
-        )
-        if outcome.orders_disagree:
-            self._telemetry.count_order_disagreement()
-
-    async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScopeJudgeError]:
-        """Scores comparisons; both orders of all of them are one engine call.
-
-        Returns:
-            For each comparison, in order, its score or its own error. An error in either order is
-            the error of the comparison.
-
-        Raises:
-            UnavailableError: The engine is unavailable; nothing was scored.
-            JudgmentFailedError: The engine returned a wrong number of answers.
-        """
-        if not comparisons:
-            return []
-        times = CallTimes()
-        with times.rendering():
-            prompts = await rendered_pairs(self._template, comparisons)
-        logits = await self._logits(prompts, times)
-        if len(logits) != len(prompts):
-            raise JudgmentFailedError(
-                f"the engine returned {len(logits)} answers to {len(prompts)} prompts"
-            )
-        pairs = zip(logits[::2], logits[1::2], strict=True)
-        return [score_of_orders(forward, reverse) for forward, reverse in pairs]
-
-    async def _logits(
-        self, prompts: Sequence[Prompt], times: CallTimes
-    ) -> list[LabelLogits | PromptError]:
-        """Calls the engine, and observes the time of each stage."""
-        self._telemetry.count_engine_prompts(len(prompts))
-        rendered_s, begun = times.render_s, time.perf_counter()
-        try:
-            return await self._engine.label_logits(prompts, times)
-        except UnavailableError as exc:
-            self._telemetry.count_engine_error(exc.code)
-            raise
-        finally:
-            call_s = time.perf_counter() - begun
-            # The engine adds its tokenising to `render_s`; subtract only that part.
-            model_s = call_s - (times.render_s - rendered_s) - times.queue_s
-            self._telemetry.observe_stage("render", times.render_s)
-            self._telemetry.observe_stage("queue", times.queue_s)
-            self._telemetry.observe_stage("engine", max(0.0, model_s))
-
-    async def _calibrations_of(
-        self, requests: Sequence[JudgeRequest]
-    ) -> list[Usable | ScopeJudgeError | None]:
-        """For each request, its calibration set, its error, or None without an alpha."""
-        found: dict[str, Usable | ScopeJudgeError] = {}
-        for request in requests:
-            name = request.criterion.calibration
-            if request.criterion.alpha is not None and name not in found:
-                try:
-                    found[name] = await self._calibrations.usable(
-                        name, fingerprint=self.fingerprint
-                    )
-                except (RequestError, StoreCorruptError, StoreUnavailableError) as exc:
-                    found[name] = exc
-        return [
-            None if r.criterion.alpha is None else found[r.criterion.calibration] for r in requests
-        ]
-
-    def _decide_all(
-        self,
-        requests: Sequence[JudgeRequest],
-        calibrations: _Sets,
-        scores: Mapping[int, Score | ScopeJudgeError],
-        thresholds: Mapping[Criterion, float],
-        suspended: Collection[Criterion],
-    ) -> list[Judgment | ScopeJudgeError]:
-        found: dict[int, Judgment | ScopeJudgeError] = {
-            i: calibration
-            for i, calibration in enumerate(calibrations)
-            if isinstance(calibration, ScopeJudgeError)
-        }
-        found |= {i: score for i, score in scores.items() if isinstance(score, ScopeJudgeError)}
-        scored = {i: score for i, score in scores.items() if isinstance(score, Score)}
-        gaps = np.array([(s.gap_fwd, s.gap_rev) for s in scored.values()]).reshape(-1, 2)
-        preferences = preference_from_gaps(gaps[:, 0], gaps[:, 1])
-        columns = (*preferences, preferences.confidence)
-        # One rule for each criterion: most batches have only one.
-        rules: dict[Criterion, AcceptanceRule] = {}
-        for (i, score), *numbers in zip(
-            scored.items(), *map(np.ndarray.tolist, columns), strict=True
-        ):
-            criterion, calibration = requests[i].criterion, calibrations[i]
-            assert not isinstance(calibration, ScopeJudgeError)
-            if criterion not in rules:
-                rules[criterion] = AcceptanceRule.of(
-                    criterion, calibration, thresholds, suspended=criterion in suspended
-                )
-            found[i] = decide(
-                PreferenceRow(*numbers),
-                criterion,
-                rules[criterion],
+    def _make_judgments(self, items: Sequence[_Item]) -> None:
+        scored = [(item, item.score) for item in items if item.score is not None]
+        gaps = np.array([(score.gap_fwd, score.gap_rev) for _, score in scored]).reshape(-1, 2)
+        preferences = preference_from_gaps(gaps[:, 0], gaps[:, 1]).rows()
+        for (item, score), preference in zip(scored, preferences, strict=True):
+            assert item.rule is not None
+            item.outcome = decide(
+                preference,
+                item.rule,
                 label_mass=score.label_mass,
-                min_label_mass=self._calibrations.min_label_mass,
-                judge=self.name,
+                judge=self._scorer.identity.name,
             )
-        outcomes = [found[i] for i in range(len(requests))]
-        for outcome in outcomes:
-            self._count(outcome)
-        return outcomes
+        for item in items:
+            outcome = _outcome(item)
+            if isinstance(outcome, ScopeJudgeError):
+                self._telemetry.count_judgment_error(outcome.code)
+            else:
+                self._telemetry.count_judgment(outcome)
+
+    async def _observe(self, items: Sequence[_Item], *, by: str) -> None:
+        """Shows the judgments to the observers, which may name audits in them."""
+        judged = [
+            (item, _judged(item, by=by)) for item in items if isinstance(item.outcome, Judgment)
+        ]
+        for observer in self._observers:
+            await observer.observe([comparison for _, comparison in judged])
+        for item, comparison in judged:
+            item.outcome = comparison.judgment
 
 
-def _with_labels(
-    requests: Sequence[JudgeRequest],
-    calibrations: _Sets,
-    refused: Mapping[Criterion, LabelsMissingError],
-) -> list[Usable | ScopeJudgeError | None]:
-    """The calibrations, with an error in place of each that lacks labels for its criterion.
-
-    Args:
-        requests: The requests.
-        calibrations: For each request, its calibration, its error, or None without an alpha.
-        refused: The errors of `pac` criteria.
-    """
-    found: list[Usable | ScopeJudgeError | None] = []
-    for request, usable in zip(requests, calibrations, strict=True):
-        missing: LabelsMissingError | None = None
-        if isinstance(usable, Usable):
-            missing = refused.get(request.criterion)
-            if request.criterion.guarantee == "marginal" and usable.calibration.unlabelled:
-                missing = usable.calibration.labels_missing(None, None)
-        found.append(missing or usable)
-    return found
+def _outcome(item: _Item) -> Outcome:
+    assert item.outcome is not None, "each item has an outcome after the decision"
+    return item.outcome
 
 
-def score_of_orders(
-    forward: LabelLogits | PromptError, reverse: LabelLogits | PromptError
-) -> Score | ScopeJudgeError:
-    """The score of a comparison from its two orders; an error in either order is returned."""
-    gap_fwd, gap_rev = label_gap(forward), label_gap(reverse)
-    if isinstance(gap_fwd, ScopeJudgeError):
-        return gap_fwd
-    if isinstance(gap_rev, ScopeJudgeError):
-        return gap_rev
-    assert isinstance(forward, LabelLogits)
-    assert isinstance(reverse, LabelLogits)
-    # In the reverse order response_a is label B. `0.0 - x`, because `-x` makes -0.0 of a tie, and
-    # -0.0 would be written as another number than 0.0.
-    return Score(gap_fwd, 0.0 - gap_rev, label_mass=min(forward.label_mass, reverse.label_mass))
-
-
-def label_gap(order: LabelLogits | PromptError) -> float | ScopeJudgeError:
-    """Logit of the response shown first minus logit of the other one, or the error."""
-    if isinstance(order, ScopeJudgeError):
-        return order
-    if not (math.isfinite(order.a) and math.isfinite(order.b)):
-        return JudgmentFailedError("the judge's label logits are not finite numbers")
-    return order.a - order.b
+def _judged(item: _Item, *, by: str) -> JudgedComparison:
+    assert isinstance(item.outcome, Judgment)
+    assert item.score is not None
+    return JudgedComparison(
+        comparison=item.request.comparison,
+        score=item.score,
+        judgment=item.outcome,
+        calibration=None if item.confirmed is None else item.confirmed.calibration,
+        by=by,
+    )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, NamedTuple
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
@@ -11,15 +10,15 @@ from app.core.errors import (
     ControlTokenError,
     InvalidComparisonError,
     PromptTooLongError,
+    RequestError,
     ScopeJudgeError,
 )
 from app.service.admission import Admission
-from app.service.judging.batches import BatchItem, Outcome, judge_items
-from app.service.judging.judge import Judge, JudgeRequest
+from app.service.judging.judge import Judge, JudgeRequest, Outcome
 from app.service.off_loop import off_loop
 from app.service.rewards.tournament import (
     Opponents,
-    Pair,
+    Pairing,
     Players,
     Result,
     Schedule,
@@ -32,9 +31,7 @@ from app.service.rewards.tournament import (
 
 # Errors that the texts of one comparison cause; the other comparisons are not affected.
 _OF_TEXTS = (PromptTooLongError, ControlTokenError, InvalidComparisonError)
-# Most characters that are scheduled on the event loop, which takes a few milliseconds. Each
-# text adds a fixed cost, counted as _PER_TEXT characters.
-_MOST_SCHEDULED_ON_LOOP = 2**17
+# Each turn of a question takes a fixed time, which counts as so many characters.
 _PER_TEXT = 64
 _ADVICE = (
     'send fewer responses or groups at once, or fewer opponents; "opponents": k makes n k / 2 '
@@ -42,7 +39,7 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
     """Responses to one question.
 
@@ -58,7 +55,7 @@ class Group:
     reference: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RewardRule:
     """How comparisons become rewards.
 
@@ -75,14 +72,16 @@ class RewardRule:
     empty: Literal["loses", "null"] = "loses"
 
 
-class Compared(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
     """One judged pair of a group, with its judgment or its error."""
 
-    pair: Pair
+    pair: Pairing
     outcome: Outcome
 
 
-class GroupRewards(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupRewards:
     """The standings of a group's responses, in their order, and the judged pairs."""
 
     standings: tuple[Standing, ...]
@@ -98,17 +97,28 @@ class Rewarder:
         most: Most comparisons of one request.
         most_characters: Most characters of all comparisons of one request. A question is in each
             of them, so that they can be a thousand times as long as the request.
+        longest_response: Most characters of a response. The comparisons of a longer one fail
+            without being looked at, and the others are judged.
     """
 
     def __init__(
-        self, judge: Judge, admission: Admission, *, most: int, most_characters: int
+        self,
+        judge: Judge,
+        admission: Admission,
+        *,
+        most: int,
+        most_characters: int,
+        longest_response: int,
     ) -> None:
         self._judge = judge
         self._admission = admission
         self._most = most
         self._most_characters = most_characters
+        self._longest_response = longest_response
 
-    async def reward(self, groups: Sequence[Group], rule: RewardRule) -> list[GroupRewards]:
+    async def reward(
+        self, groups: Sequence[Group], rule: RewardRule, *, by: str = "service"
+    ) -> list[GroupRewards]:
         """Computes the rewards of some groups; all their comparisons are one engine call.
 
         Raises:
@@ -117,32 +127,41 @@ class Rewarder:
             ScopeJudgeError: No comparison could be judged, because of an error that all have in
                 common.
         """
-        size = sum(len(text) + _PER_TEXT for group in groups for text in group.responses)
-        small = size <= _MOST_SCHEDULED_ON_LOOP
-        prepare = partial(self._prepared, groups, rule)
-        schedules, items = prepare() if small else await off_loop(prepare)
-        async with self._admission.admit_in_turn(len(items)):
-            outcomes = await judge_items(self._judge, items)
+        schedules, requests = await off_loop(self._prepared, groups, rule)
+        async with self._admission.admit(len(requests), patient=True):
+            outcomes = await self._judge.judge_batch(requests, by=by)
         _raise_common_error(outcomes)
-        score = partial(_scored, schedules, outcomes, rule)
-        return score() if small else await off_loop(score)
+        return await off_loop(_scored, schedules, outcomes, rule)
 
     def _prepared(
         self, groups: Sequence[Group], rule: RewardRule
-    ) -> tuple[list[Schedule], list[BatchItem]]:
+    ) -> tuple[list[Schedule], list[JudgeRequest | RequestError]]:
         players = [Players.among(group.responses) for group in groups]
-        # Checked before any pair is made: a body of 8 MB may have 10^10 of them.
+        # Checked before any pair is made: a body of 2 MiB may have 10^10 of them.
         self._check_size(groups, players, rule)
         schedules = [
             _schedule(group, of_group, rule)
             for group, of_group in zip(groups, players, strict=True)
         ]
-        items = [
-            BatchItem(None, JudgeRequest(_comparison(group, pair), rule.criterion))
+        requests = [
+            self._request(group, pair, rule)
             for group, schedule in zip(groups, schedules, strict=True)
             for pair in schedule.judged
         ]
-        return schedules, items
+        return schedules, requests
+
+    def _request(
+        self, group: Group, pair: Pairing, rule: RewardRule
+    ) -> JudgeRequest | RequestError:
+        other = group.responses[pair.b] if group.reference is None else group.reference
+        longest = max(len(group.responses[pair.a]), len(other))
+        if longest > self._longest_response:
+            return PromptTooLongError(
+                f"a response has {longest} characters, and this judge's context has room for at "
+                f"most {self._longest_response}; shorten it, or run a judge with a longer context"
+            )
+        comparison = Comparison(group.question, (group.responses[pair.a],), (other,))
+        return JudgeRequest(comparison=comparison, criterion=rule.criterion)
 
     def _check_size(
         self, groups: Sequence[Group], players: Sequence[Players], rule: RewardRule
@@ -152,14 +171,14 @@ class Rewarder:
         if count > self._most:
             raise BatchTooLargeError(
                 f"the responses make {count} comparisons and the limit is {self._most} (the "
-                f"smaller one of SCOPE_MAX_BATCH and seven eighths of SCOPE_MAX_PENDING): {_ADVICE}"
+                f"smaller one of SCOPE_MAX_BATCH and half of SCOPE_MAX_PENDING): {_ADVICE}"
             )
         characters = sum(size.characters for size in sizes)
         if characters > self._most_characters:
             raise BatchTooLargeError(
                 f"the {count} comparisons have {characters} characters together, because each one "
                 f"has the question and two responses, and the limit is {self._most_characters} "
-                f"(four times SCOPE_MAX_BODY_BYTES): {_ADVICE}"
+                f"(16 times SCOPE_MAX_BODY_BYTES): {_ADVICE}"
             )
 
 
@@ -192,17 +211,12 @@ def _schedule(group: Group, players: Players, rule: RewardRule) -> Schedule:
     )
 
 
-def _comparison(group: Group, pair: Pair) -> Comparison:
-    other = group.responses[pair.b] if group.reference is None else group.reference
-    return Comparison(group.question, (group.responses[pair.a],), (other,))
-
-
 def _raise_common_error(outcomes: Sequence[Outcome]) -> None:
     """Raises the error that no text has caused, if there is no judgment at all.
 
     All comparisons share a criterion, so an error of its calibration set is the request's error.
     """
-    errors = [each for each in outcomes if isinstance(each, ScopeJudgeError)]
+    errors = [outcome for outcome in outcomes if isinstance(outcome, ScopeJudgeError)]
     if len(errors) == len(outcomes):
         for error in errors:
             if not isinstance(error, _OF_TEXTS):
@@ -212,20 +226,20 @@ def _raise_common_error(outcomes: Sequence[Outcome]) -> None:
 def _scored(
     schedules: Sequence[Schedule], outcomes: Sequence[Outcome], rule: RewardRule
 ) -> list[GroupRewards]:
-    judged, found = iter(outcomes), list[GroupRewards]()
+    judged, rewards = iter(outcomes), list[GroupRewards]()
     for schedule in schedules:
-        compared = tuple(Compared(pair, next(judged)) for pair in schedule.judged)
-        rows = standings(schedule, (_result(each, rule) for each in compared))
-        found.append(GroupRewards(rows, compared))
-    return found
+        compared = tuple(Compared(pair=pair, outcome=next(judged)) for pair in schedule.judged)
+        rows = standings(schedule, (_result(comparison, rule) for comparison in compared))
+        rewards.append(GroupRewards(standings=rows, compared=compared))
+    return rewards
 
 
 def _result(compared: Compared, rule: RewardRule) -> Result:
-    pair, outcome = compared
+    pair, outcome = compared.pair, compared.outcome
     if not isinstance(outcome, Judgment):
-        return Result(pair, None, failed=True)
+        return Result(pair=pair, points=None, failed=True)
     if outcome.verdict == "abstain":
-        return Result(pair, None)
+        return Result(pair=pair, points=None)
     if rule.kind == "soft":
-        return Result(pair, 2.0 * outcome.p_bar - 1.0)
-    return Result(pair, 1.0 if outcome.verdict == "A" else -1.0)
+        return Result(pair=pair, points=2.0 * outcome.preference.p_bar - 1.0)
+    return Result(pair=pair, points=1.0 if outcome.verdict == "A" else -1.0)

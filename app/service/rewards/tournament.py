@@ -8,6 +8,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 # A number of opponents, or all of them.
@@ -18,14 +19,15 @@ Opponents = int | Literal["all"]
 NoReward = Literal["abstained", "failed", "tied", "empty", "unopposed"]
 
 
-class Pair(NamedTuple):
+class Pairing(NamedTuple):
     """Two different responses, by their indices."""
 
     a: int
     b: int
 
 
-class Players(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Players:
     """The different texts of a group.
 
     Args:
@@ -44,10 +46,11 @@ class Players(NamedTuple):
         first: dict[str, int] = {}
         texts = (text if text.strip() else "" for text in responses)
         of = tuple(first.setdefault(text, i) for i, text in enumerate(texts))
-        return cls(of, tuple(i for text, i in first.items() if text), first.get(""))
+        return cls(of=of, texts=tuple(i for text, i in first.items() if text), empty=first.get(""))
 
 
-class Schedule(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
     """The pairs of a group.
 
     Args:
@@ -60,12 +63,13 @@ class Schedule(NamedTuple):
 
     player_of: tuple[int, ...]
     ties: tuple[int, ...]
-    judged: tuple[Pair, ...]
-    walkovers: tuple[Pair, ...]
+    judged: tuple[Pairing, ...]
+    walkovers: tuple[Pairing, ...]
     left_out: int | None
 
 
-class Result(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
     """The outcome of one judged pair.
 
     Args:
@@ -74,12 +78,13 @@ class Result(NamedTuple):
         failed: Whether there is an error instead of a judgment.
     """
 
-    pair: Pair
+    pair: Pairing
     points: float | None
     failed: bool = False
 
 
-class Standing(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
     """The reward of one response.
 
     Args:
@@ -130,19 +135,23 @@ def group_schedule(
     """
     size = len(players.texts)
     if opponents == "all" or opponents >= size - 1:
-        judged = [Pair(a, b) for at, a in enumerate(players.texts) for b in players.texts[at + 1 :]]
+        judged = [
+            Pairing(a, b) for at, a in enumerate(players.texts) for b in players.texts[at + 1 :]
+        ]
     else:
         circle = sorted(players.texts, key=lambda i: _digest(question, responses[i]))
-        judged = [Pair(*sorted((circle[i], circle[j]))) for i, j in _circle_pairs(size, opponents)]
+        judged = [
+            Pairing(*sorted((circle[i], circle[j]))) for i, j in _circle_pairs(size, opponents)
+        ]
     empty = players.empty
     beaten = () if empty is None or not empty_loses else (empty,)
     sizes = Counter(players.of)
     return Schedule(
-        players.of,
-        tuple(sizes[player] - 1 for player in players.of),
-        tuple(judged),
-        tuple(Pair(text, loser) for loser in beaten for text in players.texts),
-        None if empty_loses else empty,
+        player_of=players.of,
+        ties=tuple(sizes[player] - 1 for player in players.of),
+        judged=tuple(judged),
+        walkovers=tuple(Pairing(text, loser) for loser in beaten for text in players.texts),
+        left_out=None if empty_loses else empty,
     )
 
 
@@ -160,33 +169,30 @@ def reference_schedule(
     end = len(responses)
     loser = players.empty if empty_loses else None
     return Schedule(
-        players.of,
-        tuple(int(responses[player] == reference) for player in players.of),
-        tuple(Pair(player, end) for player in players.texts if responses[player] != reference),
-        () if loser is None else (Pair(end, loser),),
-        None if empty_loses else players.empty,
+        player_of=players.of,
+        ties=tuple(int(responses[player] == reference) for player in players.of),
+        judged=tuple(
+            Pairing(player, end) for player in players.texts if responses[player] != reference
+        ),
+        walkovers=() if loser is None else (Pairing(end, loser),),
+        left_out=None if empty_loses else players.empty,
     )
 
 
 def standings(schedule: Schedule, results: Iterable[Result]) -> tuple[Standing, ...]:
-    """The standing of each response.
-
-    Args:
-        schedule: The pairs of the group.
-        results: The outcome of each judged pair.
-    """
+    """The standing of each response."""
     points: dict[int, list[float]] = {}
     compared, failed, unjudged = Counter[int](), Counter[int](), Counter[int]()
-    walkovers = (Result(pair, 1.0) for pair in schedule.walkovers)
+    walkovers = (Result(pair=pair, points=1.0) for pair in schedule.walkovers)
     for pair in schedule.walkovers:
         unjudged.update(pair)
-    for (a, b), first, has_failed in (*results, *walkovers):
-        compared.update((a, b))
-        if has_failed:
-            failed.update((a, b))
-        if first is not None:
-            points.setdefault(a, []).append(first)
-            points.setdefault(b, []).append(-first)
+    for result in (*results, *walkovers):
+        compared.update(result.pair)
+        if result.failed:
+            failed.update(result.pair)
+        if result.points is not None:
+            points.setdefault(result.pair.a, []).append(result.points)
+            points.setdefault(result.pair.b, []).append(-result.points)
 
     def standing(player: int, ties: int) -> Standing:
         mine = points.get(player, [])
@@ -200,7 +206,14 @@ def standings(schedule: Schedule, results: Iterable[Result]) -> tuple[Standing, 
             else:
                 reason = "tied" if ties else "unopposed"
         reward = math.fsum(mine) / len(mine) if mine else None
-        return Standing(reward, reason, len(mine), number, unjudged[player], ties)
+        return Standing(
+            reward=reward,
+            reason=reason,
+            accepted=len(mine),
+            compared=number,
+            walkovers=unjudged[player],
+            ties=ties,
+        )
 
     return tuple(map(standing, schedule.player_of, schedule.ties))
 

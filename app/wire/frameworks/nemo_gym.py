@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from app.core.comparison import Judgment, Turn, Verdict
 from app.core.errors import InvalidRequestError, ScopeJudgeError
 from app.core.messages import response_of
-from app.service.rewards.rewarder import Group, GroupRewards
+from app.service.rewards.rewarder import Compared, Group, GroupRewards
 from app.service.rewards.tournament import Standing
 from app.wire.answers import Out
 from app.wire.frameworks.samples import (
@@ -29,8 +29,8 @@ _MOST_LEVELS = 100
 
 
 def _number(value: Any) -> Any:
-    short = isinstance(value, str) and len(value) <= 9
-    return int(value) if short and value.isascii() and value.isdecimal() else value
+    is_number = isinstance(value, str) and value.isascii() and value.isdecimal()
+    return int(value) if is_number else value
 
 
 class ReferenceQuery(RewardQuery):
@@ -75,9 +75,9 @@ class NemoVerifyIn(FrameworkIn):
         fields = self.model_extra or {}
         label = fields.get(reference_key)
         return Group(
-            read("responses_create_params", _asked, self.responses_create_params),
-            (read("response", _response_object, self.response),),
-            reference(reference_key[:64], label, "?reference_key="),
+            question=read("responses_create_params", _asked, self.responses_create_params),
+            responses=(read("response", _response_object, self.response),),
+            reference=reference(reference_key[:64], label, "?reference_key="),
         )
 
 
@@ -96,13 +96,13 @@ class NemoVerifyOut(Out):
     empty: int
 
     @classmethod
-    def of(cls, body: NemoVerifyIn, found: GroupRewards) -> "NemoVerifyOut":
+    def of(cls, body: NemoVerifyIn, rewards: GroupRewards) -> "NemoVerifyOut":
         """Converts the reward of a rollout."""
-        (row,) = found.standings
+        (row,) = rewards.standings
         ours: dict[str, Any] = {
             "reward": row.reward or 0.0,
             "mask_sample": row.reward is None,
-            "failure_reason": _reason(row, found),
+            "failure_reason": _reason(row, rewards),
             **flags_of(row),
         }
         return cls.model_validate({**body.model_dump(), **ours})
@@ -128,10 +128,10 @@ class NemoCompareIn(FrameworkIn):
             raise InvalidRequestError("response_objs: a group needs at least two responses")
         question = read("conversation_history", question_turns, self.conversation_history)
         responses = (
-            read(f"response_objs.{i}", _response_object, each)
-            for i, each in enumerate(self.response_objs)
+            read(f"response_objs.{i}", _response_object, response)
+            for i, response in enumerate(self.response_objs)
         )
-        return [Group(question, tuple(responses))]
+        return [Group(question=question, responses=tuple(responses))]
 
 
 class NemoComparisonOut(Out):
@@ -154,15 +154,15 @@ class NemoCompareOut(Out):
     metrics: dict[str, float]
 
     @classmethod
-    def of(cls, found: Sequence[GroupRewards]) -> "NemoCompareOut":
+    def of(cls, groups: Sequence[GroupRewards]) -> "NemoCompareOut":
         """Converts the rewards of a group, if there is one."""
-        rows = [row for each in found for row in each.standings]
-        results = [_comparison(*pair, outcome) for each in found for pair, outcome in each.compared]
+        rows = [row for group in groups for row in group.standings]
+        results = [_comparison(compared) for group in groups for compared in group.compared]
         reasons = Counter(row.reason for row in rows)
         metrics: dict[str, int] = {
             "responses": len(rows),
             "comparisons": len(results),
-            "accepted": sum(each.verdict in ("A", "B") for each in results),
+            "accepted": sum(result.verdict in ("A", "B") for result in results),
             **{reason: reasons[reason] for reason in REASONS},
         }
         return cls(
@@ -176,32 +176,33 @@ def _check_levels(value: Any) -> None:
     """Raises ValueError if lists and objects are nested too deep to be written again."""
     level = [value]
     for _ in range(_MOST_LEVELS):
-        values = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [inner for each in values for inner in each if isinstance(inner, dict | list)]
+        values = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [inner for value in values for inner in value if isinstance(inner, dict | list)]
         if not level:
             return
     raise ValueError(f"the body has more than {_MOST_LEVELS} levels of lists and objects")
 
 
-def _comparison(i: int, j: int, outcome: Judgment | ScopeJudgeError) -> NemoComparisonOut:
+def _comparison(compared: Compared) -> NemoComparisonOut:
+    outcome = compared.outcome
     judged = outcome if isinstance(outcome, Judgment) else None
     return NemoComparisonOut(
-        response_i=i,
-        response_j=j,
+        response_i=compared.pair.a,
+        response_j=compared.pair.b,
         judge_idx=0,
         verdict=judged and judged.verdict,
         reason=judged and judged.reason,
-        p_bar=judged and judged.p_bar,
+        p_bar=judged and judged.preference.p_bar,
         error=outcome.code if isinstance(outcome, ScopeJudgeError) else None,
     )
 
 
-def _reason(row: Standing, found: GroupRewards) -> str | None:
+def _reason(row: Standing, rewards: GroupRewards) -> str | None:
     if row.reason in ("tied", "empty"):
         return "the response is empty" if row.reason == "empty" else "it equals the reference"
     if row.reason is None:
         return None
-    outcome = found.compared[0].outcome
+    outcome = rewards.compared[0].outcome
     if isinstance(outcome, ScopeJudgeError):
         return outcome.detail
     return f"the judge abstained ({outcome.reason})"
@@ -214,7 +215,7 @@ def _asked(params: Mapping[str, Any]) -> tuple[Turn, ...]:
     if instructions is None:
         return turns
     if not isinstance(instructions, str):
-        raise ValueError("its instructions are no text")
+        raise ValueError("its instructions are not a text")
     return checked((Turn("system", encodable(instructions)), *turns))
 
 
@@ -230,7 +231,7 @@ def _response_object(value: Mapping[str, Any]) -> str:
             continue
         if kind != "message":
             raise ValueError(
-                "its output has an item that is no message, such as the call of a tool, and a "
+                "its output has an item that is not a message, such as the call of a tool, and a "
                 "judge reads only text"
             )
         texts.append(str(response_of({"role": "assistant", **item}, "a message")))

@@ -1,7 +1,7 @@
 """Takes texts apart that a policy's chat template has rendered, as some trainers send them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import cast
 
 from app.core.comparison import Role, Turn
@@ -22,11 +22,48 @@ _FORMATS = (
 )
 # Texts that end a response.
 _ENDS = (
-    *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>", "</s>"),
-    *("<end_of_turn>", "<eos>", "<|eos|>", "<|end|>", "<|return|>"),
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+    "</s>",
+    "<end_of_turn>",
+    "<eos>",
+    "<|eos|>",
+    "<|end|>",
+    "<|return|>",
 )
-_BEGINNING = re.compile(r"\s*(?:<s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>)*\s*")
+# Possessive: it is matched in one pass, and remembers no place to go back to.
+_BEGINNING = re.compile(r"\s*+(?:<s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>)*+\s*+")
+# Markers that are removed in one go. Other threads can run in between; it takes a few milliseconds.
+_MOST_AT_ONCE = 10_000
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "model": "assistant"}
+
+
+class Endings:
+    """Removes the markers with which policies end their responses.
+
+    Args:
+        markers: Markers besides the common ones.
+        most_characters: Length of a response above which nothing is removed. It does not fit into
+            the judge's context anyway.
+    """
+
+    def __init__(self, markers: Iterable[str] = (), *, most_characters: int) -> None:
+        self._most_characters = most_characters
+        # Read from the end, so that one pass over the markers finds them all.
+        backwards = "|".join(re.escape(marker[::-1]) for marker in (*_ENDS, *markers))
+        self._pattern = re.compile(rf"(?:\s|{backwards}){{1,{_MOST_AT_ONCE}}}+")
+
+    def without(self, response: str) -> str:
+        """Returns a response without the markers at its end, and without blanks around it."""
+        if len(response) > self._most_characters:
+            return response
+        backwards, at = response[::-1], 0
+        while match := self._pattern.match(backwards, at):
+            at = match.end()
+        return response[: len(response) - at].lstrip()
 
 
 def rendered(prompt: str) -> tuple[Turn, ...]:
@@ -48,7 +85,7 @@ def rendered(prompt: str) -> tuple[Turn, ...]:
     return checked((Turn("user", text),))
 
 
-def group_of_rendered(group: Group, end_markers: Sequence[str]) -> Group:
+def group_of_rendered(group: Group, endings: Endings) -> Group:
     """A group with rendered texts: its question taken apart, its responses without their markers.
 
     A question that is a list of messages stays as it is.
@@ -59,9 +96,9 @@ def group_of_rendered(group: Group, end_markers: Sequence[str]) -> Group:
     first, *others = group.question
     is_text = not others and first.role == "user"
     return Group(
-        rendered(first.content) if is_text else group.question,
-        tuple(without_end(each, end_markers) for each in group.responses),
-        group.reference,
+        question=rendered(first.content) if is_text else group.question,
+        responses=tuple(map(endings.without, group.responses)),
+        reference=group.reference,
     )
 
 
@@ -70,24 +107,6 @@ def response_in_query(query: str, prompt: str) -> str | None:
     # A tokenizer may add or drop blanks at the beginning of a text.
     query, prompt = query.lstrip(), prompt.lstrip()
     return query[len(prompt) :] if query.startswith(prompt) else None
-
-
-def without_end(response: str, end_markers: Sequence[str]) -> str:
-    """A response without the markers at its end, and without blanks around it.
-
-    Args:
-        response: The response.
-        end_markers: Markers besides the common ones.
-    """
-    markers = (*_ENDS, *end_markers)
-    end = len(response)
-    while True:
-        while end and response[end - 1].isspace():
-            end -= 1
-        marker = next((each for each in markers if response.endswith(each, 0, end)), "")
-        if not marker:
-            return response[:end].lstrip()
-        end -= len(marker)
 
 
 def _turns(text: str, pattern: re.Pattern[str]) -> list[Turn]:

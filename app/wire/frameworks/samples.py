@@ -61,12 +61,12 @@ def reference(field: str, label: Any, option: str) -> str:
     """
 
     def text(value: Any) -> str:
-        found = response_text(value) if value is not None else ""
-        if not found.strip():
+        response = response_text(value) if value is not None else ""
+        if not response.strip():
             raise ValueError(
                 "the sample has no reference response to compare with: name its field with "
                 + option
             )
-        return found
+        return response
 
     return read(field, text, label)

@@ -1,13 +1,12 @@
 """JSON of POST /rewards/slime."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
 from app.service.rewards.rewarder import Group, GroupRewards
 from app.wire.answers import Out
-from app.wire.frameworks.rendered import rendered, without_end
+from app.wire.frameworks.rendered import Endings, rendered
 from app.wire.frameworks.samples import FrameworkIn, flags_of, read, reference
 from app.wire.requests import Text
 from app.wire.rewards import question_turns
@@ -20,13 +19,13 @@ class SlimeIn(FrameworkIn):
     response: Text
     label: Any = Field(None, description="The reference response.")
 
-    def group(self, end_markers: Sequence[str]) -> Group:
+    def group(self, endings: Endings) -> Group:
         """The group; raises InvalidRequestError if the sample cannot be read."""
         turns_of = rendered if isinstance(self.prompt, str) else question_turns
         return Group(
-            read("prompt", turns_of, self.prompt),
-            (without_end(self.response, end_markers),),
-            reference("label", self.label, "--label-key"),
+            question=read("prompt", turns_of, self.prompt),
+            responses=(endings.without(self.response),),
+            reference=reference("label", self.label, "--label-key"),
         )
 
 
@@ -40,6 +39,6 @@ class SlimeOut(Out):
     empty: int
 
     @classmethod
-    def of(cls, found: GroupRewards) -> "SlimeOut":
+    def of(cls, rewards: GroupRewards) -> "SlimeOut":
         """Converts the reward of a sample."""
-        return cls(reward=found.standings[0].reward or 0.0, **flags_of(found.standings[0]))
+        return cls(reward=rewards.standings[0].reward or 0.0, **flags_of(rewards.standings[0]))

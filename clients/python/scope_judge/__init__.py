@@ -3,6 +3,7 @@
 from scope_judge.answers import (
     AbsorbReport,
     Audit,
+    AuditEvent,
     AuditLabels,
     AuditReference,
     Calibration,
@@ -12,6 +13,7 @@ from scope_judge.answers import (
     Comparison,
     ComparisonError,
     CurvePoint,
+    EndedAlarm,
     ExampleError,
     Fault,
     GroupRewards,
@@ -20,6 +22,8 @@ from scope_judge.answers import (
     ItemError,
     Judgment,
     Limits,
+    NextLabels,
+    PoolReport,
     Problem,
     Threshold,
     Traffic,
@@ -39,14 +43,14 @@ from scope_judge.errors import (
     TooSlowError,
     UnavailableError,
 )
-from scope_judge.labelling import NextLabels, PoolReport
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AbsorbReport",
     "AnswerError",
     "AsyncScopeClient",
     "Audit",
+    "AuditEvent",
     "AuditLabels",
     "AuditReference",
     "AuthenticationError",
@@ -58,6 +62,7 @@ __all__ = [
     "ComparisonError",
     "ConflictError",
     "CurvePoint",
+    "EndedAlarm",
     "ExampleError",
     "Fault",
     "ForbiddenError",

@@ -12,6 +12,8 @@ Verdict = Literal["A", "B", "abstain"]
 Side = Literal["A", "B"]
 Label = Literal["A", "B", "tie"]
 Guarantee = Literal["marginal", "pac"]
+Clusters = Literal["one", "adjusted", "ignore"]
+Status = Literal["open", "labelled", "closed", "expired"]
 Identifier = str | int
 
 
@@ -108,7 +110,7 @@ class Problem:
 
     def exception(self) -> ScopeError:
         """The error as the exception that a request with a single item would raise."""
-        return class_of(self.status)(self.detail, code=self.code, status=self.status)
+        return class_of(self.status, self.code)(self.detail, code=self.code, status=self.status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +200,15 @@ class Audit:
     Args:
         id: Id of its first judgment.
         calibration: The calibration set that was used.
-        status: "open", "labelled" or "expired".
+        status: "open", "labelled", "closed" or "expired".
         rate: Probability with which the comparison was drawn.
         drawn_at: Time of its first judgment.
         expires_at: Time until which it takes its first label.
-        label: Its label, in the order of its first judgment.
+        label: Its label, in the order of its first judgment; "none" if it was closed without one.
         labelled_at: Time of its first label.
-        labelled_by: Name of the key that sent its label.
+        labelled_by: Name of the key that sent its label, or closed it.
+        drawn_by: Name of the key that asked for its first judgment; None for draws of 0.2.0 and
+            earlier.
     """
 
     id: str
@@ -213,9 +217,10 @@ class Audit:
     rate: float
     drawn_at: str
     expires_at: str
-    label: Label | None
+    label: Label | Literal["none"] | None
     labelled_at: str | None
     labelled_by: str | None
+    drawn_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +229,78 @@ class AuditPage:
 
     audits: tuple[Audit, ...]
     next_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """One entry of the trail of a set's audits.
+
+    Args:
+        event: "closed", "label_changed", "alarm", "alarm_ended" (by a new version) or "resumed" (by
+            a person).
+        at: Time of the event in ISO 8601, UTC.
+        by: Name of the key that sent the label, made the version or resumed.
+        reason: The reason for closing or resuming; None for the others.
+        id: Id of the audit; None for alarms, as are `before` and `after`.
+        before: The label that was replaced; None if the audit had none.
+        after: The label since then; "none" if the audit was closed.
+        alpha: Alpha of the criterion; None for labels, as are the following.
+        guarantee: Guarantee of the criterion.
+        delta: Delta of the criterion; None with "marginal".
+        version: The version that rang, or the version in force when the alarm ended.
+        errors: Errors that the labels showed when the alarm rang.
+        audited: Labels that counted then.
+        suspended: Whether judgments under the criterion abstained from then on.
+    """
+
+    event: str
+    at: str
+    by: str
+    reason: str | None
+    id: str | None
+    before: Label | Literal["none"] | None
+    after: Label | Literal["none"] | None
+    alpha: float | None
+    guarantee: str | None
+    delta: float | None
+    version: int | None
+    errors: int | None
+    audited: int | None
+    suspended: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTrail:
+    """Entries of a trail, newest first, and the `before` of the next page; None for the last."""
+
+    name: str
+    entries: tuple[AuditEvent, ...]
+    next_before: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedAlarm:
+    """An alarm of the audits that was ended.
+
+    Args:
+        alpha: Alpha of its criterion.
+        guarantee: Guarantee of its criterion.
+        delta: Delta of its criterion; None with "marginal".
+        rang_at: Time at which it rang, in ISO 8601, UTC.
+    """
+
+    alpha: float
+    guarantee: str
+    delta: float | None
+    rang_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The alarms of a set that were ended; none if there was none."""
+
+    name: str
+    resumed: tuple[EndedAlarm, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +315,7 @@ class AuditLabels:
         expired: Number of audits that were not labelled in time, and take no label any more.
         unknown_ids: Ids without an audit.
         expired_ids: Ids of audits that take no label any more.
+        closed: Number of audits that were closed without a label.
     """
 
     labelled: int
@@ -247,6 +325,7 @@ class AuditLabels:
     expired: int
     unknown_ids: tuple[str, ...]
     expired_ids: tuple[str, ...]
+    closed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,20 +391,24 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """The judge, the defaults and the limits of the service."""
+    """The judge, the defaults and the limits of the service.
+
+    `dtype` and `prefill` are None for a judge that is no chat model.
+    """
 
     version: str
     judge: str
     fingerprint: str
     model: str
-    dtype: str
-    prefill: str
+    dtype: str | None
+    prefill: str | None
     default_alpha: float
     default_guarantee: str
     default_delta: float
     min_label_mass: float
     limits: Limits
     audit_rate: float = 0.0
+    commit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,3 +460,41 @@ class GroupRewards:
     ties: tuple[int, ...]
     errors: tuple[ComparisonError, ...]
     comparisons: tuple[Comparison, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    """A calibration set after pairs without labels were added, with their counts and errors.
+
+    `digests` has the digest of each pair, in order; None for a pair that failed.
+    """
+
+    name: str
+    version: int
+    n: int
+    labelled: int
+    unlabelled: int
+    pool_ties: int
+    added: int
+    known: int
+    failed: int
+    digests: tuple[str | None, ...]
+    errors: tuple[ExampleError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NextLabels:
+    """The pairs to label next for one alpha and delta under "pac", by their digests."""
+
+    name: str
+    version: int
+    alpha: float
+    delta: float
+    clusters: str
+    n: int
+    labelled: int
+    needed: int
+    complete: bool
+    threshold: float | None
+    feasible: bool
+    digests: tuple[str, ...]

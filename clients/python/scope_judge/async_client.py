@@ -10,22 +10,32 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from scope_judge.address import Address
 from scope_judge.answers import (
+    AbsorbReport,
+    Audit,
+    AuditEvent,
+    AuditLabels,
     CalibrationDetail,
     CalibrationReport,
+    Clusters,
+    EndedAlarm,
     GroupRewards,
     Identifier,
     Info,
     ItemError,
     Judgment,
+    Label,
+    NextLabels,
+    PoolReport,
+    Status,
 )
-from scope_judge.audits import AsyncAudits, AuditCalls
-from scope_judge.batches import Batch
+from scope_judge.batches import Batch, Work
 from scope_judge.comparisons import (
     Completion,
     Criterion,
@@ -37,17 +47,12 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
-    alphas_query,
-    calibrate_fields,
-    checked,
-    comparison,
     group_item,
     pair_item,
 )
 from scope_judge.exchange import Session, Steps, Timing
-from scope_judge.labelling import NextLabels, PoolReport
 from scope_judge.progress import Bar
-from scope_judge.service import Service, Work
+from scope_judge.service import Service
 from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, AsyncTransport, OnWait, log_wait
 
 if TYPE_CHECKING:
@@ -58,7 +63,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class AsyncScopeClient(AsyncAudits):
+class AsyncScopeClient:
     """A client of a scope-judge service for asyncio; its methods are those of `ScopeClient`.
 
     Args:
@@ -91,7 +96,6 @@ class AsyncScopeClient(AsyncAudits):
         self.url = address.url
         session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
         self._service = Service(session)
-        self._audits = AuditCalls(session)
         self._transport = AsyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:
@@ -125,9 +129,7 @@ class AsyncScopeClient(AsyncAudits):
         self, comparisons: Sequence[Mapping[str, Any]], **criterion: "Unpack[Criterion]"
     ) -> list[dict[str, Any]]:
         """Judges comparisons in one request, as `ScopeClient.judge_batch`."""
-        return await self._transport.run(
-            self._service.judge_batch(comparisons, checked(criterion, Criterion))
-        )
+        return await self._transport.run(self._service.judge_batch(comparisons, criterion))
 
     async def info(self) -> Info:
         """The judge, the defaults and the limits of the service; raises ScopeError."""
@@ -143,8 +145,7 @@ class AsyncScopeClient(AsyncAudits):
         **criterion: "Unpack[Criterion]",
     ) -> Judgment:
         """Judges which of two responses is better, as `ScopeClient.judge`."""
-        fields = {**checked(criterion, Criterion), **comparison(question, a, b, id)}
-        return await self._transport.run(self._service.judge(fields))
+        return await self._transport.run(self._service.judge(question, a, b, id, criterion))
 
     def judge_many(
         self,
@@ -159,7 +160,7 @@ class AsyncScopeClient(AsyncAudits):
         It is an asynchronous generator: `[result async for result in client.judge_many(pairs)]`.
         Everything else is as in `ScopeClient.judge_many`; the pairs may be asynchronous, too.
         """
-        preparation = self._service.judging(checked(criterion, Criterion), in_flight)
+        preparation = self._service.judging(criterion, in_flight)
         return self._many(preparation, pairs, pair_item, progress)
 
     async def _many(
@@ -188,8 +189,8 @@ class AsyncScopeClient(AsyncAudits):
                     finished, running = await asyncio.wait(
                         running, return_when=asyncio.FIRST_COMPLETED
                     )
-                    for each in finished:
-                        each.result()
+                    for task in finished:
+                        task.result()
         finally:
             bar.close()
             for task in running:
@@ -204,8 +205,7 @@ class AsyncScopeClient(AsyncAudits):
         **rule: "Unpack[GroupRule]",
     ) -> list[float | None]:
         """The rewards of the responses to one question, in order, as `ScopeClient.rewards`."""
-        found = await self.group_rewards(question, responses, **rule)
-        return list(found.rewards)
+        return list((await self.group_rewards(question, responses, **rule)).rewards)
 
     async def group_rewards(
         self,
@@ -214,8 +214,7 @@ class AsyncScopeClient(AsyncAudits):
         **rule: "Unpack[GroupRule]",
     ) -> GroupRewards:
         """Compares the responses to one question with each other, as `ScopeClient` does."""
-        fields = {**checked(rule, GroupRule), "question": question, "responses": responses}
-        return await self._transport.run(self._service.group_rewards(fields))
+        return await self._transport.run(self._service.group_rewards(question, responses, rule))
 
     def rewards_many(
         self,
@@ -229,7 +228,7 @@ class AsyncScopeClient(AsyncAudits):
 
         It is an asynchronous generator. Everything else is as in `ScopeClient.rewards_many`.
         """
-        preparation = self._service.rewarding(checked(rule, GroupRule), in_flight)
+        preparation = self._service.rewarding(rule, in_flight)
         item = partial(group_item, opponents=rule.get("opponents", "all"))
         return self._many(preparation, groups, item, progress)
 
@@ -241,9 +240,9 @@ class AsyncScopeClient(AsyncAudits):
         **rule: "Unpack[ReferenceRule]",
     ) -> GroupRewards:
         """Compares each of the responses with a reference, as `ScopeClient` does."""
-        fields = checked(rule, ReferenceRule)
-        fields |= {"question": question, "responses": responses, "reference": reference}
-        return await self._transport.run(self._service.rewards("/rewards/reference", fields))
+        return await self._transport.run(
+            self._service.reference_rewards(question, responses, reference, rule)
+        )
 
     async def calibrate(
         self,
@@ -251,15 +250,16 @@ class AsyncScopeClient(AsyncAudits):
         examples: Iterable[Example],
         *,
         label_noise: float | None = None,
-        clusters: Literal["one", "adjusted", "ignore"] | None = None,
+        clusters: Clusters | None = None,
     ) -> CalibrationReport:
         """Adds labelled pairs to a calibration set, as `ScopeClient.calibrate`."""
-        fields = calibrate_fields(name, label_noise, clusters)
-        return await self._transport.run(self._service.calibrate(fields, iter(examples)))
+        return await self._transport.run(
+            self._service.calibrate(name, examples, label_noise, clusters)
+        )
 
     async def pool(self, name: str, pairs: Iterable[Pair]) -> PoolReport:
         """Adds pairs without labels to a calibration set, as `ScopeClient.pool`."""
-        return await self._transport.run(self._service.pool(name, iter(pairs)))
+        return await self._transport.run(self._service.pool(name, pairs))
 
     async def next_to_label(
         self,
@@ -281,8 +281,54 @@ class AsyncScopeClient(AsyncAudits):
         delta_for: int | None = None,
     ) -> CalibrationDetail:
         """A calibration set with its thresholds and its curve, as `ScopeClient.calibration`."""
-        asked = alphas_query(alphas, delta, delta_for)
-        return await self._transport.run(self._service.calibration(name, asked))
+        return await self._transport.run(self._service.calibration(name, alphas, delta, delta_for))
+
+    async def audits(
+        self, calibration: str | None = None, *, status: Status | None = None
+    ) -> AsyncIterator[Audit]:
+        """Yields the judgments that were drawn for an audit, as `ScopeClient.audits`."""
+        after: int | None = 0
+        while after is not None:
+            page = await self._transport.run(self._service.audit_page(calibration, status, after))
+            for audit in page.audits:
+                yield audit
+            after = page.next_after
+
+    async def label_audits(self, labels: Mapping[str, Label]) -> AuditLabels:
+        """Labels judgments that were drawn for an audit, as `ScopeClient.label_audits`."""
+        return await self._transport.run(self._service.label_audits(labels))
+
+    async def close_audits(self, reasons: Mapping[str, str]) -> AuditLabels:
+        """Closes audits that nobody can label, as `ScopeClient.close_audits`."""
+        return await self._transport.run(self._service.close_audits(reasons))
+
+    async def audit_trail(self, name: str) -> AsyncIterator[AuditEvent]:
+        """Yields the trail of a set's audits, as `ScopeClient.audit_trail`."""
+        page = await self._transport.run(self._service.audit_trail(name, None))
+        for event in page.entries:
+            yield event
+        while page.next_before is not None:
+            page = await self._transport.run(self._service.audit_trail(name, page.next_before))
+            for event in page.entries:
+                yield event
+
+    async def resume(self, name: str, reason: str) -> tuple[EndedAlarm, ...]:
+        """Ends the alarms of a set, as `ScopeClient.resume`."""
+        return (await self._transport.run(self._service.resume(name, reason))).resumed
+
+    async def absorb(
+        self,
+        name: str,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        replace: bool = False,
+        unlabelled: Literal["refuse", "leave_out"] = "refuse",
+    ) -> AbsorbReport:
+        """Makes labelled audits examples of a calibration set, as `ScopeClient.absorb`."""
+        return await self._transport.run(
+            self._service.absorb(name, since, until, replace=replace, unlabelled=unlabelled)
+        )
 
 
 async def _items(
@@ -291,12 +337,12 @@ async def _items(
     """Yields the items of what is given, and reads no more than is asked for."""
     number = 0
     if isinstance(given, AsyncIterable):
-        async for each in given:
-            yield item(each, number)
+        async for value in given:
+            yield item(value, number)
             number += 1
     else:
-        for each in given:
-            yield item(each, number)
+        for value in given:
+            yield item(value, number)
             number += 1
 
 

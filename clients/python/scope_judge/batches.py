@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from scope_judge.comparisons import Item
-from scope_judge.errors import ScopeError, TooSlowError
+from scope_judge.errors import ScopeError, TooLargeError, TooSlowError
 from scope_judge.exchange import Steps
 
 R = TypeVar("R")
+Asked = Callable[[Sequence[Item]], Steps[list[R]]]
 
 # Long enough that the time of a request does not count, far below any timeout of a service, and
 # short enough that little work is lost with a connection.
@@ -52,12 +53,7 @@ class BatchSize:
 
 
 class Batch(NamedTuple):
-    """Items for one request.
-
-    Args:
-        items: At least one item.
-        is_last: Whether no batch follows.
-    """
+    """Items for one request."""
 
     items: Sequence[Item]
     is_last: bool = False
@@ -98,11 +94,7 @@ class Cutter:
 
 
 class InOrder(Generic[R]):
-    """Answers of batches, in the order in which the batches began.
-
-    Args:
-        in_flight: Most batches without an answer.
-    """
+    """Answers of batches, in the order in which the batches began."""
 
     def __init__(self, in_flight: int) -> None:
         self._in_flight = in_flight
@@ -186,4 +178,52 @@ def in_parts(
 
 def _is_too_much(error: ScopeError) -> bool:
     # 408: the body arrives too slowly.
-    return isinstance(error, TooSlowError) or error.status in (408, 413)
+    return isinstance(error, TooSlowError | TooLargeError) or error.status == 408
+
+
+class Work(Generic[R]):
+    """A stream of items that is sent in batches, several at a time.
+
+    Args:
+        ask: Sends items in one request.
+        failed: Makes the result of a single item that is too large or too slow.
+        size: The number of comparisons of a batch.
+        max_body_bytes: Largest body that the service accepts.
+        in_flight: Most batches at a time.
+        clock: Monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        ask: Asked[R],
+        failed: Callable[[Item, ScopeError], R],
+        *,
+        size: BatchSize,
+        max_body_bytes: int,
+        in_flight: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ask = ask
+        self._failed = failed
+        self._clock = clock
+        self._size = size
+        self.in_flight = in_flight
+        self.cutter = Cutter(size, max_body_bytes)
+        self.results = InOrder[R](in_flight)
+
+    def has_room(self) -> bool:
+        """Whether another batch may begin."""
+        return self.results.has_room(self._size)
+
+    def steps(self, batch: Sequence[Item]) -> Steps[None]:
+        """Sends a batch, and puts its results into their place."""
+        put = self.results.begin()
+
+        def steps() -> Steps[None]:
+            try:
+                put((yield from in_parts(batch, self._ask, self._failed, self._size, self._clock)))
+            except ScopeError as exc:
+                # Raised when it is the turn of this batch.
+                put(exc)
+
+        return steps()

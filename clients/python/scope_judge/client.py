@@ -3,24 +3,36 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from scope_judge.address import Address
 from scope_judge.answers import (
+    AbsorbReport,
+    Audit,
+    AuditEvent,
+    AuditLabels,
+    CalibrationDetail,
+    CalibrationReport,
+    Clusters,
+    EndedAlarm,
     GroupRewards,
     Identifier,
     Info,
     ItemError,
     Judgment,
+    Label,
+    NextLabels,
+    PoolReport,
+    Status,
 )
-from scope_judge.audits import AuditCalls, SyncAudits
-from scope_judge.batches import Batch
-from scope_judge.calibration_calls import CalibrationCalls
+from scope_judge.batches import Batch, Work
 from scope_judge.comparisons import (
     Completion,
     Criterion,
+    Example,
     Group,
     GroupRule,
     Item,
@@ -28,14 +40,12 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
-    checked,
-    comparison,
     group_item,
     pair_item,
 )
 from scope_judge.exchange import Session, Steps, Timing
 from scope_judge.progress import Bar
-from scope_judge.service import Service, Work
+from scope_judge.service import Service
 from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, OnWait, SyncTransport, log_wait
 
 if TYPE_CHECKING:
@@ -46,7 +56,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class ScopeClient(CalibrationCalls, SyncAudits):
+class ScopeClient:
     """A client of a scope-judge service. Several threads can share it.
 
     A request is repeated after a 429, a 503 or a broken connection, and never after another error.
@@ -86,7 +96,6 @@ class ScopeClient(CalibrationCalls, SyncAudits):
         self.url = address.url
         session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
         self._service = Service(session)
-        self._audits = AuditCalls(session)
         self._transport = SyncTransport(address, timeout_s, on_wait, sleep)
 
     def __repr__(self) -> str:
@@ -145,9 +154,7 @@ class ScopeClient(CalibrationCalls, SyncAudits):
             ScopeError: The service refuses the request, or does not answer.
             TypeError: A comparison has no question and responses, or JSON cannot express it.
         """
-        return self._transport.run(
-            self._service.judge_batch(comparisons, checked(criterion, Criterion))
-        )
+        return self._transport.run(self._service.judge_batch(comparisons, criterion))
 
     def info(self) -> Info:
         """The judge, the defaults and the limits of the service; raises ScopeError."""
@@ -179,8 +186,7 @@ class ScopeClient(CalibrationCalls, SyncAudits):
             ScopeError: There is no judgment, also because of an error of the pair itself. An error
                 is never an abstention, and an abstention is never an error.
         """
-        fields = {**checked(criterion, Criterion), **comparison(question, a, b, id)}
-        return self._transport.run(self._service.judge(fields))
+        return self._transport.run(self._service.judge(question, a, b, id, criterion))
 
     def judge_many(
         self,
@@ -211,7 +217,7 @@ class ScopeClient(CalibrationCalls, SyncAudits):
             ScopeError: The service refuses the whole work, or does not answer for too long.
             TypeError: A pair is no pair.
         """
-        preparation = self._service.judging(checked(criterion, Criterion), in_flight)
+        preparation = self._service.judging(criterion, in_flight)
         return self._many(preparation, pairs, pair_item, progress)
 
     def _many(
@@ -248,8 +254,8 @@ class ScopeClient(CalibrationCalls, SyncAudits):
                     return
                 else:
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
-                    for each in finished:
-                        each.result()
+                    for future in finished:
+                        future.result()
         finally:
             bar.close()
             stopped.set()
@@ -268,8 +274,7 @@ class ScopeClient(CalibrationCalls, SyncAudits):
         None is no reward: no comparison of the response was accepted. It is not 0, which says that
         a response won as often as it lost. The guarantee is about comparisons, not about rewards.
         """
-        found = self.group_rewards(question, responses, **rule)
-        return list(found.rewards)
+        return list(self.group_rewards(question, responses, **rule).rewards)
 
     def group_rewards(
         self,
@@ -293,8 +298,7 @@ class ScopeClient(CalibrationCalls, SyncAudits):
         Raises:
             ScopeError: There are no rewards.
         """
-        fields = {**checked(rule, GroupRule), "question": question, "responses": responses}
-        return self._transport.run(self._service.group_rewards(fields))
+        return self._transport.run(self._service.group_rewards(question, responses, rule))
 
     def rewards_many(
         self,
@@ -312,7 +316,7 @@ class ScopeClient(CalibrationCalls, SyncAudits):
             ScopeError: A group gets no rewards; those of the groups before it were yielded.
             TypeError: A group is no group.
         """
-        preparation = self._service.rewarding(checked(rule, GroupRule), in_flight)
+        preparation = self._service.rewarding(rule, in_flight)
         item = partial(group_item, opponents=rule.get("opponents", "all"))
         return self._many(preparation, groups, item, progress)
 
@@ -330,9 +334,207 @@ class ScopeClient(CalibrationCalls, SyncAudits):
         Raises:
             ScopeError: There are no rewards.
         """
-        fields = checked(rule, ReferenceRule)
-        fields |= {"question": question, "responses": responses, "reference": reference}
-        return self._transport.run(self._service.rewards("/rewards/reference", fields))
+        return self._transport.run(
+            self._service.reference_rewards(question, responses, reference, rule)
+        )
+
+    def calibrate(
+        self,
+        name: str,
+        examples: Iterable[Example],
+        *,
+        label_noise: float | None = None,
+        clusters: Clusters | None = None,
+    ) -> CalibrationReport:
+        """Adds labelled pairs to a calibration set.
+
+        The service recognises a pair by its digest: posting it again updates its label and adds
+        nothing. So a repeated request counts no example twice; its examples are then `updated`.
+
+        Args:
+            name: Name of the set; it is made if there is none.
+            examples: Each is (question, a, b, label), or a mapping with question, response_a,
+                response_b and label. A label is "A", "B" or "tie".
+            label_noise: Probability that a label is wrong, for the whole set; by default it stays.
+            clusters: How "pac" counts pairs of one question, for the whole set; by default the rule
+                of the set stays.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer for too long. Examples
+                of earlier requests stay in the set; the same call adds the rest.
+            TypeError: An example is none.
+        """
+        steps = self._service.calibrate(name, examples, label_noise, clusters)
+        return self._transport.run(steps)
+
+    def pool(self, name: str, pairs: Iterable[Pair]) -> PoolReport:
+        """Adds pairs without labels to a calibration set; `next_to_label` says which to label.
+
+        A pair that the set has keeps its label, so a repeated request changes nothing.
+
+        Args:
+            name: Name of the set; it is made if there is none.
+            pairs: Each is (question, a, b), or a mapping with question, response_a, response_b.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer for too long. Pairs of
+                earlier requests stay in the set; the same call adds the rest.
+            TypeError: A pair is none.
+        """
+        return self._transport.run(self._service.pool(name, pairs))
+
+    def next_to_label(
+        self,
+        name: str = "default",
+        *,
+        alpha: float | None = None,
+        delta: float | None = None,
+        limit: int = 100,
+    ) -> NextLabels:
+        """The pairs of a pool to label next, or the threshold once the labels decide it.
+
+        Add the labels with `calibrate`, and ask again until `complete`.
+
+        Args:
+            name: Name of the set.
+            alpha: Alpha to label for, chosen before the first label; by default the service's.
+            delta: Delta to label for, chosen before the first label; by default the service's.
+            limit: Most pairs, from 1 to 10,000.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer.
+        """
+        return self._transport.run(self._service.next_to_label(name, alpha, delta, limit))
+
+    def calibration(
+        self,
+        name: str = "default",
+        *,
+        alphas: Iterable[float] = (),
+        delta: float | None = None,
+        delta_for: int | None = None,
+    ) -> CalibrationDetail:
+        """A calibration set with its thresholds and its risk-coverage curve.
+
+        Args:
+            name: Name of the set.
+            alphas: Alphas whose "pac" thresholds the result has as `requested`. They share delta,
+                so that all of them hold together, and you may choose one after a look.
+            delta: Probability that any of them fails; by default the service's.
+            delta_for: Number by which delta is divided for each; by default the number of alphas.
+
+        Raises:
+            ScopeError: There is no such set, or the service does not answer.
+        """
+        return self._transport.run(self._service.calibration(name, alphas, delta, delta_for))
+
+    def audits(
+        self, calibration: str | None = None, *, status: Status | None = None
+    ) -> Iterator[Audit]:
+        """Yields the judgments that were drawn for an audit, oldest first.
+
+        Args:
+            calibration: Only audits of this calibration set; by default of all sets that the key
+                may use.
+            status: Only audits that are "open", "labelled", "closed" or "expired".
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer.
+        """
+        after: int | None = 0
+        while after is not None:
+            page = self._transport.run(self._service.audit_page(calibration, status, after))
+            yield from page.audits
+            after = page.next_after
+
+    def label_audits(self, labels: Mapping[str, Label]) -> AuditLabels:
+        """Labels judgments that were drawn for an audit.
+
+        Sending labels again changes nothing, and another label for the same audit replaces the
+        first one.
+
+        Args:
+            labels: The id of each audit, from `Judgment.audit` or `audits`, and its label: "A", "B"
+                or "tie", in the order of the responses that was judged.
+
+        Returns:
+            Counts of the labels, and the ids whose labels were not taken.
+
+        Raises:
+            ScopeError: The service refuses a request, or does not answer. One request has at most
+                1,000 labels, and labels of earlier requests were taken.
+        """
+        return self._transport.run(self._service.label_audits(labels))
+
+    def close_audits(self, reasons: Mapping[str, str]) -> AuditLabels:
+        """Closes audits that nobody can label, so that they hold no other label up.
+
+        A closed audit counts as right for the alarm, and as an error for the certificate. It may
+        still be labelled later.
+
+        Args:
+            reasons: The id of each audit, and why it cannot be labelled, in at most 200 characters.
+
+        Raises:
+            ScopeError: The service refuses a request, or does not answer, as for `label_audits`.
+        """
+        return self._transport.run(self._service.close_audits(reasons))
+
+    def audit_trail(self, name: str) -> Iterator[AuditEvent]:
+        """Yields alarms, their ends, changed labels and closed audits of a set, newest first.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer.
+        """
+        page = self._transport.run(self._service.audit_trail(name, None))
+        yield from page.entries
+        while page.next_before is not None:
+            page = self._transport.run(self._service.audit_trail(name, page.next_before))
+            yield from page.entries
+
+    def resume(self, name: str, reason: str) -> tuple[EndedAlarm, ...]:
+        """Ends the alarms of a set, so that its verdicts are accepted again.
+
+        The audits of their criteria begin anew.
+
+        Args:
+            name: Name of the set.
+            reason: Why the verdicts can be used again, in at most 200 characters.
+
+        Returns:
+            The alarms that have ended; none if there was none.
+
+        Raises:
+            ScopeError: There is no such set, or the service does not answer.
+        """
+        return self._transport.run(self._service.resume(name, reason)).resumed
+
+    def absorb(
+        self,
+        name: str,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        replace: bool = False,
+        unlabelled: Literal["refuse", "leave_out"] = "refuse",
+    ) -> AbsorbReport:
+        """Makes labelled audits examples of a calibration set, in one new version.
+
+        Args:
+            name: Name of the set.
+            since: Only comparisons that were first judged at this time or later; a time with a time
+                zone, or its text in ISO 8601.
+            until: Only comparisons that were first judged before this time, likewise. Choose it
+                without a look at the labels.
+            replace: Remove all other examples of the set.
+            unlabelled: "refuse" if audits of that time have no label, or "leave_out".
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer.
+        """
+        return self._transport.run(
+            self._service.absorb(name, since, until, replace=replace, unlabelled=unlabelled)
+        )
 
 
 def _cut(work: Work[R], items: Iterator[Item]) -> Iterator[Batch]:

@@ -50,11 +50,13 @@ class Item(NamedTuple):
         content: The item as JSON.
         id: The id of the item; None if it has none.
         cost: Number of comparisons.
+        responses: Number of responses of a group; 0 for another item.
     """
 
     content: bytes
     id: Identifier | None = None
     cost: int = 1
+    responses: int = 0
 
 
 def to_json(value: Any) -> bytes:
@@ -144,24 +146,16 @@ def body_of(fields: Mapping[str, Any], name: str, items: Iterable[Item]) -> byte
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_list_of)
 
 
-def alphas_query(
-    alphas: Iterable[float], delta: float | None, delta_for: int | None
-) -> list[tuple[str, float]]:
-    """The query that asks for the thresholds of several alphas together."""
-    shared = {"delta": delta, "delta_for": delta_for}
-    given = [(name, value) for name, value in shared.items() if value is not None]
-    return [*(("alpha", alpha) for alpha in alphas), *given]
+def given_fields(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None: those that are left out are the service's defaults."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def calibrate_fields(
     name: str, label_noise: float | None, clusters: str | None = None
 ) -> dict[str, Any]:
     """The fields of a request to calibrate, without the examples."""
-    given = {"label_noise": label_noise, "clusters": clusters}
-    return {
-        "calibration": name,
-        **{key: value for key, value in given.items() if value is not None},
-    }
+    return {"calibration": name, **given_fields(label_noise=label_noise, clusters=clusters)}
 
 
 def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> Item:
@@ -179,4 +173,4 @@ def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> It
             f"number {number} is not a group: (question, [response, ...]): {exc}"
         ) from None
     met = count - 1 if opponents == "all" else min(opponents, count - 1)
-    return Item(content, cost=max(1, (count * met + 1) // 2))
+    return Item(content, cost=max(1, (count * met + 1) // 2), responses=count)

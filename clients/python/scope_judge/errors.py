@@ -6,15 +6,23 @@ ScopeError
 │   ├── ForbiddenError       the key lacks the permission (403)
 │   ├── NotFoundError        there is no such calibration set, version or route (404)
 │   ├── ConflictError        the calibration set belongs to another judge (409)
-│   └── TooLargeError        the body, the batch or a prompt is too long (413)
+│   └── TooLargeError        the body, the batch or a prompt is too long (413), or the batch has
+│                            too many criteria (422 too_many_criteria)
 ├── UnavailableError         trying again later may help (429, 503, no connection)
 │   └── TooSlowError         there was no answer in time (504, or the client's own timeout)
 ├── ServerError              a fault of the service (other 5xx)
 └── AnswerError              the answer is not one of a scope-judge service
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+# Control characters, which steer a terminal or forge a line of a log, signs that change the order
+# of a line, and lone surrogates, which cannot be encoded.
+_STEERING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class ScopeError(Exception):
@@ -45,7 +53,10 @@ class ScopeError(Exception):
         self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.detail}"
+        # The texts of an answer: a traceback and a log show them.
+        return _STEERING.sub(
+            lambda found: found[0].encode("unicode_escape").decode(), f"{self.code}: {self.detail}"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions cross process boundaries in trainers; by default only `args` would.
@@ -79,7 +90,7 @@ class ConflictError(RequestError):
 
 
 class TooLargeError(RequestError):
-    """The body, the batch or a prompt is longer than its limit."""
+    """The body, the batch or a prompt is too long, or the batch has too many criteria."""
 
 
 class UnavailableError(ScopeError):
@@ -111,6 +122,8 @@ _OF_STATUS: Mapping[int, type[ScopeError]] = {
 }
 
 
-def class_of(status: int) -> type[ScopeError]:
-    """The class of exception for an HTTP status of 400 or more."""
+def class_of(status: int, code: str) -> type[ScopeError]:
+    """The class of exception for an HTTP status of 400 or more, and the code of the error."""
+    if code == "too_many_criteria":
+        return TooLargeError
     return _OF_STATUS.get(status, RequestError if status < 500 else ServerError)

@@ -1,17 +1,21 @@
 """Requests, answers and repetitions without I/O.
 
-An exchange is a generator. It yields a `Call`, which a client answers with a `Reply` or `NoReply`,
-or a `Pause`, which a client waits for; it returns the result or raises a ScopeError. So the
+An exchange is a generator. It yields a `Call`, which a client answers with httpx's response or
+error, or a `Pause`, which a client waits for; it returns the result or raises a ScopeError. So the
 synchronous and the asynchronous client share everything but the waiting.
 """
 
 import json
+import math
 import random
+import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import httpx
 
 from scope_judge.address import KEY_VARIABLE, URL_VARIABLE, Address
 from scope_judge.errors import AnswerError, ScopeError, TooSlowError, UnavailableError, class_of
@@ -35,27 +39,6 @@ class Call(NamedTuple):
     idempotent: bool = True
 
 
-class Reply(NamedTuple):
-    """An HTTP answer; the names of headers are compared without case."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
-class NoReply(NamedTuple):
-    """The reason why a request has no answer.
-
-    Args:
-        kind: "unconnected" if nothing was sent; "lost" if the connection broke; "late" if the
-            client's own timeout passed.
-        text: Class and message of the exception.
-    """
-
-    kind: Literal["unconnected", "lost", "late"]
-    text: str
-
-
 class Pause(NamedTuple):
     """A pause before the next try, with the reason."""
 
@@ -64,7 +47,8 @@ class Pause(NamedTuple):
 
 
 Step = Call | Pause
-Answer = Reply | NoReply | None
+# None after a pause.
+Answer = httpx.Response | httpx.RequestError | None
 Steps = Generator[Step, Answer, T]
 
 
@@ -87,6 +71,15 @@ class Timing:
 DEFAULT_PATIENCE_S = 600.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _REPEATED = (429, 503)
+# Nothing was sent.
+_UNCONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
+# The form of each code of the service; any other text was not written by it.
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_LONGEST_DETAIL = 2000
+# The client's own timeout passed.
+_LATE = (httpx.ReadTimeout, httpx.WriteTimeout)
+# After these, the same request gets no other answer.
+_FINAL = (*_LATE, httpx.DecodingError)
 # Sent by the service while its store does not answer.
 _AGE_HEADER = "scope-calibration-age"
 
@@ -123,78 +116,82 @@ class Session:
         waits = waits or Waits(self)
         while True:
             answer = yield call
-            found = self._read(answer)
-            if not isinstance(found, ScopeError):
-                return found
-            again = found.status in _REPEATED or (
-                isinstance(answer, NoReply)
-                and (answer.kind == "unconnected" or (answer.kind == "lost" and call.idempotent))
-            )
-            pause = waits.pause_after(found) if again else None
+            outcome = self._read(answer)
+            if not isinstance(outcome, ScopeError):
+                return outcome
+            is_lost = isinstance(answer, httpx.RequestError) and not isinstance(answer, _FINAL)
+            again = outcome.status in _REPEATED or isinstance(answer, _UNCONNECTED)
+            again = again or (is_lost and call.idempotent)
+            pause = waits.pause_after(outcome) if again else None
             if pause is None:
-                raise found
+                raise outcome
             yield pause
 
     def _read(self, answer: Answer) -> Any:
         """The JSON of an answer, or the error that it means."""
-        if isinstance(answer, Reply):
+        if isinstance(answer, httpx.Response):
             content = _json_of(answer)
             # A proxy's own 503 does not show that there is a service behind it.
             self.reached = self.reached or content is not _NOTHING
             return self._content_or_error(answer, content)
-        assert isinstance(answer, NoReply)
-        if answer.kind == "late":
+        text = f"{type(answer).__name__}: {answer}".rstrip(": ")
+        if isinstance(answer, httpx.DecodingError):
+            return self._unfitting(f"with a body that cannot be decompressed ({text})", None)
+        if isinstance(answer, _LATE):
             return TooSlowError(
-                f"{self.address.url} did not answer in time ({answer.text}): send smaller batches, "
+                f"{self.address.url} did not answer in time ({text}): send smaller batches, "
                 "or give the client a longer timeout_s",
                 code="timeout",
             )
         return UnavailableError(
-            f"no answer from {self.address.url} ({answer.text}): start the service with "
+            f"no answer from {self.address.url} ({text}): start the service with "
             f"`scope-judge serve`, or give its address as url (on a command line as --url) or in "
             f"{URL_VARIABLE}",
             code="no_connection",
         )
 
-    def _content_or_error(self, reply: Reply, content: Any) -> Any:
-        if reply.status == 204:
+    def _content_or_error(self, response: httpx.Response, content: Any) -> Any:
+        if response.status_code == 204:
             return None
-        if 200 <= reply.status < 300 and self.confirmed_only and _AGE_HEADER in reply.headers:
+        if response.is_success and self.confirmed_only and _AGE_HEADER in response.headers:
             return UnavailableError(
                 "the calibration store does not confirm the thresholds",
                 code="thresholds_not_confirmed",
                 status=503,
             )
-        if 200 <= reply.status < 300:
-            return self._unexpected(reply) if content is _NOTHING else content
-        if reply.status < 400:
-            return self._unexpected(reply)
+        if response.is_success:
+            return self._unexpected(response) if content is _NOTHING else content
+        if not response.is_error:
+            return self._unexpected(response)
         problem = content if isinstance(content, dict) else {}
         code, detail = problem.get("code"), problem.get("detail")
-        if not isinstance(code, str) or not isinstance(detail, str):
+        if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(detail, str):
             # 404, 405 and the like come from any web server; the others also from proxies.
-            if reply.status in (400, 404, 405):
-                return self._unexpected(reply)
-            code, detail = f"status_{reply.status}", f"{self.address.url} gave no reason"
-        if reply.status == 401:
+            if response.status_code in (400, 404, 405):
+                return self._unexpected(response)
+            code, detail = f"status_{response.status_code}", f"{self.address.url} gave no reason"
+        if response.status_code == 401:
             detail = self._key_refused()
-        return class_of(reply.status)(
-            detail,
+        return class_of(response.status_code, code)(
+            detail[:_LONGEST_DETAIL],
             code=code,
-            status=reply.status,
-            retry_after_s=_retry_after_s(reply.headers, self.timing.now),
+            status=response.status_code,
+            retry_after_s=_retry_after_s(response.headers, self.timing.now),
         )
 
-    def _unexpected(self, reply: Reply) -> AnswerError:
-        what = f"with status {reply.status} and without JSON of scope-judge"
-        target = reply.headers.get("location")
-        if 300 <= reply.status < 400 and target:
-            what = f"with a redirect to {target.partition('?')[0]}"
+    def _unexpected(self, response: httpx.Response) -> AnswerError:
+        what = f"with status {response.status_code} and without JSON of scope-judge"
+        target = response.headers.get("location")
+        if 300 <= response.status_code < 400 and target:
+            what = f"with a redirect to {target.partition('?')[0][:_LONGEST_DETAIL]}"
+        return self._unfitting(what, response.status_code)
+
+    def _unfitting(self, what: str, status: int | None) -> AnswerError:
         return AnswerError(
             f"{self.address.url} answered {what}: check that url (or {URL_VARIABLE}) is the "
             "address of a scope-judge service",
             code="unexpected_answer",
-            status=reply.status,
+            status=status,
         )
 
     def _key_refused(self) -> str:
@@ -232,11 +229,24 @@ class Waits:
 _NOTHING = object()
 
 
-def _json_of(reply: Reply) -> Any:
+def _json_of(response: httpx.Response) -> Any:
+    """The JSON of an answer; _NOTHING if it is not JSON, or has numbers that JSON does not have."""
     try:
-        return json.loads(reply.content)
-    except ValueError:
+        return json.loads(response.content, parse_constant=_not_json, parse_float=_finite)
+    except (ValueError, RecursionError):
         return _NOTHING
+
+
+def _not_json(word: str) -> float:
+    """Refuses NaN and Infinity, which Python's reader takes for numbers."""
+    raise ValueError(word)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
 
 
 def _retry_after_s(headers: Mapping[str, str], now: Callable[[], float]) -> float | None:
@@ -246,5 +256,5 @@ def _retry_after_s(headers: Mapping[str, str], now: Callable[[], float]) -> floa
         return float(text)
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - now())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -20,7 +20,8 @@ Ask = Callable[[dict[str, Any]], Steps[GroupRewards]]
 
 def is_splittable(error: TooLargeError, fields: Mapping[str, Any]) -> bool:
     """Whether the group can be judged in parts: only the service knows the pairs of a number k."""
-    return error.code == "batch_too_large" and fields.get("opponents", "all") == "all"
+    is_batch = error.code in ("batch_too_large", "body_too_large")
+    return is_batch and fields.get("opponents", "all") == "all"
 
 
 def in_requests(fields: Mapping[str, Any], ask: Ask) -> Steps[GroupRewards]:
@@ -42,12 +43,10 @@ def in_requests(fields: Mapping[str, Any], ask: Ask) -> Steps[GroupRewards]:
     for place, b in enumerate(met):
         asked = {**common, "comparisons": True, "reference": responses[b]}
         for found, before in (yield from _judged(asked, responses, met[:place], ask)):
-            comparisons += [
-                replace(each, a=before[each.a], b=b) for each in found.comparisons or ()
-            ]
-            errors += [replace(each, a=before[each.a], b=b) for each in found.errors]
-    comparisons.sort(key=lambda each: (each.a, each.b or 0))
-    errors.sort(key=lambda each: (each.a, each.b or 0))
+            comparisons += [replace(one, a=before[one.a], b=b) for one in found.comparisons or ()]
+            errors += [replace(one, a=before[one.a], b=b) for one in found.errors]
+    comparisons.sort(key=lambda one: (one.a, one.b or 0))
+    errors.sort(key=lambda one: (one.a, one.b or 0))
     return _rewards(fields, players, comparisons, errors)
 
 
@@ -70,7 +69,7 @@ def _judged(
 def _players(responses: Sequence[Any]) -> list[int]:
     """For each response, the first one with an equal text."""
     first: dict[str, int] = {}
-    texts = ("" if _is_blank(each) else _text(each) for each in responses)
+    texts = ("" if _is_blank(response) else _text(response) for response in responses)
     return [first.setdefault(text, i) for i, text in enumerate(texts)]
 
 
@@ -96,15 +95,15 @@ def _rewards(
     """Scores the comparisons as the service does."""
     points: dict[int, list[float]] = {}
     compared, failed, walkovers = Counter[int](), Counter[int](), Counter[int]()
-    for each in comparisons:
-        assert each.b is not None
-        compared.update((each.a, each.b))
-        judgment = each.judgment
+    for comparison in comparisons:
+        assert comparison.b is not None
+        compared.update((comparison.a, comparison.b))
+        judgment = comparison.judgment
         if judgment.verdict != "abstain":
             won = 1.0 if judgment.verdict == "A" else -1.0
             mine = 2 * judgment.p_bar - 1 if fields.get("reward") == "soft" else won
-            points.setdefault(each.a, []).append(mine)
-            points.setdefault(each.b, []).append(-mine)
+            points.setdefault(comparison.a, []).append(mine)
+            points.setdefault(comparison.b, []).append(-mine)
     for error in errors:
         assert error.b is not None
         compared.update((error.a, error.b))

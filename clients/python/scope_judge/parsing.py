@@ -1,15 +1,14 @@
 """Reads JSON into frozen dataclasses; fields that a dataclass does not have are ignored."""
 
 import types
-from collections.abc import Callable, Hashable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from scope_judge.errors import AnswerError
 
 T = TypeVar("T")
-_Reader = Callable[[Any], Any]
+_PLAIN = (str, int, float, bool, type(None))
 
 
 class _MismatchError(Exception):
@@ -23,7 +22,8 @@ def parse(cls: type[T], value: Any) -> T:
         AnswerError: A field is missing, or has another type.
     """
     try:
-        parsed: T = _reader(cast(Hashable, cls))(value)
+        hint: Any = cls
+        parsed: T = _Reader.of(hint).read(value)
     except _MismatchError as exc:
         field = str(exc)
     else:
@@ -36,116 +36,61 @@ def parse(cls: type[T], value: Any) -> T:
     )
 
 
+class _Reader:
+    """Checks and converts JSON values of one type, or of one of a union's types.
+
+    Args:
+        hint: A union has at most one list and one dataclass among its types.
+    """
+
+    def __init__(self, hint: Any) -> None:
+        kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        self.plain = frozenset(kind for kind in kinds if kind in _PLAIN)
+        self._words = {
+            word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)
+        }
+        items = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple]
+        self._item = _Reader.of(items[0]) if items else None
+        self._object = next(filter(is_dataclass, kinds), None)
+
+    @staticmethod
+    @cache
+    def of(hint: Any) -> "_Reader":
+        """The reader of a type; each type has one."""
+        return _Reader(hint)
+
+    def read(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in self.plain or (kind is str and value in self._words):
+            return value
+        if kind is int and float in self.plain:
+            try:
+                return float(value)
+            except OverflowError:
+                raise _MismatchError from None
+        if kind is list and self._item is not None:
+            return tuple(map(self._item.read, value))
+        if kind is dict and self._object is not None:
+            return _read_object(self._object, value)
+        raise _MismatchError
+
+
 @cache
-def _reader(hint: Any) -> _Reader:
-    """The function that checks and converts a JSON value of a type."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return _of_union(arguments)
-    if origin is Literal:
-        return _of_values(arguments)
-    if origin is tuple:
-        return _of_list(_reader(arguments[0]))
-    if origin is dict:
-        return _of_mapping(_reader(arguments[1]))
-    if hint is float:
-        return _float
-    if hint in (str, int, bool):
-        return _of_type(hint)
-    return _of_object(hint)
-
-
-def _plain_types(hint: Any) -> frozenset[type]:
-    """The types of JSON values that are those of a type as they are."""
-    arguments = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    return frozenset(each for each in arguments if each in (str, int, float, bool, type(None)))
-
-
-def _float(value: Any) -> float:
-    if type(value) is float:
-        return value
-    if type(value) is int:
-        return float(value)
-    raise _MismatchError
-
-
-def _of_type(kind: type) -> _Reader:
-    def read(value: Any) -> Any:
-        if type(value) is kind:
-            return value
-        raise _MismatchError
-
-    return read
-
-
-def _of_values(values: tuple[Any, ...]) -> _Reader:
-    def read(value: Any) -> Any:
-        if type(value) is str and value in values:
-            return value
-        raise _MismatchError
-
-    return read
-
-
-def _of_union(arguments: tuple[Any, ...]) -> _Reader:
-    nullable = type(None) in arguments
-    readers = [_reader(each) for each in arguments if each is not type(None)]
-
-    def read(value: Any) -> Any:
-        if value is None and nullable:
-            return None
-        for reader in readers:
-            try:
-                return reader(value)
-            except _MismatchError:
-                continue
-        raise _MismatchError
-
-    return read
-
-
-def _of_list(item: _Reader) -> _Reader:
-    def read(value: Any) -> Any:
-        if type(value) is not list:
-            raise _MismatchError
-        return tuple(map(item, value))
-
-    return read
-
-
-def _of_mapping(item: _Reader) -> _Reader:
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise _MismatchError
-        return {name: item(each) for name, each in value.items()}
-
-    return read
-
-
-def _of_object(cls: Any) -> _Reader:
+def _fields_of(cls: Any) -> list[tuple[str, _Reader, Any]]:
+    """Name, reader and default of each field; one with a default came with a later release."""
     hints = get_type_hints(cls)
-    # Name, types that need no reader, reader, default; a field with a default came with a later
-    # release of the service.
-    read_as = [
-        (each.name, _plain_types(hints[each.name]), _reader(hints[each.name]), each.default)
-        for each in fields(cls)
-    ]
+    return [(field.name, _Reader.of(hints[field.name]), field.default) for field in fields(cls)]
 
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise _MismatchError
-        found = []
-        for name, plain, reader, default in read_as:
-            try:
-                each = value[name]
-                # Most values are checked here, which takes half the time of calls of readers.
-                found.append(each if type(each) in plain else reader(each))
-            except KeyError:
-                if default is MISSING:
-                    raise _MismatchError(name) from None
-                found.append(default)
-            except _MismatchError as exc:
-                raise _MismatchError(f"{name}.{exc}".rstrip(".")) from None
-        return cls(*found)
 
-    return read
+def _read_object(cls: Any, given: dict[str, Any]) -> Any:
+    values = []
+    for name, reader, default in _fields_of(cls):
+        value = given.get(name, default)
+        if value is MISSING:
+            raise _MismatchError(name)
+        try:
+            # Most values are checked here, which takes half the time of calls of readers.
+            values.append(value if type(value) in reader.plain else reader.read(value))
+        except _MismatchError as exc:
+            raise _MismatchError(f"{name}.{exc}".rstrip(".")) from None
+    return cls(*values)

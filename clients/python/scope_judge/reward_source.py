@@ -64,27 +64,27 @@ class RewardSource:
         if self._client is None:
             self._client = ScopeClient(**self._settings.connection)
         asked = _comparable(groups)
-        found: list[GroupRewards] = []
+        answered: list[GroupRewards] = []
         try:
-            for each in self._client.rewards_many(asked, progress=False, **self._settings.rule):
-                found.append(each)
+            for rewards in self._client.rewards_many(asked, progress=False, **self._settings.rule):
+                answered.append(rewards)
         except ScopeError as exc:
             self._check(exc)
-        return _in_place(groups, found)
+        return _in_place(groups, answered)
 
     async def of_groups_async(self, groups: Sequence[Group]) -> list[list[Reward]]:
         """The rewards of the responses of each group, as `of_groups`."""
         asked = _comparable(groups)
-        found: list[GroupRewards] = []
+        answered: list[GroupRewards] = []
         try:
-            rewards = self._client_of_loop().rewards_many(
+            answers = self._client_of_loop().rewards_many(
                 asked, progress=False, **self._settings.rule
             )
-            async for each in rewards:
-                found.append(each)
+            async for rewards in answers:
+                answered.append(rewards)
         except ScopeError as exc:
             self._check(exc)
-        return _in_place(groups, found)
+        return _in_place(groups, answered)
 
     async def against_reference(
         self, question: Question, response: Completion, reference: Completion

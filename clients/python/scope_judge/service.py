@@ -1,84 +1,64 @@
 """The calls of the service as exchanges, which both clients run."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.parse import quote, urlencode
 
 from scope_judge.answers import (
+    AbsorbReport,
+    AuditLabels,
+    AuditPage,
+    AuditTrail,
     CalibrationDetail,
     CalibrationReport,
     ExampleError,
     GroupRewards,
+    Identifier,
     Info,
     ItemError,
     Judgment,
+    Label,
+    NextLabels,
+    PoolReport,
     Problem,
+    Resumed,
 )
-from scope_judge.batches import FIRST_SIZE, BatchSize, Cutter, InOrder, in_parts
-from scope_judge.comparisons import Example, Item, Pair, body_of, example_item, pair_item, to_json
+from scope_judge.batches import FIRST_SIZE, Asked, BatchSize, Work
+from scope_judge.comparisons import (
+    Completion,
+    Criterion,
+    Example,
+    GroupRule,
+    Item,
+    Pair,
+    Question,
+    ReferenceRule,
+    Response,
+    body_of,
+    calibrate_fields,
+    checked,
+    comparison,
+    example_item,
+    given_fields,
+    pair_item,
+    to_json,
+)
 from scope_judge.errors import AnswerError, ScopeError, TooLargeError
 from scope_judge.exchange import Call, Session, Steps, Waits
-from scope_judge.labelling import NextLabels, PoolReport
 from scope_judge.large_groups import in_requests, is_splittable
 from scope_judge.parsing import parse
 
 R = TypeVar("R")
-Asked = Callable[[Sequence[Item]], Steps[list[R]]]
 
 # After an error with one of these, the same comparison may get a judgment.
 _PASSING = (429, 503)
 # Each request of examples makes a version of the set, so there are few.
 _FIRST_EXAMPLES = 100
-
-
-class Work(Generic[R]):
-    """A stream of items that is sent in batches, several at a time.
-
-    Args:
-        ask: Sends items in one request.
-        failed: Makes the result of a single item that is too large or too slow.
-        size: The number of comparisons of a batch.
-        max_body_bytes: Largest body that the service accepts.
-        in_flight: Most batches at a time.
-        clock: Monotonic clock in seconds.
-    """
-
-    def __init__(
-        self,
-        ask: Asked[R],
-        failed: Callable[[Item, ScopeError], R],
-        *,
-        size: BatchSize,
-        max_body_bytes: int,
-        in_flight: int,
-        clock: Callable[[], float],
-    ) -> None:
-        self._ask = ask
-        self._failed = failed
-        self._clock = clock
-        self._size = size
-        self.in_flight = in_flight
-        self.cutter = Cutter(size, max_body_bytes)
-        self.results = InOrder[R](in_flight)
-
-    def has_room(self) -> bool:
-        """Whether another batch may begin."""
-        return self.results.has_room(self._size)
-
-    def steps(self, batch: Sequence[Item]) -> Steps[None]:
-        """Sends a batch, and puts its results into their place."""
-        put = self.results.begin()
-
-        def steps() -> Steps[None]:
-            try:
-                put((yield from in_parts(batch, self._ask, self._failed, self._size, self._clock)))
-            except ScopeError as exc:
-                # Raised when it is the turn of this batch.
-                put(exc)
-
-        return steps()
+# The service takes so many labels of audits in one request, and lists so many audits.
+_MOST_AUDITS = 1000
 
 
 class _Part(NamedTuple):
@@ -94,11 +74,7 @@ class _Part(NamedTuple):
 
 
 class Service:
-    """The calls of a service.
-
-    Args:
-        session: State that the calls share.
-    """
+    """The calls of a service."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -118,24 +94,37 @@ class Service:
         """Sends DELETE, once."""
         return self._session.exchange(Call("DELETE", path, idempotent=False))
 
+    def _read(self, kind: type[R], call: Call) -> Steps[R]:
+        """Sends a request and reads the answer into a dataclass."""
+        return parse(kind, (yield from self._session.exchange(call)))
+
     def info(self) -> Steps[Info]:
         """Reads the judge, the defaults and the limits."""
-        self._info = parse(Info, (yield from self.get("/info")))
+        self._info = yield from self._read(Info, Call("GET", "/info"))
         return self._info
 
-    def judge(self, fields: Mapping[str, Any]) -> Steps[Judgment]:
+    def judge(
+        self,
+        question: Question,
+        a: Response,
+        b: Response,
+        identifier: Identifier | None,
+        criterion: Mapping[str, Any],
+    ) -> Steps[Judgment]:
         """Judges one comparison."""
-        return parse(Judgment, (yield from self.post("/judge", fields, idempotent=True)))
+        body = {**checked(criterion, Criterion), **comparison(question, a, b, identifier)}
+        return self._read(Judgment, Call("POST", "/judge", to_json(body)))
 
     def judging(
         self, criterion: Mapping[str, Any], in_flight: int
     ) -> Steps[Work[Judgment | ItemError]]:
         """Prepares the judging of many comparisons."""
+        criterion = checked(criterion, Criterion)
 
         def ask(items: Sequence[Item]) -> Steps[list[Judgment | ItemError]]:
-            return [_result(each) for each in (yield from self._judge_items(items, criterion))]
+            return [_result(result) for result in (yield from self._judge_items(items, criterion))]
 
-        return (yield from self._work("/judge/batch", ask, _item_error, in_flight))
+        return self._work("/judge/batch", ask, _item_error, in_flight)
 
     def _work(
         self,
@@ -164,7 +153,7 @@ class Service:
     ) -> Steps[list[dict[str, Any]]]:
         """Judges comparisons in one request; returns the JSON of each result."""
         items = [pair_item(each, number) for number, each in enumerate(comparisons)]
-        return (yield from self._judge_items(items, criterion))
+        return self._judge_items(items, checked(criterion, Criterion))
 
     def _judge_items(
         self, items: Sequence[Item], criterion: Mapping[str, Any]
@@ -187,77 +176,160 @@ class Service:
             places = list(passing)
             yield pause
 
-    def rewards(self, path: str, fields: Mapping[str, Any]) -> Steps[GroupRewards]:
-        """Computes the rewards of one group of responses."""
-        return parse(GroupRewards, (yield from self.post(path, fields, idempotent=True)))
-
-    def group_rewards(self, fields: Mapping[str, Any]) -> Steps[GroupRewards]:
+    def group_rewards(
+        self, question: Question, responses: Sequence[Completion], rule: Mapping[str, Any]
+    ) -> Steps[GroupRewards]:
         """Computes the rewards of one group, in several requests if one is too small for it."""
+        body = {**checked(rule, GroupRule), "question": question, "responses": responses}
         try:
-            return (yield from self.rewards("/rewards/group", fields))
+            return (yield from self._rewards("/rewards/group", body))
         except TooLargeError as exc:
-            if not is_splittable(exc, fields):
+            if not is_splittable(exc, body):
                 raise
-        return (yield from in_requests(fields, self._rewards_of_reference))
+        return (yield from in_requests(body, self._rewards_of_reference))
 
-    def _rewards_of_reference(self, fields: dict[str, Any]) -> Steps[GroupRewards]:
-        return self.rewards("/rewards/reference", fields)
+    def reference_rewards(
+        self,
+        question: Question,
+        responses: Sequence[Completion],
+        reference: Completion,
+        rule: Mapping[str, Any],
+    ) -> Steps[GroupRewards]:
+        """Computes the rewards of responses that are compared with a reference."""
+        body = checked(rule, ReferenceRule)
+        body |= {"question": question, "responses": responses, "reference": reference}
+        return self._rewards_of_reference(body)
 
-    def rewarding(self, options: Mapping[str, Any], in_flight: int) -> Steps[Work[GroupRewards]]:
+    def _rewards(self, path: str, body: Mapping[str, Any]) -> Steps[GroupRewards]:
+        found = yield from self._read(GroupRewards, Call("POST", path, to_json(body)))
+        return _fitting(found, len(body["responses"]))
+
+    def _rewards_of_reference(self, body: Mapping[str, Any]) -> Steps[GroupRewards]:
+        return self._rewards("/rewards/reference", body)
+
+    def rewarding(self, rule: Mapping[str, Any], in_flight: int) -> Steps[Work[GroupRewards]]:
         """Prepares the rewards of many groups."""
+        rule = checked(rule, GroupRule)
 
         def ask(groups: Sequence[Item]) -> Steps[list[GroupRewards]]:
-            call = Call("POST", "/rewards/groups", body_of(options, "groups", groups))
+            call = Call("POST", "/rewards/groups", body_of(rule, "groups", groups))
             try:
                 answer = yield from self._session.exchange(call)
             except TooLargeError as exc:
-                if len(groups) > 1 or not is_splittable(exc, options):
+                if len(groups) > 1 or not is_splittable(exc, rule):
                     raise
-                fields = {**options, **json.loads(groups[0].content)}
-                return [(yield from in_requests(fields, self._rewards_of_reference))]
-            return _results(answer, "groups", len(groups), _group)
+                body = {**rule, **json.loads(groups[0].content)}
+                return [(yield from in_requests(body, self._rewards_of_reference))]
+            found = _results(answer, "groups", len(groups), _group)
+            return [
+                _fitting(each, group.responses) for each, group in zip(found, groups, strict=True)
+            ]
 
-        return (yield from self._work("/rewards/groups", ask, _raise, in_flight))
+        return self._work("/rewards/groups", ask, _raise, in_flight)
 
     def calibration(
-        self, name: str, query: Sequence[tuple[str, float]] = ()
+        self, name: str, alphas: Iterable[float], delta: float | None, delta_for: int | None
     ) -> Steps[CalibrationDetail]:
-        """Reads a calibration set, with the thresholds that the query asks for."""
-        path = _set_path(name) + (f"?{urlencode(query)}" if query else "")
-        return parse(CalibrationDetail, (yield from self.get(path)))
+        """Reads a calibration set, with the thresholds of alphas that share delta."""
+        query = {"alpha": list(alphas), **given_fields(delta=delta, delta_for=delta_for)}
+        return self._read(CalibrationDetail, Call("GET", _with_query(_set_path(name), query)))
 
     def next_to_label(
         self, name: str, alpha: float | None, delta: float | None, limit: int
     ) -> Steps[NextLabels]:
         """Reads which pairs to label next."""
-        asked = {"alpha": alpha, "delta": delta, "limit": limit}
-        query = urlencode({key: value for key, value in asked.items() if value is not None})
-        return parse(NextLabels, (yield from self.get(f"{_set_path(name)}/next?{query}")))
+        query = given_fields(alpha=alpha, delta=delta, limit=limit)
+        return self._read(NextLabels, Call("GET", _with_query(f"{_set_path(name)}/next", query)))
 
-    def pool(self, name: str, pairs: Iterator[Pair]) -> Steps[PoolReport]:
+    def pool(self, name: str, pairs: Iterable[Pair]) -> Steps[PoolReport]:
         """Adds pairs without labels, one request after the other."""
         items = [pair_item(pair, number) for number, pair in enumerate(pairs)]
         path = f"{_set_path(name)}/pool"
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
             call = Call("POST", path, body_of({}, "comparisons", some))
-            report = parse(PoolReport, (yield from self._session.exchange(call)))
-            return [_Part(len(some), report)]
+            return [_Part(len(some), (yield from self._read(PoolReport, call)))]
 
         return _merged_pool(items, (yield from self._parts(path, items, ask)))
 
     def calibrate(
-        self, fields: Mapping[str, Any], examples: Iterator[Example]
+        self,
+        name: str,
+        examples: Iterable[Example],
+        label_noise: float | None,
+        clusters: str | None,
     ) -> Steps[CalibrationReport]:
         """Adds labelled examples, one request after the other."""
         items = [example_item(example, number) for number, example in enumerate(examples)]
+        common = calibrate_fields(name, label_noise, clusters)
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
-            call = Call("POST", "/calibrate", body_of(fields, "examples", some))
-            report = parse(CalibrationReport, (yield from self._session.exchange(call)))
-            return [_Part(len(some), report)]
+            call = Call("POST", "/calibrate", body_of(common, "examples", some))
+            return [_Part(len(some), (yield from self._read(CalibrationReport, call)))]
 
         return _merged(items, (yield from self._parts("/calibrate", items, ask)))
+
+    def audit_page(
+        self, calibration: str | None, status: str | None, after: int
+    ) -> Steps[AuditPage]:
+        """Lists audits, oldest first, after the place of an earlier page."""
+        query = given_fields(
+            calibration=calibration, status=status, after=after, limit=_MOST_AUDITS
+        )
+        page = yield from self._read(AuditPage, Call("GET", _with_query("/audits", query)))
+        if page.next_after is not None and page.next_after <= after:
+            raise _unfitting("begins the same page of audits again")
+        return page
+
+    def label_audits(self, labels: Mapping[str, Label]) -> Steps[AuditLabels]:
+        """Sends labels, one request after the other."""
+        return self._sent([{"id": audit, "label": label} for audit, label in labels.items()])
+
+    def close_audits(self, reasons: Mapping[str, str]) -> Steps[AuditLabels]:
+        """Closes audits, one request after the other."""
+        return self._sent(
+            [{"id": audit, "label": "none", "reason": why} for audit, why in reasons.items()]
+        )
+
+    def _sent(self, rows: Sequence[Mapping[str, str]]) -> Steps[AuditLabels]:
+        reports: list[AuditLabels] = []
+        for start in range(0, len(rows), _MOST_AUDITS):
+            body = to_json({"labels": rows[start : start + _MOST_AUDITS]})
+            call = Call("POST", "/audits/labels", body)
+            reports.append((yield from self._read(AuditLabels, call)))
+        return _merged_labels(reports)
+
+    def audit_trail(self, name: str, before: int | None) -> Steps[AuditTrail]:
+        """Lists the trail of a set's audits, newest first, before the place of an earlier page."""
+        path = _with_query(f"{_set_path(name)}/audit-trail", given_fields(before=before))
+        page = yield from self._read(AuditTrail, Call("GET", path))
+        following = page.next_before
+        if before is not None and following is not None and following >= before:
+            raise _unfitting("begins the same page of the trail again")
+        return page
+
+    def resume(self, name: str, reason: str) -> Steps[Resumed]:
+        """Ends the alarms of a set."""
+        body = to_json({"reason": reason})
+        return self._read(Resumed, Call("POST", f"{_set_path(name)}/resume", body))
+
+    def absorb(
+        self,
+        name: str,
+        since: datetime | str | None,
+        until: datetime | str | None,
+        *,
+        replace: bool,
+        unlabelled: str,
+    ) -> Steps[AbsorbReport]:
+        """Makes labelled audits examples of a set."""
+        # Older services refuse a field that they do not know.
+        times = {
+            field: time.isoformat() if isinstance(time, datetime) else time
+            for field, time in given_fields(since=since, until=until).items()
+        }
+        body = to_json({"replace": replace, "unlabelled": unlabelled, **times})
+        return self._read(AbsorbReport, Call("POST", f"{_set_path(name)}/absorb", body))
 
     def _parts(self, path: str, items: Sequence[Item], ask: Asked[_Part]) -> Steps[list[_Part]]:
         """Sends items in as many requests as they need, one after the other."""
@@ -276,16 +348,36 @@ def _set_path(name: str) -> str:
     return f"/calibrations/{quote(name, safe='')}"
 
 
+def _with_query(path: str, query: Mapping[str, Any]) -> str:
+    text = urlencode(query, doseq=True)
+    return f"{path}?{text}" if text else path
+
+
 def _results(answer: Any, name: str, count: int, read: Callable[[Any], R]) -> list[R]:
     """The results of a batch; raises AnswerError if it does not have one for each item."""
     results = answer.get(name) if isinstance(answer, dict) else None
     if not isinstance(results, list) or len(results) != count:
-        raise AnswerError(
-            f"the answer does not have one of `{name}` for each item: check that the address is "
-            "that of a scope-judge service",
-            code="unexpected_answer",
-        )
-    return [read(each) for each in results]
+        raise _unfitting(f"does not have one of `{name}` for each item")
+    return [read(result) for result in results]
+
+
+def _unfitting(what: str) -> AnswerError:
+    return AnswerError(
+        f"the answer {what}: check that the address is that of a scope-judge service",
+        code="unexpected_answer",
+    )
+
+
+def _fitting(found: GroupRewards, responses: int) -> GroupRewards:
+    """The rewards; raises AnswerError if they are not about so many responses."""
+    lists = (found.rewards, found.reasons, found.accepted, found.compared)
+    if any(len(column) != responses for column in (*lists, found.walkovers, found.ties)):
+        raise _unfitting("does not have a reward for each response")
+    places = [(one.a, one.b) for one in found.errors]
+    places += [(one.a, one.b) for one in found.comparisons or ()]
+    if any(not 0 <= place < responses for pair in places for place in pair if place is not None):
+        raise _unfitting("compares a response that the group does not have")
+    return found
 
 
 def _result(value: Any) -> Judgment | ItemError:
@@ -308,7 +400,7 @@ def _failed_part(item: Item, error: ScopeError) -> _Part:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise AnswerError("a result is no JSON object", code="unexpected_answer")
+        raise AnswerError("a result is not a JSON object", code="unexpected_answer")
     return value
 
 
@@ -372,9 +464,19 @@ def _errors(items: Sequence[Item], parts: Sequence[_Part]) -> tuple[ExampleError
     for part in parts:
         if isinstance(part.found, ScopeError):
             errors.append(ExampleError(place, items[place].id, _problem(part.found)))
-            if all(isinstance(each.found, ScopeError) for each in parts):
+            if all(isinstance(part.found, ScopeError) for part in parts):
                 raise part.found
         else:
-            errors += [replace(each, index=place + each.index) for each in part.found.errors]
+            errors += [replace(error, index=place + error.index) for error in part.found.errors]
         place += part.examples
     return tuple(errors)
+
+
+def _merged_labels(parts: Sequence[AuditLabels]) -> AuditLabels:
+    """Adds the counts and joins the lists of several reports."""
+
+    def total(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return sum(values, ()) if name.endswith("_ids") else sum(values)
+
+    return AuditLabels(**{field.name: total(field.name) for field in fields(AuditLabels)})

@@ -46,8 +46,8 @@ async def custom_rm(args: Any, sample: Any) -> Any:
         rewards = await _of_group(source, sample)
     else:
         # Several samples of one rollout, which do not answer one prompt.
-        rewards = [await _against_label(source, each) for each in sample]
-    return [_answer(each, reward) for each, reward in zip(sample, rewards, strict=True)]
+        rewards = [await _against_label(source, one) for one in sample]
+    return [_answer(one, reward) for one, reward in zip(sample, rewards, strict=True)]
 
 
 def normalized_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
@@ -112,15 +112,15 @@ async def _against_label(source: RewardSource, sample: Any) -> Reward:
 
 
 async def _of_group(source: RewardSource, samples: Sequence[Any]) -> list[Reward]:
-    if any(isinstance(each, list) for each in samples):
+    if any(isinstance(sample, list) for sample in samples):
         raise ValueError(
             "a rollout has several samples, and --group-rm compares one response of each rollout: "
             "leave --group-rm out and give labels"
         )
     question = samples[0].prompt
-    if any(each.prompt != question for each in samples):
+    if any(sample.prompt != question for sample in samples):
         raise ValueError("the samples of a group have different prompts")
-    return (await source.of_groups_async([(question, [each.response for each in samples])]))[0]
+    return (await source.of_groups_async([(question, [sample.response for sample in samples])]))[0]
 
 
 def _answer(sample: Any, reward: Reward) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import httpx
 
 from scope_judge.address import Address
-from scope_judge.exchange import Answer, Call, NoReply, Pause, Reply, Steps
+from scope_judge.exchange import Answer, Call, Pause, Steps
 
 T = TypeVar("T")
 OnWait = Callable[[Pause], None]
@@ -104,9 +104,9 @@ class SyncTransport:
 
     def _send(self, call: Call) -> Answer:
         try:
-            return _reply(self._http.request(**_request(call)))
+            return self._http.request(**_request(call))
         except httpx.RequestError as exc:
-            return _no_reply(exc)
+            return exc
 
 
 class AsyncTransport:
@@ -148,9 +148,9 @@ class AsyncTransport:
 
     async def _send(self, call: Call) -> Answer:
         try:
-            return _reply(await self.http.request(**_request(call)))
+            return await self.http.request(**_request(call))
         except httpx.RequestError as exc:
-            return _no_reply(exc)
+            return exc
 
 
 def _options(address: Address, timeout_s: float) -> dict[str, Any]:
@@ -170,16 +170,3 @@ def _options(address: Address, timeout_s: float) -> dict[str, Any]:
 def _request(call: Call) -> dict[str, Any]:
     headers = {} if call.content is None else {"Content-Type": "application/json"}
     return {"method": call.method, "url": call.path, "content": call.content, "headers": headers}
-
-
-def _reply(response: httpx.Response) -> Reply:
-    return Reply(response.status_code, response.headers, response.content)
-
-
-def _no_reply(exc: httpx.RequestError) -> NoReply:
-    text = f"{type(exc).__name__}: {exc}".rstrip(": ")
-    if isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
-        return NoReply("unconnected", text)
-    if isinstance(exc, httpx.ReadTimeout | httpx.WriteTimeout):
-        return NoReply("late", text)
-    return NoReply("lost", text)

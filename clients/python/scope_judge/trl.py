@@ -216,9 +216,7 @@ def _check_version() -> None:
         return
     numbers = re.match(r"(\d+)\.(\d+)", found)
     if numbers and tuple(map(int, numbers.groups())) < _OLDEST_TRL:
-        raise RuntimeError(
-            f"trl {found} takes a missing reward for the reward 0: install trl 1.6 or newer"
-        )
+        raise RuntimeError(f"trl {found} treats a missing reward as 0: install trl 1.6 or newer")
 
 
 def _process_state() -> Any:

@@ -77,7 +77,7 @@ def _question(trace: Any) -> Question:
     messages = [] if not data.system_prompt else [{"role": "system", "content": data.system_prompt}]
     if isinstance(prompt, str):
         return [*messages, {"role": "user", "content": prompt}]
-    return [*messages, *(each.model_dump(exclude_none=True) for each in prompt)]
+    return [*messages, *(message.model_dump(exclude_none=True) for message in prompt)]
 
 
 def _response(trace: Any) -> Completion:

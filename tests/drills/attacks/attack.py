@@ -20,6 +20,11 @@ class Attack:
         cheap: Whether `make test` runs the attack, too.
         watched: Whether the promises on memory, /healthz and a key holder's /judge are checked
             meanwhile; False if the attack itself stops or restarts the service.
+        slow_redis: Whether the store is a Redis that takes 50 ms for each answer.
+        prepare: Called before the watch begins, for what the service has before the attack; None if
+            there is nothing.
+        large_requests: Whether the requests themselves need more memory than the promise allows, so
+            that it is about the memory after the attack.
     """
 
     name: str
@@ -28,3 +33,6 @@ class Attack:
     settings: Mapping[str, str] = field(default_factory=dict)
     cheap: bool = False
     watched: bool = True
+    slow_redis: bool = False
+    prepare: Callable[[Scene], None] | None = None
+    large_requests: bool = False

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from tests.drills.attacks.catalogue import ATTACKS
 from tests.drills.attacks.outcome import Outcome
-from tests.drills.faults.report import DOCUMENT, MEASURED, write_json
-from tests.markdown import put_between_markers
+from tests.drills.running import MEASURED, RELIABILITY, write_json
+from tests.markdown import put_between_markers, table
 
 Column = Literal["before", "after"]
 FILE = MEASURED / "drills.json"
@@ -27,16 +27,16 @@ def keep(outcomes: Mapping[str, Outcome], column: Column) -> None:
     columns = kept()
     columns[column] |= {name: outcome.as_json() for name, outcome in outcomes.items()}
     write_json("drills", columns)
-    put_between_markers("drills", markdown(columns), DOCUMENT)
+    put_between_markers("drills", markdown(columns), RELIABILITY)
 
 
 def markdown(columns: Mapping[str, Mapping[str, Any]]) -> str:
     """The table for the document."""
-    rows: list[tuple[str, ...]] = [_HEAD, tuple("---" for _ in _HEAD)]
+    rows = []
     for name, attack in ATTACKS.items():
         cells = [_cell(columns[column].get(name)) for column in ("before", "after")]
-        rows.append((f"`{name}`", attack.what, *cells))
-    return "\n".join("| " + " | ".join(_plain(cell) for cell in row) + " |" for row in rows)
+        rows.append([f"`{name}`", *map(_plain, [attack.what, *cells])])
+    return table(_HEAD, rows)
 
 
 def _plain(cell: str) -> str:
@@ -49,7 +49,10 @@ def _cell(figures: Mapping[str, Any] | None) -> str:
     parts = [part for part in (figures["broke"], figures["figure"]) if part]
     seen = figures["seen"]
     if seen is not None:
-        parts.append(f"memory {seen['idle_mib']:.0f} to {seen['peak_mib']:.0f} MiB")
+        parts.append(
+            f"memory {seen['idle_mib']:.0f} to {seen['peak_mib']:.0f} MiB, "
+            f"{seen['after_mib']:.0f} MiB after"
+        )
         parts.append(
             f"/healthz p99 {seen['healthz_p99_s']:.2f} s, slowest {seen['healthz_max_s']:.2f} s"
         )

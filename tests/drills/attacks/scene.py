@@ -4,13 +4,16 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
+from anyio.from_thread import start_blocking_portal
 
 from app.api.auth.keys import hash_of
+from tests.drills.faults.proxy import Proxy
 from tests.integration.processes.server import Server
+from tests.redis_server import RedisServer
 
 ROOT = Path(__file__).parents[3]
 # Key -> its roles. The keys are not secret: each service lives only as long as one attack.
@@ -23,6 +26,7 @@ _ROLES = {
 }
 _WARM_UP_JUDGMENTS = 300
 _CALIBRATION_SIZE = 300
+_REDIS_ANSWERS_AFTER_S = 0.05
 
 
 class Scene:
@@ -153,12 +157,29 @@ def pair(number: int, *, gap: float | None = None) -> dict[str, str]:
 
 
 @contextmanager
+def _slow_redis(folder: Path) -> Iterator[str]:
+    """The URL of a Redis behind a network that delays each of its answers."""
+    with RedisServer(folder) as server, start_blocking_portal() as portal:
+        proxy = Proxy(server.port, answers_after_s=_REDIS_ANSWERS_AFTER_S)
+        with portal.wrap_async_context_manager(proxy):
+            yield f"redis://127.0.0.1:{proxy.port}/0"
+
+
+@contextmanager
 def running(
-    folder: Path, settings: Mapping[str, str] | None = None, *, code: Path = ROOT
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    code: Path = ROOT,
+    slow_redis: bool = False,
 ) -> Iterator[Scene]:
     """A scene whose service runs, is calibrated, and has done some work."""
-    scene = Scene(folder, settings, code=code)
-    with scene.server:
+    with ExitStack() as stack:
+        if slow_redis:
+            url = stack.enter_context(_slow_redis(folder))
+            settings = {**(settings or {}), "SCOPE_STORE_URL": url}
+        scene = Scene(folder, settings, code=code)
+        stack.enter_context(scene.server)
         scene.prepare()
         time.sleep(0.5)  # wait until the memory of the last answers is freed
         yield scene

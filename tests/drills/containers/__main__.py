@@ -232,8 +232,18 @@ def check_container(
     port, name = free_port(), "under-test"
     hardened = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     shop.run(
-        *("podman", "run", "--detach", "--name", name, "--publish", f"127.0.0.1:{port}:8000"),
-        *(*hardened, "--volume=data:/data", "--volume=weights:/weights", *options, image),
+        "podman",
+        "run",
+        "--detach",
+        "--name",
+        name,
+        "--publish",
+        f"127.0.0.1:{port}:8000",
+        *hardened,
+        "--volume=data:/data",
+        "--volume=weights:/weights",
+        *options,
+        image,
     )
 
     def logs() -> str:

@@ -123,9 +123,8 @@ def test_the_gpu_image_is_a_vllm_that_the_package_allows() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    low, high = re.fullmatch(r"vllm>=([\d.]+),<([\d.]+)", extras["gpu"][0]).groups()  # type: ignore[union-attr]
-    parts = [tuple(map(int, each.split("."))) for each in (low, version, high)]
-    assert parts[0] <= parts[1] < parts[2]
+    assert extras["gpu"][0] == f"vllm=={version}"
+    assert f"vllm=={version}" in (ROOT / "requirements" / "gpu.lock").read_text().split("\n")
 
 
 def test_the_image_has_the_versions_that_the_tests_have_and_no_test_tools() -> None:

@@ -56,14 +56,21 @@ def train(python: str, url: str, plan: Plan, folder: Path) -> Run:
     if plan.processes > 1:
         spread = ["-m", "torch.distributed.run", "--standalone"]
         module = [*spread, f"--nproc-per-node={plan.processes}", *module]
-    words = [*(f"--question={each}" for each in plan.questions)]
-    words += [*(f"--answer={each}" for each in plan.answers)]
-    words += [f"--url={url}", f"--out={out}", f"--alpha={plan.alpha}"]
-    words += [f"--calibration={plan.calibration}", f"--generations={plan.generations}"]
-    words += [f"--batch={plan.batch}", *(["--asynchronous"] if plan.asynchronous else [])]
-    words += [f"--tokens={plan.tokens}", *([f"--policy={plan.policy}"] if plan.policy else [])]
+    options = [
+        *(f"--question={question}" for question in plan.questions),
+        *(f"--answer={answer}" for answer in plan.answers),
+        f"--url={url}",
+        f"--out={out}",
+        f"--alpha={plan.alpha}",
+        f"--calibration={plan.calibration}",
+        f"--generations={plan.generations}",
+        f"--batch={plan.batch}",
+        f"--tokens={plan.tokens}",
+        *(["--asynchronous"] if plan.asynchronous else []),
+        *([f"--policy={plan.policy}"] if plan.policy else []),
+    ]
     ended = subprocess.run(
-        [python, *module, *words],
+        [python, *module, *options],
         cwd=ROOT,
         env=environment(),
         capture_output=True,

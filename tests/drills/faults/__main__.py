@@ -2,64 +2,37 @@
 
 import argparse
 import asyncio
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.markup import escape
 
 from tests.drills.faults.catalogue import FAULTS
-from tests.drills.faults.experiment import Outcome
-from tests.drills.faults.report import (
-    DOCUMENT,
-    faults_json,
-    markdown,
-    print_table,
-    write_json,
-)
+from tests.drills.faults.experiment import FaultReport
+from tests.drills.faults.report import faults_json, markdown, print_outcomes
+from tests.drills.running import RELIABILITY, add_only, one_by_one, write_json
 from tests.markdown import put_between_markers
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = _arguments(arguments)
-    names = given.only or list(FAULTS)
-    # SIGTERM ends this process in order, which ends the processes that it started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    console = Console(stderr=True)
+    options = _arguments(arguments)
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-faults-"))
-    outcomes: list[Outcome] = []
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    ) as bar:
-        task = bar.add_task("starting", total=len(names))
-        for name in names:
-            bar.update(task, description=name)
-            try:
-                outcome = _caused(name, folder, given.seconds)
-            except KeyboardInterrupt:
-                break
-            outcomes.append(outcome)
-            if outcome.wrong:
-                console.print(f"[red]{name}: {outcome.wrong[0]}[/]")
-            bar.advance(task)
-    print_table(outcomes, Console(width=None if sys.stdout.isatty() else 200))
+    outcomes = one_by_one(options.only, lambda name: _caused(name, folder, options.seconds), _tell)
+    print_outcomes([*outcomes.values()])
     if len(outcomes) == len(FAULTS):
         # An incomplete run is not written: the document keeps the last complete one.
-        print(f"written to {write_json('faults', faults_json(outcomes))} and {DOCUMENT}")
-        put_between_markers("faults", markdown(outcomes), DOCUMENT)
-    sys.exit(1 if any(outcome.wrong for outcome in outcomes) else 0)
+        file = write_json("faults", faults_json([*outcomes.values()]))
+        put_between_markers("faults", markdown([*outcomes.values()]), RELIABILITY)
+        print(f"written to {file} and {RELIABILITY}")
+    sys.exit(1 if any(outcome.wrong for outcome in outcomes.values()) else 0)
 
 
-def _caused(name: str, folder: Path, seconds: float) -> Outcome:
+def _caused(name: str, folder: Path, seconds: float) -> FaultReport:
     fault = FAULTS[name]
-    outcome = Outcome(name, fault.how, seconds)
+    outcome = FaultReport(name, fault.how, seconds)
     obstacle = fault.obstacle()
     if obstacle:
         outcome.skipped = obstacle
@@ -74,9 +47,14 @@ def _caused(name: str, folder: Path, seconds: float) -> Outcome:
         return outcome
 
 
+def _tell(outcome: FaultReport, console: Console) -> None:
+    for text in outcome.wrong[:1]:
+        console.print(f"[red]{outcome.name}: {escape(text)}[/]")
+
+
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=FAULTS, metavar="NAME", help=", ".join(FAULTS))
+    add_only(parser, FAULTS)
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="duration of each fault (default 10)"
     )

@@ -25,7 +25,7 @@ SERVED = frozenset({"200", "200 stale"})
 _FINE = {"judge": SERVED, "calibrate": {"200"}, "readyz": {"200 ready", "200 degraded"}}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fault(Generic[S]):
     """Something that happens to a service.
 
@@ -56,9 +56,9 @@ class Fault(Generic[S]):
     ends_service: bool = False
     at_most_s: float = 3600.0
 
-    async def run(self, folder: Path, seconds: float) -> "Outcome":
+    async def run(self, folder: Path, seconds: float) -> "FaultReport":
         """Causes the fault under traffic for that long, heals it, and checks the outcome."""
-        outcome = Outcome(self.name, self.how, min(seconds, self.at_most_s))
+        outcome = FaultReport(self.name, self.how, min(seconds, self.at_most_s))
         async with self.scene(folder) as scene, scene.traffic() as traffic:
             try:
                 await self._lived_through(scene, traffic, outcome)
@@ -69,7 +69,7 @@ class Fault(Generic[S]):
                 raise
         return outcome
 
-    async def _lived_through(self, scene: S, traffic: Traffic, outcome: "Outcome") -> None:
+    async def _lived_through(self, scene: S, traffic: Traffic, outcome: "FaultReport") -> None:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(_BEFORE_S)
         caused = loop.time()
@@ -114,7 +114,7 @@ def _first_end(seen: Sequence[Seen], kind: str, outcome: str, healed: float) -> 
 
 
 @dataclass
-class Outcome:
+class FaultReport:
     """The outcome of one fault.
 
     Args:
@@ -179,7 +179,7 @@ class Outcome:
     def judge_by(self, fault: Fault[S], traffic: Traffic) -> None:
         """Compares the observed answers with the allowed ones."""
         ledger = traffic.ledger
-        self.examples, self.verdicts = ledger.acknowledged, traffic.verdicts
+        self.examples, self.verdicts = ledger.acknowledged, traffic.judging.verdicts
         self.lost, self.doubled, self.versions = ledger.lost, ledger.doubled, ledger.checked
         if self.healthy_s is None:
             self.wrong.append(f"not healthy within {_LONGEST_HEALING_S:g} s")

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from tests.drills.faults.client import Answer, Client
 from tests.drills.faults.material import ALPHA, BATCH, calibrate_body, threshold_of
-from tests.drills.faults.talking import Answer, Client
 from tests.drills.faults.verdicts import Ground, same_threshold
 
 OnAnswer = Callable[[str, Answer], None]

@@ -18,10 +18,12 @@ class Proxy:
 
     Args:
         target_port: Port of the server.
+        answers_after_s: Delay of each answer of the server.
     """
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, *, answers_after_s: float = 0.0) -> None:
         self.port = 0
+        self._answers_after_s = answers_after_s
         self._target_port = target_port
         self._mode: Mode = "pass"
         self._flowing = asyncio.Event()
@@ -94,6 +96,8 @@ class Proxy:
     ) -> None:
         while data := await reader.read(65536):
             await self._flowing.wait()
+            if is_answer:
+                await asyncio.sleep(self._answers_after_s)
             if is_answer and self._mode == "garbage":
                 data = os.urandom(len(data))
             writer.write(data)

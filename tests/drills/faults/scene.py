@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.processes import HttpServer
+from tests.benchmarks.processes import SERVE, HttpServer, serve
 from tests.drills.faults.material import Pair, scripted_pairs
 from tests.drills.faults.proxy import Proxy
 from tests.drills.faults.traffic import Traffic
@@ -28,32 +27,20 @@ class Running:
 
     Args:
         folder: Folder for its log.
-        settings: Settings by name without SCOPE_, including the port.
+        settings: Settings by name without SCOPE_.
     """
 
-    # The command that users run.
-    program: tuple[str, ...] = (str(Path(sys.executable).with_name("scope-judge")), "serve")
+    program: Sequence[str] = SERVE
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self._folder = folder
-        self._settings = settings
-        self.process = self._started()
+        self._settings = {"port": str(free_port()), **settings}
+        self.process = serve(folder, self._settings, program=self.program)
 
     def start_again(self) -> None:
         """Ends the service in order, if it still runs, and starts it again at the same port."""
         self.process.stop()
-        self.process = self._started()
-
-    def _started(self) -> HttpServer:
-        port = int(self._settings["port"])
-        return HttpServer(
-            self._folder,
-            f"serve-{port}",
-            [sys.executable, *self.program],
-            {f"SCOPE_{name.upper()}": value for name, value in self._settings.items()},
-            port=port,
-            ready_path="/readyz",
-        )
+        self.process = serve(self._folder, self._settings, program=self.program)
 
 
 @dataclass
@@ -85,10 +72,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def service(folder: Path, **given: str) -> AsyncIterator[Running]:
+async def service(folder: Path, **settings: str) -> AsyncIterator[Running]:
     """A service with a scripted engine, unless the settings name another."""
-    settings = {"engine": "scripted", "port": str(free_port()), "drain_lag_s": "0", **given}
-    running = await asyncio.to_thread(Running, folder, settings)
+    running = await asyncio.to_thread(Running, folder, {"engine": "scripted", **settings})
     try:
         yield running
     finally:

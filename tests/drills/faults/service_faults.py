@@ -11,19 +11,8 @@ from pathlib import Path
 
 from tests.drills.faults.experiment import SERVED, Fault
 from tests.drills.faults.material import scripted_pairs
-from tests.drills.faults.scene import Running, Scene, redis_server, service
+from tests.drills.faults.scene import RedisScene, Running, Scene, redis_scene
 from tests.drills.replicas.fleet import fleet_of, restart_each
-
-
-@asynccontextmanager
-async def single_scene(folder: Path) -> AsyncIterator[Scene]:
-    """One service on one Redis."""
-    (folder / "redis").mkdir()
-    async with (
-        redis_server(folder / "redis") as redis,
-        service(folder, store_url=redis.url) as running,
-    ):
-        yield Scene(running, scripted_pairs())
 
 
 async def _kill(scene: Scene) -> None:
@@ -67,22 +56,22 @@ def _no_haproxy() -> str | None:
     return None if shutil.which("haproxy") else "haproxy is not installed"
 
 
-SERVICE_FAULTS: tuple[Fault[Scene], ...] = (
+SERVICE_FAULTS: tuple[Fault[RedisScene], ...] = (
     Fault(
-        "service-kill",
-        "the service killed with -9 while it calibrates, started again",
-        single_scene,
-        _kill,
-        _start,
+        name="service-kill",
+        how="the service killed with -9 while it calibrates, started again",
+        scene=redis_scene,
+        cause=_kill,
+        heal=_start,
         judge_may=SERVED | {"no answer (cut)", "no answer (refused)"},
         ends_service=True,
     ),
     Fault(
-        "service-sigterm",
-        "SIGTERM under load; started again",
-        single_scene,
-        _end,
-        _start,
+        name="service-sigterm",
+        how="SIGTERM under load; started again",
+        scene=redis_scene,
+        cause=_end,
+        heal=_start,
         # Accepted requests are answered; later ones are refused.
         judge_may=SERVED | {"503 draining", "no answer (refused)"},
         ends_service=True,
@@ -90,11 +79,11 @@ SERVICE_FAULTS: tuple[Fault[Scene], ...] = (
 )
 ROLLING_FAULTS: tuple[Fault[RollingScene], ...] = (
     Fault(
-        "rolling-restart",
-        "two services behind haproxy, ended with SIGTERM and started one after the other",
-        rolling_scene,
-        _restart_both,
-        _nothing,
+        name="rolling-restart",
+        how="two services behind haproxy, ended with SIGTERM and started one after the other",
+        scene=rolling_scene,
+        cause=_restart_both,
+        heal=_nothing,
         judge_may=frozenset({"200"}),
         obstacle=_no_haproxy,
     ),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from app.cli import main
 from app.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
-from app.wiring import services
+from app.wiring import scorers
 
 
 class BoundedEngine(ScriptedEngine):
@@ -46,6 +46,6 @@ if __name__ == "__main__":
     at_once, each_s = int(sys.argv[1]), float(sys.argv[2])
     # Replaces only the place that makes engines; everything else is the command that users run.
     engine = BoundedEngine(at_once, each_s)
-    services.make_engine = lambda settings: engine  # type: ignore[attr-defined]
+    scorers.make_engine = lambda settings: engine  # type: ignore[attr-defined]
     sys.argv = ["scope-judge", "serve"]
     main()

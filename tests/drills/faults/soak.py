@@ -6,11 +6,13 @@ python -m tests.drills.faults.soak --minutes 30
 import argparse
 import asyncio
 import contextlib
+import math
 import os
 import random
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,28 +20,32 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.benchmarks.processes import HttpServer
+from tests.drills.faults.client import Client
 from tests.drills.faults.ledger import Ledger, Writer
 from tests.drills.faults.material import scripted_pairs
 from tests.drills.faults.proxy import Proxy
-from tests.drills.faults.report import DOCUMENT, write_json
 from tests.drills.faults.scene import RedisScene, Running, redis_server
-from tests.drills.faults.soak_load import Judging, Keys, Log, pending_in, write_steadily
+from tests.drills.faults.soak_load import Keys, Load, Log, write_steadily
 from tests.drills.faults.soak_report import progress_line, summary_of
 from tests.drills.faults.store_faults import REDIS_FAULTS, bring_back
-from tests.drills.faults.talking import Client
-from tests.integration.processes.server import free_port
+from tests.drills.faults.traffic import Judging
+from tests.drills.running import RELIABILITY, Bar, write_json
 from tests.markdown import put_between_markers
 
 _AT_ONCE, _EACH_S = 4, 0.02
-_SETTINGS = {"max_pending": "400", "timeout_s": "5", "drain_lag_s": "0", "log_level": "warning"}
+_SETTINGS = {"max_pending": "400", "timeout_s": "5", "log_level": "warning"}
 _SETS = ("first", "second", "third")
 _ROTATION = (
-    *("redis-kill", "redis-hang", "redis-restart", "redis-full", "redis-readonly"),
-    *("network-silent", "network-reset", "redis-garbage"),
+    "redis-kill",
+    "redis-hang",
+    "redis-restart",
+    "redis-full",
+    "redis-readonly",
+    "network-silent",
+    "network-reset",
+    "redis-garbage",
 )
 _CAPACITY_CLIENTS = 64
 _STALL_S = 4.0
@@ -69,7 +75,8 @@ class Soak:
     rss_mib: list[float] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     key_noticed_s: float = 0.0
-    pending_at_the_end: float | None = None
+    verdicts: int = 0
+    pending_at_the_end: float = math.nan
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     on_sample: Callable[[], None] = lambda: None
 
@@ -82,24 +89,28 @@ class Soak:
             # An interrupted run is summarised from here on.
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self.stopping.set)
-            judging = Judging(client, self.log, self.ledgers, judge)
+            judging = Judging(
+                client, self.ledgers.values(), self.log.answer, self.log.note, key=judge
+            )
+            load = Load(judging, self.log, _SETS)
             writers = [
                 Writer(client, ledger, self.log.answer, pause_s=0.2, key=admin)
                 for ledger in self.ledgers.values()
             ]
-            await self._load(scene, client, judging, writers, keys)
+            await self._apply(load, scene, client, writers, keys)
             self.tell("posting everything again")
             for writer in writers:
                 await writer.audit()
-            self.pending_at_the_end = await pending_in(client, judge)
+            pending = await client.figure("scope_pending_comparisons", key=judge)
+            self.verdicts, self.pending_at_the_end = judging.verdicts, pending
         self.key_noticed_s = keys.slowest_s
         return summary_of(self)
 
-    async def _load(
+    async def _apply(
         self,
+        load: Load,
         scene: RedisScene,
         client: Client,
-        judging: Judging,
         writers: Sequence[Writer],
         keys: Keys,
     ) -> None:
@@ -116,12 +127,12 @@ class Soak:
         while not self.stopping.is_set() and not all(each.done() for each in there):
             await asyncio.wait([*there, stop], timeout=1)
         self.tell("measuring the capacity")
-        self.capacity = await self._measured(judging)
+        self.capacity = await self._measured(load)
         began = loop.time()
         others = [
             asyncio.ensure_future(each)
             for each in (
-                judging.at_rate(2 * self.capacity, self.stopping),
+                load.at_rate(2 * self.capacity, self.stopping),
                 keys.come_and_go(client, self.log, self.stopping),
                 self._sample(scene.service),
                 self._tell_steadily(began),
@@ -146,18 +157,19 @@ class Soak:
             if isinstance(found, BaseException):
                 self.log.note(f"a client ended: {found!r}")
 
-    async def _measured(self, judging: Judging) -> float:
+    async def _measured(self, load: Load) -> float:
         """Comparisons a second when each client waits for its answer."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        before = self.log.verdicts
+        outcomes = Counter[int]()
 
         async def ask() -> None:
             while loop.time() - began < self.capacity_s and not self.stopping.is_set():
-                await judging.single()
+                answer = await load.single()
+                outcomes[answer.status] += 1
 
         await asyncio.gather(*(ask() for _ in range(_CAPACITY_CLIENTS)))
-        return (self.log.verdicts - before) / (loop.time() - began)
+        return outcomes[200] / (loop.time() - began)
 
     async def _sample(self, service: HttpServer) -> None:
         while not self.stopping.is_set():
@@ -233,7 +245,6 @@ async def _scene(folder: Path, keys: Path) -> AsyncIterator[RedisScene]:
             "engine": "scripted",
             "store_url": f"redis://127.0.0.1:{proxy.port}/0",
             "api_keys_file": str(keys),
-            "port": str(free_port()),
         }
         service = await asyncio.to_thread(SlowService, folder, settings)
         try:
@@ -247,18 +258,12 @@ async def _scene(folder: Path, keys: Path) -> AsyncIterator[RedisScene]:
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _arguments(arguments)
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-soak-"))
-    with Progress(
-        BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"), console=Console()
-    ) as bar:
-        task = bar.add_task("starting", total=60 * given.minutes)
-
-        def tell(text: str) -> None:
-            bar.update(task, description=text)
+    with Bar(60 * given.minutes) as bar:
 
         async def run() -> dict[str, Any]:
             # Created here because its event belongs to the event loop.
-            soak = Soak(given.minutes, given.every, given.capacity_seconds, tell)
-            soak.on_sample = lambda: bar.advance(task, _SAMPLE_S)
+            soak = Soak(given.minutes, given.every, given.capacity_seconds, bar.stage)
+            soak.on_sample = lambda: bar.step(_SAMPLE_S)
             return await soak.run(folder)
 
         summary = asyncio.run(run())
@@ -267,8 +272,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"logs in {folder}")
     if given.write:
         lines = "\n".join(f"- {line}" for line in summary["lines"])
-        put_between_markers("soak", lines, DOCUMENT)
-        print(f"written to {write_json('soak', summary)} and docs/guides/reliability.md")
+        put_between_markers("soak", lines, RELIABILITY)
+        print(f"written to {write_json('soak', summary)} and {RELIABILITY}")
     sys.exit(1 if summary["wrong"] else 0)
 
 

@@ -1,21 +1,19 @@
 """The clients of a soak: judgments at a fixed rate, writers of sets, keys that come and go."""
 
 import asyncio
-import json
 import math
 import random
-import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.drills.faults.ledger import Ledger, Writer
-from tests.drills.faults.material import ALPHA, Pair, scripted_pairs
-from tests.drills.faults.talking import Answer, Client
-from tests.drills.faults.verdicts import fault_of, ground_of
+from tests.drills.faults.client import Answer, Client
+from tests.drills.faults.ledger import Writer
+from tests.drills.faults.material import scripted_pairs
+from tests.drills.faults.traffic import Judging
 
 BATCH = 16
 _BATCH_SHARE = 0.4
@@ -30,13 +28,17 @@ _KEY_EVERY_S = 20.0
 _KEY_PATIENCE_S = 25.0
 _MAY = {
     "judge": {
-        *("200", "200 stale", "429 overloaded", "503 store_unavailable"),
-        *("504 deadline_exceeded", "404 calibration_not_found"),
+        "200",
+        "200 stale",
+        "429 overloaded",
+        "503 store_unavailable",
+        "504 deadline_exceeded",
+        "404 calibration_not_found",
     },
     "batch item": {"judgment", "store_unavailable", "calibration_not_found"},
     "calibrate": {"200", "429 overloaded", "503 store_unavailable", "504 deadline_exceeded"},
 }
-_MAY["batch"] = _MAY["judge"]
+_MAY["judge/batch"] = _MAY["judge"]
 _MAY["delete"] = _MAY["calibrate"] | {"204", "404 calibration_not_found"}
 _MAY["rollback"] = _MAY["audit"] = _MAY["calibrate"]
 
@@ -48,7 +50,6 @@ class Log:
         self.counts: dict[str, Counter[str]] = {}
         self.slowest_s: dict[str, dict[str, float]] = {}
         self.wrong: list[str] = []
-        self.verdicts = 0
         # Times of judgments by quarter powers of two, in milliseconds.
         self._times: Counter[int] = Counter()
 
@@ -65,7 +66,7 @@ class Log:
         slowest[answer.outcome] = max(slowest.get(answer.outcome, 0.0), answer.seconds)
         if kind == "judge" and answer.status == 200:
             self._times[round(4 * math.log2(max(answer.seconds, 1e-5) * 1e3))] += 1
-        if answer.status in (429, 503, 504) and "retry-after" not in answer.headers:
+        if answer.lacks_retry_after:
             self.note(f"{kind}: {answer.outcome} without Retry-After")
 
     def note(self, text: str) -> None:
@@ -83,17 +84,16 @@ class Log:
         return None
 
 
-class Judging:
-    """Sends single comparisons and batches at a given rate, whatever the earlier ones do."""
+class Load:
+    """Sends single comparisons and batches at a fixed rate, whatever the earlier ones do."""
 
-    def __init__(self, client: Client, log: Log, ledgers: Mapping[str, Ledger], key: str) -> None:
-        self._client = client
+    def __init__(self, judging: Judging, log: Log, sets: Sequence[str]) -> None:
+        self._judging = judging
         self._log = log
-        self._ledgers = ledgers
-        self._key = key
+        self._sets = sets
         self._pairs = scripted_pairs()
         self._rng = random.Random(7)
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def at_rate(self, comparisons_per_s: float, stopping: asyncio.Event) -> None:
         """Sends until `stopping` is set, then waits for the requests in flight."""
@@ -114,43 +114,23 @@ class Judging:
                 task.add_done_callback(self._done)
         await asyncio.gather(*self._under_way)
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _done(self, task: "asyncio.Task[Any]") -> None:
         self._under_way.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._log.note(f"a client: {task.exception()!r}")
 
-    async def single(self) -> None:
+    async def single(self) -> Answer:
         """Judges one comparison."""
-        pair = self._rng.choice(self._pairs)
-        content = json.dumps(pair.fields | self._criterion()).encode()
-        answer = await self._client.ask("POST", "/judge", content, key=self._key)
-        self._log.answer("judge", answer)
-        if answer.status == 200:
-            self._check(pair, answer.body)
+        pair, calibration = self._rng.choice(self._pairs), self._rng.choice(self._sets)
+        return await self._judging.single(pair, calibration)
 
     async def _batch(self) -> None:
         pairs = self._rng.choices(self._pairs, k=BATCH)
-        asked = {"comparisons": [pair.fields for pair in pairs], **self._criterion()}
-        content = json.dumps(asked).encode()
-        answer = await self._client.ask("POST", "/judge/batch", content, key=self._key)
-        self._log.answer("batch", answer)
+        answer = await self._judging.batch(pairs, self._rng.choice(self._sets))
         if answer.status == 200:
-            for pair, result in zip(pairs, answer.body["results"], strict=True):
+            for result in answer.body["results"]:
                 error = result.get("error")
                 self._log.count("batch item", error["code"] if error else "judgment")
-                if not error:
-                    self._check(pair, result)
-
-    def _criterion(self) -> dict[str, Any]:
-        return {"alpha": ALPHA, "calibration": self._rng.choice(list(self._ledgers))}
-
-    def _check(self, pair: Pair, judgment: dict[str, Any]) -> None:
-        self._log.verdicts += 1
-        fault = fault_of(judgment, p_bar=pair.p_bar, tolerance=1e-9)
-        if fault:
-            self._log.note(f"a judgment: {fault}")
-        ground = ground_of(judgment)
-        self._ledgers[ground.calibration].rests_on(ground)
 
 
 async def write_steadily(
@@ -224,15 +204,3 @@ class Keys:
                 return
             await asyncio.sleep(0.1)
         log.note(f"a key was not {'accepted' if is_valid else 'refused'} in {_KEY_PATIENCE_S:g} s")
-
-
-async def pending_in(client: Client, key: str) -> float | None:
-    """The gauge of pending comparisons in /metrics; None if it is missing."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-    try:
-        head = f"GET /metrics HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
-        writer.write(head.encode())
-        found = re.search(rb"^scope_pending_comparisons ([0-9.e+]+)$", await reader.read(-1), re.M)
-        return float(found[1]) if found else None
-    finally:
-        writer.close()

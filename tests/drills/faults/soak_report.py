@@ -51,7 +51,7 @@ def summary_of(soak: "Soak") -> dict[str, Any]:
         "counts": {kind: dict(counts) for kind, counts in soak.log.counts.items()},
         "slowest_s": soak.log.slowest_s,
         "judgment_s": {f"p{q}": soak.log.quantile_s(q / 100) for q in (50, 90, 99)},
-        "verdicts_checked": soak.log.verdicts,
+        "verdicts_checked": soak.verdicts,
         "calibrations_checked": sum(ledger.checked for ledger in ledgers),
         "examples_acknowledged": sum(ledger.acknowledged for ledger in ledgers),
         "versions_written": {ledger.name: ledger.version for ledger in ledgers},

@@ -169,11 +169,17 @@ _ON_SMALL_DISK: Callable[[Path], AbstractAsyncContextManager[RedisScene]] = part
 
 
 def _redis(name: str, how: str, cause: Act, heal: Act) -> Fault[RedisScene]:
-    return Fault(name, how, redis_scene, cause, heal)
+    return Fault(name=name, how=how, scene=redis_scene, cause=cause, heal=heal)
 
 
 def _network(name: str, how: str, mode: Mode) -> Fault[RedisScene]:
-    return Fault(name, how, _THROUGH_PROXY, network(mode), network("pass"))
+    return Fault(
+        name=name,
+        how=how,
+        scene=_THROUGH_PROXY,
+        cause=network(mode),
+        heal=network("pass"),
+    )
 
 
 REDIS_FAULTS: tuple[Fault[RedisScene], ...] = (
@@ -193,63 +199,63 @@ REDIS_FAULTS: tuple[Fault[RedisScene], ...] = (
         commands("REPLICAOF NO ONE"),
     ),
     Fault(
-        "redis-disk-full",
-        "its disk filled, `appendfsync always`: Redis ends itself; started again with room",
-        _ON_SMALL_DISK,
-        _fill_disk,
-        _empty_disk,
+        name="redis-disk-full",
+        how="its disk filled, `appendfsync always`: Redis ends itself; started again with room",
+        scene=_ON_SMALL_DISK,
+        cause=_fill_disk,
+        heal=_empty_disk,
         obstacle=no_small_disk,
     ),
     Fault(
-        "redis-disk-full-everysec",
-        "its disk filled, `appendfsync everysec`: Redis refuses writes",
-        _ON_SMALL_DISK,
-        _fill_disk_of_lenient,
-        _empty_disk,
+        name="redis-disk-full-everysec",
+        how="its disk filled, `appendfsync everysec`: Redis refuses writes",
+        scene=_ON_SMALL_DISK,
+        cause=_fill_disk_of_lenient,
+        heal=_empty_disk,
         obstacle=no_small_disk,
     ),
     _network("network-silent", "network to Redis passes nothing, then everything", "silent"),
     _network("network-reset", "every connection to Redis is reset", "reset"),
     _network("redis-garbage", "random bytes instead of Redis's answers", "garbage"),
     Fault(
-        "redis-failover",
-        "master killed with -9, replica promoted, clients sent there",
-        _WITH_REPLICA,
-        _promote,
-        _switch_over,
+        name="redis-failover",
+        how="master killed with -9, replica promoted, clients sent there",
+        scene=_WITH_REPLICA,
+        cause=_promote,
+        heal=_switch_over,
         may_lose=_ASYNC,
     ),
     Fault(
-        "redis-failover-behind",
-        "replica cut off for 4 s, then master killed with -9 and the replica promoted",
-        _WITH_REPLICA,
-        _cut_replica,
-        _switch_over,
+        name="redis-failover-behind",
+        how="replica cut off for 4 s, then master killed with -9 and the replica promoted",
+        scene=_WITH_REPLICA,
+        cause=_cut_replica,
+        heal=_switch_over,
         may_lose=_ASYNC,
     ),
     Fault(
-        "redis-failover-behind-strict",
-        "the same with `min-replicas-to-write 1`, `min-replicas-max-lag 1`",
-        _WITH_REPLICA,
-        _cut_strict_replica,
-        _switch_over,
+        name="redis-failover-behind-strict",
+        how="the same with `min-replicas-to-write 1`, `min-replicas-max-lag 1`",
+        scene=_WITH_REPLICA,
+        cause=_cut_strict_replica,
+        heal=_switch_over,
         may_lose=_ASYNC,
     ),
 )
 SQLITE_FAULTS: tuple[Fault[SqliteScene], ...] = (
     Fault(
-        "sqlite-locked",
-        "another process holds a write transaction",
-        sqlite_scene,
-        _lock,
-        _unlock,
+        name="sqlite-locked",
+        how="another process holds a write transaction",
+        scene=sqlite_scene,
+        cause=_lock,
+        heal=_unlock,
     ),
     Fault(
-        "sqlite-disk-full",
-        "the disk of the file filled",
-        partial(sqlite_scene, on_small_disk=True),
-        _fill_sqlite,
-        _empty_sqlite,
+        name="sqlite-disk-full",
+        how="the disk of the file filled",
+        scene=partial(sqlite_scene, on_small_disk=True),
+        cause=_fill_sqlite,
+        heal=_empty_sqlite,
         obstacle=no_small_disk,
     ),
 )

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.drills.faults.catalogue import FAULTS
-from tests.drills.faults.experiment import Outcome
+from tests.drills.faults.experiment import FaultReport
 
 # One second each: cheap enough for every change.
 QUICK = ("redis-hang", "network-reset", "sqlite-locked", "service-kill")
 QUICK_SECONDS = 1.0
 
 
-async def caused(name: str, folder: Path, seconds: float) -> Outcome:
+async def caused(name: str, folder: Path, seconds: float) -> FaultReport:
     """The outcome of a fault; the test is skipped if the fault is impossible here."""
     fault = FAULTS[name]
     obstacle = fault.obstacle()
@@ -28,7 +28,6 @@ async def caused(name: str, folder: Path, seconds: float) -> Outcome:
     return outcome
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", QUICK)
 async def test_a_fault_under_load_loses_nothing_and_heals_by_itself(
     name: str, tmp_path: Path
@@ -36,7 +35,6 @@ async def test_a_fault_under_load_loses_nothing_and_heals_by_itself(
     await caused(name, tmp_path, QUICK_SECONDS)
 
 
-@pytest.mark.anyio
 async def test_judging_goes_on_while_the_store_is_gone_and_says_so(tmp_path: Path) -> None:
     outcome = await caused("redis-kill", tmp_path, QUICK_SECONDS)
     assert set(outcome.judge) == {"200", "200 stale"}

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from app.core.preference import LN2
+from tests.drills.faults.client import Answer
 from tests.drills.faults.ledger import Ledger
 from tests.drills.faults.material import ALPHA, BATCH, threshold_of
 from tests.drills.faults.soak_report import growth_of
-from tests.drills.faults.talking import Answer
 from tests.drills.faults.verdicts import Ground, fault_of
 
 BATCHES = tuple(range(40))

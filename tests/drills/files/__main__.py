@@ -2,36 +2,41 @@
 
 import argparse
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from tests.drills.files.interruptions import INTERRUPTIONS, drill
+from tests.drills.running import add_only, print_table
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--only", choices=INTERRUPTIONS)
-    given = parser.parse_args()
-    table = Table("interruption", "runs", "equal", "files left", "judged again", "seconds")
-    with tempfile.TemporaryDirectory() as made:
-        async with drill(Path(made), given.rows) as scene:
-            table.add_row("none", "1", "", "", "", f"{scene.undisturbed():.1f}")
-            for name, interruption in INTERRUPTIONS.items():
-                if given.only in (None, name):
-                    found = scene.disturbed(interruption)
-                    table.add_row(
-                        interruption.title,
-                        str(found.runs),
-                        "yes" if found.equal else "NO",
-                        ", ".join(found.left) or "none",
-                        "not known" if found.again is None else str(found.again),
-                        f"{found.seconds:.1f}",
-                    )
-    Console().print(table)
+    add_only(parser, INTERRUPTIONS)
+    options = parser.parse_args()
+    headings = ("interruption", "runs", "equal", "files left", "judged again", "seconds")
+    rows = []
+    changed = set[int]()
+    with tempfile.TemporaryDirectory() as folder:
+        async with drill(Path(folder), options.rows) as scene:
+            rows.append(["none", "1", "", "", "", f"{scene.undisturbed():.1f}"])
+            for name in options.only:
+                outcome = scene.disturbed(INTERRUPTIONS[name])
+                if not outcome.equal or outcome.left:
+                    changed.add(len(rows))
+                rows.append(
+                    [
+                        INTERRUPTIONS[name].title,
+                        str(outcome.runs),
+                        "yes" if outcome.equal else "NO",
+                        ", ".join(outcome.left) or "none",
+                        "not known" if outcome.again is None else str(outcome.again),
+                        f"{outcome.seconds:.1f}",
+                    ]
+                )
+    print_table("scope-judge judge FILE", headings, rows, red=changed)
+    sys.exit(1 if changed else 0)
 
 
 if __name__ == "__main__":

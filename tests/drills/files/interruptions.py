@@ -16,6 +16,7 @@ from typing import NamedTuple
 import httpx
 
 from tests.benchmarks.processes import Process
+from tests.drills.faults.client import figure_in
 from tests.drills.faults.scene import Running, service, small_disk
 from tests.patience import PATIENCE_S
 
@@ -38,7 +39,7 @@ class Interruption(NamedTuple):
     needs_small_disk: bool = False
 
 
-class Outcome(NamedTuple):
+class DisturbedRun(NamedTuple):
     """The outcome of one disturbed run.
 
     Args:
@@ -160,7 +161,7 @@ class Drill:
         self._expected = run.out.read_bytes()
         return time.time() - begun
 
-    def disturbed(self, interruption: Interruption, times: int = 3) -> Outcome:
+    def disturbed(self, interruption: Interruption, times: int = 3) -> DisturbedRun:
         """Judges the file and disturbs this several times, at different moments."""
         folder = self._folder / "results"
         folder.mkdir(exist_ok=True)
@@ -183,7 +184,7 @@ class Drill:
             left = tuple(sorted(set(os.listdir(folder)) - {"out.jsonl"}))
             equal = run.out.read_bytes() == self._expected
             run.out.unlink()
-        return Outcome(runs, equal, left, again, seconds)
+        return DisturbedRun(runs, equal, left, again, seconds)
 
     def _begun(self, run: Run, runs: int) -> int:
         """Starts the command unless it runs or is done; returns the number of runs so far."""
@@ -195,14 +196,7 @@ class Drill:
     def _judged(self) -> int:
         """Comparisons that the running service has judged since it started."""
         url = f"http://127.0.0.1:{self._running.process.port}/metrics"
-        lines = httpx.get(url).text.splitlines()
-        return int(
-            sum(
-                float(line.rpartition(" ")[2])
-                for line in lines
-                if line.startswith("scope_judgments_total{")
-            )
-        )
+        return int(figure_in(httpx.get(url).text, "scope_judgments_total"))
 
 
 @asynccontextmanager

@@ -14,10 +14,10 @@ from typing import Any
 from app.wiring.stores import make_store
 from tests.drills.fleet.ray_cluster import BIN, RayCluster, kill
 from tests.drills.fleet.serving_run import Row
+from tests.drills.running import ROOT
 from tests.redis_server import RedisServer
 from tests.serving import labelled, services_of
 
-ROOT = Path(__file__).parents[3]
 PAIRS = 5000
 _ROWS_PER_PART = 10
 _RUN_S = 400.0
@@ -44,9 +44,16 @@ class Bulk:
     ) -> None:
         self.out = out
         self._environment = {**cluster.environment, **settings}
-        self._command = [str(BIN / "scope-judge"), "judge", str(pairs), "--ray"]
-        self._command += ["--address", cluster.address, "--out", str(out), "--replicas", "2"]
-        self._command += ["--batch-size", str(_ROWS_PER_PART)]
+        self._command = [
+            str(BIN / "scope-judge"),
+            "judge",
+            str(pairs),
+            "--ray",
+            f"--address={cluster.address}",
+            f"--out={out}",
+            "--replicas=2",
+            f"--batch-size={_ROWS_PER_PART}",
+        ]
         self._process: subprocess.Popen[bytes] | None = None
         self._log = out.with_suffix(".log")
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -77,6 +77,17 @@ class RayCluster:
             "RAY_process_group_cleanup_enabled": "true",
         }
 
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
     @property
     def address(self) -> str:
         """Address for drivers."""
@@ -89,25 +100,37 @@ class RayCluster:
 
     def start(self) -> None:
         """Starts both machines, and returns when the cluster knows them."""
-        head = ["--head", "--port", str(self.port), "--temp-dir", str(self._folder)]
-        head += ["--dashboard-port", str(self._dashboard_port), "--disable-usage-stats"]
-        self._start_machine("127.0.0.2", head)
+        self._start_machine(
+            "127.0.0.2",
+            "--head",
+            f"--port={self.port}",
+            f"--temp-dir={self._folder}",
+            f"--dashboard-port={self._dashboard_port}",
+            "--disable-usage-stats",
+        )
         self.wait_for_machines(1)
         self.start_second_machine()
 
     def start_second_machine(self) -> None:
         """Starts the second machine, or starts it again after it was killed."""
-        self._start_machine("127.0.0.3", ["--address", self.address])
+        self._start_machine("127.0.0.3", f"--address={self.address}")
         self.wait_for_machines(2)
 
-    def _start_machine(self, address: str, more: list[str]) -> None:
-        command = [str(BIN / "ray"), "start", "--block", "--node-ip-address", address]
-        command += ["--num-cpus", "2", "--object-store-memory", str(10**8)]
-        command += ["--dashboard-agent-listen-port", str(free_port())]
+    def _start_machine(self, address: str, *options: str) -> None:
+        command = [
+            str(BIN / "ray"),
+            "start",
+            "--block",
+            f"--node-ip-address={address}",
+            "--num-cpus=2",
+            f"--object-store-memory={10**8}",
+            f"--dashboard-agent-listen-port={free_port()}",
+            *options,
+        ]
         with (self._folder / f"{address}.log").open("ab") as log:
             self._machines.append(
                 subprocess.Popen(
-                    [*command, *more],
+                    command,
                     env=self.environment,
                     stdout=log,
                     stderr=log,

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 
 from tests.drills.fleet.ray_cluster import BIN, RayCluster, kill
+from tests.drills.running import ROOT
 from tests.integration.processes.server import free_port
 from tests.redis_server import RedisServer
 
-ROOT = Path(__file__).parents[3]
 _DEPLOY_S = 300.0
 _CLIENTS = 8
 # Most failed requests: one in flight for each client, and a few until Serve stops routing there.
@@ -23,14 +23,14 @@ _REPLICA = "ray::ServeReplica:judge:Judge"
 Row = tuple[str, str]
 
 
-class Fleet:
+class Deployment:
     """A deployment of deploy/ray/serve-scripted.yaml."""
 
     def __init__(self, cluster: RayCluster, redis: RedisServer, folder: Path) -> None:
         self._cluster = cluster
         keys = folder / "keys.json"
-        command = [str(BIN / "scope-judge"), "keys", "add", "run", "--file", str(keys)]
-        command += ["--role", "judge", "--role", "calibrate"]
+        roles = [f"--role={role}" for role in ("judge", "calibrate", "metrics")]
+        command = [str(BIN / "scope-judge"), "keys", "add", "run", f"--file={keys}", *roles]
         made = subprocess.run(command, check=True, capture_output=True, text=True)
         self._port = free_port()
         text = (ROOT / "deploy" / "ray" / "serve-scripted.yaml").read_text()
@@ -61,7 +61,7 @@ class Fleet:
         """Waits until two replicas and a proxy on each machine run, and the service is ready."""
         deadline = time.monotonic() + _DEPLOY_S
         while not (self._whole(machines) and self.ready()):
-            assert time.monotonic() < deadline, f"the fleet is not whole: {self._status()}"
+            assert time.monotonic() < deadline, f"the deployment is not whole: {self._status()}"
             time.sleep(0.1)
 
     def _whole(self, machines: int) -> bool:
@@ -123,21 +123,21 @@ class Fleet:
         return found
 
 
-class Load:
+class Clients:
     """Concurrent clients that judge in a loop without retries; every answer is counted."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._work) for _ in range(_CLIENTS)]
         self.answers: Counter[str] = Counter()
         self.versions: list[tuple[float, int]] = []
 
     def _work(self) -> None:
-        with self._fleet.new_client() as client:
+        with self._deployment.new_client() as client:
             while not self._stop.is_set():
                 try:
-                    answer = self._fleet.judge(client)
+                    answer = self._deployment.judge(client)
                 except httpx.TransportError as exc:
                     self.answers[type(exc).__name__] += 1
                     continue
@@ -146,7 +146,7 @@ class Load:
                     version = answer.json()["calibration"]["version"]
                     self.versions.append((time.monotonic(), version))
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> "Clients":
         for thread in self._threads:
             thread.start()
         return self
@@ -185,23 +185,23 @@ def _wait(until: Callable[[], bool], *, timeout_s: float) -> float:
 
 def run(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[Row]:
     """Runs the drills and yields a row for each."""
-    fleet = Fleet(cluster, redis, folder)
-    yield "serve deploy, 2 machines", f"2 replicas after {fleet.deploy():.0f} s"
-    fleet.calibrate(0, 200)
-    assert len(fleet.versions()) == 2
-    yield from _calibrated_under_load(fleet)
-    yield from _replica_killed(fleet, cluster)
-    yield from _machine_lost(fleet, cluster)
-    fleet.shutdown()
+    deployment = Deployment(cluster, redis, folder)
+    yield "serve deploy, 2 machines", f"2 replicas after {deployment.deploy():.0f} s"
+    deployment.calibrate(0, 200)
+    assert len(deployment.versions()) == 2
+    yield from _calibrated_under_load(deployment)
+    yield from _replica_killed(deployment, cluster)
+    yield from _machine_lost(deployment, cluster)
+    deployment.shutdown()
 
 
-def _calibrated_under_load(fleet: Fleet) -> Iterator[Row]:
-    with Load(fleet) as load:
+def _calibrated_under_load(deployment: Deployment) -> Iterator[Row]:
+    with Clients(deployment) as load:
         _wait(lambda: len(load.versions) > 200, timeout_s=60)
-        version = fleet.calibrate(200, 100)
+        version = deployment.calibrate(200, 100)
         posted = time.monotonic()
         _wait(lambda: time.monotonic() > posted + 3, timeout_s=10)
-        held = fleet.versions()
+        held = deployment.versions()
     old = [at - posted for at, seen in load.versions if seen < version]
     new = [at for at, seen in load.versions if seen == version]
     assert new, "nobody has used the new version"
@@ -215,22 +215,22 @@ def _calibrated_under_load(fleet: Fleet) -> Iterator[Row]:
     )
 
 
-def _replica_killed(fleet: Fleet, cluster: RayCluster) -> Iterator[Row]:
+def _replica_killed(deployment: Deployment, cluster: RayCluster) -> Iterator[Row]:
     def replicas() -> list[int]:
         return cluster.running(_REPLICA)
 
-    with Load(fleet) as load:
+    with Clients(deployment) as load:
         _wait(lambda: load.answers["200"] > 200, timeout_s=60)
         victim = replicas()[0]
         kill([victim])
         took = _wait(lambda: len(set(replicas()) - {victim}) == 2, timeout_s=90)
-        fleet.wait_until_whole()
+        deployment.wait_until_whole()
     load.check()
     yield "a replica killed under load", f"another process after {took:.1f} s; {load.summary()}"
 
 
-def _machine_lost(fleet: Fleet, cluster: RayCluster) -> Iterator[Row]:
-    with Load(fleet) as load:
+def _machine_lost(deployment: Deployment, cluster: RayCluster) -> Iterator[Row]:
+    with Clients(deployment) as load:
         _wait(lambda: load.answers["200"] > 200, timeout_s=60)
         cluster.kill_second_machine()
         begun = time.monotonic()
@@ -238,7 +238,7 @@ def _machine_lost(fleet: Fleet, cluster: RayCluster) -> Iterator[Row]:
         noticed = time.monotonic() - begun
         # The processes are checked, too: Serve's status may be out of date.
         _wait(lambda: len(cluster.running(_REPLICA, machine=0)) == 2, timeout_s=_DEPLOY_S)
-        fleet.wait_until_whole(machines=1)
+        deployment.wait_until_whole(machines=1)
         took = time.monotonic() - begun
     load.check()
     yield (

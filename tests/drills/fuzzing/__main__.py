@@ -9,62 +9,59 @@ import argparse
 import itertools
 import json
 import secrets
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from tests.drills.fuzzing import documented, sending
 from tests.drills.fuzzing.attempts import attempts
-from tests.drills.fuzzing.ledger import Ledger
-from tests.drills.fuzzing.scene import Scene, scene
-from tests.redis_server import RedisServer
+from tests.drills.fuzzing.scene import Scene, redis_scene, sqlite_scene
+from tests.drills.fuzzing.tally import Tally
+from tests.drills.running import MEASURED, Bar, print_table
 
-MEASURED = Path(__file__).resolve().parents[3] / "docs" / "measured" / "fuzzing.json"
+_FILE = MEASURED / "fuzzing.json"
 _ROUND = 1000
 _EXAMPLES = 40
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _arguments(arguments)
-    # SIGTERM ends this process in order, which ends the processes that it started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    console = Console(stderr=True)
-    console.print(f"seed {given.seed}")
+    print(f"seed {given.seed}", file=sys.stderr)
     began = time.monotonic()
-    ledger = Ledger()
-    with _progress(console) as progress, ExitStack() as stack:
-        task = progress.add_task("starting", total=given.requests)
-        scenes = [stack.enter_context(_sqlite()), stack.enter_context(_redis())]
+    tally = Tally()
+    with Bar(given.requests) as bar, ExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
+        scenes = [
+            stack.enter_context(sqlite_scene(folders[0])),
+            stack.enter_context(redis_scene(folders[1])),
+        ]
         _fuzz(
             scenes,
-            ledger,
+            tally,
             seed=given.seed,
             requests=given.requests,
-            on_request=lambda: progress.advance(task),
-            on_round=lambda name: progress.update(task, description=name),
+            on_request=bar.step,
+            on_round=bar.stage,
         )
     seconds = time.monotonic() - began
-    _print(ledger, Console(width=None if sys.stdout.isatty() else 200))
-    print(f"{ledger.requests} requests in {seconds:.0f} s, seed {given.seed}")
+    _print(tally)
+    print(f"{tally.requests} requests in {seconds:.0f} s, seed {given.seed}")
     if given.requests >= 20_000:
-        found = {"seed": given.seed, "seconds": round(seconds), **ledger.as_json()}
-        MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print(f"written to {MEASURED}")
-    sys.exit(1 if ledger.failures else 0)
+        found = {"seed": given.seed, "seconds": round(seconds), **tally.as_json()}
+        _FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(f"written to {_FILE}")
+    sys.exit(1 if tally.failures else 0)
 
 
 def _fuzz(
     scenes: Sequence[Scene],
-    ledger: Ledger,
+    tally: Tally,
     *,
     seed: int,
     requests: int,
@@ -73,65 +70,45 @@ def _fuzz(
 ) -> None:
     streams = [attempts(seed + i, key=each.key) for i, each in enumerate(scenes)]
     for number in itertools.count():
-        if ledger.requests >= requests:
+        if tally.requests >= requests:
             break
         turn = number % len(scenes)
         on_round(scenes[turn].name)
-        before = ledger.requests
+        before = tally.requests
         documented.run(
-            scenes[turn], ledger, examples=_EXAMPLES, seed=seed + number, on_request=on_request
+            scenes[turn], tally, examples=_EXAMPLES, seed=seed + number, on_request=on_request
         )
         # As many requests that the document rules out.
-        some = itertools.islice(streams[turn], max(_ROUND, ledger.requests - before))
-        sending.send_all(scenes[turn], some, ledger, on_request)
+        some = itertools.islice(streams[turn], max(_ROUND, tally.requests - before))
+        sending.send_all(scenes[turn], some, tally, on_request)
     for each in scenes:
         on_round(f"{each.name}, at the end")
-        sending.hold_open(each, ledger, times=10)
+        sending.hold_open(each, tally, times=10)
         for fault in each.calibration_faults():
-            ledger.failed("still calibrates and judges at the end", f"{each.name}: {fault}")
+            tally.failed("still calibrates and judges at the end", f"{each.name}: {fault}")
 
 
-@contextmanager
-def _sqlite() -> Iterator[Scene]:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        scene(Path(folder), f"sqlite:///{folder}/sets.db") as found,
-    ):
-        yield found
-
-
-@contextmanager
-def _redis() -> Iterator[Scene]:
-    with tempfile.TemporaryDirectory() as folder:
-        server = RedisServer(Path(folder))
-        server.start()
-        try:
-            with scene(Path(folder), server.url, with_keys=True) as found:
-                yield found
-        finally:
-            server.stop()
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), console=console)
-
-
-def _print(ledger: Ledger, console: Console) -> None:
-    table = Table("what", "number", title="fuzzing")
-    for title, counts in (
-        ("status", ledger.statuses),
-        ("to", ledger.routes),
-        ("passed", ledger.checks),
-        ("replaced by our own checks", ledger.excused),
-        ("[red]FAILED[/]", ledger.failures),
-    ):
-        for name, count in sorted(counts.items()):
-            table.add_row(f"{title} {escape(name)}", f"{count:,}")
-    for slow in sorted(ledger.slowest, reverse=True):
-        table.add_row(f"slow {escape(slow.what)}", f"{slow.seconds:.2f} s")
-    console.print(table)
-    for check, kept in ledger.examples.items():
+def _print(tally: Tally) -> None:
+    counts = {
+        "status": tally.statuses,
+        "to": tally.routes,
+        "passed": tally.checks,
+        "replaced by our own checks": tally.excused,
+        "FAILED": tally.failures,
+    }
+    rows = [
+        [f"{title} {name}", f"{count:,}"]
+        for title, counted in counts.items()
+        for name, count in sorted(counted.items())
+    ]
+    failed = {number for number, (what, _) in enumerate(rows) if what.startswith("FAILED")}
+    rows += [
+        [f"slow {slow.what}", f"{slow.seconds:.2f} s"]
+        for slow in sorted(tally.slowest, reverse=True)
+    ]
+    print_table("fuzzing", ("what", "number"), rows, red=failed)
+    console = Console(soft_wrap=True)
+    for check, kept in tally.examples.items():
         for example in kept:
             console.print(f"[red]{escape(check)}[/]: {escape(example)}", highlight=False)
 

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tests.drills.fuzzing.material import (
     HALF,
@@ -37,10 +37,24 @@ BODY_ROUTES: dict[str, bytes] = {
     "POST /calibrations/{name}/pool": b"/calibrations/fuzz/pool",
     "POST /calibrations/{name}/rollback": b"/calibrations/fuzz/rollback",
     "POST /calibrations/{name}/absorb": b"/calibrations/fuzz/absorb",
+    "POST /calibrations/{name}/resume": b"/calibrations/fuzz/resume",
     "POST /audits/labels": b"/audits/labels",
 }
 _JSON: Headers = ((b"Content-Type", JSON_TEXT.encode()),)
+_CONTENT_TYPES: tuple[bytes, ...] = (
+    *[JSON_TEXT.encode()] * 6,
+    b"text/plain",
+    b"application/x-www-form-urlencoded",
+    b"",
+    b"application/json; charset=utf-16",
+    b"application/vnd.api+json",
+    b"\xff",
+    b"json/",
+)
 _BODIES = bodies_of_bytes()
+# A body in more chunks than these, with fewer bytes in each, ends its connection.
+_FREE_CHUNKS = 1024
+_LEAST_CHUNK_BYTES = 64
 
 
 class Attempt(NamedTuple):
@@ -67,60 +81,76 @@ Family = Callable[[random.Random, Headers], Attempt]
 _BROKEN: frozenset[Allowed] = frozenset({"closed", "no_http"})
 
 
+def _posted(
+    family: str,
+    route: str,
+    content: bytes,
+    headers: Headers,
+    *,
+    length: bytes | None = None,
+    allowed: frozenset[Allowed] = frozenset(),
+    and_no_more: bool = False,
+) -> Attempt:
+    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=headers, length=length)
+    return Attempt(family, route, "POST", sent, allowed, and_no_more)
+
+
+def _sound_body(draw: random.Random) -> tuple[str, Any]:
+    """A route and a valid body for it."""
+    return draw.choice(list(sound_bodies(draw).items()))
+
+
 def mutation(draw: random.Random, key: Headers) -> Attempt:
     """A valid body with up to three changes in its structure."""
-    route, body = draw.choice(list(sound_bodies(draw).items()))
-    content = written(draw, mutated(draw, body))
-    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key)
-    return Attempt("mutated JSON", route, "POST", sent)
+    route, body = _sound_body(draw)
+    return _posted("mutated JSON", route, written(draw, mutated(draw, body)), _JSON + key)
 
 
 def mangled_body(draw: random.Random, key: Headers) -> Attempt:
     """A valid body with some of its bytes changed, cut or repeated."""
-    route, body = draw.choice(list(sound_bodies(draw).items()))
+    route, body = _sound_body(draw)
     content = written(draw, body)
     for _ in range(draw.choice((1, 1, 2))):
         content = mangled(draw, content)
-    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key)
-    return Attempt("mangled bytes", route, "POST", sent)
+    return _posted("mangled bytes", route, content, _JSON + key)
 
 
 def raw_body(draw: random.Random, key: Headers) -> Attempt:
     """A body of the catalogue with any content type, for any route that takes a body."""
-    route, target = draw.choice(list(BODY_ROUTES.items()))
+    route = draw.choice(list(BODY_ROUTES))
     # Long bodies cost as much as a hundred others.
     name = draw.choice(sorted(_BODIES))
     if len(_BODIES[name]) > 500_000 and draw.random() < 0.9:
         name = "deep list"
-    kinds: tuple[bytes, ...] = (b"application/json",) * 6 + (
-        b"text/plain",
-        b"application/x-www-form-urlencoded",
-        b"",
-    )
-    kinds += (b"application/json; charset=utf-16", b"application/vnd.api+json", b"\xff", b"json/")
-    headers = ((b"Content-Type", draw.choice(kinds)),)
-    sent = request_bytes("POST", target, _BODIES[name], headers=headers + key)
+    headers = ((b"Content-Type", draw.choice(_CONTENT_TYPES)),)
     # The connection may be reset before a client that sends 10 MB reads the answer.
     allowed: frozenset[Allowed] = frozenset({"closed"} if len(_BODIES[name]) > 2**23 else ())
-    return Attempt("raw body", route, "POST", sent, allowed)
+    return _posted("raw body", route, _BODIES[name], headers + key, allowed=allowed)
 
 
 def wrong_length(draw: random.Random, key: Headers) -> Attempt:
     """A body that is shorter or longer than its Content-Length, or with an invalid one."""
-    route, body = draw.choice(list(sound_bodies(draw).items()))
+    route, body = _sound_body(draw)
     content = written(draw, body)
     n = len(content)
     announced = draw.choice(
         (n - 1, n - 5, 0, n + 1, n + 1000, 2**31, 2**63, 2**64, 10**30, -1, "", "x", "+5", "0x10")
     )
     length = draw.choice((f"{announced}", f" {announced} ", f"{announced}, {n}")).encode()
-    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key, length=length)
-    return Attempt("wrong length", route, "POST", sent, _BROKEN, and_no_more=True)
+    return _posted(
+        "wrong length",
+        route,
+        content,
+        _JSON + key,
+        length=length,
+        allowed=_BROKEN,
+        and_no_more=True,
+    )
 
 
 def chunked(draw: random.Random, key: Headers) -> Attempt:
     """Chunks: valid, cut, too long, endless, or with an invalid size."""
-    route, body = draw.choice(list(sound_bodies(draw).items()))
+    route, body = _sound_body(draw)
     content = written(draw, body)
     size = draw.choice((1, 7, 1000))
     parts = [content[i : i + size] for i in range(0, len(content), size)]
@@ -134,19 +164,23 @@ def chunked(draw: random.Random, key: Headers) -> Attempt:
         chunks[at] = sizes[what] + b"\r\n" + content + b"\r\n"
     elif what == "noise":
         chunks[at] = mangled(draw, chunks[at])
-    headers = ((b"Transfer-Encoding", b"chunked"), *_JSON, *key)
-    length = b"5" if what == "both" else b""
-    sent = request_bytes("POST", BODY_ROUTES[route], headers=headers, length=length)
-    allowed = frozenset() if what == "sound" else _BROKEN
+    is_tiny = len(parts) > _FREE_CHUNKS and size < _LEAST_CHUNK_BYTES
+    allowed = _BROKEN if what != "sound" or is_tiny else frozenset()
     # A valid request ends by itself; the service would wait for the rest of a broken one.
-    return Attempt(
-        "chunked", route, "POST", sent + b"".join(chunks), allowed, and_no_more=what != "sound"
+    return _posted(
+        "chunked",
+        route,
+        b"".join(chunks),
+        ((b"Transfer-Encoding", b"chunked"), *_JSON, *key),
+        length=b"5" if what == "both" else b"",
+        allowed=allowed,
+        and_no_more=what != "sound",
     )
 
 
 def odd_headers(draw: random.Random, key: Headers) -> Attempt:
     """Headers that are huge, many, duplicate, or unknown."""
-    route, body = draw.choice(list(sound_bodies(draw).items()))
+    route, body = _sound_body(draw)
     text = draw.choice(TEXTS).encode("utf-8", "replace")
     odd: Headers = draw.choice(
         (
@@ -170,15 +204,23 @@ def odd_headers(draw: random.Random, key: Headers) -> Attempt:
         )
     )
     content = written(draw, body)
-    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + odd + key)
-    return Attempt("odd headers", route, "POST", sent, _BROKEN)
+    return _posted("odd headers", route, content, _JSON + odd + key, allowed=_BROKEN)
 
 
 def odd_key(draw: random.Random, key: Headers) -> Attempt:
     """Keys that are invalid, duplicate, or in another scheme."""
     values: tuple[bytes, ...] = (
-        *(b"", b"Bearer", b"Bearer ", b"bearer x", b"Basic YTpi", b"Bearer " + b"x" * 50_000),
-        *(b"Bearer \xff\xfe", b"Bearer a b", b"\x01", b"Bearer \xf0\x9f\x98\x80", b"Digest x=y"),
+        b"",
+        b"Bearer",
+        b"Bearer ",
+        b"bearer x",
+        b"Basic YTpi",
+        b"Bearer " + b"x" * 50_000,
+        b"Bearer \xff\xfe",
+        b"Bearer a b",
+        b"\x01",
+        b"Bearer \xf0\x9f\x98\x80",
+        b"Digest x=y",
     )
     odd = tuple((b"Authorization", value) for value in draw.sample(values, draw.choice((1, 1, 2))))
     if key and draw.random() < 0.3:
@@ -195,10 +237,40 @@ def odd_key(draw: random.Random, key: Headers) -> Attempt:
 
 
 _SEGMENTS: tuple[bytes, ...] = (
-    *(b"%00", b"..", b".", b"%2e%2e", b"%2f", b"%2F..%2F", b"%5c", b"%", b"%zz", b"%C0%AF", b"%FF"),
-    *(b"%ED%A0%80", b"%F0%9F%98%80", b"", b"a" * 5000, b"judge", b"calibrations", b"healthz"),
-    *(b"info;x=y", b"a%0d%0ab", b"%20", b"*", b"~", b"{name}", b"versions", b"rollback", b"fuzz"),
-    *(b"docs", b"openapi.json", b"static", b"\xc3\xa9", b"<script>", b'"', b"metrics"),
+    b"%00",
+    b"..",
+    b".",
+    b"%2e%2e",
+    b"%2f",
+    b"%2F..%2F",
+    b"%5c",
+    b"%",
+    b"%zz",
+    b"%C0%AF",
+    b"%FF",
+    b"%ED%A0%80",
+    b"%F0%9F%98%80",
+    b"",
+    b"a" * 5000,
+    b"judge",
+    b"calibrations",
+    b"healthz",
+    b"info;x=y",
+    b"a%0d%0ab",
+    b"%20",
+    b"*",
+    b"~",
+    b"{name}",
+    b"versions",
+    b"rollback",
+    b"fuzz",
+    b"docs",
+    b"openapi.json",
+    b"static",
+    b"\xc3\xa9",
+    b"<script>",
+    b'"',
+    b"metrics",
 )
 _QUERIES: tuple[bytes, ...] = (
     b"",
@@ -209,11 +281,34 @@ _QUERIES: tuple[bytes, ...] = (
     b"?limit=%00",
     b"?limit=1&limit=x",
     b"?before=-1",
+    b"?before=1e5",
+    b"?limit=" + b"9" * 5000,
+    b"?%ff=%ff",
+    b"?=&&=",
+    b"#x",
+    b"?a=" * 300,
 )
-_QUERIES += (b"?before=1e5", b"?limit=" + b"9" * 5000, b"?%ff=%ff", b"?=&&=", b"#x", b"?a=" * 300)
 _METHODS = (
-    *("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"),
-    *("QUERY", "FOO", "get", "PRI", "G\x00T", "", "É", "A" * 300, "M-SEARCH", "SOURCE"),
+    "GET",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "HEAD",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "PROPFIND",
+    "QUERY",
+    "FOO",
+    "get",
+    "PRI",
+    "G\x00T",
+    "",
+    "É",
+    "A" * 300,
+    "M-SEARCH",
+    "SOURCE",
 )
 
 
@@ -271,10 +366,8 @@ def sound(draw: random.Random, key: Headers) -> Attempt:
         path = draw.choice(reads)
         route = "GET " + path.replace("/fuzz", "/{name}").partition("?")[0]
         return Attempt("sound", route, "GET", request_bytes("GET", path.encode(), headers=key))
-    route, body = draw.choice(list(sound_bodies(draw).items()))
-    content = json.dumps(body).encode()
-    sent = request_bytes("POST", BODY_ROUTES[route], content, headers=_JSON + key)
-    return Attempt("sound", route, "POST", sent)
+    route, body = _sound_body(draw)
+    return _posted("sound", route, json.dumps(body).encode(), _JSON + key)
 
 
 FAMILIES: dict[Family, int] = {

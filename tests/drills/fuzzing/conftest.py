@@ -1,29 +1,20 @@
-"""The services under fuzzing, one for each kind of store."""
+"""The services under fuzzing, one for each kind of store and file of tests: requests leave sets."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.drills.fuzzing.scene import Scene, scene
-from tests.redis_server import RedisServer
+from tests.drills.fuzzing import scene
+from tests.drills.fuzzing.scene import Scene
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def sqlite_scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """A service without keys on a SQLite file."""
-    folder = tmp_path_factory.mktemp("fuzzing-sqlite")
-    with scene(folder, f"sqlite:///{folder}/sets.db") as found:
-        yield found
+    with scene.sqlite_scene(tmp_path_factory.mktemp("fuzzing-sqlite")) as running:
+        yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def redis_scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """A service with keys on a Redis of its own: other tests leave sets in the common one."""
-    folder = tmp_path_factory.mktemp("fuzzing-redis")
-    server = RedisServer(folder)
-    server.start()
-    try:
-        with scene(folder, server.url, with_keys=True) as found:
-            yield found
-    finally:
-        server.stop()
+    with scene.redis_scene(tmp_path_factory.mktemp("fuzzing-redis")) as running:
+        yield running

@@ -9,10 +9,10 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, events, from_schema
 from schemathesis.engine.recorder import CheckNode, Interaction, ScenarioRecorder
 
-from tests.drills.fuzzing.ledger import Ledger
 from tests.drills.fuzzing.promises import Answer, Document
 from tests.drills.fuzzing.scene import HANG_S, Scene
 from tests.drills.fuzzing.sending import note_health
+from tests.drills.fuzzing.tally import Tally
 
 # Rules that are documented, but that JSON Schema cannot express: blank texts, mismatched turns, and
 # a delta without the guarantee `pac`.
@@ -21,9 +21,21 @@ _BEYOND_THE_SCHEMA = ("invalid_comparison", "batch_too_large")
 # that they contain a question of the user and text only.
 _CHATS = frozenset(
     (
-        *("question", "responses", "reference", "groups", "query", "prompts", "labels", "prompt"),
-        *("response", "label", "ground_truth", "responses_create_params"),
-        *("conversation_history", "response_objs", "principle"),
+        "question",
+        "responses",
+        "reference",
+        "groups",
+        "query",
+        "prompts",
+        "labels",
+        "prompt",
+        "response",
+        "label",
+        "ground_truth",
+        "responses_create_params",
+        "conversation_history",
+        "response_objs",
+        "principle",
     )
 )
 _NEED_THE_BODY = ("positive_data_acceptance", "negative_data_rejection")
@@ -40,7 +52,7 @@ _OUTLIVE_A_DELETION = (
 
 def run(
     scene: Scene,
-    ledger: Ledger,
+    tally: Tally,
     *,
     examples: int,
     seed: int | None,
@@ -50,7 +62,7 @@ def run(
 
     Args:
         scene: The service.
-        ledger: Receives the results.
+        tally: Receives the results.
         examples: Limit per route and phase, besides the requests of the coverage phase.
         seed: Seed of the requests; None for the same ones every time.
         on_request: Called for each request.
@@ -59,11 +71,11 @@ def run(
     schema = schemathesis.openapi.from_dict(scene.document.content, config=config)
     for event in from_schema(schema).execute():
         if isinstance(event, events.ScenarioFinished):
-            for _ in _note_scenario(event.recorder, scene.document, ledger):
+            for _ in _note_scenario(event.recorder, scene.document, tally):
                 on_request()
         elif isinstance(event, events.FatalError | events.NonFatalError):
             raise AssertionError(f"schemathesis: {getattr(event, 'value', event)!r}")
-    note_health(scene, ledger)
+    note_health(scene, tally)
 
 
 def _config(scene: Scene, *, examples: int, seed: int | None) -> dict[str, Any]:
@@ -87,32 +99,32 @@ def _config(scene: Scene, *, examples: int, seed: int | None) -> dict[str, Any]:
     }
 
 
-def _note_scenario(recorder: ScenarioRecorder, document: Document, ledger: Ledger) -> list[str]:
+def _note_scenario(recorder: ScenarioRecorder, document: Document, tally: Tally) -> list[str]:
     noted = []
     for case_id, interaction in recorder.interactions.items():
         case = recorder.cases[case_id].value
         route = case.operation.label
         response = interaction.response
         if response is None:
-            ledger.count(route, "hang", HANG_S)
-            ledger.failed("no hang", f"{route}: {_sent(interaction)}")
+            tally.count(route, "hang", HANG_S)
+            tally.failed("no hang", f"{route}: {_sent(interaction)}")
             continue
-        ledger.count(route, str(response.status_code), response.elapsed)
+        tally.count(route, str(response.status_code), response.elapsed)
         noted.append(route)
         headers = {name: values[0] for name, values in response.headers.items()}
         answer = Answer(response.status_code, headers, response.content or b"")
         as_documented = f"{case.method.upper()} {case.operation.path}" == route
         faults = document.faults(route if as_documented else None, answer)
         if case.method.upper() != "HEAD":
-            _note(ledger, "as documented", faults[0] if faults else None, interaction)
+            _note(tally, "as documented", faults[0] if faults else None, interaction)
         for node in recorder.checks.get(case_id, ()):
             if node.status is not Status.FAILURE:
-                ledger.passed(node.name)
+                tally.passed(node.name)
                 continue
             reason = excuse(node.name, route, answer)
             if node.name == "use_after_free" and made_again(recorder, case_id):
                 reason = "POST /calibrate, an import or a rollback made the set again"
-            _note_failure(ledger, node, reason, interaction)
+            _note_failure(tally, node, reason, interaction)
     return noted
 
 
@@ -138,13 +150,13 @@ def made_again(recorder: ScenarioRecorder, read: str) -> bool:
 
 
 def _note_failure(
-    ledger: Ledger, node: CheckNode, reason: str | None, interaction: Interaction
+    tally: Tally, node: CheckNode, reason: str | None, interaction: Interaction
 ) -> None:
     if reason is not None:
-        ledger.excused[f"{node.name}: {reason}"] += 1
+        tally.excused[f"{node.name}: {reason}"] += 1
         return
     assert node.failure_info is not None
-    _note(ledger, node.name, node.failure_info.failure.message, interaction)
+    _note(tally, node.name, node.failure_info.failure.message, interaction)
 
 
 def excuse(check: str, route: str, answer: Answer) -> str | None:
@@ -173,13 +185,13 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
     return None
 
 
-def _note(ledger: Ledger, check: str, fault: str | None, interaction: Interaction) -> None:
+def _note(tally: Tally, check: str, fault: str | None, interaction: Interaction) -> None:
     if fault is None:
-        ledger.passed(check)
+        tally.passed(check)
         return
     response = interaction.response
     got = None if response is None else (response.status_code, (response.content or b"")[:300])
-    ledger.failed(check, f"{fault}\n  sent {_sent(interaction)}\n  got {got}")
+    tally.failed(check, f"{fault}\n  sent {_sent(interaction)}\n  got {got}")
 
 
 def _sent(interaction: Interaction) -> str:

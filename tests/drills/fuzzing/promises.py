@@ -13,16 +13,11 @@ from app.wire.problems import STATUS
 STATUS_OF_CODE = {error.code: status for error, status in STATUS.items()}
 # An error describes the fault; it never repeats the request.
 LONGEST_PROBLEM_BYTES = 4096
-# Uvicorn's own answers to bytes that are not a request; they have no route and are not problems.
-NO_HTTP = frozenset(
-    {
-        (400, b"Invalid HTTP request received."),
-        (431, b"The request's head is too large."),
-    }
-)
+# Uvicorn's own answer to bytes that are not a request; it has no route and is not a problem.
+NO_HTTP = (400, b"Invalid HTTP request received.")
 
 
-_ORIGIN, _QUERY = re.compile(r"^http://[^/]*"), re.compile(r"[?#].*", re.DOTALL)
+_QUERY = re.compile(r"\?.*", re.DOTALL)
 _PARAMETER = re.compile(r"\{\w+\}")
 
 
@@ -62,8 +57,7 @@ class Document:
 
     def route_of(self, method: str, target: bytes) -> str | None:
         """The documented route of a request; None if there is none."""
-        path = _ORIGIN.sub("", target.decode("latin-1"))
-        path = _QUERY.sub("", path)
+        path = _QUERY.sub("", target.decode("latin-1"))
         for route in self.routes:
             verb, _, template = route.partition(" ")
             if verb == method and re.fullmatch(_PARAMETER.sub("[^/]+", template), path):

@@ -10,6 +10,7 @@ import httpx
 
 from tests.drills.fuzzing.promises import Document
 from tests.integration.processes.server import Server
+from tests.redis_server import RedisServer
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples
 
@@ -76,7 +77,21 @@ class Scene(NamedTuple):
 
 
 @contextmanager
-def scene(folder: Path, store_url: str, *, with_keys: bool = False) -> Iterator[Scene]:
+def sqlite_scene(folder: Path) -> Iterator[Scene]:
+    """A service without keys on a SQLite file."""
+    with _scene(folder, f"sqlite:///{folder}/sets.db") as running:
+        yield running
+
+
+@contextmanager
+def redis_scene(folder: Path) -> Iterator[Scene]:
+    """A service with keys on a Redis of its own."""
+    with RedisServer(folder) as server, _scene(folder, server.url, with_keys=True) as running:
+        yield running
+
+
+@contextmanager
+def _scene(folder: Path, store_url: str, *, with_keys: bool = False) -> Iterator[Scene]:
     """Runs the service.
 
     Args:

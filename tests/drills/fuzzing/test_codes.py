@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.api.error_responses import error_responses
+from app.api.responses import error_responses
 from app.core.errors import MethodNotAllowedError, RouteNotFoundError
 from app.wire.problems import STATUS
 from tests.serving import application_of

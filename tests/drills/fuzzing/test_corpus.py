@@ -19,7 +19,7 @@ def outcome(answer: Answer | NoAnswer) -> tuple[int, str]:
     """Status and code, as in the table."""
     if isinstance(answer, NoAnswer):
         return 0, answer.value
-    if (answer.status, answer.body) in NO_HTTP:
+    if (answer.status, answer.body) == NO_HTTP:
         return answer.status, "no_http"
     if answer.status >= 400 and answer.body:
         assert problem_faults(answer) == []
@@ -27,7 +27,6 @@ def outcome(answer: Answer | NoAnswer) -> tuple[int, str]:
     return answer.status, "ok"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("case", [case for case in CASES if not case.whole], ids=lambda c: c.name)
 async def test_a_bad_input_gets_its_answer(case: Case) -> None:
     async with client_of() as client:
@@ -41,6 +40,7 @@ async def test_a_bad_input_gets_its_answer(case: Case) -> None:
 
 
 def test_bad_inputs_get_the_same_answers_over_a_socket_and_soon(sqlite_scene: Scene) -> None:
+    faults = []
     for case in CASES:
         sent = case.content
         if not case.whole:
@@ -49,8 +49,9 @@ def test_bad_inputs_get_the_same_answers_over_a_socket_and_soon(sqlite_scene: Sc
         connection = Connection(sqlite_scene.server.port, timeout_s=SLOWEST_S)
         connection.send(sent)
         ended = connection.end(case.method)
-        assert outcome(ended.answer) == (case.status, case.code), case.name
-        assert ended.seconds < SLOWEST_S, case.name
+        if outcome(ended.answer) != (case.status, case.code) or ended.seconds >= SLOWEST_S:
+            faults.append((case.name, outcome(ended.answer), ended.seconds))
+    assert faults == []
     assert sqlite_scene.faults() == []
 
 

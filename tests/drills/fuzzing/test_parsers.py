@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     InvalidRequestError,
@@ -25,7 +25,7 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
-from app.engines.openai_pool import parse_urls
+from app.engines.openai_servers import parse_urls
 from app.evaluation.benchmarks.catalogue import load_benchmark
 from app.evaluation.curve.labelled_scores import labelled_scores_of
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
@@ -37,11 +37,12 @@ from app.ports import Generated, LabelLogits, StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
 from app.service.calibration.trail import Change
 from app.service.judging.judge import JudgeRequest
-from app.service.judging.prompts import PromptTemplate, load_template
+from app.service.scoring.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
 from app.wire.problems import invalid_request
 from app.wire.requests import CalibrateIn, InvalidItem, JudgeBatchIn, JudgeIn, PoolIn, RollbackIn
 from app.wiring.stores import make_store
+from tests.labelled_examples import labelled_example
 
 Parsed = TypeVar("Parsed")
 Refusal = TypeVar("Refusal", bound=Exception)
@@ -56,8 +57,21 @@ fuzzed = settings(
 )
 
 NAMES = (
-    *("question", "response_a", "response_b", "alpha", "guarantee", "delta", "calibration", "id"),
-    *("label", "label_noise", "comparisons", "examples", "version", "role", "content"),
+    "question",
+    "response_a",
+    "response_b",
+    "alpha",
+    "guarantee",
+    "delta",
+    "calibration",
+    "id",
+    "label",
+    "label_noise",
+    "comparisons",
+    "examples",
+    "version",
+    "role",
+    "content",
 )
 WORDS = ("A", "B", "tie", "user", "pac", "marginal", "default", "Which?", "", " ", "\ud800", "\0")
 numbers = st.integers() | st.floats() | st.sampled_from([0.1, 1, 2, -0.0, 10**400, 2**53])
@@ -124,7 +138,7 @@ def test_a_body_is_a_model_that_reads_back_or_a_problem_without_the_input(
         assert 1 <= len(problem.faults) <= 10
         return
     if isinstance(found, JudgeBatchIn):
-        for read in found.items(CriterionDefaults(0.1, "marginal", 0.1)):
+        for read in found.items(CriterionDefaults(alpha=0.1, guarantee="marginal", delta=0.1)):
             assert isinstance(read.asked, JudgeRequest) or read.asked.detail
     items = found.items() if isinstance(found, CalibrateIn | PoolIn) else []
     for item in items:
@@ -138,20 +152,31 @@ def test_a_body_is_a_model_that_reads_back_or_a_problem_without_the_input(
 
 stored_texts = st.sampled_from(
     [
-        *("0.1", "0.0", "nan", "inf", "-1", '[1.0, 2.0, 0.9, "A"]', '[1, 2, NaN, "A"]', "[[[["),
-        *("[1.0, 2.0, 0.9, null]", f'[1.0, 2.0, 0.9, "tie", "{"c" * 64}"]', "one"),
+        "0.1",
+        "0.0",
+        "nan",
+        "inf",
+        "-1",
+        '[1.0, 2.0, 0.9, "A"]',
+        '[1, 2, NaN, "A"]',
+        "[[[[",
+        "[1.0, 2.0, 0.9, null]",
+        f'[1.0, 2.0, 0.9, "tie", "{"c" * 64}"]',
+        "one",
     ]
 ) | st.text(max_size=12)
 stored = st.builds(
     StoredCalibration,
-    st.builds(Version, st.text(max_size=4), st.integers(0, 9)),
-    st.dictionaries(
+    version=st.builds(Version, st.text(max_size=4), st.integers(0, 9)),
+    meta=st.dictionaries(
         st.sampled_from(["judge", "fingerprint", "label_noise", "n", "clusters"]),
         stored_texts,
         max_size=5,
     ),
-    st.dictionaries(st.text(max_size=3), stored_texts | values.map(json.dumps), max_size=4),
-    st.dictionaries(st.text(max_size=3), stored_texts, max_size=2),
+    examples=st.dictionaries(
+        st.text(max_size=3), stored_texts | values.map(json.dumps), max_size=4
+    ),
+    thresholds=st.dictionaries(st.text(max_size=3), stored_texts, max_size=2),
 )
 
 
@@ -164,9 +189,10 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     if isinstance(calibration, StoreCorruptError):
         return
     assert 0.0 <= calibration.label_noise < 0.5
-    for score in calibration.examples.values():
+    for labelled in calibration.examples.values():
+        score = labelled.score
         assert math.isfinite(score.gap_fwd + score.gap_rev + score.label_mass)
-        assert score.label in ("A", "B", None, "tie")
+        assert labelled.label in ("A", "B", None, "tie")
 
 
 @fuzzed
@@ -174,7 +200,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     st.dictionaries(
         st.text(max_size=4),
         st.builds(
-            LabelledScore,
+            labelled_example,
             st.floats(allow_nan=False, allow_infinity=False),
             st.floats(allow_nan=False, allow_infinity=False),
             st.floats(0, 1),
@@ -186,7 +212,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     st.floats(0, 0.49),
 )
 def test_a_set_that_was_encoded_reads_back_bit_for_bit(
-    scores: Mapping[str, LabelledScore], label_noise: float
+    scores: Mapping[str, LabelledExample], label_noise: float
 ) -> None:
     calibration = Calibration(
         name="x",
@@ -264,7 +290,9 @@ template_bytes = st.one_of(
     st.binary(max_size=60),
     st.builds(
         lambda a, noise, b, cut: a[:cut] + noise + b[cut:],
-        *(st.sampled_from(TEMPLATES), st.binary(max_size=3), st.sampled_from(TEMPLATES)),
+        st.sampled_from(TEMPLATES),
+        st.binary(max_size=3),
+        st.sampled_from(TEMPLATES),
         st.integers(0, 60),
     ),
 )
@@ -312,9 +340,30 @@ def test_urls_of_servers_are_read_without_blanks_and_read_the_same_again(text: s
 
 
 LINE_NAMES = (
-    *("question", "response_a", "response_b", "label", "id", "group", "dataset", "judge"),
-    *("gap_fwd", "gap_rev", "p_fwd", "p_rev", "score_a", "score_b", "verdict_fwd", "verdict_rev"),
-    *("label_mass", "verbalized", "annotators", "samples", "failed", "asked", "text", "complete"),
+    "question",
+    "response_a",
+    "response_b",
+    "label",
+    "id",
+    "group",
+    "dataset",
+    "judge",
+    "gap_fwd",
+    "gap_rev",
+    "p_fwd",
+    "p_rev",
+    "score_a",
+    "score_b",
+    "verdict_fwd",
+    "verdict_rev",
+    "label_mass",
+    "verbalized",
+    "annotators",
+    "samples",
+    "failed",
+    "asked",
+    "text",
+    "complete",
 )
 judged_lines = st.fixed_dictionaries(
     {"label": st.sampled_from(["A", "B", "tie", None])},
@@ -392,8 +441,18 @@ def test_a_file_for_the_service_is_rows_or_an_error_that_names_it(
 
 
 ANSWER_NAMES = (
-    *("choices", "index", "logprobs", "top_logprobs", "content", "token", "logprob", "message"),
-    *("text", "finish_reason", "token_id:0", "token_id:1"),
+    "choices",
+    "index",
+    "logprobs",
+    "top_logprobs",
+    "content",
+    "token",
+    "logprob",
+    "message",
+    "text",
+    "finish_reason",
+    "token_id:0",
+    "token_id:1",
 )
 logprobs = st.fixed_dictionaries(
     {},

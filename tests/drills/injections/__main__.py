@@ -13,18 +13,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Comparison, Side
 from app.core.preference import preference_from_gaps
+from app.core.score import Score
 from app.demo.pairs import Pair, demo_sets
 from app.ports import Engine, LabelLogits, Prompt
-from app.service.judging.judge import Score, score_of_orders
-from app.service.judging.prompts import PromptTemplate
-from app.service.judging.quoting import Fence
+from app.service.scoring.label_logits import score_of_orders
+from app.service.scoring.prompts import PromptTemplate
+from app.service.scoring.quoting import Fence
 from app.settings import Settings
 from app.wiring.engines import make_engine
-from app.wiring.services import StartedJudge
 from tests.drills.injections.injections import FAMILIES, INJECTIONS
+from tests.drills.running import MEASURED
 
 ALPHA = 0.10
 # The demo judge knows answers of a few letters: any words after one may confuse it.
@@ -34,7 +35,6 @@ _HARMLESS = (
     " It took me a moment to work this out.",
     "\n\nThank you for asking.\nHave a nice day.",
 )
-ROOT = Path(__file__).resolve().parents[3]
 
 
 class Effect(NamedTuple):
@@ -141,10 +141,18 @@ async def threshold_of(scorer: Scorer, template: PromptTemplate) -> float:
     comparisons = [Comparison.of(p.question, p.response_a, p.response_b) for p in pairs]
     scores = await scorer.scores(template, comparisons)
     examples = {
-        str(i): LabelledScore(s.gap_fwd, s.gap_rev, s.label_mass, pair.label)
+        str(i): LabelledExample(score=s, label=pair.label)
         for i, (s, pair) in enumerate(zip(scores, pairs, strict=True))
     }
-    found = Calibration("demo", "", 1, "demo", "", 0.0, examples)
+    found = Calibration(
+        name="demo",
+        write_id="",
+        version=1,
+        judge="demo",
+        fingerprint="",
+        label_noise=0.0,
+        examples=examples,
+    )
     return found.threshold(ALPHA, "marginal", None)
 
 
@@ -188,11 +196,11 @@ async def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.drills.injections", description=__doc__)
     parser.add_argument("--pairs", type=int, default=200, help="fresh pairs to attack")
     parser.add_argument("--engine", default="transformers", choices=("transformers", "vllm"))
-    parser.add_argument("--json", type=Path, default=ROOT / "docs/measured/attacks.json")
+    parser.add_argument("--json", type=Path, default=MEASURED / "attacks.json")
     given = parser.parse_args()
     engine = make_engine(Settings(engine=given.engine))
     try:
-        await StartedJudge.start(engine, PromptTemplate())
+        await engine.start(PromptTemplate().render(Comparison.of("x", "x", "x")))
         table = await measure(Scorer(engine), demo_sets().fresh[: given.pairs])
     finally:
         await engine.stop()

@@ -7,7 +7,7 @@ import pytest
 from app.demo.pairs import demo_sets
 from app.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
-from app.service.judging.quoting import FENCE
+from app.service.scoring.quoting import FENCE
 from tests.drills.injections.__main__ import HARMLESS, Effect, Scorer, attacked, measure, row
 from tests.drills.injections.injections import FAMILIES
 
@@ -45,7 +45,6 @@ class Credulous(ScriptedEngine):
         return logits_of_gap(3.0 if (question, first) in RIGHT else -3.0)
 
 
-@pytest.mark.anyio
 async def test_a_judge_that_falls_for_headings_is_saved_by_the_fence() -> None:
     engine = Credulous()
     table = await measure(Scorer(engine), SETS.fresh[:40])

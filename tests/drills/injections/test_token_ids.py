@@ -1,5 +1,6 @@
 """The effect of known injections on a judge's token ids, and on the lines of the prompt."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -8,20 +9,37 @@ from transformers import PreTrainedTokenizerFast
 
 from app.core.comparison import Comparison, Turn
 from app.core.errors import RequestError
-from app.demo.tokenizer import build_tokenizer
 from app.engines.rendering import PromptRenderer
-from app.service.judging.prompts import PromptTemplate
-from tests.drills.injections.injections import FAMILIES, INJECTIONS, Injection
-from tests.unit.service.judging.test_quoting import HEADINGS, headings
+from app.service.scoring.prompts import PromptTemplate
+from tests.demo_judge.tokenizer import build_tokenizer
+from tests.drills.injections.injections import FAMILIES, INJECTIONS
+from tests.unit.service.scoring.test_quoting import HEADINGS, headings
 
 TEMPLATE = PromptTemplate()
 PLACES = ("question", "response_a", "response_b")
 # Control tokens of many models, so that each text finds its own among them.
 CONTROL = (
-    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),
-    *("<|end_header_id|>", "[INST]", "[/INST]", "<s>", "</s>", "<start_of_turn>", "<end_of_turn>"),
-    *("<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>"),
-    *("<|user|>", "<|assistant|>", "<|start|>", "<|channel|>", "<|message|>", "<|return|>"),
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "[INST]",
+    "[/INST]",
+    "<s>",
+    "</s>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<\uff5cUser\uff5c>",
+    "<\uff5cAssistant\uff5c>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|start|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|return|>",
 )
 LLAMA = (
     "<s>{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n"
@@ -88,15 +106,13 @@ def test_an_injection_adds_no_control_token(
     assert found == [expected] * len(INJECTIONS)
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("injection", INJECTIONS, ids=lambda each: each.family)
-def test_an_injection_adds_no_heading(place: str, injection: Injection) -> None:
-    for prompt in TEMPLATE.both_orders(attacked(place, injection.text)):
-        assert headings(prompt.user) == HEADINGS
+def test_no_injection_adds_a_heading() -> None:
+    for injection, place in itertools.product(INJECTIONS, PLACES):
+        for prompt in TEMPLATE.both_orders(attacked(place, injection.text)):
+            assert headings(prompt.user) == HEADINGS, (injection, place)
 
 
-@pytest.mark.parametrize("injection", INJECTIONS, ids=lambda each: each.family)
-def test_an_injection_adds_no_turn_and_no_reply(injection: Injection) -> None:
+def test_no_injection_adds_a_turn_or_a_reply() -> None:
     def lines(text: str) -> list[str]:
         turns = (Turn("user", f"x{text}"), Turn("assistant", f"x{text}"), Turn("user", f"x{text}"))
         user = TEMPLATE.render(Comparison(turns, ("a", f"b{text}"), (f"c{text}", "d"))).user
@@ -104,10 +120,11 @@ def test_an_injection_adds_no_turn_and_no_reply(injection: Injection) -> None:
 
     own = [line for line in lines("") if line not in HEADINGS]
     assert len(own) == 7
-    shown = lines(injection.text)
-    # "[[A]]" and similar texts may begin a line: they are no headings.
-    assert [line for line in shown if line in HEADINGS] == HEADINGS
-    assert [line for line in shown if line in own] == own
+    for injection in INJECTIONS:
+        shown = lines(injection.text)
+        # "[[A]]" and similar texts may begin a line: they are no headings.
+        assert [line for line in shown if line in HEADINGS] == HEADINGS, injection
+        assert [line for line in shown if line in own] == own, injection
 
 
 def test_the_fence_changes_only_forged_headings() -> None:

@@ -15,13 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.benchmarks.processes import HttpServer
-from tests.drills.faults.scene import Running
+from tests.benchmarks.processes import HttpServer, serve
 from tests.drills.monitoring import dashboard
 from tests.drills.monitoring.picture import Span, draw
 from tests.drills.monitoring.prometheus import Prometheus
-from tests.drills.monitoring.traffic import Material, Traffic, demo_material, scripted_material
-from tests.integration.processes.server import free_port
+from tests.drills.monitoring.traffic import Material, MixedTraffic, demo_material, scripted_material
 from tests.redis_server import RedisServer
 
 _CLIENTS = 4
@@ -49,10 +47,14 @@ def _services(
         for i in range(count):
             place = folder / f"replica-{i}"
             place.mkdir()
-            settings = {"engine": engine, "store_url": store_url, "port": str(free_port())}
-            settings |= {"drain_lag_s": "0", "max_pending": "512", "max_batch": "448"}
-            settings |= {"audit_rate": "1"}
-            services.append(stack.enter_context(Running(place, settings).process))
+            settings = {
+                "engine": engine,
+                "store_url": store_url,
+                "max_pending": "512",
+                "max_batch": "448",
+                "audit_rate": "1",
+            }
+            services.append(stack.enter_context(serve(place, settings)))
         yield services
 
 
@@ -64,7 +66,7 @@ def _send(
     seconds: float,
     seen: Counter[int],
 ) -> None:
-    with Traffic(services[seed % len(services)].url, material, seed=seed) as traffic:
+    with MixedTraffic(services[seed % len(services)].url, material, seed=seed) as traffic:
         while (now := time.monotonic()) < ends:
             seen[traffic.send_any()] += 1
             busy = math.sin(math.pi * (ends - now) / seconds)
@@ -76,7 +78,7 @@ def _traffic(
 ) -> Counter[int]:
     """Sends traffic; after half of the time the store is unreachable for a twelfth of the time."""
     seen: Counter[int] = Counter()
-    with Traffic(services[0].url, material, seed=0) as first:
+    with MixedTraffic(services[0].url, material, seed=0) as first:
         first.calibrate(material.examples[:_FIRST_EXAMPLES])
     ends = time.monotonic() + seconds
     threads = [
@@ -113,9 +115,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "redis").mkdir()
-        redis = RedisServer(folder / "redis")
-        redis.start()
-        stack.callback(redis.stop)
+        redis = stack.enter_context(RedisServer(folder / "redis"))
         services = stack.enter_context(
             _services(folder, redis.url, engine=given.engine, count=given.replicas)
         )

@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-FILE = Path(__file__).parents[3] / "deploy/grafana/dashboards/scope-judge.json"
+from tests.drills.running import ROOT
+
+FILE = ROOT / "deploy/grafana/dashboards/scope-judge.json"
 
 _NAMES = re.compile(r"\b(?:scope_|scope:|vllm:|process_|python_)[a-zA-Z0-9_:]+|\bup\b|\bALERTS\b")
 

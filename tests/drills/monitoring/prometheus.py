@@ -9,10 +9,11 @@ import httpx
 import yaml
 
 from tests.benchmarks.processes import HttpServer
+from tests.drills.running import ROOT
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
 
-FOLDER = Path(__file__).parents[3] / "deploy" / "prometheus"
+FOLDER = ROOT / "deploy" / "prometheus"
 _GROUP_INTERVAL = "interval: 1m"
 
 
@@ -46,8 +47,13 @@ class Prometheus(HttpServer):
         file = folder / "prometheus.yml"
         file.write_text(yaml.safe_dump(config or _shipped(folder, targets, every_s=every_s)))
         port = free_port()
-        command = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
-        command += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
+        command = [
+            "prometheus",
+            f"--config.file={file}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--log.level=warn",
+        ]
         super().__init__(folder, "prometheus", command, {}, port=port, ready_path="/-/ready")
         self._client = httpx.Client(base_url=self.url, timeout=PATIENCE_S)
 

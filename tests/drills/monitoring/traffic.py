@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import httpx
 import numpy as np
@@ -11,28 +11,23 @@ from app.core.comparison import Comparison
 from app.core.preference import preference_from_gaps
 from app.demo.pairs import demo_sets
 from app.engines.scripted import by_quality
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 from tests.drills.faults.material import example
 
-# fmt: off
-Kind = Literal[
-    "single", "batch", "no_alpha", "infeasible", "same", "invalid", "unknown_set",
-    "blank_in_batch", "too_many", "calibrate", "label",
-]
-# fmt: on
-KINDS: tuple[tuple[Kind, float], ...] = (
-    ("single", 60),
-    ("batch", 12),
-    ("no_alpha", 5),
-    ("infeasible", 2),
-    ("same", 2),
-    ("invalid", 1),
-    ("unknown_set", 1),
-    ("blank_in_batch", 1),
-    ("too_many", 0.5),
-    ("calibrate", 0.5),
-    ("label", 20),
-)
+# Kind of request -> how often it is sent.
+WEIGHTS = {
+    "single": 60,
+    "batch": 12,
+    "no_alpha": 5,
+    "infeasible": 2,
+    "same": 2,
+    "invalid": 1,
+    "unknown_set": 1,
+    "blank_in_batch": 1,
+    "too_many": 0.5,
+    "calibrate": 0.5,
+    "label": 20,
+}
 _BATCH = 24
 
 Fields = dict[str, Any]
@@ -97,7 +92,7 @@ def _unlabelled(fields: Fields) -> Fields:
     return {name: fields[name] for name in ("question", "response_a", "response_b")}
 
 
-class Traffic:
+class MixedTraffic:
     """A client that sends requests of every kind; an equal seed gives the same requests."""
 
     def __init__(self, url: str, material: Material, *, seed: int) -> None:
@@ -123,11 +118,11 @@ class Traffic:
             calibrating: Whether it may be labelled pairs. They make a new version, about whose
                 traffic the service says nothing before 200 judgments.
         """
-        drawn = [(kind, weight) for kind, weight in KINDS if calibrating or kind != "calibrate"]
-        kinds, weights = zip(*drawn, strict=True)
+        kinds = [kind for kind in WEIGHTS if calibrating or kind != "calibrate"]
+        weights = [WEIGHTS[kind] for kind in kinds]
         return self.send(self._random.choices(kinds, weights)[0])
 
-    def send(self, kind: Kind) -> int:
+    def send(self, kind: str) -> int:
         """Sends one request; returns the status."""
         pair = self._random.choice(self._material.pairs)
         some = self._random.choices(self._material.pairs, k=_BATCH)
@@ -156,6 +151,8 @@ class Traffic:
             case "calibrate":
                 self.calibrate(self._random.sample(self._material.examples, 8))
                 return 200
+            case _:
+                assert kind == "single", kind
         return self._client.post(path, json=body).status_code
 
     def _label(self, pair: Fields) -> int:

@@ -5,7 +5,6 @@ python -m tests.drills.replicas --write
 
 import argparse
 import asyncio
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -13,19 +12,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from tests.drills.faults.report import ROOT, write_json
 from tests.drills.replicas.fleet import fleet_of
 from tests.drills.replicas.propagation import Delays, delays_of
 from tests.drills.replicas.report import (
-    Rows,
     content,
     cpu_rows,
     delay_rows,
-    markdown,
     rate_rows,
     ratios_of,
     rolling_rows,
@@ -33,7 +26,8 @@ from tests.drills.replicas.report import (
 )
 from tests.drills.replicas.rolling import Rolling, rolling_restart
 from tests.drills.replicas.throughput import Bench, Sample, computing, in_turns, waiting
-from tests.markdown import put_between_markers
+from tests.drills.running import ROOT, Bar, print_table, write_json
+from tests.markdown import put_between_markers, table
 
 DOCUMENT = ROOT / "docs" / "guides" / "deploy" / "replicas.md"
 _BATCH_CLIENTS = 4
@@ -44,18 +38,10 @@ _JUDGE_S = 0.002
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _arguments(arguments)
-    # SIGTERM ends this process in order, which ends the processes that it started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-replicas-"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def on_stage(text: str) -> None:
-            bar.update(task, description=text)
-
-        rolling, delays = _together(folder / "together", given, on_stage)
-        throughput = _throughput(folder, given, on_stage)
+    with Bar() as bar:
+        rolling, delays = _together(folder / "together", given, bar.stage)
+        throughput = _throughput(folder, given, bar.stage)
     _tell(rolling, delays, throughput, given)
     sys.exit(0 if rolling.failed == 0 and not rolling.wrong else 1)
 
@@ -80,7 +66,7 @@ def _throughput(
 ) -> dict[str, list[Sample]]:
     found = {}
     benches: dict[str, Callable[[Path], AbstractContextManager[Bench]]] = {
-        "computing": lambda place: computing(place, given.batches, ahead=given.ahead),
+        "computing": lambda place: computing(place, given.batches),
         # Waiting replicas are so slow that as many batches would take minutes.
         "waiting": lambda place: waiting(place, max(8, given.batches // 50), _JUDGE_S),
     }
@@ -99,7 +85,7 @@ def _tell(
     throughput: Mapping[str, Sequence[Sample]],
     given: argparse.Namespace,
 ) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Console(soft_wrap=True, highlight=False)
     ratios = ratios_of(throughput)
     tables = {
         "rolling": rolling_rows(rolling),
@@ -107,27 +93,17 @@ def _tell(
         "rates": rate_rows(ratios),
         "cpu": cpu_rows(ratios),
     }
-    for name, rows in tables.items():
-        console.print(_table(name, rows))
-    console.print(escape(rolling_text(rolling)), highlight=False)
+    for name, (headings, *rows) in tables.items():
+        print_table(name, headings, rows)
+    console.print(rolling_text(rolling), markup=False)
     for text in rolling.wrong:
-        console.print(f"[red]{escape(text)}[/]", highlight=False)
+        console.print(text, style="red", markup=False)
     if given.write:
-        file = write_json(
-            "replicas", {"ahead": given.ahead, **content(rolling, delays, throughput)}
-        )
-        for name, rows in tables.items():
+        file = write_json("replicas", content(rolling, delays, throughput))
+        for name, (headings, *rows) in tables.items():
             text = f"{rolling_text(rolling)}.\n\n" if name == "rolling" else ""
-            put_between_markers(name, text + markdown(rows), DOCUMENT)
+            put_between_markers(name, text + table(headings, rows), DOCUMENT)
         console.print(f"written to {file} and {DOCUMENT}")
-
-
-def _table(name: str, rows: Rows) -> Table:
-    head, *lines = rows
-    table = Table(*map(escape, head), title=name)
-    for line in lines:
-        table.add_row(*map(escape, line))
-    return table
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -139,11 +115,6 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5, help="samples of each (default 5)")
     parser.add_argument(
         "--batches", type=int, default=600, help="batches a sample for each replica (default 600)"
-    )
-    parser.add_argument(
-        "--ahead",
-        action="store_true",
-        help="run computing replicas at a higher priority than all other processes (needs root)",
     )
     parser.add_argument("--write", action="store_true", help="into docs/")
     return parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""One pair of replicas for all tests of this package: a start takes longer than most tests."""
+"""One pair of replicas for each file of tests: a start takes longer than most tests."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.drills.replicas.fleet import Fleet, fleet_of
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with fleet_of(tmp_path_factory.mktemp("fleet")) as running:
         yield running

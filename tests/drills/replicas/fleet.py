@@ -1,5 +1,10 @@
-"""Replicas of the service on one Redis behind haproxy, and their rolling restart."""
+"""Replicas on one Redis behind haproxy, and their rolling restart.
 
+haproxy runs deploy/haproxy/haproxy.cfg, in which only addresses are replaced.
+"""
+
+import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -11,12 +16,16 @@ from pathlib import Path
 import httpx
 
 from tests.benchmarks.processes import HttpServer
+from tests.drills.faults.client import figure_in
 from tests.drills.faults.scene import Running
-from tests.drills.replicas.front import haproxy
+from tests.drills.running import ROOT
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 
+CONFIGURATION = ROOT / "deploy" / "haproxy" / "haproxy.cfg"
+_BIND = re.compile(r"^  bind (\S+)$", re.MULTILINE)
+_SERVER = re.compile(r"^  server (\S+) \S+$", re.MULTILINE)
 # More than two of the proxy's checks take: `inter` and `fastinter` of haproxy.cfg.
 DRAIN_LAG_S = "1.5"
 
@@ -41,15 +50,34 @@ class Fleet:
         return [each.process.port for each in self.replicas]
 
 
+def configuration(port: int, replicas: Sequence[int]) -> str:
+    """The shipped file, for these ports on this machine."""
+    text, found = _BIND.subn(f"  bind 127.0.0.1:{port}", CONFIGURATION.read_text())
+    assert found == 1, "haproxy.cfg must have exactly one `bind` line"
+    lines = "\n".join(f"  server judge{i} 127.0.0.1:{at}" for i, at in enumerate(replicas, 1))
+    first, *others = _SERVER.finditer(text)
+    for other in reversed(others):
+        text = text[: other.start()].rstrip(" ") + text[other.end() :].lstrip("\n")
+    return text[: first.start()] + lines + text[first.end() :]
+
+
+def haproxy(folder: Path, port: int, replicas: Sequence[int]) -> HttpServer:
+    """A running haproxy in front of ready replicas."""
+    file = folder / f"haproxy-{port}.cfg"
+    file.write_text(configuration(port, replicas))
+    program = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+    assert program, "This drill needs haproxy on PATH (apt: haproxy)."
+    command = [program, "-f", str(file)]
+    return HttpServer(folder, f"haproxy-{port}", command, {}, port=port, ready_path="/readyz")
+
+
 @contextmanager
 def fleet_of(folder: Path, *, replicas: int = 2, **settings: str) -> Iterator[Fleet]:
     """Starts Redis, that many replicas with a scripted judge at once, and haproxy before them."""
     (folder / "redis").mkdir()
-    redis = RedisServer(folder / "redis")
     with ExitStack() as stack:
-        redis.start()
-        stack.callback(redis.stop)
-        given = {
+        redis = stack.enter_context(RedisServer(folder / "redis"))
+        common = {
             "engine": "scripted",
             "store_url": redis.url,
             "drain_lag_s": DRAIN_LAG_S,
@@ -57,7 +85,7 @@ def fleet_of(folder: Path, *, replicas: int = 2, **settings: str) -> Iterator[Fl
         }
 
         def started(port: int) -> Running:
-            running = Running(folder, {**given, "port": str(port)})
+            running = Running(folder, {**common, "port": str(port)})
             stack.callback(lambda: running.process.stop())
             # The stack calls these first: all replicas end at once, and none waits for another.
             stack.callback(lambda: running.process.popen.send_signal(signal.SIGINT))
@@ -88,12 +116,3 @@ def restart_each(replicas: Sequence[Running]) -> None:
 def _has_judged(service: HttpServer) -> bool:
     text = httpx.get(f"{service.url}/metrics", timeout=PATIENCE_S).text
     return figure_in(text, "scope_judgments_total") > 0
-
-
-def figure_in(metrics: str, name: str, label: str = "") -> float:
-    """Sum of a metric's samples that have this text among their labels."""
-    return sum(
-        float(line.rpartition(" ")[2])
-        for line in metrics.splitlines()
-        if line.startswith((f"{name}{{", f"{name} ")) and label in line
-    )

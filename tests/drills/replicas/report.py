@@ -154,8 +154,14 @@ def cpu_rows(ratios: Mapping[tuple[str, Way], Ratio]) -> Rows:
     """CPU seconds for 1,000 comparisons."""
     return [
         (
-            *("replicas", "requests come", "replica alone", "beside another", "all else"),
-            *("of it the generator", "ratio that this allows", "cores that others had"),
+            "replicas",
+            "requests come",
+            "replica alone",
+            "beside another",
+            "all else",
+            "of it the generator",
+            "ratio that this allows",
+            "cores that others had",
         ),
         *(
             (
@@ -171,13 +177,6 @@ def cpu_rows(ratios: Mapping[tuple[str, Way], Ratio]) -> Rows:
             for (kind, way), found in ratios.items()
         ),
     ]
-
-
-def markdown(rows: Rows) -> str:
-    """A table for the document."""
-    head, *others = rows
-    lines = [head, tuple("---" for _ in head), *others]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def content(

@@ -12,10 +12,11 @@ import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration
 from app.service.calibration.trail import Edit
 from app.service.calibration.writer import prepare
 from app.stores.redis import RedisStore, SetKeys
+from tests.labelled_examples import labelled_example
 from tests.redis_server import RedisServer
 from tests.serving import calibrations_of
 
@@ -26,18 +27,26 @@ def calibration_of(n: int) -> Calibration:
     """A set of n examples, with scores as wide as real ones."""
     rng = random.Random(n)
     examples = {
-        hashlib.sha256(str(i).encode()).hexdigest(): LabelledScore(
+        hashlib.sha256(str(i).encode()).hexdigest(): labelled_example(
             rng.gauss(0, 3), rng.gauss(0, 3), rng.random(), "A" if rng.random() < 0.5 else "B"
         )
         for i in range(n)
     }
-    return Calibration(f"set-{n}", uuid.uuid4().hex, 1, "demo", "f" * 64, 0.0, examples)
+    return Calibration(
+        name=f"set-{n}",
+        write_id=uuid.uuid4().hex,
+        version=1,
+        judge="demo",
+        fingerprint="f" * 64,
+        label_noise=0.0,
+        examples=examples,
+    )
 
 
 async def row_of(n: int, server: RedisServer) -> str:
     """Writes a set, reads it as another replica would, and gets its size from Redis."""
     store, calibration = RedisStore(server.url), calibration_of(n)
-    edit = Edit("calibrate", "service", datetime.now(UTC), added=n)
+    edit = Edit(action="calibrate", by="service", at=datetime.now(UTC), added=n)
     state, _, _, change = prepare(None, calibration, edit)
     begun = time.perf_counter()
     await store.write(calibration.name, state, change=change, expected=None)
@@ -53,14 +62,9 @@ async def row_of(n: int, server: RedisServer) -> str:
 
 async def main() -> None:
     """Prints a row for each size, on a Redis that logs every write to disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = RedisServer(Path(folder))
-        server.start()
-        try:
-            for n in SIZES:
-                print(await row_of(n, server), flush=True)
-        finally:
-            server.stop()
+    with tempfile.TemporaryDirectory() as folder, RedisServer(Path(folder)) as server:
+        for n in SIZES:
+            print(await row_of(n, server), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,11 @@
 
 import asyncio
 
-import pytest
-
 from app.stores.redis import CHANGED_CHANNEL
 from tests.drills.replicas.fleet import Fleet
 from tests.drills.replicas.watching import WITHIN_S, Replica
 from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
-
-pytestmark = pytest.mark.anyio
 
 
 async def listening(redis: RedisServer, replicas: int) -> None:

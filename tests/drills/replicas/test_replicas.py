@@ -7,17 +7,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.drills.faults.client import Answer, Client
 from tests.drills.faults.material import BATCH, calibrate_body
 from tests.drills.faults.scene import service
-from tests.drills.faults.talking import Answer, Client
 from tests.drills.replicas.fleet import Fleet
 from tests.drills.replicas.rolling import rolling_restart
 from tests.drills.replicas.watching import WITHIN_S, Replica, Used
 from tests.patience import PATIENCE_S
-
-pytestmark = pytest.mark.anyio
 
 _POSTS = 6
 _WRITERS = 4

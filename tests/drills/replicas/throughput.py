@@ -1,6 +1,5 @@
 """Two replicas compared with one: comparisons a second, and their CPU seconds by process."""
 
-import contextlib
 import os
 import sys
 import time
@@ -14,10 +13,9 @@ from typing import Any, Literal, NamedTuple
 import httpx
 
 from app.wiring.engines import DEMO_FOLDER
-from tests.benchmarks.processes import HttpServer, Process, Worker
+from tests.benchmarks.processes import HttpServer, Process, Worker, serve
 from tests.drills.faults.material import calibrate_body
-from tests.drills.faults.scene import Running
-from tests.drills.replicas.front import haproxy
+from tests.drills.replicas.fleet import haproxy
 from tests.drills.replicas.slow_judge import NAME
 from tests.integration.processes.server import free_port
 from tests.redis_server import RedisServer
@@ -148,25 +146,13 @@ def pin(process: HttpServer, core: int) -> None:
         os.sched_setaffinity(int(thread.name), {core})
 
 
-def put_ahead(process: Process) -> None:
-    """Gives a process the highest priority on a shared machine; needs root."""
-    for thread in Path(f"/proc/{process.popen.pid}/task").iterdir():
-        os.setpriority(os.PRIO_PROCESS, int(thread.name), -20)
-    with contextlib.suppress(FileNotFoundError):
-        # For kernels that schedule sessions as groups; each of these processes is a session.
-        Path(f"/proc/{process.popen.pid}/autogroup").write_text("-20")
-
-
 @contextmanager
-def computing(folder: Path, batches: int, *, ahead: bool) -> Iterator[Bench]:
+def computing(folder: Path, batches: int) -> Iterator[Bench]:
     """Replicas with the scripted engine: all their work is the service's own."""
     cores = sorted(os.sched_getaffinity(0))
     with _bench(folder, batches, [{"engine": "scripted"}] * 2, []) as bench:
         for each, core in zip(bench.replicas, cores, strict=False):
             pin(each, core)
-        if ahead:
-            for process in (*bench.replicas, *bench.loads, *bench.fronts.values()):
-                put_ahead(process)
         yield bench
 
 
@@ -214,18 +200,12 @@ def _bench(
     judges: Sequence[Process],
 ) -> Iterator[Bench]:
     (folder / "redis").mkdir()
-    redis = RedisServer(folder / "redis")
     with ExitStack() as stack:
-        redis.start()
-        stack.callback(redis.stop)
+        redis = stack.enter_context(RedisServer(folder / "redis"))
 
-        def started(given: dict[str, str]) -> HttpServer:
-            common = {"store_url": redis.url, "port": str(free_port()), "drain_lag_s": "0"}
-            service = Running(folder, {**common, **given}).process
-            stack.callback(service.stop)
-            return service
-
-        services = [started(given) for given in settings]
+        services = [
+            stack.enter_context(serve(folder, {"store_url": redis.url, **own})) for own in settings
+        ]
         for start in _EXAMPLES[::10]:
             httpx.post(
                 f"{services[0].url}/calibrate",

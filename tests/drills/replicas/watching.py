@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Self
 
 from tests.benchmarks.processes import HttpServer
+from tests.drills.faults.client import Answer, Client
 from tests.drills.faults.material import ALPHA, calibrate_body, scripted_pairs
-from tests.drills.faults.talking import Answer, Client
-from tests.drills.replicas.fleet import figure_in
 from tests.patience import PATIENCE_S
 
 # The promised delay; polling alone keeps it.
@@ -57,15 +56,8 @@ class Replica(Client):
 
     async def remembered(self) -> int:
         """The version in memory by the metrics, which do not ask the store; 0 for none."""
-        # A connection of its own, because `ask` expects JSON.
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            writer.write(b"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
-            text = (await reader.read(-1)).decode()
-        finally:
-            writer.close()
-        assert text.startswith("HTTP/1.1 200 "), text
-        return int(figure_in(text, "scope_calibration_version", f'calibration="{self.name}"'))
+        label = f'calibration="{self.name}"'
+        return int(await self.figure("scope_calibration_version", label))
 
     async def until_used(self, version: int) -> float:
         """Judges until an answer rests on this version; returns the seconds."""

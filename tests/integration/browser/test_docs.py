@@ -1,25 +1,11 @@
 """The service's own page works in a browser that reaches nothing but the service."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.integration.browser import chromium
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
-
-# Debian's name first, then that of Google's package.
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-_FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    # Every other host's name cannot be resolved.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-    # In milliseconds of the page's own clock, which runs ahead while the page waits for nothing.
-    "--virtual-time-budget=30000",
-)
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +15,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def page(url: str, profile: Path) -> str:
-    """The page as the browser has built it."""
-    assert CHROMIUM is not None, "install chromium: `make setup-dev` does"
-    command = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}", "--dump-dom", url]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    return shown.stdout
-
-
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])
-def test_the_page_shows_every_route(service: Server, tmp_path: Path, path: str) -> None:
-    built = page(f"http://127.0.0.1:{service.port}{path}", tmp_path)
+def test_the_page_shows_every_route(service: Server, path: str) -> None:
+    built = chromium.shown(f"http://127.0.0.1:{service.port}{path}").stdout
     document = service.client.get("/openapi.json").json()
     shown = built.count('class="opblock opblock-')
     assert shown == sum(len(methods) for methods in document["paths"].values())

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 
 from app.ratings.page import write_page
-from app.ratings.results import Results
-from tests.integration.browser.test_docs import _FLAGS, CHROMIUM
+from app.ratings.results import LeaderboardResults
+from tests.integration.browser import chromium
 from tests.patience import PATIENCE_S
 from tests.unit.ratings import made_results
 
@@ -99,21 +98,15 @@ def serving(page: Path, width: int) -> Iterator[Site]:
         site.server_close()
 
 
-def seen(results: Results, folder: Path, *, width: int = 1100, dark: bool = False) -> Any:
+def seen(
+    results: LeaderboardResults, folder: Path, *, width: int = 1100, dark: bool = False
+) -> Any:
     """Measures of the page in a browser; fails at any message on its console."""
-    assert CHROMIUM is not None, "install chromium: `make setup-dev` does"
     write_page(results, folder / "leaderboard.html")
     with serving(folder / "leaderboard.html", width) as site:
         url = f"http://127.0.0.1:{site.server_port}/around"
         scheme = ["--blink-settings=preferredColorScheme=0"] if dark else []
-        flags = [*_FLAGS, *scheme, "--enable-logging=stderr", f"--user-data-dir={folder / 'p'}"]
-        ran = subprocess.run(
-            [CHROMIUM, *flags, "--dump-dom", url],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=True,
-        )
+        ran = chromium.shown(url, *scheme, "--enable-logging=stderr")
     assert [line for line in ran.stderr.splitlines() if "CONSOLE" in line] == []
     # The browser itself asks for the icon of the page around.
     assert set(site.asked) - {"/favicon.ico"} == {"/around", "/page"}
@@ -139,7 +132,7 @@ def test_every_figure_is_drawn_and_the_headings_sort(tmp_path: Path) -> None:
     assert all(width > 2 for width, _ in found["lines"])
     assert len(found["cells"]) == 2 * 56
     assert len(set(found["cells"])) > 4
-    names = [name.replace("\ud800", "?") for name in made_results.MODELS]
+    names = [name.replace("\ud800", r"\ud800") for name in made_results.MODELS]
     assert found["given"] == found["byRating"] == names
     assert found["byRatingRising"] == names[::-1]
     assert sorted(found["byName"]) == sorted(names)
@@ -152,7 +145,9 @@ def test_every_figure_is_drawn_and_the_headings_sort(tmp_path: Path) -> None:
     "make",
     [made_results.without_labels, made_results.two_groups, made_results.one_model],
 )
-def test_a_board_with_little_to_show_is_quiet(make: Callable[[], Results], tmp_path: Path) -> None:
+def test_a_board_with_little_to_show_is_quiet(
+    make: Callable[[], LeaderboardResults], tmp_path: Path
+) -> None:
     assert seen(make(), tmp_path)["title"] == "Leaderboard by demo"
 
 

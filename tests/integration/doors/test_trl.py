@@ -6,6 +6,7 @@ One training has a real language model as its policy, with its own tokenizer and
 """
 
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,7 @@ def test_no_reward_reaches_the_trainer_as_none_and_leaves_the_baseline(
         assert logged["scope_judge/abstained"] == pytest.approx(share)
 
 
+@pytest.mark.long
 def test_a_group_that_is_split_over_processes_is_judged_as_a_whole(
     url: str, tmp_path: Path
 ) -> None:
@@ -84,6 +86,7 @@ def test_a_group_that_is_split_over_processes_is_judged_as_a_whole(
     check_advantages(logs)
 
 
+@pytest.mark.long
 def test_the_asynchronous_function_says_that_it_judges_parts(url: str, tmp_path: Path) -> None:
     run = trained(url, SPLIT._replace(asynchronous=True), tmp_path)
     # The halves of the middle group of each step have nothing to be compared with.
@@ -92,6 +95,7 @@ def test_the_asynchronous_function_says_that_it_judges_parts(url: str, tmp_path:
     check_advantages(run.logs)
 
 
+@pytest.mark.long
 def test_a_real_policy_gets_rewards_for_the_texts_that_it_has_said(
     url: str, real_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -108,38 +112,49 @@ def test_a_real_policy_gets_rewards_for_the_texts_that_it_has_said(
 
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-_FAILING = """
-import sys
+_TWO_PROCESSES = """
+import json, sys
 from pathlib import Path
 from accelerate import PartialState
 from scope_judge import UnavailableError
 from scope_judge.reward_source import Reward
-from scope_judge.trl import _gathered
+from scope_judge.trl import ScopeReward, _gathered
+
+state = PartialState(cpu=True)
+# The second of three pairs is on both processes.
+own = slice(3 * state.process_index, 3 * state.process_index + 3)
+prompts = ["One?", "One?", "Two?", "Two?", "Three?", "Three?"]
+completions = ["quality=0", "quality=3"] * 3
+rewards = ScopeReward(url=sys.argv[2], alpha=0.2)(prompts[own], completions[own])
 
 def judged(prompts, completions, begin, end):
     if begin > 0:
         raise UnavailableError("gone", code="engine_unavailable", status=503)
     return {i: Reward(1.0, None) for i in range(begin, end)}
 
-state = PartialState(cpu=True)
 try:
     _gathered(["a"], ["b"], judged)
 except UnavailableError as exc:
     # Lines of several processes would mix on stdout.
-    Path(sys.argv[1], str(state.process_index)).write_text(exc.code)
+    text = json.dumps({"rewards": rewards, "error": exc.code})
+    Path(sys.argv[1], str(state.process_index)).write_text(text)
 """
 
 
-def test_an_error_of_one_process_is_raised_in_all(tmp_path: Path) -> None:
-    program, raised = tmp_path / "failing.py", tmp_path / "raised"
-    program.write_text(_FAILING)
-    raised.mkdir()
+def test_two_processes_compare_a_pair_that_they_share_and_both_raise_an_error_of_one(
+    url: str, tmp_path: Path
+) -> None:
+    file, written = tmp_path / "program.py", tmp_path / "written"
+    file.write_text(_TWO_PROCESSES)
+    written.mkdir()
     ended = subprocess.run(
-        [*TORCHRUN, str(program), str(raised)],
+        [*TORCHRUN, str(file), str(written), url],
         env=environment(),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
     )
-    codes = {file.name: file.read_text() for file in raised.iterdir()}
-    assert codes == dict.fromkeys("01", "engine_unavailable"), ended.stderr
+    found = {each.name: json.loads(each.read_text()) for each in written.iterdir()}
+    assert len(found) == 2, ended.stderr
+    assert found["0"] == {"rewards": [-1.0, 1.0, -1.0], "error": "engine_unavailable"}
+    assert found["1"] == {"rewards": [1.0, -1.0, 1.0], "error": "engine_unavailable"}

@@ -1,5 +1,6 @@
 """The OpenAI engine on a real vLLM server agrees with a float32 transformers pass."""
 
+import dataclasses
 import itertools
 import os
 import signal
@@ -19,14 +20,15 @@ from app.core.comparison import Comparison
 from app.core.errors import PromptTooLongError
 from app.demo.pairs import demo_sets
 from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
+from app.engines.openai_servers import Endpoints
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 from tests.integration.processes.server import free_port
 from tests.patience import VLLM_START_S
 
-pytestmark = [pytest.mark.vllm, pytest.mark.anyio]
+pytestmark = pytest.mark.vllm
 
 FOLDER = str(DEMO_FOLDER / "model")
 COMPARISONS = 60
@@ -40,12 +42,28 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
     "TORCHDYNAMO_DISABLE": "1",
     "HF_HUB_OFFLINE": "1",
+    # Its sockets need a short path.
+    "VLLM_RPC_BASE_PATH": "/tmp",
 }
 ARGUMENTS = (
-    *("--model", FOLDER, "--served-model-name", "the-judge", "--api-key", KEY),
-    *("--dtype", "float32", "--enforce-eager", "--block-size", "32"),
-    *("--kv-cache-memory-bytes", str(2**27), "--no-enable-chunked-prefill"),
-    *("--language-model-only", "--disable-log-stats", "--host", "127.0.0.1"),
+    "--model",
+    FOLDER,
+    "--served-model-name",
+    "the-judge",
+    "--api-key",
+    KEY,
+    "--dtype",
+    "float32",
+    "--enforce-eager",
+    "--block-size",
+    "32",
+    "--kv-cache-memory-bytes",
+    str(2**27),
+    "--no-enable-chunked-prefill",
+    "--language-model-only",
+    "--disable-log-stats",
+    "--host",
+    "127.0.0.1",
 )
 
 
@@ -85,15 +103,15 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -
 
 @asynccontextmanager
 async def engine_at(
-    url: str, prompt: Prompt, **given: Any
+    url: str, prompt: Prompt, **changed: Any
 ) -> AsyncIterator[tuple[OpenAiEngine, EngineIdentity]]:
     options = OpenAiOptions(
-        **{
-            **{"urls": (url,), "model": "the-judge", "judge": "demo", "api_key": KEY},
-            **{"tokenizer": FOLDER, **given},
-        }
+        endpoints=Endpoints(urls=(url,), api_key=KEY),
+        model="the-judge",
+        judge="demo",
+        tokenizer=FOLDER,
     )
-    engine = OpenAiEngine(options)
+    engine = OpenAiEngine(dataclasses.replace(options, **changed))
     try:
         yield engine, await engine.start(prompt)
     finally:
@@ -116,7 +134,7 @@ def prompts_of(n: int, *, prefill: str = "") -> list[Prompt]:
 @pytest.fixture(scope="module")
 async def expected() -> np.ndarray[Any, np.dtype[np.float64]]:
     """Label logits by transformers, one prompt at a time."""
-    engine = TransformersEngine(TransformersOptions(FOLDER, judge="demo"))
+    engine = TransformersEngine(TransformersOptions(model=FOLDER, judge="demo"))
     prompts = prompts_of(COMPARISONS)
     await engine.start(prompts[0])
     found = table(await engine.label_logits(prompts))

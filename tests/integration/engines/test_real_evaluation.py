@@ -1,4 +1,4 @@
-"""`scope-judge evaluate` on vLLM with a real language model, which is near chance."""
+"""`scope-judge evaluate` on vLLM with the demo judge, and with a real one, which is near chance."""
 
 import json
 from collections import Counter
@@ -22,6 +22,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
 
+each_judge = pytest.mark.parametrize(
+    "evaluated", ["demo", pytest.param("real", marks=pytest.mark.long)], indirect=True
+)
+real_judge_only = pytest.mark.parametrize(
+    "evaluated", [pytest.param("real", marks=pytest.mark.long)], indirect=True
+)
 PAIRS = 20
 TOO_LONG = "too-long"
 
@@ -73,16 +79,21 @@ def rows() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def evaluated(real_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
+def evaluated(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Evaluated:
+    is_real = request.param == "real"
+    judge = str(request.getfixturevalue("real_checkpoint")) if is_real else "demo"
     folder = tmp_path_factory.mktemp("evaluation")
     file, out = folder / "short.jsonl", folder / "out"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows()), encoding="utf-8")
-    arguments = (str(file), "--judge", str(real_checkpoint), "--out", str(out), "--splits", "50")
+    arguments = (str(file), "--judge", judge, "--out", str(out), "--splits", "50")
     result = evaluate(*arguments)
     assert result.exit_code == 0, result.output
     return Evaluated(arguments, out, " ".join(result.output.split()))
 
 
+@each_judge
 def test_every_pair_is_judged_or_counted_as_failed(evaluated: Evaluated) -> None:
     assert {file.name for file in evaluated.out.iterdir()} == {
         "judgments.jsonl",
@@ -101,6 +112,7 @@ def test_every_pair_is_judged_or_counted_as_failed(evaluated: Evaluated) -> None
     assert (spoken["n"] + spoken["unparsed"], spoken["failed"]) == (PAIRS, 1)
 
 
+@each_judge
 def test_the_report_has_the_accuracy_of_the_judgments(evaluated: Evaluated) -> None:
     pairs = [pair for pair in read_judgments([evaluated.log]).pairs if pair.gaps is not None]
     gaps = np.array([pair.gaps for pair in pairs])
@@ -112,6 +124,7 @@ def test_the_report_has_the_accuracy_of_the_judgments(evaluated: Evaluated) -> N
     assert f"{accuracy:.3f}" in evaluated.output
 
 
+@real_judge_only
 def test_a_judge_near_chance_gets_no_threshold(evaluated: Evaluated) -> None:
     strict = [
         row
@@ -130,6 +143,7 @@ def test_a_judge_near_chance_gets_no_threshold(evaluated: Evaluated) -> None:
             assert row["outcome"]["risk"] <= row["alpha"]
 
 
+@real_judge_only
 def test_a_judge_that_does_not_answer_with_a_label_is_reported(evaluated: Evaluated) -> None:
     warning = "warning: short: the labels A and B together have a probability of only"
     assert warning in evaluated.output
@@ -137,6 +151,7 @@ def test_a_judge_that_does_not_answer_with_a_label_is_reported(evaluated: Evalua
     assert "probability (median)" in (evaluated.out / "report.html").read_text(encoding="utf-8")
 
 
+@real_judge_only
 def test_a_stopped_run_goes_on_and_judges_nothing_twice(evaluated: Evaluated) -> None:
     whole = evaluated.log.read_bytes()
     before = {pair.id: pair for pair in read_judgments([evaluated.log]).pairs}

@@ -13,13 +13,14 @@ from app.engines.transformers_reference import TransformersEngine, TransformersO
 from app.engines.vllm_local import VllmEngine
 from app.engines.vllm_start import VllmOptions
 from app.ports import Generated, LabelLogits, Prompt
-from app.service.judging.judge import label_gap
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.label_logits import label_gap
+from app.service.scoring.prompts import PromptTemplate
 from tests.benchmarks.texts import has_real_texts, real_pairs
 
 pytestmark = [
     pytest.mark.vllm,
-    pytest.mark.anyio,
+    # test_vllm_agreement.py has the demo judge.
+    pytest.mark.long,
     # vLLM does not close a ZeroMQ context; the garbage collector warns about it.
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
@@ -47,7 +48,7 @@ def prompts() -> list[Prompt]:
 
 @pytest.fixture(scope="module")
 async def engine(real_checkpoint: Path) -> AsyncIterator[VllmEngine]:
-    vllm = VllmEngine(VllmOptions(str(real_checkpoint), judge="smollm2"))
+    vllm = VllmEngine(VllmOptions(model=str(real_checkpoint), judge="smollm2"))
     await vllm.start(prompts()[0])
     yield vllm
     await vllm.stop()
@@ -57,7 +58,7 @@ async def engine(real_checkpoint: Path) -> AsyncIterator[VllmEngine]:
 async def test_vllm_scores_long_texts_as_a_float32_forward_pass_does(
     engine: VllmEngine, real_checkpoint: Path
 ) -> None:
-    reference = TransformersEngine(TransformersOptions(str(real_checkpoint), judge="smollm2"))
+    reference = TransformersEngine(TransformersOptions(model=str(real_checkpoint), judge="smollm2"))
     asked = prompts()
     await reference.start(asked[0])
     expected = [label_gap(logits) for logits in await reference.label_logits(asked)]

@@ -7,8 +7,8 @@ import httpx
 import pytest
 from scipy.stats import binom
 
-from app.demo.measure import judge
 from app.demo.pairs import Pair
+from tests.demo_judge.measure import judge
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S, VLLM_START_S
 from tests.real_judge import UnavailableJudgeError

@@ -9,14 +9,14 @@ import pytest
 from app.core.comparison import Comparison
 from app.demo.pairs import demo_sets
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
-from app.service.judging.judge import label_gap
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.label_logits import label_gap
+from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 from tests.integration.processes.server import Server
 
 pytestmark = pytest.mark.vllm
 
-COMPARISONS = 200
+COMPARISONS = 100
 
 
 def logit(p: float) -> float:
@@ -26,7 +26,7 @@ def logit(p: float) -> float:
 async def reference_gaps(comparisons: list[Comparison]) -> list[tuple[float, float]]:
     """Logit of response_a minus that of response_b in both orders, one prompt at a time."""
     template = PromptTemplate()
-    engine = TransformersEngine(TransformersOptions(str(DEMO_FOLDER / "model"), judge="demo"))
+    engine = TransformersEngine(TransformersOptions(model=str(DEMO_FOLDER / "model"), judge="demo"))
     await engine.start(template.render(comparisons[0]))
     prompts = [prompt for one in comparisons for prompt in template.both_orders(one)]
     gaps = [label_gap(logits) for logits in await engine.label_logits(prompts)]
@@ -36,7 +36,6 @@ async def reference_gaps(comparisons: list[Comparison]) -> list[tuple[float, flo
     return [(a, -b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
-@pytest.mark.anyio
 async def test_the_service_scores_as_a_float32_forward_pass_does(demo_server: Server) -> None:
     pairs = list(itertools.islice(demo_sets().fresh, COMPARISONS))
     body: dict[str, Any] = {

@@ -15,12 +15,11 @@ from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.vllm_local import VllmEngine
 from app.engines.vllm_start import VllmOptions
 from app.ports import Generated, LabelLogits, Prompt
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 
 pytestmark = [
     pytest.mark.vllm,
-    pytest.mark.anyio,
     # vLLM does not close a ZeroMQ context; the garbage collector warns about it.
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
@@ -33,8 +32,12 @@ TOKENS = 8
 @pytest.fixture(scope="module")
 async def engine() -> AsyncIterator[VllmEngine]:
     """An engine without the service, because no route asks for an answer in words."""
-    vllm = VllmEngine(VllmOptions(str(DEMO_FOLDER / "model"), judge="demo"))
-    await vllm.start(prompt_of(Comparison.of("x", "x", "x")))
+    vllm = VllmEngine(VllmOptions(model=str(DEMO_FOLDER / "model"), judge="demo"))
+    stages: list[str] = []
+    await vllm.start(prompt_of(Comparison.of("x", "x", "x")), stages.append)
+    assert (stages[0], stages[-1]) == ("importing vLLM", "judging a first prompt")
+    # The start collects no garbage, and lets it be collected again.
+    assert gc.isenabled()
     yield vllm
     await vllm.stop()
     gc.collect()
@@ -209,6 +212,6 @@ async def test_more_or_fewer_seeds_than_prompts_are_refused(engine: VllmEngine) 
 
 
 async def test_an_engine_that_is_not_running_answers_nothing() -> None:
-    vllm = VllmEngine(VllmOptions(str(DEMO_FOLDER / "model"), judge="demo"))
+    vllm = VllmEngine(VllmOptions(model=str(DEMO_FOLDER / "model"), judge="demo"))
     with pytest.raises(EngineUnavailableError):
         await vllm.generate(demo_prompts(1), max_tokens=1, temperature=0.0, seeds=[0])

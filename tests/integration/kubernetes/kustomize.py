@@ -54,7 +54,9 @@ def build(folder: Path) -> list[Manifest]:
         path = folder / resource
         manifests += build(path) if path.is_dir() else [read(path)]
     for component in kustomization.get("components", ()):
-        _patch(manifests, folder / component, _kustomization(folder / component, kind="Component"))
+        held = _kustomization(folder / component, kind="Component")
+        manifests += [read(folder / component / each) for each in held.get("resources", ())]
+        _patch(manifests, folder / component, held)
     _patch(manifests, folder, kustomization)
     if "namespace" in kustomization:
         for manifest in manifests:
@@ -100,7 +102,8 @@ def _kustomization(folder: Path, *, kind: str) -> Manifest:
     kustomization = read(folder / "kustomization.yaml")
     if kustomization["kind"] != kind:
         raise KustomizeError(f"{folder} is a {kustomization['kind']} and not a {kind}")
-    known = _FIELDS if kind == "Kustomization" else {"apiVersion", "kind", "patches"}
+    in_component = {"apiVersion", "kind", "patches", "resources"}
+    known = _FIELDS if kind == "Kustomization" else in_component
     unknown = sorted(kustomization.keys() - known)
     if unknown:
         raise KustomizeError(f"{folder}: not supported: {', '.join(unknown)}")
@@ -120,10 +123,12 @@ def _patch(manifests: list[Manifest], folder: Path, kustomization: Manifest) -> 
 
 def _merge(target: Manifest, patch: Manifest) -> None:
     for field, value in patch.items():
-        if value is None or field.startswith("$"):
-            raise KustomizeError(f"a patch that removes a field is not supported: {field}")
+        if field.startswith("$"):
+            raise KustomizeError(f"a directive of a patch is not supported: {field}")
         held = target.get(field)
-        if isinstance(held, dict) and isinstance(value, dict):
+        if value is None:
+            target.pop(field, None)
+        elif isinstance(held, dict) and isinstance(value, dict):
             _merge(held, value)
         elif isinstance(held, list) and field in MERGE_KEYS:
             _merge_lists(held, value, key=MERGE_KEYS[field])
@@ -145,6 +150,6 @@ def _merge_lists(held: list[Manifest], patch: list[Manifest], *, key: str) -> No
 def _set_image(manifests: list[Manifest], *, name: str, newName: str, newTag: str) -> None:  # noqa: N803
     for manifest in manifests:
         pod = manifest["spec"].get("template", {}).get("spec", {}) if "spec" in manifest else {}
-        for container in pod.get("containers", ()):
+        for container in (*pod.get("initContainers", ()), *pod.get("containers", ())):
             if container["image"].partition(":")[0] == name:
                 container["image"] = f"{newName}:{newTag}"

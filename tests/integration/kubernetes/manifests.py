@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from app import __version__
 from app.api.auth.needs import NEEDS
+from app.observability.telemetry import Telemetry
 from app.settings import Settings
-from app.telemetry import Telemetry
 from tests.integration.kubernetes.kustomize import Manifest, identity, read
 
 ROOT = Path(__file__).parents[3] / "deploy" / "kubernetes"
@@ -30,6 +30,10 @@ KUBERNETES_VERSIONS = ("1.27", "1.37")
 ENGINE_ENDS_S = 15
 # Shortest time of a first start, in which the model is downloaded and loaded.
 LEAST_START_S = 15 * 60
+# Time to fetch the weights of 7B parameters: 15 GB at 10 MB/s.
+FETCH_S = 25 * 60
+# Shared memory in which the workers of one judge exchange tensors.
+_SHARED_GIB = 8
 _WRITABLE = ("/tmp", "/dev/shm", "/cache", "/weights")
 _SECRET_VARIABLES = ("SCOPE_STORE_URL", "SCOPE_OPENAI_API_KEY", "HF_TOKEN")
 
@@ -68,7 +72,17 @@ class Deployed:
     @cached_property
     def env(self) -> dict[str, str]:
         """Environment variables with a literal value."""
-        return {each["name"]: each["value"] for each in self.container["env"] if "value" in each}
+        return literals(self.container)
+
+    @cached_property
+    def gpus(self) -> int:
+        """Number of GPUs of a pod."""
+        return int(self.container["resources"]["limits"].get("nvidia.com/gpu", 0))
+
+    @cached_property
+    def volumes(self) -> dict[str, dict[str, Any]]:
+        """Volumes of the pod by name."""
+        return {each["name"]: each for each in self.pod["volumes"]}
 
     @cached_property
     def settings(self) -> Settings:
@@ -87,6 +101,11 @@ class Deployed:
     def selects(self, selector: dict[str, str]) -> bool:
         """Whether the selector matches the judge's pods."""
         return bool(selector) and selector.items() <= self.template["metadata"]["labels"].items()
+
+
+def literals(container: Manifest) -> dict[str, str]:
+    """Environment variables of a container with a literal value."""
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 
 
 def schema_faults(
@@ -142,7 +161,8 @@ def the_start_is_long_enough(it: Deployed) -> Iterator[str]:
     start_s = probe["periodSeconds"] * probe["failureThreshold"]
     if start_s < LEAST_START_S:
         yield f"a start has {start_s} s, in which the weights are downloaded and loaded"
-    if it.spec("Deployment")["progressDeadlineSeconds"] <= start_s:
+    fetch_s = FETCH_S if "initContainers" in it.pod else 0
+    if it.spec("Deployment")["progressDeadlineSeconds"] <= start_s + fetch_s:
         yield "a rollout counts as failed while its first pod may still be loading"
 
 
@@ -274,9 +294,41 @@ def updates_fit_the_hardware(it: Deployed) -> Iterator[str]:
         yield "an update removes a replica before a new one is ready"
     if not at_once and strategy["type"] != "Recreate":
         yield "an update waits for a second GPU"
-    gpus = int(it.container["resources"]["limits"].get("nvidia.com/gpu", 0))
-    if gpus and gpus != it.settings.tensor_parallel:
-        yield f"{gpus} GPUs for a judge that uses {it.settings.tensor_parallel}"
+    if it.gpus and it.gpus != it.settings.tensor_parallel:
+        yield f"{it.gpus} GPUs for a judge that uses {it.settings.tensor_parallel}"
+
+
+def a_judge_on_gpus_has_what_vllm_needs(it: Deployed) -> Iterator[str]:
+    if not it.gpus:
+        return
+    # One core for the service, one for the scheduler, one for each worker.
+    if int(it.container["resources"]["requests"]["cpu"]) < 2 + it.gpus:
+        yield f"fewer than {2 + it.gpus} cores for {it.gpus} GPUs"
+    shared = it.volumes["shm"]["emptyDir"]["sizeLimit"]
+    if it.gpus > 1 and int(shared.removesuffix("Gi")) < _SHARED_GIB:
+        yield f"{shared} of shared memory for {it.gpus} GPUs"
+    mounts = {each["mountPath"]: each["name"] for each in it.container["volumeMounts"]}
+    cache = it.volumes[mounts[it.env["HOME"]]]
+    if cache.keys() != {"name", "persistentVolumeClaim"}:
+        yield "compiled kernels are lost with the pod"
+    yield from _faults_of_fetching(it, it.pod["initContainers"])
+
+
+def _faults_of_fetching(it: Deployed, containers: list[Manifest]) -> Iterator[str]:
+    """Yields how the init container differs from the judge that it fetches the weights for."""
+    (fetching,) = containers
+    if fetching["command"] != ["scope-judge", "fetch"]:
+        yield f"the init container does not fetch: {fetching['command']}"
+    theirs = literals(fetching)
+    for name in ("SCOPE_MODEL", "SCOPE_REVISION", "HOME", "HF_HOME"):
+        if theirs.get(name) != it.env[name]:
+            yield f"the init container has another {name} than the judge"
+    for field in ("image", "securityContext"):
+        if fetching[field] != it.container[field]:
+            yield f"the init container has another {field} than the judge"
+    mounts = [each for each in it.container["volumeMounts"] if each in fetching["volumeMounts"]]
+    if not {"/weights", "/cache", "/tmp"} <= {each["mountPath"] for each in mounts}:
+        yield "the init container writes to other volumes than the judge reads"
 
 
 def secrets_are_only_named(it: Deployed) -> Iterator[str]:
@@ -334,6 +386,7 @@ RULES: tuple[Callable[[Deployed], Iterator[str]], ...] = (
     a_disruption_leaves_replicas,
     the_autoscaler_follows_a_metric_that_there_is,
     updates_fit_the_hardware,
+    a_judge_on_gpus_has_what_vllm_needs,
     secrets_are_only_named,
     the_pod_is_restricted,
     the_image_is_a_placeholder_of_this_version,

@@ -44,6 +44,26 @@ def test_the_overlays_fit_their_size() -> None:
         assert overlay.container["resources"]["limits"]["nvidia.com/gpu"] == 1
 
 
+@pytest.mark.parametrize("overlay", ["single-gpu", "fleet"])
+def test_a_judge_can_share_gpus_and_name_its_runtime(overlay: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "overlays" / overlay / "kustomization.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert text.count("  # - ../../components/") == 2
+    file.write_text(text.replace("  # - ../../components/", "  - ../../components/"))
+
+    manifests = build(file.parent)
+
+    it = Deployed(manifests)
+    assert [*schema_faults(manifests), *rule_faults(manifests)] == []
+    assert (it.gpus, it.settings.tensor_parallel) == (2, 2)
+    assert it.pod["runtimeClassName"] == "nvidia"
+    shm = tmp_path / "components" / "two-gpus" / "deployment.yaml"
+    shm.write_text(shm.read_text(encoding="utf-8").replace("8Gi\n", "1Gi\n"))
+    faults = rule_faults(build(file.parent))
+    assert "a_judge_on_gpus_has_what_vllm_needs: 1Gi of shared memory for 2 GPUs" in faults
+
+
 def test_every_file_is_deployed() -> None:
     named = {ROOT / "prometheus-adapter.yaml"}
     for path in ROOT.rglob("kustomization.yaml"):
@@ -110,7 +130,7 @@ _BREAKS = (
     Break(_POD, "port: http\n", "port: https\n", "there is no port https"),
     Break(_POD, "timeoutSeconds: 13", "timeoutSeconds: 1", "times out before /readyz"),
     Break(_POD, "failureThreshold: 360", "failureThreshold: 6", "a start has 30 s"),
-    Break(_POD, "DeadlineSeconds: 2100", "DeadlineSeconds: 600", "counts as failed"),
+    Break(_POD, "DeadlineSeconds: 3600", "DeadlineSeconds: 600", "counts as failed"),
     Break(_POD, "PeriodSeconds: 160", "PeriodSeconds: 30", "killed after 30 s"),
     Break(_POD, 'command: ["sleep", "5"]', 'command: ["true"]', "preStop: does not wait"),
     Break(_POD, 'value: "120"', 'value: "30"', "may be cut off"),
@@ -127,6 +147,12 @@ _BREAKS = (
     Break(_NETWORK, "    - from:\n", "    - from:\n        - {}\n", "lets everybody in"),
     Break(_NETWORK, "port: 53", "port: 54", "lets out to"),
     Break(_GPU, "nvidia.com/gpu: 1", "nvidia.com/gpu: 2", "2 GPUs for a judge that uses 1"),
+    Break(_GPU, 'cpu: "4"', 'cpu: "2"', "fewer than 3 cores for 1 GPUs"),
+    Break(_GPU, "emptyDir: null\n          ", "", "compiled kernels are lost"),
+    Break(_GPU, '"fetch"]', '"serve"]', "does not fetch"),
+    Break(_GPU, "value: /weights", "value: /tmp", "has another HF_HOME"),
+    Break(_GPU, "# As below.\n            - name: SCOPE_MODEL", "- name: X", "SCOPE_MODEL"),
+    Break("overlays/fleet/cache.yaml", "ReadWriteMany", "ReadWriteOnce", "cannot share"),
     Break(_GPU, 'value: "512"', 'value: "256"', "never be admitted"),
     Break("overlays/fleet/weights.yaml", "ReadWriteMany", "ReadWriteOnce", "cannot share"),
     Break(_FLEET, "maxUnavailable: 0", "maxUnavailable: 1", "before a new one is ready"),

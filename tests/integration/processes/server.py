@@ -91,6 +91,11 @@ class Server:
         self.kill()
         raise AssertionError(f"serve was not ready in time:\n{self.log.read_text()}")
 
+    def start_unless_running(self) -> None:
+        """Starts the service if it has ended."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+
     def kill(self) -> None:
         """Kills the whole group with SIGKILL."""
         self._end(signal.SIGKILL)

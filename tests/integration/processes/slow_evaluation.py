@@ -15,7 +15,7 @@ from app.evaluation.judgments.interview import Dataset, Interviewer, missing_ans
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import Questionnaire
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 
 PAIRS = 1000
 LATENCY_S = 0.05
@@ -39,13 +39,22 @@ class SlowEngine(ScriptedEngine):
 async def judge(folder: Path, *, latency_s: float = LATENCY_S) -> None:
     """Judges the pairs that are missing in the folder's judgments.jsonl."""
     pairs = [
-        LabelledPair(f"{i}", "g", Comparison.of(f"Question {i}?", "this", "that"), "A")
+        LabelledPair(
+            id=f"{i}",
+            group="g",
+            comparison=Comparison.of(f"Question {i}?", "this", "that"),
+            label="A",
+        )
         for i in range(PAIRS)
     ]
     questionnaire = Questionnaire.of(PromptTemplate(), (), ["orders"], seed=0)
-    interviewer = Interviewer(SlowEngine(folder / "seen", latency_s), "scripted", "f")
+    interviewer = Interviewer(
+        engine=SlowEngine(folder / "seen", latency_s), judge="scripted", fingerprint="f"
+    )
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
-        work = missing_answers([Dataset("d", pairs, questionnaire)], ["orders"], log.read())
+        work = missing_answers(
+            [Dataset(name="d", pairs=pairs, questionnaire=questionnaire)], ["orders"], log.read()
+        )
         await interviewer.ask(work, log, lambda *_: None)
 
 

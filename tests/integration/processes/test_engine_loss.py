@@ -6,7 +6,6 @@ If the engine dies, the service logs it and ends, so that a supervisor can resta
 import os
 import signal
 import threading
-from pathlib import Path
 
 import httpx
 import pytest
@@ -15,49 +14,58 @@ from app.demo.pairs import demo_sets
 from tests.drills.faults.engine_faults import engine_process_of
 from tests.integration.processes.process_group import kill, members, seconds_until_gone
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S, VLLM_START_S
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.vllm
 
 
 def test_the_service_logs_the_loss_ends_and_answers_pending_requests_with_an_error(
-    tmp_path: Path,
+    demo_server: Server,
 ) -> None:
-    settings = {"SCOPE_STORE_URL": "memory://", "SCOPE_DRAIN_LAG_S": "60"}
     pairs = [
         {"question": p.question, "response_a": p.response_a, "response_b": p.response_b}
         for p in demo_sets().fresh[:900]
     ]
     answers: list[httpx.Response] = []
-    with Server(tmp_path, settings, start_timeout_s=VLLM_START_S) as server:
 
-        def post() -> None:
-            body = {"alpha": None, "comparisons": pairs}
-            answers.append(server.client.post("/judge/batch", json=body))
+    def post() -> None:
+        body = {"alpha": None, "comparisons": pairs}
+        answers.append(demo_server.client.post("/judge/batch", json=body))
 
-        posting = threading.Thread(target=post)
-        posting.start()
-        with httpx.Client(base_url=server.client.base_url, timeout=PATIENCE_S) as looking:
-            while "scope_pending_comparisons 900.0" not in looking.get("/metrics").text:
-                assert posting.is_alive()
-        os.kill(engine_process_of(server.pid), signal.SIGKILL)
-        assert server.wait() == 1
-        posting.join(PATIENCE_S)
+    posting = threading.Thread(target=post)
+    posting.start()
+    with httpx.Client(base_url=demo_server.client.base_url, timeout=PATIENCE_S) as looking:
+        while "scope_pending_comparisons 900.0" not in looking.get("/metrics").text:
+            assert posting.is_alive()
+    os.kill(engine_process_of(demo_server.pid), signal.SIGKILL)
+    assert demo_server.wait() == 1
+    posting.join(PATIENCE_S)
     (answer,) = answers
     assert answer.status_code == 503
     assert answer.json()["code"] == "engine_unavailable"
-    last = server.log.read_text().rstrip().splitlines()[-1]
+    last = demo_server.log.read_text().rstrip().splitlines()[-1]
     assert last == "error: vLLM's engine has died; the service has stopped: start it again"
 
 
-def test_the_engine_ends_within_seconds_when_the_service_is_killed(tmp_path: Path) -> None:
-    with Server(tmp_path, {"SCOPE_STORE_URL": "memory://"}, start_timeout_s=VLLM_START_S) as server:
-        engine, group = engine_process_of(server.pid), server.pid
-        assert engine in members(group)
-        try:
-            # Kill only the service and not its group, like the kernel's out-of-memory killer.
-            os.kill(server.pid, signal.SIGKILL)
-            assert server.wait() == -signal.SIGKILL
-            assert seconds_until_gone(group, at_most_s=10) < 10
-        finally:
-            kill(group)
+def test_a_killed_service_takes_its_engine_along_and_a_second_start_finds_its_calibration(
+    demo_server: Server,
+) -> None:
+    before = calibration_at(demo_server)
+    engine, group = engine_process_of(demo_server.pid), demo_server.pid
+    assert engine in members(group)
+    try:
+        # Kill only the service and not its group, like the kernel's out-of-memory killer.
+        os.kill(demo_server.pid, signal.SIGKILL)
+        assert demo_server.wait() == -signal.SIGKILL
+        assert seconds_until_gone(group, at_most_s=10) < 10
+    finally:
+        kill(group)
+    demo_server.start()
+    assert calibration_at(demo_server) == before
+
+
+def calibration_at(server: Server) -> dict[str, object]:
+    """The default set, without the traffic of this process."""
+    found: dict[str, object] = server.client.get("/calibrations/default").json()
+    del found["traffic"]
+    return found

@@ -3,7 +3,6 @@
 `make drills ARGS="--only kill-during-calibrate"` kills 20 times a store.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,14 @@ import pytest
 from tests.integration.processes.kills import kill_during_calibrate
 from tests.redis_server import RedisServer
 
-KILLS = 5
+KILLS = 4
 
 
 @pytest.fixture(params=["sqlite", "redis"])
-def store_url(
-    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
-) -> Iterator[str]:
+def store_url(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer) -> str:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/calibration.db"
-    else:
-        redis_server.command("FLUSHALL")
-        yield redis_server.url
+        return f"sqlite:///{tmp_path}/calibration.db"
+    return redis_server.url
 
 
 def test_a_kill_during_calibrate_leaves_the_old_version_or_the_new_one(

@@ -13,12 +13,13 @@ from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 from tests.unit.api.problems import comparison, examples
 
+DEFAULT = "/calibrations/default"
+
 
 @pytest.fixture(params=["sqlite", "redis"])
 def replicas(
     request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
 ) -> Iterator[list[Server]]:
-    redis_server.command("FLUSHALL")
     url = f"sqlite:///{tmp_path}/scope.db" if request.param == "sqlite" else redis_server.url
     settings = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": url, "SCOPE_AUDIT_RATE": "1"}
     settings |= {"SCOPE_ON_ALARM": "abstain"}
@@ -43,7 +44,7 @@ def label(server: Server, judged: Sequence[dict[str, Any]], given: str) -> None:
 
 
 def criteria(server: Server) -> Any:
-    answer = server.client.get("/calibrations/default/monitor").raise_for_status()
+    answer = server.client.get(f"{DEFAULT}/monitor").raise_for_status()
     return answer.json()["criteria"]
 
 
@@ -73,9 +74,14 @@ def test_replicas_agree_after_a_kill_and_both_abstain_after_an_alarm(
     while judge(other, [next(numbers)])[0]["reason"] != "suspended":
         assert time.monotonic() < deadline
     assert criteria(one) == criteria(other)
-    # A new version serves again, on both replicas.
-    one.client.post("/calibrate", json={"examples": examples(7)}).raise_for_status()
+    # The alarm was recorded once. A new version of other pairs serves again, on both replicas.
+    trails = [each.client.get(f"{DEFAULT}/audit-trail").json()["entries"] for each in replicas]
+    assert trails[0] == trails[1]
+    assert [each["event"] for each in trails[0]] == ["alarm"]
+    one.client.post("/calibrate", json={"examples": examples(101)}).raise_for_status()
     for server in replicas:
         while judge(server, [next(numbers)])[0]["reason"] == "suspended":
             assert time.monotonic() < deadline
         assert all(not each["alarm"] for each in criteria(server))
+        entries = server.client.get(f"{DEFAULT}/audit-trail").json()["entries"]
+        assert [each["event"] for each in entries] == ["alarm_ended", "alarm"]

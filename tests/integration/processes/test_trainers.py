@@ -13,7 +13,6 @@ from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.rewards.doors import PROMPT
 
 aiohttp = pytest.importorskip("aiohttp")
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")

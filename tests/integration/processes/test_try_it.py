@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping
@@ -53,18 +54,30 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_the_printed_command_gets_a_judgment(start: Start, tmp_path: Path) -> None:
-    settings = {
+def settings_in(folder: Path) -> dict[str, str]:
+    return {
         "SCOPE_ENGINE": "scripted",
-        "SCOPE_STORE_URL": f"sqlite:///{tmp_path}/calibration.db",
+        "SCOPE_STORE_URL": f"sqlite:///{folder}/calibration.db",
     }
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The SQLite file of a service that was calibrated and stopped."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    with Server(folder, settings_in(folder)) as server:
+        answer = server.client.post("/calibrate", json={"examples": examples(60)})
+        assert answer.status_code == 200
+    return folder / "calibration.db"
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+def test_the_printed_command_gets_a_judgment(
+    start: Start, calibrated: Path, tmp_path: Path
+) -> None:
     if start.calibrated:
-        with Server(tmp_path, settings) as server:
-            answer = server.client.post("/calibrate", json={"examples": examples(60)})
-            assert answer.status_code == 200
-        server.log.unlink()
-    with Server(tmp_path, {**settings, **start.settings}) as server:
+        shutil.copy(calibrated, tmp_path)
+    with Server(tmp_path, {**settings_in(tmp_path), **start.settings}) as server:
         printed = printed_by(server)
         assert start.said in " ".join(printed.split())
         judgment = answer_to_the_command_in(printed)

@@ -17,9 +17,11 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from app.core.comparison import Comparison, Label, LabelledComparison
+from app.api.server import BoundedH11
+from app.core.comparison import Comparison, Criterion, Label, LabelledComparison
+from app.core.score import Score
 from app.main import build, serving
-from app.service.auditing.entries import CriterionKey, DrawEntry, LabelEntry
+from app.service.auditing.entries import Decider, Draw, LabelEntry
 from app.service.services import Services
 from app.settings import Settings
 
@@ -80,7 +82,7 @@ def labelled(number: int) -> LabelledComparison:
     """A labelled pair; every 30th label is wrong, so that thresholds are among the scores."""
     gap = (number % 4000 + 1) / 1000
     comparison = Comparison.of(f"Question {number}?", f"quality={gap}", "quality=0")
-    return LabelledComparison(comparison, "B" if number % 30 == 0 else "A")
+    return LabelledComparison(comparison=comparison, label="B" if number % 30 == 0 else "A")
 
 
 async def fill(services: Services) -> None:
@@ -95,10 +97,13 @@ async def fill(services: Services) -> None:
     # One example, whose label changes with each version.
     for i in range(VERSIONS):
         label: Label = "A" if i % 2 else "B"
-        await add("changed", [LabelledComparison(large[0].comparison, label)])
+        await add("changed", [LabelledComparison(comparison=large[0].comparison, label=label)])
     await add("audited", large[:100])
-    await services.store.append_audits([draw(i, services.judge.fingerprint) for i in range(AUDITS)])
-    labels = [LabelEntry(audit_id(i), "A", "ana", 1.0).text for i in range(AUDITS // 2)]
+    fingerprint = services.identity.fingerprint
+    await services.store.append_audits([draw(i, fingerprint) for i in range(AUDITS)])
+    labels = [
+        LabelEntry(id=audit_id(i), label="A", by="ana", at=1.0).text for i in range(AUDITS // 2)
+    ]
     await services.store.append_audits(labels)
     await services.auditor.catch_up()
 
@@ -110,19 +115,18 @@ def audit_id(number: int) -> str:
 
 def draw(number: int, fingerprint: str) -> str:
     """The entry of a drawn judgment in the log of audits."""
-    return DrawEntry(
+    return Draw(
         id=audit_id(number),
-        calibration="audited",
         fingerprint=fingerprint,
         digest=f"{number:064x}",
         question=f"{number:064x}",
-        gap_fwd=1.0,
-        gap_rev=(number % 4000 + 1) / 1000,
-        label_mass=0.99,
-        write_id="w",
-        version=1,
-        criterion=CriterionKey(0.1, "marginal", None),
-        label_noise=0.0,
+        score=Score(gap_fwd=1.0, gap_rev=(number % 4000 + 1) / 1000, label_mass=0.99),
+        decider=Decider(
+            criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="audited"),
+            write_id="w",
+            version=1,
+            label_noise=0.0,
+        ),
         accepted=True,
         rate=1.0,
         at=time.time(),
@@ -137,7 +141,7 @@ def main(port: int) -> None:
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Services]:
-        async with serving(settings, Silent(), on_engine_lost=sys.exit) as services:
+        async with serving(settings, Silent(), on_lost=sys.exit) as services:
             await fill(services)
             # Make the state of a start that found all sets in its store.
             gc.collect()
@@ -157,7 +161,7 @@ def main(port: int) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": json.dumps(measure()).encode()})
 
-    uvicorn.run(with_clock, host="127.0.0.1", port=port, log_level="warning")
+    uvicorn.run(with_clock, host="127.0.0.1", port=port, log_level="warning", http=BoundedH11)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,9 @@ def written_by(stored: StoredCalibration) -> set[str]:
 
 def entry(number: int, *, by: str = "one") -> StoredChange:
     """Returns an entry of the trail whose parts name their change and writer."""
-    return StoredChange(number, f"record {number} of {by}", f"undo {number} of {by}")
+    return StoredChange(
+        number=number, record=f"record {number} of {by}", undo=f"undo {number} of {by}"
+    )
 
 
 async def write(

@@ -26,7 +26,6 @@ def address(scheme: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """The address of an empty store."""
     if scheme == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
-        server.command("FLUSHALL")
         return server.url
     if scheme in ("memory", "sqlite"):
         return f"{scheme}://{tmp_path / 'new' / 'calibrations.db'}"

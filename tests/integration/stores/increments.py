@@ -12,7 +12,9 @@ async def add_one(store: CalibrationStore, name: str, digest: str) -> None:
     while True:
         before = await store.version(name)
         after = Version(before.write_id, before.number + 1) if before else Version("one", 1)
-        added = StoredCalibration(after, {}, {digest: str(after.number)}, {})
+        added = StoredCalibration(
+            version=after, meta={}, examples={digest: str(after.number)}, thresholds={}
+        )
         if await write(store, added, name=name, expected=before):
             return
 

@@ -24,7 +24,6 @@ def scope_judge(server: Server, *arguments: str) -> str:
 
 
 def test_a_set_moves_from_sqlite_to_redis(tmp_path: Path, redis_server: RedisServer) -> None:
-    redis_server.command("FLUSHALL")
     rows = examples(600)
     for row in rows[::25]:
         row["label"] = "B"

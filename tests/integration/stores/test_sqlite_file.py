@@ -1,30 +1,23 @@
-"""A SQLite file that is removed or replaced while open never loses an acknowledged write."""
+"""A SQLite file that is removed or replaced while open is lost, and no content is damaged."""
 
+import asyncio
 import logging
 import os
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.ports import Version
-from app.stores import sqlite_file
+from app.ports import StoredCalibration, Version
 from app.stores.sqlite import SqliteStore
-from tests.integration.stores.backends import delete, numbers, state, write
-from tests.serving import labelled, services_of
-
-pytestmark = pytest.mark.anyio
+from tests.integration.stores.backends import audit_log, delete, state, trail, write
+from tests.patience import PATIENCE_S
 
 SUFFIXES = ("", "-wal", "-shm")
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the store open a replaced file at once."""
-    monkeypatch.setattr(sqlite_file, "SETTLED_S", 0.0)
 
 
 @pytest.fixture
@@ -78,7 +71,8 @@ def restore(backup: Path, path: Path) -> None:
         beside(backup, suffix).rename(beside(path, suffix))
 
 
-async def assert_unavailable(store: SqliteStore, match: str) -> None:
+async def assert_lost(store: SqliteStore, path: Path) -> None:
+    """Checks that every call is refused, and that the reason is announced."""
     for attempt in (
         write(store, state(9), expected=Version("one", 1)),
         write(store, state(1), expected=None, name="other"),
@@ -86,30 +80,41 @@ async def assert_unavailable(store: SqliteStore, match: str) -> None:
         store.ping(),
         store.version("default"),
         store.names(),
+        store.append_audits(["entry"]),
     ):
-        with pytest.raises(StoreUnavailableError, match=match):
+        with pytest.raises(StoreUnavailableError, match="was removed or replaced"):
             await attempt
+    async with asyncio.timeout(PATIENCE_S):
+        assert str(path) in await store.lost()
 
 
-async def test_a_removed_file_is_unavailable_and_not_made_again(
-    store: SqliteStore, path: Path
-) -> None:
+async def stored_at(path: Path) -> StoredCalibration | None:
+    """The set in a file, read by another store, after a check of the whole file."""
+    other = SqliteStore(path)
+    await other.open()
+    found = await other.read("default")
+    await other.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    return found
+
+
+async def test_a_removed_file_is_lost_and_not_made_again(store: SqliteStore, path: Path) -> None:
     remove(path)
-    await assert_unavailable(store, "was removed")
+    await assert_lost(store, path)
     assert names(path.parent) == []
 
 
-@pytest.mark.parametrize("suffixes", [SUFFIXES, ("",)])
-async def test_a_file_that_is_put_back_is_used_again(
-    store: SqliteStore, path: Path, suffixes: tuple[str, ...]
+async def test_a_file_that_is_put_back_stays_lost_for_the_open_store(
+    store: SqliteStore, path: Path
 ) -> None:
-    for suffix in suffixes:
-        beside(path, suffix).rename(beside(path, f"{suffix}.away"))
-    await assert_unavailable(store, "was removed")
-    for suffix in suffixes:
-        beside(path, f"{suffix}.away").rename(beside(path, suffix))
+    os.rename(path, beside(path, ".away"))
+    await assert_lost(store, path)
+    os.rename(beside(path, ".away"), path)
+    await assert_lost(store, path)
+    await store.close()
+    await store.open()
     assert await store.read("default") == state(1)
-    assert await write(store, state(2), expected=Version("one", 1))
 
 
 async def test_a_write_is_not_acknowledged_if_the_file_is_removed_meanwhile(
@@ -124,108 +129,72 @@ async def test_a_write_is_not_acknowledged_if_the_file_is_removed_meanwhile(
         await write(store, state(2), expected=Version("one", 1))
 
 
-async def test_a_backup_is_opened_with_its_whole_log(store: SqliteStore, path: Path) -> None:
+@pytest.mark.parametrize("moved", [SUFFIXES, ("",), ("", "-wal"), ("", "-shm")])
+async def test_a_file_that_is_moved_away_is_complete_without_its_log(
+    store: SqliteStore, path: Path, moved: tuple[str, ...]
+) -> None:
     for number in range(2, 9):
         assert await write(store, state(number), expected=Version("one", number - 1))
-    backup = back_up(path)
-    await write(store, state(9), expected=Version("one", 8))
-    restore(backup, path)
-    assert await store.read("default") == state(8)
-    assert await numbers(store) == list(range(1, 9))
-    # The log of the backup still exists, although the old connection was closed.
-    assert await write(store, state(9, write_id="two"), expected=Version("one", 8))
-    other = SqliteStore(path)
-    await other.open()
-    assert await other.read("default") == state(9, write_id="two")
-    await other.close()
+    away = path.with_name("away.db")
+    for suffix in moved:
+        beside(path, suffix).rename(beside(away, suffix))
+    await assert_lost(store, path)
     await store.close()
-    check = sqlite3.connect(path)
-    assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert check.execute("SELECT count(*) FROM revision").fetchone() == (9,)
-    check.close()
+    assert await stored_at(away) == state(8)
 
 
-async def test_a_store_that_is_closed_leaves_a_backups_log_alone(
-    store: SqliteStore, path: Path
-) -> None:
-    await write(store, state(2), expected=Version("one", 1))
-    restore(back_up(path), path)
-    log = content(beside(path, "-wal"))
-    await store.close()
-    assert content(beside(path, "-wal")) == log
-    await store.open()
-    assert await store.read("default") == state(2)
-
-
-@pytest.mark.parametrize("left", [("-wal",), ("-shm",), ("-wal", "-shm")])
-async def test_a_backup_beside_the_log_of_the_file_before_is_not_opened(
+@pytest.mark.parametrize("left", [(), ("-wal",), ("-shm",), ("-wal", "-shm")])
+async def test_a_backup_is_not_mixed_with_the_log_of_the_file_before(
     store: SqliteStore, path: Path, left: tuple[str, ...]
 ) -> None:
-    backup = back_up(path)
-    await write(store, state(2), expected=Version("one", 1))
+    backup = path.with_name("backup.db")
+    with closing(sqlite3.connect(path)) as copy:
+        copy.execute("VACUUM INTO ?", (str(backup),))
+    before = content(backup)
+    await write(store, state(2, examples=500), expected=Version("one", 1))
     remove(path, *(suffix for suffix in SUFFIXES if suffix not in left))
     backup.rename(path)
-    before = content(path)
-    await assert_unavailable(store, "Move it away")
-    assert content(path) == before
-    remove(path, *left)
-    if left != ("-shm",):
-        beside(backup, "-wal").rename(beside(path, "-wal"))
-    await store.ping()
-    assert await store.read("default") in (state(1), None)
-
-
-async def test_a_file_that_is_perhaps_being_copied_is_not_opened(
-    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backup = back_up(path)
-    await write(store, state(2), expected=Version("one", 1))
-    monkeypatch.setattr(sqlite_file, "SETTLED_S", 3600.0)
-    restore(backup, path)
-    await assert_unavailable(store, "a moment ago")
-    # A clock that was set back does not keep the file closed.
-    monkeypatch.setattr("time.time", lambda: 0.0)
-    assert await store.read("default") == state(1)
-
-
-async def test_a_log_that_is_removed_is_saved_from_the_open_file(
-    store: SqliteStore, path: Path
-) -> None:
-    await write(store, state(2), expected=Version("one", 1))
-    remove(path, "-wal")
-    assert await store.read("default") == state(2)
-    assert await write(store, state(3), expected=Version("one", 2))
+    await assert_lost(store, path)
     await store.close()
-    await store.open()
-    assert await store.read("default") == state(3)
+    assert content(path) == before
+    assert await stored_at(path) == state(1)
+
+
+async def test_a_backup_keeps_its_own_log(store: SqliteStore, path: Path) -> None:
+    await write(store, state(2), expected=Version("one", 1))
+    backup = back_up(path)
+    await write(store, state(3), expected=Version("one", 2))
+    restore(backup, path)
+    log = content(beside(path, "-wal"))
+    await assert_lost(store, path)
+    await store.close()
+    assert content(beside(path, "-wal")) == log
+    assert await stored_at(path) == state(2)
+
+
+@pytest.mark.parametrize("removed", [("-wal",), ("-shm",), ("-wal", "-shm")])
+async def test_a_log_that_is_removed_is_saved_into_the_open_file(
+    store: SqliteStore, path: Path, removed: tuple[str, ...]
+) -> None:
+    await write(store, state(2), expected=Version("one", 1))
+    remove(path, *removed)
+    await assert_lost(store, path)
+    await store.close()
+    assert await stored_at(path) == state(2)
 
 
 async def test_a_removed_log_does_not_ruin_a_backup_that_was_copied_over_the_file(
     store: SqliteStore, path: Path
 ) -> None:
     backup = path.with_name("backup.db")
-    copy = sqlite3.connect(path)
-    copy.execute("VACUUM INTO ?", (str(backup),))
-    copy.close()
+    with closing(sqlite3.connect(path)) as copy:
+        copy.execute("VACUUM INTO ?", (str(backup),))
     await write(store, state(2, examples=500), expected=Version("one", 1))
     remove(path, "-wal", "-shm")
     shutil.copyfile(backup, path)
-    await assert_unavailable(store, "Restart the service")
+    await assert_lost(store, path)
     await store.close()
     assert content(path) == content(backup)
-
-
-async def test_another_file_of_this_service_in_its_place_is_opened(
-    store: SqliteStore, path: Path
-) -> None:
-    remove(path)
-    other = SqliteStore(path)
-    await other.open()
-    await write(other, state(7, write_id="two"), expected=None)
-    assert await store.read("default") == state(7, write_id="two")
-    assert await write(store, state(8, write_id="two"), expected=Version("two", 7))
-    assert await other.read("default") == state(8, write_id="two")
-    await other.close()
 
 
 async def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> None:
@@ -238,7 +207,7 @@ async def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> Non
     assert await store.read("default") == state(1)
     assert names(tmp_path / "real") == ["sets.db", "sets.db-shm", "sets.db-wal"]
     (tmp_path / "real" / "sets.db").unlink()
-    await assert_unavailable(store, "was removed")
+    await assert_lost(store, link)
     await store.close()
 
 
@@ -277,32 +246,41 @@ async def test_a_relative_path_is_resolved_at_the_start(
     await store.close()
 
 
-async def test_the_service_is_not_ready_without_the_file_and_uses_a_restored_backup(
-    tmp_path: Path,
+REWRITES_OF_THE_TRAIL = (
+    "DELETE FROM revision",
+    "UPDATE revision SET record = 'x'",
+    "UPDATE revision SET number = 9",
+    "UPDATE OR REPLACE revision SET number = 1",
+    "INSERT OR REPLACE INTO revision VALUES ('default', 2, 'x', 'x')",
+    "INSERT OR IGNORE INTO revision VALUES ('default', 2, 'x', 'x')",
+    "REPLACE INTO revision VALUES ('default', 1, 'x', 'x')",
+    "INSERT INTO revision VALUES ('default', 0, 'x', 'x')",
+    "INSERT INTO revision VALUES ('default', 2, 'x', 'x') ON CONFLICT DO UPDATE SET record = 'x'",
+    "REPLACE INTO revision (rowid, name, number, record, undo) VALUES (1, 'a', 9, 'x', 'x')",
+)
+REWRITES_OF_THE_LOG = (
+    "DELETE FROM audit",
+    "UPDATE audit SET entry = 'x'",
+    "UPDATE OR REPLACE audit SET position = 1",
+    "INSERT OR REPLACE INTO audit VALUES (2, 'x')",
+    "REPLACE INTO audit VALUES (1, 'x')",
+    "INSERT INTO audit VALUES (0, 'x')",
+    "INSERT INTO audit VALUES (2, 'x') ON CONFLICT DO UPDATE SET entry = 'x'",
+)
+
+
+@pytest.mark.parametrize("statement", [*REWRITES_OF_THE_TRAIL, *REWRITES_OF_THE_LOG])
+async def test_other_programs_cannot_rewrite_a_trail_or_the_log_of_audits(
+    store: SqliteStore, path: Path, statement: str
 ) -> None:
-    path = tmp_path / "calibrations.db"
-    store = SqliteStore(path)
-    await store.open()
-    async with services_of(store=store) as services:
-        first = (
-            await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
-        ).calibration
-        backup = back_up(path)
-        await services.calibrator.add("default", [labelled(1.0, "A", number=2)])
-        remove(path)
-        with pytest.raises(StoreUnavailableError, match="was removed"):
-            await services.calibrator.add("default", [labelled(1.0, "A", number=3)])
-        trouble = await services.readiness.check()
-        assert trouble is not None
-        assert "does not answer" in trouble
-        services.calibrations.forget("default")
-        with pytest.raises(StoreUnavailableError):
-            await services.readiness.check()
-        for suffix in ("-wal", ""):
-            beside(backup, suffix).rename(beside(path, suffix))
-        assert await services.readiness.check() is None
-        found = await services.calibrations.get("default")
-        assert (found.version, found.write_id) == (1, first.write_id)
-        again = await services.calibrator.add("default", [labelled(1.0, "A", number=3)])
-        assert (again.calibration.version, again.calibration.n) == (2, 2)
-    await store.close()
+    await write(store, state(2), expected=Version("one", 1))
+    await store.append_audits(["a", "b"])
+    before = await trail(store)
+    with (
+        closing(sqlite3.connect(path)) as connection,
+        pytest.raises(sqlite3.IntegrityError, match="only grows"),
+    ):
+        connection.execute(statement)
+    assert await trail(store) == before
+    assert list(before) == [2, 1]
+    assert await audit_log(store) == ["a", "b"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -16,8 +17,6 @@ from tests.integration.stores.backends import (
 )
 from tests.integration.stores.conftest import Connect
 from tests.patience import PATIENCE_S
-
-pytestmark = pytest.mark.anyio
 
 SHARED = ("sqlite", "redis")
 
@@ -47,7 +46,7 @@ async def test_posting_an_example_again_updates_it_and_adds_nothing(
 
 async def test_examples_that_a_write_does_not_mention_are_kept(store: CalibrationStore) -> None:
     await write(store, state(1), expected=None)
-    await write(store, state(2)._replace(examples={"d1": "2", "d9": "2"}),
+    await write(store, replace(state(2), examples={"d1": "2", "d9": "2"}),
                       expected=Version("one", 1))  # fmt: skip
     stored = await store.read("default")
     assert stored is not None
@@ -57,7 +56,7 @@ async def test_examples_that_a_write_does_not_mention_are_kept(store: Calibratio
 async def test_examples_are_removed_in_the_same_step(store: CalibrationStore) -> None:
     await write(store, state(1, examples=5000), expected=None)
     gone = [f"d{i}" for i in range(4500)]
-    change = state(2)._replace(examples={"d4600": "2"})
+    change = replace(state(2), examples={"d4600": "2"})
     written = await write(store, change, expected=Version("one", 1), removed=[*gone, "absent"])
     assert written
     stored = await store.read("default")
@@ -69,17 +68,22 @@ async def test_examples_are_removed_in_the_same_step(store: CalibrationStore) ->
 async def test_a_write_without_examples_keeps_all(store: CalibrationStore) -> None:
     await write(store, state(1), expected=None)
     await write(store, state(2, examples=0), expected=Version("one", 1))
-    assert await store.read("default") == state(2)._replace(examples=state(1).examples)
+    assert await store.read("default") == replace(state(2), examples=state(1).examples)
 
 
 async def test_meta_and_thresholds_are_replaced_whole(store: CalibrationStore) -> None:
     await write(store, state(1), expected=None)
-    replaced = StoredCalibration(Version("one", 2), {"judge": "other"}, {}, {"pac:0.05": "0.5"})
+    replaced = StoredCalibration(
+        version=Version("one", 2),
+        meta={"judge": "other"},
+        examples={},
+        thresholds={"pac:0.05": "0.5"},
+    )
     await write(store, replaced, expected=Version("one", 1))
-    assert await store.read("default") == replaced._replace(examples=state(1).examples)
-    emptied = StoredCalibration(Version("one", 3), {}, {}, {})
+    assert await store.read("default") == replace(replaced, examples=state(1).examples)
+    emptied = StoredCalibration(version=Version("one", 3), meta={}, examples={}, thresholds={})
     await write(store, emptied, expected=Version("one", 2))
-    assert await store.read("default") == emptied._replace(examples=state(1).examples)
+    assert await store.read("default") == replace(emptied, examples=state(1).examples)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +130,10 @@ async def test_names_are_sorted_and_sets_are_apart(store: CalibrationStore) -> N
 
 async def test_text_survives_as_it_is(store: CalibrationStore) -> None:
     odd = StoredCalibration(
-        Version("0b5f-é", 2**40),
-        {"judge": "裁判 🏛 \n\t\"'\\", "empty": "", "zero\0byte": "a\0b"},
-        {"d0": "-0.0", "d1": "1e-320"},
-        {"marginal:0.05": "-inf", "marginal:0.10": "0.6931471805599453"},
+        version=Version("0b5f-é", 2**40),
+        meta={"judge": "裁判 🏛 \n\t\"'\\", "empty": "", "zero\0byte": "a\0b"},
+        examples={"d0": "-0.0", "d1": "1e-320"},
+        thresholds={"marginal:0.05": "-inf", "marginal:0.10": "0.6931471805599453"},
     )
     await write(store, odd, expected=None)
     assert await store.read("default") == odd
@@ -145,7 +149,9 @@ async def test_nothing_is_shared_with_the_caller(store: CalibrationStore) -> Non
     meta, examples, thresholds = {"judge": "1"}, {"d0": "1"}, {"marginal:0.10": "1"}
     await write(
         store,
-        StoredCalibration(Version("one", 1), meta, examples, thresholds),
+        StoredCalibration(
+            version=Version("one", 1), meta=meta, examples=examples, thresholds=thresholds
+        ),
         expected=None,
     )
     first = await store.read("default")
@@ -154,7 +160,10 @@ async def test_nothing_is_shared_with_the_caller(store: CalibrationStore) -> Non
         assert isinstance(mapping, dict)
         mapping["d0"] = "changed"
     assert await store.read("default") == StoredCalibration(
-        Version("one", 1), {"judge": "1"}, {"d0": "1"}, {"marginal:0.10": "1"}
+        version=Version("one", 1),
+        meta={"judge": "1"},
+        examples={"d0": "1"},
+        thresholds={"marginal:0.10": "1"},
     )
 
 
@@ -175,7 +184,7 @@ async def test_opening_and_closing_twice_is_safe(address: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SHARED)
-async def test_a_set_outlives_its_client(address: str) -> None:
+async def test_a_set_and_its_trail_outlive_their_client(address: str) -> None:
     for number in (1, 2):
         store = store_at(address)
         await store.open()
@@ -185,6 +194,7 @@ async def test_a_set_outlives_its_client(address: str) -> None:
     store = store_at(address)
     await store.open()
     assert await store.read("default") == state(2)
+    assert await numbers(store) == [1, 2]
     await store.close()
 
 

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,11 @@ from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableErr
 from app.ports import CalibrationStore, Store, StoredCalibration, Version
 from app.stores.redis import RedisStore, SetKeys
 from app.stores.sqlite import SqliteStore
-from app.stores.sqlite_file import APPLICATION_ID
+from app.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 from tests.integration.stores.backends import delete, entry, numbers, state, store_at, write
 from tests.integration.stores.cutting_proxy import Cut, cutting_proxy
 from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
-
-pytestmark = pytest.mark.anyio
 
 OLD, NEW = state(1), state(2)
 
@@ -52,11 +51,11 @@ async def write_again(store: CalibrationStore) -> StoredCalibration:
     while True:
         before = await store.version("default")
         assert before is not None
-        after = NEW._replace(version=Version("one", before.number + 1))
+        after = replace(NEW, version=Version("one", before.number + 1))
         if await write(store, after, expected=before):
             stored = await store.read("default")
             assert stored is not None
-            return stored._replace(version=NEW.version)
+            return replace(stored, version=NEW.version)
 
 
 async def run_program(module: str, *arguments: str) -> str:
@@ -86,10 +85,24 @@ async def test_a_crash_at_any_statement_leaves_sqlite_whole(tmp_path: Path, acti
                 assert await write_again(store) == NEW
 
 
-async def test_a_killed_writer_leaves_sqlite_whole_and_loses_nothing_it_reported(
+async def test_a_crash_at_any_statement_of_making_the_tables_leaves_a_usable_file(
     tmp_path: Path,
 ) -> None:
-    address = f"sqlite://{tmp_path / 'calibrations.db'}"
+    (tmp_path / "old.db").touch()
+    last = int(await run_program("tests.integration.stores.sqlite_crashes", str(tmp_path), "open"))
+    # At least 4 queries, 7 tables, 6 triggers, application and version, BEGIN and COMMIT.
+    assert last > 20
+    for step in range(1, last + 1):
+        async with opened(f"sqlite://{tmp_path / f'{step}.db'}") as store:
+            assert await write(store, OLD, expected=None)
+            assert await numbers(store) == [1]
+            assert await store.append_audits(["entry"]) == 1
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "redis"])
+async def test_a_killed_writer_leaves_set_and_trail_whole_and_loses_nothing_it_reported(
+    address: str,
+) -> None:
     for round_number, reports in enumerate((1, 7, 20)):
         name = f"round-{round_number}"
         reported = await _kill_after(address, name, reports)
@@ -109,7 +122,9 @@ async def test_a_killed_redis_comes_back_whole_and_loses_nothing_it_acknowledged
             while True:
                 number = acknowledged + 1
                 version = Version("one", number)
-                wrote = StoredCalibration(version, {}, {f"d{number}": str(number)}, {})
+                wrote = StoredCalibration(
+                    version=version, meta={}, examples={f"d{number}": str(number)}, thresholds={}
+                )
                 before = Version("one", acknowledged) if acknowledged else None
                 assert await write(store, wrote, expected=before)
                 acknowledged = number
@@ -129,15 +144,13 @@ async def test_a_killed_redis_comes_back_whole_and_loses_nothing_it_acknowledged
 async def _kill_after(address: str, name: str, reports: int) -> list[str]:
     """Kills a writer after so many reports, and returns all digests that it reported."""
     program = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            "-m",
-            "tests.integration.stores.increments",
-            address,
-            name,
-            "a",
-            "100000",
-        ),
+        sys.executable,
+        "-m",
+        "tests.integration.stores.increments",
+        address,
+        name,
+        "a",
+        "100000",
         stdout=asyncio.subprocess.PIPE,
     )
     assert program.stdout is not None
@@ -296,7 +309,6 @@ async def test_a_redis_that_hangs_is_unavailable(own_server: RedisServer) -> Non
 async def test_a_redis_set_without_its_version_is_corrupt(
     redis_server: RedisServer, field: str
 ) -> None:
-    redis_server.command("FLUSHALL")
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
         redis_server.command("HDEL", "scope:calibration:default:meta", field)
@@ -312,7 +324,6 @@ async def test_a_redis_set_without_its_version_is_corrupt(
 async def test_a_foreign_redis_key_is_corrupt_and_stops_a_write_whole(
     redis_server: RedisServer, key: str
 ) -> None:
-    redis_server.command("FLUSHALL")
     redis_server.command("SET", key, "foreign")
     async with opened(redis_server.url) as store:
         if key.endswith((":meta", ":examples", ":thresholds")):
@@ -324,7 +335,6 @@ async def test_a_foreign_redis_key_is_corrupt_and_stops_a_write_whole(
 
 
 async def test_a_new_redis_set_takes_nothing_from_leftover_keys(redis_server: RedisServer) -> None:
-    redis_server.command("FLUSHALL")
     redis_server.command("HSET", "scope:calibration:default:examples", "evicted", "0")
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
@@ -332,7 +342,6 @@ async def test_a_new_redis_set_takes_nothing_from_leftover_keys(redis_server: Re
 
 
 async def test_redis_keys_are_those_that_other_programs_read(redis_server: RedisServer) -> None:
-    redis_server.command("FLUSHALL")
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
     prefix = "scope:calibration:default"
@@ -350,7 +359,6 @@ async def test_redis_keys_are_those_that_other_programs_read(redis_server: Redis
 
 
 async def test_a_redis_trail_that_was_cut_is_not_written_over(redis_server: RedisServer) -> None:
-    redis_server.command("FLUSHALL")
     prefix = "scope:calibration:default"
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
@@ -359,7 +367,7 @@ async def test_a_redis_trail_that_was_cut_is_not_written_over(redis_server: Redi
         redis_server.command("HDEL", f"{prefix}:undo", "1")
         assert await store.undos("default", before=None, limit=9) == {1: ""}
         before = redis_server.command("HGETALL", f"{prefix}:undo")
-        again = NEW._replace(version=Version("two", 2))
+        again = replace(NEW, version=Version("two", 2))
         with pytest.raises(StoreUnavailableError):
             await write(store, again, expected=NEW.version)
         assert await store.delete("default", change=entry(2)) is False
@@ -381,6 +389,30 @@ async def test_a_redis_error_never_holds_the_password(redis_server: RedisServer)
         RedisStore("redis://:geheim/x@127.0.0.1/0")
     assert "geheim" not in str(refused.value)
     assert refused.value.__suppress_context__
+
+
+async def test_a_start_with_a_wrong_password_says_that_and_nothing_of_writes(
+    tmp_path: Path,
+) -> None:
+    with RedisServer(tmp_path) as server:
+        server.command("ACL", "SETUSER", "reader", "on", ">right", "~other:*", "+@all")
+        server.command("CONFIG", "SET", "requirepass", "right")
+        place = f"127.0.0.1:{server.port}"
+        for credentials, reason in (
+            (":wrong@", "refuses the user or the password in SCOPE_STORE_URL"),
+            ("nobody:right@", "refuses the user or the password in SCOPE_STORE_URL"),
+            ("", "SCOPE_STORE_URL has none"),
+            ("reader:right@", "does not let the user of SCOPE_STORE_URL"),
+        ):
+            store = RedisStore(f"redis://{credentials}{place}/0")
+            with pytest.raises(StoreUnavailableError, match=reason) as raised:
+                await store.open()
+            await store.close()
+            assert place in str(raised.value)
+            assert "write" not in str(raised.value).lower().replace("write it as", "")
+        store = RedisStore(f"redis://:right@{place}/0")
+        await store.open()
+        await store.close()
 
 
 async def test_sqlite_without_a_usable_path_is_unavailable(tmp_path: Path) -> None:
@@ -412,13 +444,17 @@ async def test_sqlite_that_is_closed_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_is_not_ours_is_corrupt_and_untouched(tmp_path: Path) -> None:
+    ours = f"PRAGMA application_id = {APPLICATION_ID}"
     paths = [tmp_path / "text.db"]
     paths[0].write_bytes(b"no database " * 100)
     for name, pragmas in (
         ("foreign-1", "PRAGMA user_version = 1;"),
         ("foreign-2", "PRAGMA user_version = 2;"),
         ("foreign-0", ""),
-        ("newer", f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 4;"),
+        *(
+            (f"schema-{version}", f"{ours}; PRAGMA user_version = {version};")
+            for version in (1, SCHEMA_VERSION - 1, SCHEMA_VERSION + 1)
+        ),
     ):
         paths.append(tmp_path / f"{name}.db")
         connection = sqlite3.connect(paths[-1])

@@ -1,7 +1,7 @@
 """The contract of the calibration stores: trails."""
 
 import asyncio
-import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,15 +11,12 @@ from tests.integration.stores.backends import (
     entry,
     numbers,
     state,
-    store_at,
     trail,
     write,
     written_by,
 )
 from tests.integration.stores.conftest import Connect
 from tests.patience import PATIENCE_S
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_set_that_never_was_has_no_trail(store: CalibrationStore) -> None:
@@ -90,7 +87,7 @@ async def test_trails_of_different_sets_are_separate(store: CalibrationStore) ->
 
 
 async def test_text_of_any_size_survives_as_it_is(store: CalibrationStore) -> None:
-    odd = entry(2**40)._replace(record='{"by":"裁判 🏛 \\n\\"\0"}', undo="" + "é" * 3_000_000)
+    odd = replace(entry(2**40), record='{"by":"裁判 🏛 \\n\\"\0"}', undo="" + "é" * 3_000_000)
     first = state(2**40)
     assert await store.write("default", first, change=odd, expected=None)
     assert await store.records("default", before=None, limit=1) == [odd.record]
@@ -181,47 +178,3 @@ async def test_a_cancelled_deletion_is_whole(store: CalibrationStore) -> None:
         assert await store.read("default") is None
         done.add(newest)
     assert any("deletion" in each for each in done), "no deletion was cancelled before it began"
-
-
-@pytest.mark.parametrize("scheme", ["sqlite", "redis"])
-async def test_a_writer_that_is_killed_leaves_set_and_trail_agreeing(address: str) -> None:
-    for round_number, reports in enumerate((1, 9, 30)):
-        name = f"round-{round_number}"
-        program = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-m",
-                "tests.integration.stores.increments",
-                address,
-                name,
-                "a",
-                "100000",
-            ),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert program.stdout is not None
-        for _ in range(reports):
-            await program.stdout.readline()
-        program.kill()
-        await program.communicate()
-        store = store_at(address)
-        await store.open()
-        version = await store.version(name)
-        assert version is not None
-        assert version.number >= reports
-        assert await numbers(store, name) == list(range(1, version.number + 1))
-        await store.close()
-
-
-@pytest.mark.parametrize("scheme", ["sqlite", "redis"])
-async def test_a_trail_outlives_its_client(address: str) -> None:
-    for _ in range(2):
-        store = store_at(address)
-        await store.open()
-        number = await store.last_number("default") + 1
-        await write(store, state(number), expected=await store.version("default"))
-        await store.close()
-    store = store_at(address)
-    await store.open()
-    assert await numbers(store) == [1, 2]
-    await store.close()

@@ -10,8 +10,6 @@ from app.ports import LARGEST_NUMBER, CalibrationStore, Version
 from tests.integration.stores.backends import delete, entry, numbers, state, write
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.anyio
-
 on_both = pytest.mark.parametrize("scheme", ["sqlite", "redis"])
 
 NEVER_WRITTEN = ("100000000000000000000", str(2**53), "-7", "0", "", "seven", "1.5", "1e30", "٣")

@@ -11,9 +11,9 @@ from app.core.preference import LN2, FloatArray
 from app.evaluation.normal_world import NormalJudge
 
 DELTA = 0.1
-WEAK, MIDDLING = NormalJudge(0.738, 0.685), NormalJudge(0.807, 0.744)
-OTHER, STRONG = NormalJudge(0.766, 0.777), NormalJudge(0.874, 0.809)
-POOR = NormalJudge(0.604, 0.597)
+WEAK, MIDDLING = NormalJudge(accuracy=0.738, auroc=0.685), NormalJudge(accuracy=0.807, auroc=0.744)
+OTHER, STRONG = NormalJudge(accuracy=0.766, auroc=0.777), NormalJudge(accuracy=0.874, auroc=0.809)
+POOR = NormalJudge(accuracy=0.604, auroc=0.597)
 
 
 class Outcome(NamedTuple):

@@ -17,9 +17,8 @@ Draw = Callable[[int, np.random.Generator], FloatArray]
 Rule = Callable[[list[float]], float]
 
 
-def uncertainty(accuracy: float, auroc: float) -> Draw:
+def uncertainty(judge: NormalJudge) -> Draw:
     """Uncertainty of a judge of the normal world."""
-    judge = NormalJudge(accuracy, auroc)
     return lambda count, rng: judge.draw(count, rng)[0]
 
 
@@ -38,9 +37,8 @@ def position_gap(spread: float) -> Draw:
     return lambda count, rng: spread * np.abs(rng.standard_normal(count))
 
 
-def grouped(accuracy: float, auroc: float, pairs: int, correlation: float) -> Draw:
+def grouped(judge: NormalJudge, *, pairs: int, correlation: float) -> Draw:
     """Uncertainty of the pairs of one question after the other, correlated within a question."""
-    judge = NormalJudge(accuracy, auroc)
 
     def draw(count: int, rng: np.random.Generator) -> FloatArray:
         questions = -(-count // pairs)

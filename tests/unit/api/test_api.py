@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app import __version__
+from app.release import COMMIT
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 
@@ -46,6 +47,7 @@ CALIBRATION: dict[str, Any] = {
     "label_noise": NUMBER,
     **dict.fromkeys(("labelled", "unlabelled", "pool_ties"), int),
     "clusters": str,
+    "runtimes": list,
     **dict.fromkeys(("questions", "counted"), int),
     "thresholds": list,
 }
@@ -101,7 +103,6 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@pytest.mark.anyio
 async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     response = await client.post("/judge", json=comparison(id="x-1"))
@@ -120,7 +121,6 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
     assert found["threshold"] == pytest.approx(math.log(2), abs=1e-15)
 
 
-@pytest.mark.anyio
 async def test_without_alpha_nothing_is_promised(client: httpx.AsyncClient) -> None:
     found = (await client.post("/judge", json=comparison(alpha=None))).json()
     check(found, JUDGMENT)
@@ -129,7 +129,6 @@ async def test_without_alpha_nothing_is_promised(client: httpx.AsyncClient) -> N
     assert all(found[name] is None for name in promised)
 
 
-@pytest.mark.anyio
 async def test_pac_takes_its_delta_and_the_default_one(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     asked = comparison(guarantee="pac", delta=0.02)
@@ -139,7 +138,6 @@ async def test_pac_takes_its_delta_and_the_default_one(client: httpx.AsyncClient
     assert (found["guarantee"], found["delta"]) == ("pac", 0.1)
 
 
-@pytest.mark.anyio
 async def test_settings_give_the_defaults() -> None:
     async with client_of(default_alpha=0.2, default_guarantee="pac", default_delta=0.03) as client:
         await calibrated(client)
@@ -149,7 +147,6 @@ async def test_settings_give_the_defaults() -> None:
         assert (plain["guarantee"], plain["delta"]) == ("marginal", None)
 
 
-@pytest.mark.anyio
 async def test_an_infeasible_alpha_is_an_outcome(client: httpx.AsyncClient) -> None:
     await client.post("/calibrate", json={"examples": examples(3)})
     found = (await client.post("/judge", json=comparison(alpha=0.1))).json()
@@ -158,7 +155,6 @@ async def test_an_infeasible_alpha_is_an_outcome(client: httpx.AsyncClient) -> N
     assert found["risk_level"] == pytest.approx(1 / 3, abs=1e-15)
 
 
-@pytest.mark.anyio
 async def test_a_conversation_is_judged(client: httpx.AsyncClient) -> None:
     turns = [{"role": "user", "content": "Hi"}, {"role": "user", "content": "Why?"}]
     asked = comparison(
@@ -170,7 +166,6 @@ async def test_a_conversation_is_judged(client: httpx.AsyncClient) -> None:
     assert (await client.post("/judge", json=asked)).json()["verdict"] == "B"
 
 
-@pytest.mark.anyio
 async def test_texts_of_every_kind_are_judged(client: httpx.AsyncClient) -> None:
     for text in (
         "NUL \x00 byte",
@@ -183,7 +178,6 @@ async def test_texts_of_every_kind_are_judged(client: httpx.AsyncClient) -> None
         assert (await client.post("/judge", json=asked)).json()["verdict"] == "A"
 
 
-@pytest.mark.anyio
 async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     items: list[Any] = [
@@ -203,14 +197,31 @@ async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncC
     assert response.status_code == 200
     results = response.json()["results"]
     assert [result["id"] for result in results] == [
-        *("first", "blank", 7, "incomplete", None, "unknown", "absent", "delta", "turns", None),
+        "first",
+        "blank",
+        7,
+        "incomplete",
+        None,
+        "unknown",
+        "absent",
+        "delta",
+        "turns",
+        None,
         "last",
     ]
     codes = [result["error"]["code"] if "error" in result else None for result in results]
     assert codes == [
-        *(None, "invalid_comparison", None, "invalid_request", "invalid_request"),
-        *("invalid_request", "calibration_not_found", "invalid_request", "invalid_comparison"),
-        *("invalid_request", None),
+        None,
+        "invalid_comparison",
+        None,
+        "invalid_request",
+        "invalid_request",
+        "invalid_request",
+        "calibration_not_found",
+        "invalid_request",
+        "invalid_comparison",
+        "invalid_request",
+        None,
     ]
     for result in results:
         if "error" not in result:
@@ -220,7 +231,6 @@ async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncC
             assert set(result) == {"id", "error"}
 
 
-@pytest.mark.anyio
 async def test_an_item_takes_missing_fields_from_the_batch(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     items = [
@@ -241,12 +251,10 @@ async def test_an_item_takes_missing_fields_from_the_batch(client: httpx.AsyncCl
     ]
 
 
-@pytest.mark.anyio
 async def test_an_empty_batch_gets_an_empty_answer(client: httpx.AsyncClient) -> None:
     assert (await client.post("/judge/batch", json={"comparisons": []})).json() == {"results": []}
 
 
-@pytest.mark.anyio
 async def test_calibrate_answers_with_the_set_and_the_counts(
     client: httpx.AsyncClient,
 ) -> None:
@@ -282,7 +290,6 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
         assert row["delta"] == (0.1 if row["guarantee"] == "pac" else None)
 
 
-@pytest.mark.anyio
 async def test_sets_are_listed_shown_and_deleted(client: httpx.AsyncClient) -> None:
     assert (await client.get("/calibrations")).json() == {"calibrations": []}
     for name in ("default", "a.b-c_1"):
@@ -312,7 +319,6 @@ async def test_sets_are_listed_shown_and_deleted(client: httpx.AsyncClient) -> N
     problem(await client.post("/judge", json=comparison()), "calibration_not_found")
 
 
-@pytest.mark.anyio
 async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     assert (await client.get("/readyz")).json() == {"status": "ready"}
@@ -322,24 +328,25 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
         {
             **dict.fromkeys(("version", "judge", "fingerprint", "model", "dtype", "prefill"), str),
             "template": str,
+            **dict.fromkeys(("head_dtype", "runtime"), (str, NULL)),
             **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,
             "on_alarm": str,
             "audit_rate": NUMBER,
             "limits": dict,
+            "commit": str | None,
         },
     )
-    assert found["version"] == __version__
+    assert (found["version"], found["commit"]) == (__version__, COMMIT)
     assert len(found["fingerprint"]) == len(found["template"]) == 64
     assert found["limits"] == {
         "max_batch": 1000,
-        "max_body_bytes": 8 * 2**20,
+        "max_body_bytes": 2 * 2**20,
         "max_prompt_tokens": 2**31,
     }
 
 
-@pytest.mark.anyio
 async def test_metrics_are_read_by_prometheus_and_each_application_has_its_own() -> None:
     async with client_of() as client, client_of() as other:
         await client.post("/judge", json=comparison(alpha=None, question="secret-text"))
@@ -359,7 +366,6 @@ async def test_metrics_are_read_by_prometheus_and_each_application_has_its_own()
         assert "scope_judgments_total{" not in (await other.get("/metrics")).text
 
 
-@pytest.mark.anyio
 async def test_every_answer_is_standard_json(client: httpx.AsyncClient) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")

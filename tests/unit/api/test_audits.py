@@ -16,8 +16,6 @@ from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import calibrated, comparison, problem
 
-pytestmark = pytest.mark.anyio
-
 UNKNOWN = "0" * 32
 ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
@@ -39,7 +37,8 @@ async def send(client: httpx.AsyncClient, labels: dict[str, str], headers: Any =
 async def counts(client: httpx.AsyncClient, labels: dict[str, str]) -> tuple[Any, ...]:
     answer = (await send(client, labels)).json()
     names = ("labelled", "updated", "unchanged", "unknown", "expired", "unknown_ids", "expired_ids")
-    assert tuple(answer) == names
+    assert tuple(answer) == (names[0], "closed", *names[1:])
+    assert answer.pop("closed") == 0
     return tuple(answer.values())
 
 
@@ -93,10 +92,13 @@ async def test_audits_are_listed_by_status_without_texts_and_verdicts() -> None:
         assert first == {
             **{"id": one, "calibration": "default", "status": "open", "rate": 1.0},
             **{"drawn_at": first["drawn_at"], "expires_at": first["expires_at"]},
+            "drawn_by": "anonymous",
             **dict.fromkeys(("label", "labelled_at", "labelled_by")),
         }
         assert (second["status"], second["label"], second["labelled_by"]) == (
-            *("labelled", "A", "anonymous"),
+            "labelled",
+            "A",
+            "anonymous",
         )
         assert re.fullmatch(ISO, second["labelled_at"])
         assert [a["id"] for a in (await listed(client, "?status=open"))["audits"]] == [one, three]
@@ -105,6 +107,52 @@ async def test_audits_are_listed_by_status_without_texts_and_verdicts() -> None:
         rest = await listed(client, f"?status=open&limit=1&after={page['next_after']}")
         assert ([each["id"] for each in rest["audits"]], rest["next_after"]) == ([three], None)
         assert (await listed(client, "?calibration=other"))["audits"] == []
+
+
+async def test_an_audit_names_the_key_that_was_first_to_ask(tmp_path: Path) -> None:
+    keys = Keys(
+        write_keys(
+            tmp_path / "keys.json",
+            entry("all", ["judge", "calibrate"]),
+            entry("trainer", ["judge"]),
+        )
+    )
+    admin, trainer = header_of("all"), header_of("trainer")
+    async with client_of(keys=keys, audit_rate=1.0) as client:
+        client.headers.update(admin)
+        await calibrated(client)
+        await drawn(client, [1], admin)
+        await drawn(client, [1, 2], trainer)
+        one = comparison(question="Traffic 3?")
+        await client.post("/judge", json=one, headers=trainer)
+        group = {"question": "G?", "responses": ["quality=3", "quality=2"]}
+        await client.post("/rewards/group", json=group, headers=trainer)
+        named = [each["drawn_by"] for each in (await listed(client))["audits"]]
+    assert named == ["all", "trainer", "trainer", "trainer"]
+
+
+async def test_an_audit_is_closed_with_a_reason_that_other_labels_do_not_take() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        one, two = await drawn(client, range(2))
+        closing = {"id": one, "label": "none", "reason": "the texts are gone"}
+        rows = [closing, {"id": two, "label": "A"}]
+        answer = (await client.post("/audits/labels", json={"labels": rows})).json()
+        assert (answer["labelled"], answer["closed"]) == (1, 1)
+        (only,) = (await listed(client, "?status=closed"))["audits"]
+        assert (only["id"], only["label"], only["labelled_by"]) == (one, "none", "anonymous")
+        for wrong in (
+            {"id": one, "label": "none"},
+            {**closing, "reason": " "},
+            {**closing, "reason": "x" * 201},
+            {"id": two, "label": "A", "reason": "certain"},
+        ):
+            refused = await client.post("/audits/labels", json={"labels": [wrong]})
+            problem(refused, "invalid_request")
+        # Closing some of the draws is a choice, so the others are absorbed only on request.
+        problem(await absorbed(client, replace=True), "audits_incomplete")
+        found = (await absorbed(client, unlabelled="leave_out")).json()
+        assert (found["added"], found["unlabelled_audits"]) == (1, 1)
 
 
 async def test_labels_are_idempotent_and_a_correction_replaces() -> None:
@@ -202,7 +250,7 @@ async def test_labelled_audits_become_examples_and_can_be_taken_back() -> None:
         }
         assert [
             answer[name] for name in ("removed", "unlabelled_audits", "other_judge", "rates")
-        ] == [*(0, 0, 0, [1.0])]
+        ] == [0, 0, 0, [1.0]]
         again = (await absorbed(client)).json()
         assert [again[name] for name in ("version", "added", "updated", "ties")] == [2, 0, 9, 1]
         trail = (await client.get("/calibrations/default/versions")).json()["versions"]
@@ -237,7 +285,11 @@ async def test_a_corrected_label_updates_the_example_it_became() -> None:
         await send(client, {one: "B", two: "tie"})
         answer = (await absorbed(client)).json()
         assert [answer[name] for name in ("n", "added", "updated", "ties", "removed")] == [
-            *(61, 0, 1, 1, 1)
+            61,
+            0,
+            1,
+            1,
+            1,
         ]
 
 

@@ -9,8 +9,6 @@ import pytest
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
 
-pytestmark = pytest.mark.anyio
-
 PAC = {"guarantee": "pac", "alpha": 0.2}
 RESPONSES = [f"quality={i}" for i in range(3)]
 

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ from app.wire.problems import STATUS
 from tests.serving import ShortEngine, client_of, with_limits
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
+from tests.unit.service.auditing.logs import draw_id, drawn
 
 MARKER = "xyzzy-secret-text"
 
@@ -83,6 +85,10 @@ REACHED: dict[str, Reach] = {
     "body_too_large": Reach(body={**PLAIN, "id": "x" * 2000}, settings={"max_body_bytes": 1024}),
     "body_too_slow": Reach(),
     "batch_too_large": Reach(path="/judge/batch", body={"comparisons": [PLAIN] * 1001}),
+    "too_many_criteria": Reach(
+        path="/judge/batch",
+        body={"comparisons": [{**PLAIN, "alpha": i / 99} for i in range(1, 34)]},
+    ),
     "prompt_too_long": Reach(answers(PromptTooLongError("9 tokens, 8 fit")), body=PLAIN),
     "control_tokens": Reach(answers(ControlTokenError("<|im_end|>")), body=PLAIN),
     "not_found": Reach(method="GET", path="/nothing"),
@@ -93,6 +99,10 @@ REACHED: dict[str, Reach] = {
     "judge_mismatch": Reach(body=comparison(calibration="others")),
     "audits_incomplete": Reach(
         path="/calibrations/default/absorb", body={}, settings={"audit_rate": 1.0}
+    ),
+    "too_many_label_changes": Reach(
+        path="/audits/labels",
+        body={"labels": [{"id": draw_id(1), "label": side} for side in "AB" * 51]},
     ),
     "overloaded": Reach(raises(OverloadedError("full", retry_after_s=7)), body=PLAIN),
     "deadline_exceeded": Reach(body=PLAIN, settings={"timeout_s": 0.05}),
@@ -136,8 +146,10 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
                 body = {"calibration": "others", "examples": examples(3)}
                 assert (await other.post("/calibrate", json=body)).status_code == 200
         if code == "store_corrupt":
-            garbage = StoredCalibration(Version("x", 1), {"judge": MARKER}, {}, {})
-            mark = StoredChange(1, "", "")
+            garbage = StoredCalibration(
+                version=Version("x", 1), meta={"judge": MARKER}, examples={}, thresholds={}
+            )
+            mark = StoredChange(number=1, record="", undo="")
             await store.write("corrupt", garbage, change=mark, expected=None)
         if code == "labels_missing":
             pairs = {"comparisons": [comparison(question=MARKER)]}
@@ -145,13 +157,14 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
         if code in ("version_not_found", "audits_incomplete"):
             await client.post("/calibrate", json={"examples": examples(3)})
             await client.post("/judge", json=comparison())
+        if code == "too_many_label_changes":
+            await store.append_audits([drawn(1, at=time.time()).text])
         if code == "store_unavailable":
             await store.close()
         yield client
     await store.close()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("code", [error.code for error in STATUS])
 async def test_each_code_is_answered_as_a_problem_and_counted(
     code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -174,7 +187,6 @@ async def test_each_code_is_answered_as_a_problem_and_counted(
         assert response.headers["allow"] == "POST"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("code", ["internal", "store_corrupt", "judgment_failed"])
 async def test_the_log_has_the_traceback_of_an_unexpected_error(
     code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -185,7 +197,6 @@ async def test_the_log_has_the_traceback_of_an_unexpected_error(
     assert ".py" in caplog.text
 
 
-@pytest.mark.anyio
 async def test_an_engine_that_loses_answers_is_a_failed_judgment() -> None:
     async with client_of(ShortEngine()) as client:
         problem(await client.post("/judge", json=PLAIN), "judgment_failed")
@@ -193,7 +204,6 @@ async def test_an_engine_that_loses_answers_is_a_failed_judgment() -> None:
         assert (await client.get("/calibrations")).json() == {"calibrations": []}
 
 
-@pytest.mark.anyio
 async def test_an_engine_that_is_down_fails_a_batch_as_a_whole_and_writes_nothing() -> None:
     async with client_of(ScriptedEngine(raises(EngineUnavailableError("down")))) as client:
         batch = {"alpha": None, "comparisons": [comparison(), comparison(question=" ")]}
@@ -203,7 +213,6 @@ async def test_an_engine_that_is_down_fails_a_batch_as_a_whole_and_writes_nothin
         assert (await client.get("/calibrations")).json() == {"calibrations": []}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("marker_in", ["question", "response_a", "response_b", "id"])
 async def test_no_log_metric_or_answer_contains_a_text(
     marker_in: str, caplog: pytest.LogCaptureFixture
@@ -225,7 +234,6 @@ async def store_closes(client: httpx.AsyncClient, store: SqliteStore) -> None:
     await store.close()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("engine", "break_it", "code"),
     [
@@ -262,7 +270,6 @@ async def test_a_service_that_cannot_judge_is_alive_but_not_ready(
     await store.close()
 
 
-@pytest.mark.anyio
 async def test_a_refused_request_changes_nothing() -> None:
     store = MemoryStore()
     async with client_of(store=store) as client:

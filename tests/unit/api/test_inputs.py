@@ -1,6 +1,5 @@
 """Tests of invalid requests: each gets a short problem and changes nothing."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -42,7 +41,14 @@ WRONG_VALUES: dict[str, list[Any]] = {
     "guarantee": ["PAC", "", 3, ["pac"]],
     "calibration": ["", "a b", "a/b", ".a", "é", "a\n", "x" * 65, 3],
     "question": [
-        *(3, None, {}, True, [3], [{}], [{"role": "tool", "content": "x"}], f"a{HALF}b"),
+        3,
+        None,
+        {},
+        True,
+        [3],
+        [{}],
+        [{"role": "tool", "content": "x"}],
+        f"a{HALF}b",
         [{"role": "user", "content": "x", "name": "y"}],
         [{"role": "user", "content": HALF}],
     ],
@@ -55,7 +61,6 @@ WRONG_VALUES: dict[str, list[Any]] = {
 BAD_FIELDS = [(field, value) for field, values in WRONG_VALUES.items() for value in values]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("field", "value"), BAD_FIELDS, ids=lambda value: ascii(value)[:24])
 async def test_an_invalid_field_is_named(client: httpx.AsyncClient, field: str, value: Any) -> None:
     response = await send(client, comparison(**{"guarantee": "pac", field: value}))
@@ -71,7 +76,6 @@ async def test_an_invalid_field_is_named(client: httpx.AsyncClient, field: str, 
     assert second["error"]["code"] == "invalid_request"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "-Infinity"])
 async def test_nan_and_infinity_are_refused(client: httpx.AsyncClient, number: str) -> None:
     written = json.dumps(comparison())[:-1]
@@ -81,21 +85,18 @@ async def test_nan_and_infinity_are_refused(client: httpx.AsyncClient, number: s
     problem(await client.post("/calibrate", content=body, headers=JSON), "invalid_request")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("field", ["question", "response_a", "response_b"])
 @pytest.mark.parametrize("value", ["", " ", "\n\t", "\u2003", []])
 async def test_a_blank_text_is_refused(client: httpx.AsyncClient, field: str, value: Any) -> None:
     problem(await send(client, comparison(**{field: value})), "invalid_comparison")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("noise", [0.5, -0.1, "0.1", True])
 async def test_a_label_noise_out_of_range_is_refused(client: httpx.AsyncClient, noise: Any) -> None:
     body = {"examples": examples(3), "label_noise": noise}
     problem(await send(client, body, "/calibrate"), "invalid_request")
 
 
-@pytest.mark.anyio
 async def test_delta_without_pac_is_refused_in_item_and_batch(client: httpx.AsyncClient) -> None:
     for fields in ({"delta": 0.1}, {"delta": 0.1, "guarantee": "marginal"}, {"delta_for": 2}):
         body = problem(await send(client, comparison(**fields)), "invalid_request")
@@ -112,7 +113,7 @@ BAD_BODIES: dict[str, bytes] = {
     "number": b"3",
     "list": b"[]",
     "no UTF-8": b'{"question": "\xff\xfe"}',
-    "deep list": b"[" * 200_000,
+    "deep list": b"[" * 100_000,
     "deep object": b'{"question":' * 50_000,
     "long number": b'{"id": 1' + b"0" * 5000 + b"}",
     "NUL": b"\x00",
@@ -120,24 +121,24 @@ BAD_BODIES: dict[str, bytes] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "path",
     [
-        *("/judge", "/judge/batch", "/calibrate", "/calibrate/scores"),
-        *("/calibrations/x/examples", *PATHS),
+        "/judge",
+        "/judge/batch",
+        "/calibrate",
+        "/calibrate/scores",
+        "/calibrations/x/examples",
+        *PATHS,
     ],
 )
-@pytest.mark.parametrize("name", BAD_BODIES)
-async def test_an_unreadable_body_is_refused(
-    client: httpx.AsyncClient, path: str, name: str
-) -> None:
-    response = await client.post(path, content=BAD_BODIES[name], headers=JSON)
-    problem(response, "invalid_request")
-    assert len(response.content) < 2000
+async def test_an_unreadable_body_is_refused(client: httpx.AsyncClient, path: str) -> None:
+    for name, body in BAD_BODIES.items():
+        response = await client.post(path, content=body, headers=JSON)
+        problem(response, "invalid_request")
+        assert len(response.content) < 2000, name
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
 async def test_a_wrong_content_type_gets_advice(
     client: httpx.AsyncClient, content_type: str | None
@@ -148,7 +149,6 @@ async def test_a_wrong_content_type_gets_advice(
     assert "Content-Type: application/json" in body["detail"]
 
 
-@pytest.mark.anyio
 async def test_a_long_body_is_refused_with_or_without_its_length(client: httpx.AsyncClient) -> None:
     ten_megabytes = json.dumps(comparison(question="x" * 10_000_000)).encode()
 
@@ -162,7 +162,6 @@ async def test_a_long_body_is_refused_with_or_without_its_length(client: httpx.A
     problem(response, "body_too_large")
 
 
-@pytest.mark.anyio
 async def test_a_chunked_body_within_the_limit_is_read(client: httpx.AsyncClient) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for byte in json.dumps(comparison()).encode():
@@ -172,7 +171,6 @@ async def test_a_chunked_body_within_the_limit_is_read(client: httpx.AsyncClient
     assert response.json()["verdict"] == "A"
 
 
-@pytest.mark.anyio
 async def test_the_batch_limit_is_exact(client: httpx.AsyncClient) -> None:
     full = {"alpha": None, "comparisons": [comparison()] * 1000}
     assert len((await send(client, full, "/judge/batch")).json()["results"]) == 1000
@@ -183,7 +181,6 @@ async def test_the_batch_limit_is_exact(client: httpx.AsyncClient) -> None:
         problem(await send(client, {"examples": [{}] * 1001}, path), "batch_too_large")
 
 
-@pytest.mark.anyio
 async def test_an_error_never_repeats_the_input_and_stays_small(client: httpx.AsyncClient) -> None:
     secret = "xyzzy-" * 700
     bodies: Iterator[Any] = iter(
@@ -205,13 +202,11 @@ async def test_an_error_never_repeats_the_input_and_stays_small(client: httpx.As
         assert secret[:100] not in batch.text
 
 
-@pytest.mark.anyio
 async def test_a_problem_lists_at_most_ten_faults(client: httpx.AsyncClient) -> None:
     body = problem(await send(client, {f"f{i}": 1 for i in range(50)}), "invalid_request")
     assert len(body["errors"]) == 10
 
 
-@pytest.mark.anyio
 async def test_an_id_is_echoed_unchanged_or_refused(client: httpx.AsyncClient) -> None:
     for identifier in ("x" * 256, "", 0, -5, 2**63, 10**400, "\U0001f600", "a\x00b"):
         response = await send(client, comparison(id=identifier))
@@ -220,7 +215,6 @@ async def test_an_id_is_echoed_unchanged_or_refused(client: httpx.AsyncClient) -
         assert type(response.json()["id"]) is type(identifier)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["a%20b", "%2e%2e", ".a", "a%0a", "%00", "x" * 65, "%C3%A9"])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_a_name_with_bad_characters_is_refused(
@@ -231,7 +225,6 @@ async def test_a_name_with_bad_characters_is_refused(
     assert "name" in body["detail"]
 
 
-@pytest.mark.anyio
 async def test_unknown_paths_and_methods_get_problems(client: httpx.AsyncClient) -> None:
     for path in ("/", "/calibrations/a/b", "/judge/%00", "/%F0%9F"):
         response = await client.get(path)
@@ -256,28 +249,49 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@pytest.fixture(scope="module")
+async def empty() -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a service, which the requests may change."""
+    async with client_of() as client:
+        yield client
+
+
+@settings(max_examples=150)
 @given(
-    st.sampled_from(["/judge", "/judge/batch", "/calibrate", *PATHS]),
-    st.dictionaries(
+    path=st.sampled_from(["/judge", "/judge/batch", "/calibrate", *PATHS]),
+    body=st.dictionaries(
         st.sampled_from(
             [
-                *("comparisons", "examples", "question", "response_a", "response_b", "id"),
-                *("responses", "groups", "reference", "query", "prompts", "labels", "prompt"),
-                *("response", "label", "responses_create_params", "response_objs"),
-                *("conversation_history", "opponents", "empty"),
+                "comparisons",
+                "examples",
+                "question",
+                "response_a",
+                "response_b",
+                "id",
+                "responses",
+                "groups",
+                "reference",
+                "query",
+                "prompts",
+                "labels",
+                "prompt",
+                "response",
+                "label",
+                "responses_create_params",
+                "response_objs",
+                "conversation_history",
+                "opponents",
+                "empty",
             ]
         ),
         json_values,
         max_size=5,
     ),
 )
-def test_no_json_causes_an_internal_error(path: str, body: dict[str, Any]) -> None:
-    async def answer() -> httpx.Response:
-        async with client_of() as client:
-            return await send(client, body, path)
-
-    response = asyncio.run(answer())
+async def test_no_json_causes_an_internal_error(
+    empty: httpx.AsyncClient, path: str, body: dict[str, Any]
+) -> None:
+    response = await send(empty, body, path)
     assert response.status_code in (200, 404, 413, 422), response.text
     if response.status_code != 200:
         problem(response, response.json()["code"])

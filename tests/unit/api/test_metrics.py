@@ -45,7 +45,6 @@ class SlowEngine(ScriptedEngine):
         return await super().label_logits(prompts, times)
 
 
-@pytest.mark.anyio
 async def test_each_stage_of_a_judgment_is_timed_once() -> None:
     async with client_of(SlowEngine()) as client:
         assert (await client.post("/judge", json=comparison(alpha=None))).status_code == 200
@@ -64,7 +63,6 @@ async def test_each_stage_of_a_judgment_is_timed_once() -> None:
     assert sum(sums.values()) <= whole
 
 
-@pytest.mark.anyio
 async def test_uncertainty_position_gap_and_label_mass_are_distributions() -> None:
     # Both prompts prefer the response shown first: p_fwd = 1 - p_rev, so p_bar is 0.5.
     biased = ScriptedEngine(lambda prompt: logits_of_gap(2.0, label_mass=0.75))
@@ -80,7 +78,6 @@ async def test_uncertainty_position_gap_and_label_mass_are_distributions() -> No
     assert found["scope_uncertainty_nats_bucket", "0.6932"] == 1.0
 
 
-@pytest.mark.anyio
 async def test_requests_are_counted_by_their_declared_route() -> None:
     async with client_of() as client:
         await client.get("/calibrations/one-of-many")
@@ -96,7 +93,6 @@ async def test_requests_are_counted_by_their_declared_route() -> None:
     }
 
 
-@pytest.mark.anyio
 async def test_an_invalid_item_of_a_batch_is_counted_by_its_code() -> None:
     async with client_of() as client:
         batch = {"comparisons": [comparison(), {"question": 1}, {"question": 2}], "alpha": None}
@@ -105,7 +101,6 @@ async def test_an_invalid_item_of_a_batch_is_counted_by_its_code() -> None:
     assert found["scope_judgment_errors_total", "invalid_request"] == 2.0
 
 
-@pytest.mark.anyio
 async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_deleted() -> None:
     async with client_of() as client:
         await client.post("/calibrate", json={"calibration": "mine", "examples": examples(40)})
@@ -128,7 +123,6 @@ async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_deleted() 
         assert not [key for key in found if "mine" in key]
 
 
-@pytest.mark.anyio
 async def test_a_replica_that_only_reads_shows_the_thresholds_too() -> None:
     store = MemoryStore()
     async with client_of(store=store) as writer, client_of(store=store) as reader:
@@ -139,13 +133,13 @@ async def test_a_replica_that_only_reads_shows_the_thresholds_too() -> None:
     assert [theirs[k] for k in ours if k[0] in names] == [ours[k] for k in ours if k[0] in names]
 
 
-@pytest.mark.anyio
 async def test_limits_judge_and_process_are_shown() -> None:
     async with client_of(max_pending=17) as client:
         info = (await client.get("/info")).json()
         found = await metrics_of(client)
     assert found["scope_pending_comparisons_limit",] == 17.0
-    assert found["scope_judge_info", info["fingerprint"], info["judge"], info["version"]] == 1.0
+    labels = (info["commit"] or "", info["fingerprint"], info["judge"], info["version"])
+    assert found["scope_judge_info", *labels] == 1.0
     assert found["process_resident_memory_bytes",] > 0
 
 
@@ -158,7 +152,6 @@ def shown_sets(found: Metrics) -> set[str]:
     return {key[1] for key in found if key[0] == "scope_calibration_version"}
 
 
-@pytest.mark.anyio
 async def test_at_most_a_hundred_sets_are_labels() -> None:
     async with client_of() as client:
         for number in range(101):
@@ -168,7 +161,6 @@ async def test_at_most_a_hundred_sets_are_labels() -> None:
     assert len(shown_sets(found)) == 100
 
 
-@pytest.mark.anyio
 async def test_sets_in_use_keep_their_gauges_when_others_are_made() -> None:
     async with client_of() as client:
         await post_examples(client, "default", 40)
@@ -191,7 +183,6 @@ async def test_sets_in_use_keep_their_gauges_when_others_are_made() -> None:
         assert "used" in shown_sets(await metrics_of(client))
 
 
-@pytest.mark.anyio
 async def test_drift_is_shown_in_the_metrics_and_with_the_set(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -244,7 +235,6 @@ async def test_drift_is_shown_in_the_metrics_and_with_the_set(
         assert ("scope_drift_alarm", "default", "uncertainty") not in await metrics_of(client)
 
 
-@pytest.mark.anyio
 async def test_dropped_lines_of_the_log_are_a_counter_from_the_start() -> None:
     async with client_of() as client:
         assert (await metrics_of(client))["scope_log_lines_dropped_total",] == 0.0

@@ -3,14 +3,17 @@
 import itertools
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.api.auth.keys import Keys
 from app.core.monitoring import monitor
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
+from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
 from tests.unit.api.test_metrics import metrics_of
 
@@ -65,9 +68,9 @@ async def recomputed(store: MemoryStore, version: int, *, alpha: float) -> dict[
     errors = [(row["gap_fwd"] + row["gap_rev"] > 0) != (labels[row["id"]] == "A") for row in judged]
     found = monitor(errors, alpha=alpha)
     return {
-        "audited": found.labelled,
+        "audited": found.audited,
         "errors": found.errors,
-        "error_interval": list(found.interval),
+        "error_interval": list(found.error_interval),
         "evidence": found.evidence,
         "alarm": found.alarm,
         "alarm_at": found.alarm_at,
@@ -82,21 +85,19 @@ def within(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     return {name: found[name] for name in wanted}
 
 
-@pytest.mark.anyio
 async def test_a_set_that_nobody_audits_says_how_to_switch_audits_on() -> None:
     async with client_of() as client:
         await calibrate(client)
         await judge(client, pairs(20))
         found = await shown(client)
         assert (found["name"], found["version"]) == ("default", 1)
-        assert (found["criteria"], found["left_out"], found["alarm"]) == ([], 0, False)
+        assert (found["criteria"], found["refused"], found["alarm"]) == ([], 0, False)
         assert "SCOPE_AUDIT_RATE" in found["note"]
         assert set(found["drift"]) == {"uncertainty", "position_gap", "label_mass"}
         assert not any(each["alarm"] for each in found["drift"].values())
         problem(await client.get("/calibrations/none/monitor"), "calibration_not_found")
 
 
-@pytest.mark.anyio
 async def test_the_alarm_rings_at_the_label_that_the_raw_log_gives() -> None:
     store = MemoryStore()
     async with (
@@ -135,13 +136,12 @@ async def test_the_alarm_rings_at_the_label_that_the_raw_log_gives() -> None:
     # A service that starts later computes the same from the log.
     async with client_of(store=store, audit_rate=1.0) as again:
         assert (await shown(again))["criteria"] == both[0]["criteria"]
-        # A new version begins anew.
-        await calibrate(again, examples=examples(7))
+        # A new version with as many other examples begins anew.
+        await calibrate(again, examples=examples(101))
         later = await shown(again)
         assert (later["version"], later["criteria"], later["alarm"]) == (2, [], False)
 
 
-@pytest.mark.anyio
 async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
     async with client_of(audit_rate=1.0, on_alarm="abstain") as client:
         await calibrate(client)
@@ -152,7 +152,8 @@ async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
         assert criterion["suspended"]
         for each in await judge(client, pairs(5), alpha=0.1):
             assert (each["verdict"], each["reason"], each["preferred"]) == (
-                *("abstain", "suspended"),
+                "abstain",
+                "suspended",
                 "A",
             )
             assert each["threshold"] is not None
@@ -170,28 +171,113 @@ async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
         # Metrics count the reason, too: 5 judgments and 3 pairs of the group.
         assert metrics["scope_judgments_total", "suspended", "abstain"] == 8.0
         await calibrate(client, examples=examples(7))
+        assert (await shown(client))["criteria"][0]["suspended"]
+        for each in await judge(client, pairs(5), alpha=0.1):
+            assert each["reason"] == "suspended"
+        await calibrate(client, examples=examples(101))
+        assert (await shown(client))["criteria"] == []
         assert {each["verdict"] for each in await judge(client, pairs(5), alpha=0.1)} == {"A"}
 
 
-@pytest.mark.anyio
-async def test_at_most_a_hundred_criteria_are_listed_with_alarms_first() -> None:
+async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Path) -> None:
+    keys = Keys(
+        write_keys(
+            tmp_path / "keys.json",
+            entry("all", ["judge", "calibrate"]),
+            entry("trainer", ["judge"]),
+            entry("elsewhere", ["calibrate"], ["other"]),
+        )
+    )
+    resume, trail = "/calibrations/default/resume", "/calibrations/default/audit-trail"
+    async with client_of(keys=keys, audit_rate=1.0, on_alarm="abstain") as client:
+        client.headers.update(header_of("all"))
+        await calibrate(client)
+        judged = await judge(client, pairs(40), alpha=0.1)
+        audits = [each["audit"]["id"] for each in judged]
+        await label(client, [(each, "B") for each in audits])
+        (criterion,) = (await shown(client))["criteria"]
+        closing = {"id": audits[0], "label": "none", "reason": "the texts are gone"}
+        (await client.post("/audits/labels", json={"labels": [closing]})).raise_for_status()
+        body = {"reason": "the labels were of another project"}
+        for name in ("trainer", "elsewhere"):
+            refused = await client.post(resume, json=body, headers=header_of(name))
+            problem(refused, "forbidden")
+        problem(await client.get(trail, headers=header_of("elsewhere")), "forbidden")
+        problem(await client.post(resume, json={}), "invalid_request")
+        assert (await judge(client, pairs(1), alpha=0.1))[0]["reason"] == "suspended"
+        rang = {
+            "alpha": 0.1,
+            "guarantee": "marginal",
+            "delta": None,
+            "rang_at": criterion["rang_at"],
+        }
+        answer = (await client.post(resume, json=body)).json()
+        assert answer == {"name": "default", "resumed": [rang]}
+        assert (await client.post(resume, json=body)).json()["resumed"] == []
+        assert (await judge(client, pairs(1), alpha=0.1))[0]["verdict"] == "A"
+        assert not (await shown(client))["criteria"][0]["alarm"]
+        found = (await client.get(trail, headers=header_of("trainer"))).json()
+        assert (found["name"], found["next_before"]) == ("default", None)
+        assert {each["by"] for each in found["entries"]} == {"all"}
+        resumed, closed, alarm = found["entries"]
+        assert (resumed["event"], resumed["reason"], resumed["alpha"]) == (
+            "resumed",
+            body["reason"],
+            0.1,
+        )
+        assert (closed["event"], closed["before"], closed["after"], closed["reason"]) == (
+            "label_changed",
+            "B",
+            "none",
+            "the texts are gone",
+        )
+        assert (alarm["event"], alarm["at"], alarm["suspended"]) == (
+            "alarm",
+            criterion["rang_at"],
+            True,
+        )
+        page = (await client.get(trail, params={"limit": 2})).json()
+        rest = await client.get(trail, params={"limit": 2, "before": page["next_before"]})
+        assert page["entries"] + rest.json()["entries"] == found["entries"]
+
+
+async def test_64_criteria_of_a_version_are_audited_and_listed_with_alarms_first() -> None:
     async with client_of(audit_rate=1.0) as client:
         await calibrate(client)
         found = await judge(client, pairs(30), alpha=0.1)
         await label(client, [(each["audit"]["id"], "B") for each in found])
         certain = await judge(client, pairs(40), alpha=0.3)
         await label(client, [(each["audit"]["id"], "A") for each in certain])
-        alphas = [{**each, "alpha": 0.4 + i / 1000} for i, each in enumerate(pairs(110))]
-        await judge(client, alphas)
+        alphas = [{**each, "alpha": 0.4 + i / 1000} for i, each in enumerate(pairs(64))]
+        judged = [*await judge(client, alphas[:32]), *await judge(client, alphas[32:])]
+        assert [each["audit"] is not None for each in judged] == [True] * 62 + [False] * 2
         answer = await shown(client)
         first, second, *others = answer["criteria"]
-        assert (len(answer["criteria"]), answer["left_out"]) == (100, 12)
+        assert (len(answer["criteria"]), answer["refused"]) == (64, 2)
+        assert (await metrics_of(client))["scope_audit_draws_refused_total",] == 2.0
         assert (first["alpha"], first["alarm"], first["audited"]) == (0.1, True, 30)
         assert (second["alpha"], second["audited"]) == (0.3, 40)
         assert {each["audited"] for each in others} == {0}
+        assert (await judge(client, pairs(1), alpha=0.3))[0]["audit"] is not None
 
 
-@pytest.mark.anyio
+async def test_each_version_has_64_places_and_the_note_says_that_the_rest_is_not_audited() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrate(client)
+        (one,) = pairs(1)
+        alphas = [{**one, "alpha": 0.3 + i / 1000} for i in range(64)]
+        for version in (1, 2):
+            judged = [*await judge(client, alphas[:32]), *await judge(client, alphas[32:])]
+            assert None not in [each["audit"] for each in judged]
+            assert (await shown(client))["refused"] == 0
+            (beyond,) = await judge(client, [one], alpha=0.9)
+            assert (beyond["verdict"], beyond["audit"]) == ("A", None)
+            answer = await shown(client)
+            assert (answer["version"], answer["refused"]) == (version, 1)
+            assert "not audited" in answer["note"]
+            await calibrate(client, examples=examples(7))
+
+
 async def test_draws_without_a_label_in_time_are_counted() -> None:
     async with client_of(audit_rate=1.0, audit_expires_s=1e-6) as client:
         await calibrate(client)
@@ -201,7 +287,6 @@ async def test_draws_without_a_label_in_time_are_counted() -> None:
         assert (criterion["expired"], criterion["open"], criterion["audited"]) == (10, 0, 0)
 
 
-@pytest.mark.anyio
 async def test_drift_of_the_scores_is_reported_and_none_without_it() -> None:
     async with client_of() as client:
         labelled = examples(200)

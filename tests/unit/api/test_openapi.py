@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from tests.serving import application_of
 from tests.unit.api.test_api import CALIBRATION, JUDGMENT, THRESHOLD, TRAFFIC
 
@@ -20,6 +22,19 @@ def schema() -> dict[str, Any]:
 
 def test_the_interface_is_the_committed_one() -> None:
     assert schema() == json.loads(COMMITTED.read_text(encoding="utf-8"))
+
+
+async def test_the_document_is_written_once_and_sent_as_it_is() -> None:
+    app = application_of()
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        answer = await client.get("/openapi.json")
+    assert answer.json() == app.openapi()
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.content == app.state.openapi
 
 
 def test_every_reference_leads_somewhere() -> None:

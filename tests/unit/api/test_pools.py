@@ -17,8 +17,6 @@ from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples, problem
 
-pytestmark = pytest.mark.anyio
-
 POOL, NEXT, SET = (f"/calibrations/default{below}" for below in ("/pool", "/next", ""))
 PAC = {"guarantee": "pac", "alpha": 0.1, "delta": 0.1}
 
@@ -317,7 +315,10 @@ async def test_each_rule_for_pairs_of_one_question_counts_as_it_says() -> None:
     async with client_of() as client:
         one = (await client.post("/calibrate", json={"examples": rows})).json()
         assert [one[name] for name in ("clusters", "n", "questions", "counted")] == [
-            *("one", 480, 48, 48)
+            "one",
+            480,
+            48,
+            48,
         ]
         found = {"one": one}
         for version, rule in enumerate(("adjusted", "ignore", "one"), 2):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ import pytest
 from app.api.auth.keys import Keys
 from app.engines.scripted import ScriptedEngine
 from app.ports import LabelLogits, Prompt
+from app.release import RELEASE
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import calibrated, comparison, examples, problem
-
-pytestmark = pytest.mark.anyio
 
 NULL = type(None)
 VERSION: dict[str, Any] = {
@@ -96,7 +96,12 @@ async def test_a_poisoned_batch_is_found_and_rolled_back() -> None:
             "version": 3,
         }
         assert set(sound) - set(response.json()) == {
-            *("added", "updated", "ties", "removed", "failed", "errors")
+            "added",
+            "updated",
+            "ties",
+            "removed",
+            "failed",
+            "errors",
         }
         shown = (await client.get("/calibrations/default")).json()
         assert (shown["version"], shown["n"]) == (3, 60)
@@ -172,6 +177,29 @@ async def test_a_version_of_another_judge_is_refused() -> None:
         assert len(await versions(other)) == 2
 
 
+@pytest.mark.parametrize("wrote", [None, "0.1.9", RELEASE])
+async def test_a_set_of_another_judge_is_refused_with_the_release_that_made_it(
+    wrote: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    async with client_of(store=store) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr("app.service.calibration.writer.RELEASE", wrote)
+            await calibrated(client)
+        # The undo of a deletion knows the release, too.
+        await client.delete("/calibrations/default")
+        await roll_back(client, 1)
+        await client.delete("/calibrations/default")
+        await client.post("/calibrate", json={"calibration": "mine", "examples": examples(3)})
+    async with client_of(ScriptedEngine(judge="another"), store) as other:
+        refused = problem(await roll_back(other, 1), "judge_mismatch")
+        judged = await other.post("/judge", json=comparison(calibration="mine"))
+    by_release = f"was made by scope-judge {wrote or '0.1.0'} with judge 'scripted' ("
+    assert (by_release in refused["detail"]) == (wrote != RELEASE)
+    assert (f"this is scope-judge {RELEASE}" in refused["detail"]) == (wrote != RELEASE)
+    assert "was made with judge 'scripted' (" in problem(judged, "judge_mismatch")["detail"]
+
+
 async def test_a_change_of_a_later_release_is_shown_and_an_unreadable_one_is_left_out() -> None:
     store = MemoryStore()
     async with client_of(store=store) as client:
@@ -179,9 +207,9 @@ async def test_a_change_of_a_later_release_is_shown_and_an_unreadable_one_is_lef
             await client.post("/calibrate", json={"examples": examples(), "label_noise": i / 100})
         told = store._trails["default"]
         later = {**json.loads(told[0].record), "action": "merge", "with": "other"}
-        told[0] = told[0]._replace(record=json.dumps(later))
+        told[0] = replace(told[0], record=json.dumps(later))
         broken = {**json.loads(told[1].record), "by": None}
-        told[1] = told[1]._replace(record=json.dumps(broken))
+        told[1] = replace(told[1], record=json.dumps(broken))
         shown = [(each["version"], each["action"]) for each in await versions(client)]
     assert shown == [(3, "calibrate"), (1, "merge")]
 

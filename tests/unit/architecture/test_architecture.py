@@ -1,9 +1,10 @@
-"""Checks every file of app/ against the import table and the caps of the architecture."""
+"""Checks every file of app/ against the import table, which is the architecture."""
 
 import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +18,30 @@ CLIENT = ROOT / "clients" / "python" / "scope_judge"
 
 _ADAPTER = {"core", "ports", "numpy"}
 _ENGINE = _ADAPTER | {"engines.rendering", "engines.model_files"}
-_REDIS = _ADAPTER | {"redis", "stores.redis_connection", "stores.redis_scripts"}
+_USE_CASE = {
+    "core",
+    "ports",
+    "observability",
+    "service.judged",
+    "service.off_loop",
+    "service.fair_queue",
+}
 _ENTRY = {
-    *("api", "wire", "wiring", "settings", "evaluation", "service", "core", "files", "output"),
-    *("logs", "fastapi", "uvicorn", "typer", "rich", "httpx"),
+    "api",
+    "wire",
+    "wiring",
+    "settings",
+    "evaluation",
+    "service",
+    "core",
+    "files",
+    "observability",
+    "release",
+    "fastapi",
+    "uvicorn",
+    "typer",
+    "rich",
+    "httpx",
 }
 
 # Row -> modules that its files may import besides the standard library, `app` itself and the files
@@ -29,85 +50,137 @@ ALLOWED: dict[str, set[str]] = {
     "": set(),
     "core": {"numpy", "scipy"},
     "ports": {"core"},
-    "telemetry": {"gauges", "prometheus_client"},
-    # The gauges of calibration sets, read when the metrics are.
-    "gauges": {"prometheus_client"},
-    # stdout and stderr of the process.
-    "output": set(),
-    # Formats of the log.
-    "logs": set(),
+    # The version and the commit.
+    "release": set(),
+    # The view of the running service: metrics, gauges, traces, logs.
+    "observability": {"core", "ports", "prometheus_client", "opentelemetry"},
     "settings": {"pydantic", "pydantic_settings"},
-    # Traces, beside telemetry.
-    "tracing": {"core", "ports", "opentelemetry"},
-    "service": {"core", "ports", "gauges", "telemetry", "tracing", "numpy"},
+    "service": {"core", "ports", "observability"},
+    # scoring <- calibration <- auditing <- judging <- rewards; what they share is in no package.
+    "service.scoring": _USE_CASE,
+    "service.calibration": _USE_CASE | {"service.scoring", "release"},
+    # An entry of the trail is JSON, which pydantic parses into the record.
+    "service.calibration.trail": {"core", "service.calibration", "pydantic"},
+    "service.auditing": _USE_CASE | {"service.calibration", "numpy"},
+    # The log of audits is JSON, which pydantic parses into the records.
+    "service.auditing.entries": {"core", "pydantic"},
+    "service.judging": _USE_CASE
+    | {"service.scoring", "service.calibration", "service.auditing", "numpy"},
+    # People who label: the terminal, and later a page.
+    "service.labelling": {"core"},
+    "service.rewards": _USE_CASE | {"service.judging", "service.admission"},
     # JSON in and out, shared by HTTP, files and Ray. The package does not know HTTP.
-    "wire": {"core", "service", "gauges", "pydantic"},
-    # The log of unforeseen errors.
-    "defects": set(),
+    "wire": {"core", "service", "observability", "release", "pydantic"},
     "engines": set(),
     "engines.scripted": _ENGINE,
-    "engines.vllm_local": _ENGINE | {"engines.turns", "engines.vllm_start", "vllm", "torch"},
+    "engines.vllm_local": _ENGINE
+    | {"engines.turns", "engines.vllm_build", "engines.vllm_start", "engines.vllm_worker"}
+    | {"vllm", "torch"},
     "engines.vllm_start": _ENGINE
-    | {"engines.descendants", "engines.early_process", "engines.imports", "vllm", "torch"},
+    | {"engines.descendants", "engines.imports", "engines.vllm_build", "engines.vllm_worker"}
+    | {"vllm", "torch", "transformers"},
+    "engines.vllm_build": {"core", "engines.imports", "vllm", "torch"},
+    "engines.vllm_worker": {"vllm"},
     "engines.openai_remote": _ENGINE
-    | {"engines.openai_dialects", "engines.openai_pool", "engines.openai_server", "engines.turns"},
+    | {"engines.openai_dialects", "engines.openai_servers", "engines.turns"},
     "engines.openai_dialects": _ENGINE,
-    "engines.openai_pool": _ENGINE | {"engines.openai_server", "engines.turns", "httpx"},
-    "engines.openai_server": _ENGINE | {"httpx"},
+    "engines.openai_servers": _ENGINE | {"engines.turns", "httpx"},
     "engines.turns": set(),
     "engines.descendants": set(),
-    "engines.early_process": {"engines.descendants", "engines.imports"},
     "engines.imports": set(),
     "engines.markers": set(),
     "engines.transformers_reference": _ENGINE | {"torch", "transformers"},
     "engines.rendering": _ENGINE | {"engines.imports", "engines.markers", "transformers", "jinja2"},
     "engines.model_files": _ENGINE | {"huggingface_hub", "transformers"},
     "stores": set(),
-    "stores.redis": _REDIS | {"stores.redis_audits"},
-    "stores.redis_audits": _REDIS,
-    "stores.redis_connection": _ADAPTER | {"redis"},
+    "stores.redis": _ADAPTER | {"redis", "stores.redis_scripts"},
     "stores.redis_scripts": set(),
-    "stores.sqlite": _ADAPTER | {"stores.sqlite_audits", "stores.sqlite_file"},
-    "stores.sqlite_audits": {"core", "stores.sqlite_file"},
+    "stores.sqlite": _ADAPTER | {"stores.sqlite_file"},
     "stores.sqlite_file": {"core"},
     "stores.memory": _ADAPTER,
     # Comparisons in files of any format, for the command line.
     "files": {"core", "pyarrow"},
     "evaluation": {
-        *("core", "ports", "service", "files"),
-        *("numpy", "scipy", "sklearn", "matplotlib", "jinja2"),
+        "core",
+        "ports",
+        "service",
+        "files",
+        "numpy",
+        "scipy",
+        "sklearn",
+        "matplotlib",
+        "jinja2",
         # The data sets of the hub, and the pairs of the bundled judge.
-        *("datasets", "demo.pairs"),
+        "datasets",
+        "demo.pairs",
     },
     # Ratings of models from judged battles; evalica is imported when ratings are computed.
-    "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "evalica", "jinja2", "markupsafe"},
-    "api": {
-        *("core", "service", "wire", "telemetry", "tracing", "defects"),
-        *("fastapi", "starlette", "pydantic"),
+    "ratings": {
+        "core",
+        "files",
+        "numpy",
+        "scipy",
+        "pyarrow",
+        "evalica",
+        "jinja2",
+        "markupsafe",
+        "pydantic",
     },
-    # The HTTP server, with limits that uvicorn lacks; httptools is uvicorn's HTTP parser.
-    "api.server": {"api", "core", "settings", "fastapi", "uvicorn", "httptools"},
+    "api": {
+        "core",
+        "service",
+        "wire",
+        "observability",
+        "fastapi",
+        "starlette",
+        "pydantic",
+    },
+    # The HTTP server, with limits that uvicorn lacks; h11 is uvicorn's HTTP parser.
+    "api.server": {"api", "core", "settings", "fastapi", "uvicorn", "h11"},
     "wiring": {
-        *("engines", "stores", "service", "settings", "telemetry", "tracing", "ports", "core"),
+        "engines",
+        "stores",
+        "service",
+        "release",
+        "settings",
+        "observability",
+        "ports",
+        "core",
     },
     "main": _ENTRY,
     # Both entry points serve the application that main builds; commands ask services as clients.
     "cli": _ENTRY | {"main", "fleet", "ratings", "scope_judge"},
+    "cli.labelling.screen": {"cli", "service", "core", "prompt_toolkit", "rich"},
     # The only importer of Ray.
     "fleet": {
-        *("wire", "wiring", "settings", "service", "core", "ports", "main", "defects", "files"),
-        *("ray", "pyarrow", "pydantic"),
+        "wire",
+        "wiring",
+        "settings",
+        "service",
+        "core",
+        "ports",
+        "main",
+        "files",
+        "observability",
+        "ray",
+        "pyarrow",
+        "pydantic",
     },
     # A replica on Ray Serve is the whole service, with HTTP.
     "fleet.replica": {
-        *("api", "fleet", "wiring", "settings", "service", "core", "main"),
-        *("fastapi", "pydantic"),
+        "api",
+        "fleet",
+        "wiring",
+        "settings",
+        "service",
+        "core",
+        "main",
+        "observability",
+        "fastapi",
+        "pydantic",
     },
-    # A script of its own trains the bundled judge.
-    "demo": {
-        *("core", "service", "engines.rendering", "ports"),
-        *("numpy", "torch", "transformers", "tokenizers", "httpx"),
-    },
+    # The pairs and battles of the bundled judge; tests/demo_judge trains and measures it.
+    "demo": set(),
 }
 # In these packages each module needs a row; the package's own row covers its __init__.py only.
 ROWS_PER_MODULE = {"", "engines", "stores"}
@@ -115,6 +188,7 @@ ROWS_PER_MODULE = {"", "engines", "stores"}
 # File of the client -> packages that it may import besides the standard library and the client
 # itself, which is installed into the environments of trainers.
 CLIENT_MAY_IMPORT: dict[str, set[str]] = {
+    "exchange.py": {"httpx"},
     "transport.py": {"httpx"},
     "progress.py": {"tqdm"},
     # Only type checkers import it.
@@ -127,13 +201,14 @@ CLIENT_MAY_IMPORT: dict[str, set[str]] = {
     "inspect_ai.py": {"typing_extensions", "inspect_ai"},
 }
 
-FILE_CAP_LINES = 400
-BODY_CAP_LINES = 40
-# "app/path.py" or "app/path.py:function" -> (cap in lines, reason).
-CAP_EXCEPTIONS: dict[str, tuple[int, str]] = {}
-
 VENDORS_THAT_START_LATE = (
-    *("torch", "vllm", "transformers", "redis", "matplotlib", "ray", "pyarrow"),
+    "torch",
+    "vllm",
+    "transformers",
+    "redis",
+    "matplotlib",
+    "ray",
+    "pyarrow",
 )
 
 
@@ -222,30 +297,6 @@ def client_import_faults(file: str, source: str) -> list[Fault]:
     ]
 
 
-def cap_faults(path: str, source: str) -> list[Fault]:
-    """The file and each of its functions that is longer than its cap."""
-    faults = []
-    lines = len(source.splitlines())
-    cap = CAP_EXCEPTIONS.get(path, (FILE_CAP_LINES, ""))[0]
-    if lines > cap:
-        faults.append(Fault(path, 1, f"the file has {lines} lines, its cap is {cap}"))
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        cap = CAP_EXCEPTIONS.get(f"{path}:{node.name}", (BODY_CAP_LINES, ""))[0]
-        lines = body_lines(node)
-        if lines > cap:
-            rule = f"the body of {node.name} has {lines} lines, its cap is {cap}"
-            faults.append(Fault(path, node.lineno, rule))
-    return faults
-
-
-def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Number of lines from the first statement to the end, without the docstring."""
-    body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
-    return (node.end_lineno or node.lineno) - body[0].lineno + 1 if body else 0
-
-
 def report(faults: list[Fault]) -> str:
     return "\n" + "\n".join(map(str, faults))
 
@@ -283,27 +334,6 @@ def test_the_checker_knows_what_the_client_may_import(
 ) -> None:
     rules = [fault.rule for fault in client_import_faults(file, source)]
     assert rules == [f"{file} of the client may not import {name}" for name in faulty]
-
-
-def test_every_file_and_function_is_within_its_cap() -> None:
-    both = sources([*SOURCES, *CLIENT.rglob("*.py")])
-    faults = [fault for path, source in both for fault in cap_faults(path, source)]
-    assert not faults, report(faults)
-
-
-def test_every_raised_cap_has_a_reason_and_is_still_needed() -> None:
-    for name, (cap, reason) in CAP_EXCEPTIONS.items():
-        path, _, function = name.partition(":")
-        source = (ROOT / path).read_text(encoding="utf-8")
-        found = [
-            body_lines(node)
-            for node in ast.walk(ast.parse(source))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function
-        ]
-        longest = max(found, default=0) if function else len(source.splitlines())
-        normal = BODY_CAP_LINES if function else FILE_CAP_LINES
-        assert reason.strip(), f"{name} gives no reason"
-        assert normal < longest <= cap, f"{name} has {longest} lines: drop or correct the exception"
 
 
 def test_the_package_itself_holds_only_its_version() -> None:
@@ -384,6 +414,17 @@ def test_the_checker_reports_file_line_and_rule_of_each_bad_import() -> None:
         ("app/stores/__init__.py", "import redis", ["stores may not import redis"]),
         ("app/stores/redis.py", "import redis.asyncio, sqlite3", []),
         ("app/stores/sqlite.py", "import redis", ["stores.sqlite may not import redis"]),
+        ("app/service/rewards/x.py", "from app.service.judging import judge", []),
+        *(
+            (
+                f"app/service/{package}/x.py",
+                f"from app.service.{above} import x",
+                [f"service.{package} may not import app.service.{above}.x"],
+            )
+            for package, above in pairwise(
+                ("scoring", "calibration", "auditing", "judging", "rewards")
+            )
+        ),
         ("app/api/routes/judge.py", "from ..errors import x\nfrom app.core import errors", []),
         ("app/api/routes/judge.py", "import app.ports", ["api may not import app.ports"]),
         (
@@ -391,8 +432,8 @@ def test_the_checker_reports_file_line_and_rule_of_each_bad_import() -> None:
             "from app.engines import vllm_local\nimport app.stores.redis",
             [],
         ),
-        ("app/cli/curve.py", "from app.evaluation import curve\nfrom rich import box", []),
-        ("app/cli/curve.py", "import matplotlib", ["cli may not import matplotlib"]),
+        ("app/cli/commands/curve.py", "from app.evaluation import curve\nfrom rich import box", []),
+        ("app/cli/commands/curve.py", "import matplotlib", ["cli may not import matplotlib"]),
         ("app/corelike.py", "", ["no row of the import table covers corelike"]),
         ("app/core/x.py", "import app.corelike", ["core may not import app.corelike"]),
         ("app/core/x.py", "from app import *", ["core may not import app.*"]),
@@ -402,20 +443,3 @@ def test_the_checker_reports_file_line_and_rule_of_each_bad_import() -> None:
 )
 def test_the_checker_knows_the_row_of_a_file(path: str, source: str, rules: list[str]) -> None:
     assert [fault.rule for fault in import_faults(path, source)] == rules
-
-
-def test_the_checker_reports_a_file_over_its_cap() -> None:
-    assert cap_faults("app/core/x.py", "\n" * FILE_CAP_LINES) == []
-    faults = cap_faults("app/core/x.py", "\n" * (FILE_CAP_LINES + 1))
-    assert [str(fault) for fault in faults] == [
-        "app/core/x.py:1: the file has 401 lines, its cap is 400"
-    ]
-
-
-def test_the_checker_counts_a_body_without_its_docstring() -> None:
-    head = 'async def f(\n    a,\n    b,\n):\n    """One.\n\n    Two.\n    """\n'
-    assert cap_faults("app/core/x.py", head + "    a\n" * BODY_CAP_LINES) == []
-    faults = cap_faults("app/core/x.py", "\n" + head + "    a\n" * (BODY_CAP_LINES + 1))
-    assert [str(fault) for fault in faults] == [
-        "app/core/x.py:2: the body of f has 41 lines, its cap is 40"
-    ]

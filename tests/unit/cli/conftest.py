@@ -5,20 +5,14 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.main import create
+from tests.unit.cli.commands import scripted_application
 from tests.unit.cli.listening import listening
-
-ENVIRONMENT = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """URL of the service."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        application = create()
-    with listening(application) as url:
+    with listening(scripted_application()) as url:
         yield url
 
 

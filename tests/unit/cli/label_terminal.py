@@ -1,5 +1,6 @@
 """A person at `scope-judge label`, in a terminal of 100 by 30."""
 
+import codecs
 import errno
 import fcntl
 import os
@@ -7,15 +8,20 @@ import pty
 import re
 import struct
 import subprocess
-import sys
 import termios
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-_CLEAR, _LEAVE = "\x1b[2J\x1b[H", "\x1b[?1049l"
+import pyte
+
+from tests.unit.cli.commands import PROGRAM
+
+# The terminal's second screen, and the cursor, which is hidden while a screen is drawn.
+_ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 _QUESTION = re.compile(r"Question (\d+)\b")
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 LINES, COLUMNS = 30, 100
 
 
@@ -47,26 +53,33 @@ class Terminal:
         self.process = process
         self._fd = fd
         self.output = ""
-        # Length of the output when a key was pressed: what is older is the screen before it.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.Stream(self._screen)
+        # The screen when a key was pressed, and the length of the output then.
+        self._before: tuple[str, ...] = ()
         self._answered = 0
 
     def pair(self) -> Shown | None:
-        """Waits for a whole new screen with a pair; None if the command has ended."""
+        """Waits for another whole screen with a pair; None if the command has ended."""
         while True:
-            _, found, screen = self.output[self._answered :].rpartition(_CLEAR)
-            if found and "scroll" in screen:
-                return _shown(screen)
+            is_second = self.output.rfind(_ENTER) > self.output.rfind(_LEAVE)
+            is_whole = self.output.rfind(_SHOW) > max(self.output.rfind(_HIDE), self._answered)
+            lines = tuple(self._screen.display)
+            if is_second and is_whole and lines != self._before and "scroll" in "".join(lines):
+                return _shown(lines)
             if not self._read():
                 return None
 
     def press(self, keys: str | bytes) -> None:
         """Presses keys for the screen that is shown."""
-        self._answered = len(self.output)
+        self._remember()
         os.write(self._fd, keys.encode() if isinstance(keys, str) else keys)
 
     def resize(self, lines: int, columns: int) -> None:
         """Changes the size of the window."""
-        self._answered = len(self.output)
+        self._remember()
+        self._screen.resize(lines, columns)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def end(self) -> str:
@@ -74,7 +87,7 @@ class Terminal:
         while self._read():
             pass
         self.process.wait()
-        return " ".join(_STYLE.sub("", self.output.rpartition(_LEAVE)[2]).split())
+        return " ".join(_SEQUENCE.sub("", self.output.rpartition(_LEAVE)[2]).split())
 
     def _read(self) -> bool:
         try:
@@ -84,15 +97,23 @@ class Terminal:
             if exc.errno != errno.EIO:
                 raise
             found = b""
-        self.output += found.decode("utf-8", "replace")
+        text = self._decoder.decode(found)
+        self.output += text
+        self._stream.feed(text)
         return bool(found)
 
+    def _remember(self) -> None:
+        self._before, self._answered = tuple(self._screen.display), len(self.output)
 
-def _shown(screen: str) -> Shown:
-    match = _QUESTION.search(screen)
-    lines = [line.split(" | ", 1) for line in screen.splitlines() if " | " in line]
-    left, right = (" ".join(part[i] for part in lines[1:]) for i in (0, 1))
-    return Shown(int(match[1]) if match else None, left.strip(), right.strip(), screen)
+
+def _shown(screen: Sequence[str]) -> Shown:
+    text = "\n".join(line.rstrip() for line in screen)
+    match = _QUESTION.search(text)
+    rows = [line.split(" | ", 1) for line in screen if " | " in line]
+    left, right = ("".join(row[i].strip() for row in rows[1:]) for i in (0, 1))
+    return Shown(
+        number=int(match[1]) if match else None, left=left, right=right, text=text.rstrip()
+    )
 
 
 @contextmanager
@@ -102,8 +123,7 @@ def labelling(*options: str, environment: Mapping[str, str] = {}) -> Iterator[Te
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     # With a terminal of its own, so that Ctrl-C and the end of the connection reach it. The latter
     # is ignored where `nohup` runs the tests.
-    command = ["setsid", "--ctty", "env", "--default-signal=HUP"]
-    command += [sys.executable, "-c", "from app.cli import main; main()"]
+    command = ["setsid", "--ctty", "env", "--default-signal=HUP", *PROGRAM]
     with subprocess.Popen(
         [*command, "label", *options],
         stdin=theirs,

@@ -5,7 +5,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.reading import read_rows
-from app.main import create
-from tests.unit.cli.conftest import ENVIRONMENT
+from tests.unit.cli.commands import PROGRAM, scripted_application, write_rows
 from tests.unit.cli.listening import Disturbed, listening
 from tests.unit.cli.test_filter import calibrated
 
@@ -61,8 +59,7 @@ def many(count: int) -> list[dict[str, Any]]:
 def judged(
     url: str, folder: Path, rows: list[dict[str, Any]], *options: str, out: str = "rows.jsonl"
 ) -> Result:
-    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    paths = [str(folder / "in.jsonl"), "--out", str(folder / out)]
+    paths = [str(write_rows(folder / "in.jsonl", rows)), "--out", str(folder / out)]
     return runner.invoke(app, ["battles", *paths, "--url", url, "--alpha", "0.1", *options])
 
 
@@ -260,27 +257,20 @@ def test_texts_are_kept_if_they_are_wanted(service: str, tmp_path: Path) -> None
 
 def test_a_run_that_is_killed_goes_on_and_judges_nothing_again(tmp_path: Path) -> None:
     rows = many(90)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        killed: list[subprocess.Popen[bytes]] = []
-        application = Disturbed(
-            create(),
-            "/judge/batch",
-            at=4,
-            then=lambda: killed[0].send_signal(signal.SIGKILL),
-        )
+    killed: list[subprocess.Popen[bytes]] = []
+    application = Disturbed(
+        scripted_application(),
+        "/judge/batch",
+        at=4,
+        then=lambda: killed[0].send_signal(signal.SIGKILL),
+    )
     with listening(application) as url:
         calibrated(url)
         whole = judged(url, tmp_path, rows, "--batch-size", "90", out="whole.jsonl")
         assert whole.exit_code == 0, whole.stderr
-        (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        command = [
-            *(sys.executable, "-c", "from app.cli import main; main()"),
-            *("battles", str(tmp_path / "in.jsonl"), "--url", url),
-            *("--out", str(tmp_path / "rows.jsonl"), "--alpha", "0.1", "--batch-size", "10"),
-        ]
-        killed.append(subprocess.Popen(command))
+        paths = [str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "rows.jsonl")]
+        options = ["--url", url, "--alpha", "0.1", "--batch-size", "10"]
+        killed.append(subprocess.Popen([*PROGRAM, "battles", *paths, *options]))
         assert killed[0].wait() == -signal.SIGKILL
         kept = (tmp_path / PARTIAL).read_text().splitlines()[1:]
         # The first of the two batches is on the disk before the third is asked for.

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from app.ports import LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
 from tests.unit.api.problems import examples
+from tests.unit.cli.commands import PROGRAM, one_line, write_rows
 from tests.unit.cli.limited_judge import BROKEN, LimitedJudge
 from tests.unit.cli.listening import Disturbed, listening
 
@@ -58,9 +58,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(folder: Path, rows: list[dict[str, Any]], name: str = "labels.jsonl") -> Path:
-    file = folder / name
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
+    return write_rows(folder / name, rows)
 
 
 def calibrated(url: str, file: Path | str, *options: str, **kwargs: Any) -> Result:
@@ -109,6 +107,8 @@ def test_a_run_makes_one_version_whatever_the_batches(
     with listening(judging.application()) as url:
         result = calibrated(url, file, "--batch-size", str(size), "--label-noise", "0.1")
         assert result.exit_code == 0, result.stderr
+        assert result.stdout == ""
+        assert "calibration default, version 1 n = 19, accuracy" in one_line(result.stderr)
         (only,) = versions(url)
         httpx.post(f"{url}/calibrate", json={"calibration": "one", "examples": rows})
         assert examples_in(url, "default") == examples_in(url, "one")
@@ -120,17 +120,17 @@ def test_a_run_makes_one_version_whatever_the_batches(
 
 
 @pytest.mark.parametrize(
-    ("path", "at", "handled", "judged"),
+    ("path", "at", "handled", "judged", "how"),
     [
-        ("/calibrate/scores", 1, False, 0),
-        ("/calibrate/scores", 1, True, 4),
-        ("/calibrate/scores", 4, False, 12),
-        ("/calibrate/scores", 4, True, 16),
-        ("/examples", 1, False, ROWS),
-        ("/examples", 1, True, ROWS),
+        ("/calibrate/scores", 1, False, 0, signal.SIGINT),
+        ("/calibrate/scores", 1, True, 4, signal.SIGKILL),
+        ("/calibrate/scores", 4, False, 12, signal.SIGKILL),
+        ("/calibrate/scores", 4, True, 16, signal.SIGINT),
+        ("/examples", 1, False, ROWS, signal.SIGKILL),
+        ("/examples", 1, False, ROWS, signal.SIGINT),
+        ("/examples", 1, True, ROWS, signal.SIGKILL),
     ],
 )
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_stopped_leaves_the_old_version_and_goes_on(
     judging: Judging,
     tmp_path: Path,
@@ -153,16 +153,13 @@ def test_a_run_that_is_stopped_leaves_the_old_version_and_goes_on(
         earlier = [{**examples(1)[0], "question": "Earlier?"}]
         httpx.post(f"{url}/calibrate", json={"examples": earlier}).raise_for_status()
         before = judging.pairs
-        program = "from app.cli import main; main()"
         command = ["calibrate", str(file), "--url", url, "--batch-size", "4"]
-        started.append(
-            subprocess.Popen([sys.executable, "-c", program, *command], stderr=subprocess.PIPE)
-        )
+        started.append(subprocess.Popen([*PROGRAM, *command], stderr=subprocess.PIPE))
         _, told = started[0].communicate()
         assert started[0].returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
         assert b"Traceback" not in told
         if how == signal.SIGINT:
-            state = b"is unchanged" if path == "/calibrate/scores" else b"may have been changed"
+            state = b"is unchanged" if path == "/calibrate/scores" else b"may have changed"
             assert state in b" ".join(told.split())
         assert judging.pairs - before == judged
         committed = path == "/examples" and handled
@@ -233,7 +230,7 @@ def test_a_judge_that_is_replaced_during_a_run_spoils_nothing(
     with listening(other), listening(disturbed) as url:
         result = calibrated(url, file)
         assert result.exit_code == 1
-        assert "another judge than at the beginning" in result.stderr
+        assert "judge of the service has changed" in result.stderr
         disturbed.app = one
         assert calibrated(url, file).exit_code == 0
         assert [(each["judge"], each["n"]) for each in versions(url)] == [("one", ROWS)]
@@ -280,9 +277,21 @@ def test_a_run_with_more_scores_than_a_request_holds_makes_few_versions(
         whole = examples_in(url, "default")
     # A score takes at most 280 bytes, and 1,000 bytes are left for the other fields.
     assert 2 <= len(made) <= 4
-    assert f"they become {len(made)} versions" in " ".join(result.stderr.split())
+    assert f"they become {len(made)} versions" in one_line(result.stderr)
     assert "added 100, updated 0, ties 0, removed 0, failed 0" in result.stderr
     assert len(whole) == made[-1]["n"] == 100
+
+
+def test_pairs_that_are_too_large_for_one_request_are_sent_in_parts(
+    judging: Judging, tmp_path: Path
+) -> None:
+    rows = [{**row, "response_b": f"quality=0 {'x' * 500}"} for row in examples(40)]
+    rows[3]["response_b"] = "x" * 10_000
+    with listening(judging.application(max_body_bytes=8000)) as url:
+        result = calibrated(url, written(tmp_path, rows))
+        assert result.exit_code == 1
+        assert "added 39, updated 0, ties 0, removed 0, failed 1" in result.output
+        assert "line 4: the body has more than 8000 bytes" in one_line(result.output)
 
 
 def test_a_run_in_which_nothing_was_judged_changes_nothing(
@@ -293,7 +302,7 @@ def test_a_run_in_which_nothing_was_judged_changes_nothing(
     with listening(judging.application()) as url:
         result = calibrated(url, file, "--label-noise", "0.1")
         assert result.exit_code == 1
-        assert "no pair was judged, and default is unchanged" in " ".join(result.stderr.split())
+        assert "no pair was judged, and default is unchanged" in one_line(result.stderr)
         assert "and 2 more" in result.stderr
         assert httpx.get(f"{url}/calibrations").json()["calibrations"] == []
     assert journals(tmp_path) == []
@@ -337,4 +346,4 @@ def test_two_runs_of_the_same_file_do_not_mix(judging: Judging, tmp_path: Path) 
             assert calibrated(url, file).exit_code == 0
     (refused,) = results
     assert refused.exit_code == 1
-    assert "is being written by another process" in " ".join(refused.stderr.split())
+    assert "is being written by another process" in one_line(refused.stderr)

@@ -7,60 +7,30 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
-from app import __version__
+from app import release
 from app.cli import COMMANDS, app, command
 from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison, examples
-from tests.unit.cli.conftest import ENVIRONMENT
+from tests.unit.cli.commands import PROGRAM, SCRIPTED, one_line, rows_of, write_rows
 
 runner = CliRunner()
-
-
-def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def lines_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def output_words(text: str) -> str:
-    """The output of a command in one line, independent of the terminal's width."""
-    return " ".join(text.split())
+ONE_PAIR = ["judge", "--question", "q", "--a", "a", "--b", "b"]
 
 
 def test_the_version_is_printed() -> None:
     result = runner.invoke(app, ["--version"])
-    assert (result.exit_code, result.stdout.strip()) == (0, __version__)
-
-
-def test_the_help_imports_no_command() -> None:
-    program = (
-        "import sys\n"
-        "from app.cli import COMMANDS, main\n"
-        "sys.argv = ['scope-judge', '-h']\n"
-        "try:\n    main()\n"
-        "except SystemExit:\n    pass\n"
-        "heavy = {'numpy', 'scipy', 'fastapi', 'pydantic', 'httpx', 'uvicorn'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-        "assert not {f'app.cli.{name}' for name in COMMANDS} & set(sys.modules)\n"
-    )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-    assert all(f" {name} " in told.stdout for name in COMMANDS)
+    assert (result.exit_code, result.stdout.strip()) == (0, release.RELEASE)
 
 
 @pytest.mark.parametrize("name", ["judge", "calibrate", "decide", "sets"])
 def test_commands_that_ask_a_service_load_no_statistics(name: str) -> None:
     program = (
-        f"import sys, app.cli.{name}\n"
+        f"import sys, app.cli.commands.{name}\n"
         "heavy = {'numpy', 'scipy', 'fastapi', 'uvicorn', 'pyarrow'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
@@ -75,44 +45,15 @@ def test_every_command_has_a_line_in_the_help() -> None:
         assert line, name
 
 
-def test_examples_are_added_and_summarized(clean_url: str, tmp_path: Path) -> None:
-    rows = examples(30)
-    rows[0]["label"] = "tie"
-    file = jsonl(tmp_path / "labels.jsonl", rows)
-    arguments = ["calibrate", str(file), "--url", clean_url, "--batch-size", "7"]
-    result = runner.invoke(app, arguments)
-    assert result.exit_code == 0, result.stderr
-    assert "added 29, updated 0, ties 1, removed 0, failed 0" in output_words(result.stderr)
-    assert "calibration default, version 1 n = 29, accuracy" in output_words(result.stderr)
-    assert result.stdout == ""
-    again = runner.invoke(app, arguments)
-    assert "added 0, updated 29, ties 1, removed 0, failed 0" in output_words(again.stderr)
-    assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 29
-
-
-def test_failed_examples_are_reported_and_the_others_are_added(
-    clean_url: str, tmp_path: Path
-) -> None:
-    rows = [*examples(3), {"question": "[/bold] [x", "label": "A"}]
-    file = jsonl(tmp_path / "labels.jsonl", rows)
-    result = runner.invoke(
-        app, ["calibrate", str(file), "--url", clean_url, "--name", "other", "--label-noise", "0.1"]
-    )
-    assert result.exit_code == 1
-    assert "not added:" in result.stderr
-    assert "added 3, updated 0, ties 0, removed 0, failed 1" in output_words(result.stderr)
-    assert httpx.get(f"{clean_url}/calibrations/other").json()["label_noise"] == 0.1
-
-
 def test_an_empty_file_of_labels_is_an_error(clean_url: str, tmp_path: Path) -> None:
-    file = jsonl(tmp_path / "none.jsonl", [])
+    file = write_rows(tmp_path / "none.jsonl", [])
     result = runner.invoke(app, ["calibrate", str(file), "--url", clean_url])
     assert result.exit_code == 1
     assert f"{file} is empty" in result.stderr
 
 
 def test_labels_of_several_formats_and_shapes_are_added(clean_url: str, tmp_path: Path) -> None:
-    jsonl(tmp_path / "1.jsonl", examples(3))
+    write_rows(tmp_path / "1.jsonl", examples(3))
     (tmp_path / "2.csv").write_text("prompt,chosen,rejected\nx,quality=3,quality=1\n")
     (tmp_path / "3.tsv").write_text("q\ta\tb\tbest\ny\tquality=1\tquality=3\tmodel_b\n")
     files = [str(tmp_path / name) for name in ("1.jsonl", "2.csv")]
@@ -125,14 +66,16 @@ def test_labels_of_several_formats_and_shapes_are_added(clean_url: str, tmp_path
 
 
 def test_many_failures_are_shown_in_part(clean_url: str, tmp_path: Path) -> None:
-    rows = [*examples(2), *({"question": f"{i}", "label": "A"} for i in range(20))]
-    file = jsonl(tmp_path / "labels.jsonl", rows)
-    result = runner.invoke(app, ["calibrate", str(file), "--url", clean_url])
+    rows = [*examples(2), *({"question": f"[/bold] [{i}", "label": "A"} for i in range(20))]
+    file = write_rows(tmp_path / "labels.jsonl", rows)
+    arguments = ["calibrate", str(file), "--url", clean_url, "--name", "other"]
+    result = runner.invoke(app, arguments)
     assert result.exit_code == 1
     assert result.stderr.count("not added:") == 3
     assert f"{file}, line 5: response_a, response_b are missing" in result.stderr
     assert "and 17 more" in result.stderr
-    assert "added 2, updated 0, ties 0, removed 0, failed 20" in output_words(result.stderr)
+    assert "added 2, updated 0, ties 0, removed 0, failed 20" in one_line(result.stderr)
+    assert httpx.get(f"{clean_url}/calibrations/other").json()["n"] == 2
 
 
 @pytest.fixture
@@ -145,7 +88,7 @@ def test_one_pair_is_judged(calibrated_url: str) -> None:
     arguments = ["--question", "Q", "--a", "quality=0", "--b", "quality=3.9"]
     result = runner.invoke(app, ["judge", *arguments, "--url", calibrated_url, "--alpha", "0.2"])
     assert result.exit_code == 0, result.stderr
-    (found,) = lines_of(result.stdout)
+    (found,) = rows_of(result.stdout)
     assert (found["verdict"], found["alpha"]) == ("B", 0.2)
 
 
@@ -153,17 +96,12 @@ def test_a_file_is_judged_in_order_and_keeps_its_other_fields(
     calibrated_url: str, tmp_path: Path
 ) -> None:
     rows = [comparison(id=i, note=f"né {i} \ud800") for i in range(25)]
-    file, out = jsonl(tmp_path / "pairs.jsonl", rows), tmp_path / "verdicts.jsonl"
-    result = runner.invoke(
-        app,
-        [
-            *("judge", str(file), "--url", calibrated_url, "--batch-size", "10"),
-            *("--out", str(out), "--guarantee", "pac"),
-        ],
-    )
+    file, out = write_rows(tmp_path / "pairs.jsonl", rows), tmp_path / "verdicts.jsonl"
+    options = ["--batch-size", "10", "--out", str(out), "--guarantee", "pac"]
+    result = runner.invoke(app, ["judge", str(file), "--url", calibrated_url, *options])
     assert result.exit_code == 0, result.stderr
     assert result.stdout == ""
-    found = lines_of(out.read_text(encoding="utf-8"))
+    found = rows_of(out.read_text(encoding="utf-8"))
     assert [row["id"] for row in found] == list(range(25))
     assert [row["note"] for row in found] == [row["note"] for row in rows]
     assert {row["judgment"]["guarantee"] for row in found} == {"pac"}
@@ -180,23 +118,17 @@ def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: 
     text = "\n".join(json.dumps(row) for row in rows)
     result = runner.invoke(app, ["judge", "-", "--url", calibrated_url], input=text)
     assert result.exit_code == 1
-    assert "2 of 4 rows got no judgment" in output_words(result.stderr)
-    found = lines_of(result.stdout)
+    assert "2 of 4 rows got no judgment" in one_line(result.stderr)
+    found = rows_of(result.stdout)
     results = [row["judgment"] for row in found]
     assert [result.get("verdict") for result in results] == ["A", None, None, "A"]
     assert results[1]["error"]["code"] == results[2]["error"]["code"] == "invalid_request"
 
 
 def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
-    result = runner.invoke(
-        app,
-        [
-            *("judge", "--question", "q", "--a", "a", "--b", "b", "--url", clean_url),
-            *("--guarantee", "[/bold]"),
-        ],
-    )
+    result = runner.invoke(app, [*ONE_PAIR, "--url", clean_url, "--guarantee", "[/bold]"])
     assert result.exit_code == 1
-    assert "invalid_request: guarantee:" in output_words(result.stderr)
+    assert "invalid_request: guarantee:" in one_line(result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -207,21 +139,16 @@ def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
         (["judge", "--question", "q", "--a", "a"], "or --question with --a and --b"),
         (["judge", "[/absent].jsonl"], "no file matches [/absent].jsonl"),
         (["calibrate", "absent.jsonl"], "absent.jsonl cannot be read"),
-        (
-            ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://127.0.0.1:1"],
-            "start the service with `scope-judge serve`",
-        ),
-        (["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "x"], "--url"),
-        (
-            ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", "http://x:port"],
-            "is not the address of a service",
-        ),
+        ([*ONE_PAIR, "--url", "http://127.0.0.1:1"], "start the service with `scope-judge serve`"),
+        ([*ONE_PAIR, "--url", "127.0.0.1:80"], "write it with http:// or https://"),
+        ([*ONE_PAIR, "--url", "http://x:port"], "is not the address of a service"),
+        ([*ONE_PAIR, "--out", "/absent/x"], "--out goes with files"),
     ],
 )
 def test_an_impossible_call_prints_the_reason(arguments: list[str], words: str) -> None:
     result = runner.invoke(app, arguments)
     assert result.exit_code == 1, result.output
-    assert words in output_words(result.stderr)
+    assert words in one_line(result.stderr)
     assert "Traceback" not in result.output
 
 
@@ -231,7 +158,7 @@ def test_a_line_that_is_not_an_object_is_reported_by_its_number(tmp_path: Path, 
     file.write_text(json.dumps(comparison()) + f"\n{line}\n", encoding="utf-8")
     result = runner.invoke(app, ["judge", str(file)])
     assert result.exit_code == 1
-    assert "line 2: this is not a JSON object" in output_words(result.stderr)
+    assert "line 2: this is not a JSON object" in one_line(result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +174,7 @@ def test_a_line_that_is_not_an_object_is_reported_by_its_number(tmp_path: Path, 
 def test_serve_names_the_invalid_setting(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, sound in {**ENVIRONMENT, "SCOPE_PORT": "0", variable: value}.items():
+    for name, sound in {**SCRIPTED, "SCOPE_PORT": "0", variable: value}.items():
         monkeypatch.setenv(name, sound)
     result = runner.invoke(app, ["serve"])
     assert result.exit_code == 1
@@ -257,9 +184,9 @@ def test_serve_names_the_invalid_setting(
 
 
 def test_serve_prints_its_address_judges_and_stops_on_a_signal() -> None:
-    command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0"]
+    command = [*PROGRAM, "serve", "--port", "0"]
     with subprocess.Popen(
-        command, env={**os.environ, **ENVIRONMENT}, stderr=subprocess.PIPE, text=True
+        command, env={**os.environ, **SCRIPTED}, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stderr is not None
@@ -280,43 +207,9 @@ def test_serve_prints_its_address_judges_and_stops_on_a_signal() -> None:
     assert "Traceback" not in told + rest
 
 
-def test_one_pair_has_no_output_file(url: str) -> None:
-    arguments = ["judge", "--question", "q", "--a", "a", "--b", "b", "--url", url]
-    result = runner.invoke(app, [*arguments, "--out", "/absent/x"])
-    assert result.exit_code == 1
-    assert "--out goes with files" in result.stderr
-
-
-def test_an_unreachable_service_keeps_earlier_results(tmp_path: Path) -> None:
-    out, file = tmp_path / "out.jsonl", jsonl(tmp_path / "pairs.jsonl", [comparison()])
-    out.write_text("earlier")
-    arguments = ["judge", str(file), "--url", "http://127.0.0.1:9", "--overwrite"]
-    assert runner.invoke(app, [*arguments, "--out", str(out)]).exit_code == 1
-    assert out.read_text() == "earlier"
-
-
 def test_an_address_in_use_is_reported_before_the_judge_is_loaded(url: str) -> None:
     port = url.rsplit(":", 1)[1]
-    result = runner.invoke(app, ["serve", "--port", port], env=ENVIRONMENT)
+    result = runner.invoke(app, ["serve", "--port", port], env=SCRIPTED)
     assert result.exit_code == 1
     assert f"SCOPE_PORT={port}" in result.stderr
     assert "Loading" not in result.stderr
-
-
-def test_a_judged_file_can_be_judged_again(url: str, tmp_path: Path) -> None:
-    line = comparison() | {"verdict": "mine", "error": "earlier", "kept": 1}
-    file = tmp_path / "in.jsonl"
-    file.write_text(json.dumps(line) + "\n")
-    result = runner.invoke(app, ["judge", str(file), "--no-alpha", "--url", url])
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    assert found["kept"] == 1
-    assert (found["verdict"], found["error"]) == ("mine", "earlier")
-    assert found["judgment"]["verdict"] in ("A", "B")
-
-
-def test_a_url_without_a_scheme_is_reported(url: str) -> None:
-    pair = ["judge", "--question", "q", "--a", "a", "--b", "b"]
-    result = runner.invoke(app, [*pair, "--url", url.removeprefix("http://")])
-    assert result.exit_code == 1
-    assert "write it with http:// or https://" in result.stderr

@@ -1,12 +1,14 @@
-"""Progress shows on a terminal as a bar, and elsewhere as lines."""
+"""Progress is a bar on a terminal and lines elsewhere; no width cuts a path or a row."""
 
 import io
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
-from app.cli import console as output
-from app.cli.console import progress_bar
+from app.cli import progress as output
+from app.cli.console import print_table, say
+from app.cli.progress import progress_bar
 
 
 def test_without_a_terminal_the_first_step_prints_a_line_and_the_next_ones_wait(
@@ -30,3 +32,30 @@ def test_a_task_without_a_step_prints_no_line(monkeypatch: pytest.MonkeyPatch) -
     with progress_bar() as progress:
         progress.add_task("judging", total=400)
         assert written.getvalue() == ""
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("width", [20, 60, 200])
+def test_no_width_cuts_a_path_or_a_row(width: int, is_terminal: bool) -> None:
+    path = "/" + "/".join(f"folder-{i}" for i in range(20))
+    written = io.StringIO()
+    narrow = Console(file=written, width=width, force_terminal=is_terminal, color_system=None)
+    say(f"the results are in {path} now", output=narrow)
+    table = Table("model", "score")
+    table.add_row("a model with a long name", "1043")
+    print_table(table, title=f"changes since {path}", output=narrow)
+    lines = written.getvalue().splitlines()
+    assert sum(path in line for line in lines) == 2
+    assert any("a model with a long name" in line and "1043" in line for line in lines)
+
+
+def test_a_sentence_breaks_between_words_on_a_terminal_and_nowhere_in_a_pipe() -> None:
+    sentence = " ".join(f"word-{i}" for i in range(30))
+    for is_terminal, most in ((True, 40), (False, 1000)):
+        written = io.StringIO()
+        narrow = Console(file=written, width=40, force_terminal=is_terminal, color_system=None)
+        say(sentence, output=narrow)
+        lines = written.getvalue().splitlines()
+        assert " ".join(line.strip() for line in lines) == sentence
+        assert (len(lines) == 1) != is_terminal
+        assert max(map(len, lines)) <= most

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.files.writing import write_rows
+from app.files.writing import replace_file
+from tests.unit.cli.commands import one_line
 
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "jsonl.gz", "csv.zst", "parquet.gz")
 
@@ -19,10 +20,6 @@ FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "jsonl.gz", "csv.zst", "par
 def run(*arguments: str | Path, **environment: str) -> Result:
     given = ["curve", *map(str, arguments)]
     return CliRunner().invoke(app, given, env={"COLUMNS": "200", **environment})
-
-
-def told(result: Result) -> str:
-    return " ".join(result.output.split())
 
 
 def pairs(n: int = 60) -> list[dict[str, Any]]:
@@ -44,7 +41,7 @@ def pairs(n: int = 60) -> list[dict[str, Any]]:
 
 
 def written(path: Path, rows: list[dict[str, Any]]) -> Path:
-    write_rows(path, path, rows)
+    replace_file(path, rows)
     return path
 
 
@@ -105,7 +102,7 @@ def test_every_format_and_shape_gives_the_same_screen(
     assert result.exit_code == 0, result.output
     assert result.stdout == expected.stdout
     if shaped is not probabilities:
-        assert "left out: 1 without p_fwd and p_rev" in told(result)
+        assert "left out: 1 without p_fwd and p_rev" in one_line(result.output)
 
 
 def test_several_files_and_folders_are_one_sample(
@@ -133,7 +130,9 @@ def test_answers_of_several_judges_are_refused(
     other = [{**judged[0], "judgment": {**judged[0]["judgment"], "judge": "other"}}]
     result = run(written(tmp_path / "rows.jsonl", judged + other))
     assert result.exit_code == 1
-    assert "answers of several judges (other, scripted): give those of one" in told(result)
+    assert "answers of several judges (other, scripted): give those of one" in one_line(
+        result.output
+    )
 
 
 def test_unjudged_pairs_are_judged_by_the_service_first(
@@ -142,13 +141,13 @@ def test_unjudged_pairs_are_judged_by_the_service_first(
     file = written(tmp_path / "pairs.csv", pairs())
     result = run(file, "--url", url)
     assert result.exit_code == 0, result.output
-    assert "These 60 pairs are not judged yet: the service at" in told(result)
+    assert "These 60 pairs are not judged yet: the service at" in one_line(result.output)
     out = tmp_path / "pairs-judged.jsonl"
     assert result.stdout == run(written(tmp_path / "e.jsonl", judged)).stdout
     assert run(out).stdout == result.stdout
     again = run(file, "--url", url)
     assert again.exit_code == 1
-    assert f"{out} is there already: `scope-judge curve {out}` reads it" in told(again)
+    assert f"{out} already exists: `scope-judge curve {out}` reads it" in one_line(again.output)
 
 
 def test_unjudged_pairs_are_judged_by_a_judge_that_is_loaded_here(
@@ -159,7 +158,7 @@ def test_unjudged_pairs_are_judged_by_a_judge_that_is_loaded_here(
     arguments = (file, "--judge", "demo", "--out", out)
     result = run(*arguments, SCOPE_ENGINE="scripted")
     assert result.exit_code == 0, result.output
-    assert "is loaded and judges them first" in told(result)
+    assert "is loaded and judges them first" in one_line(result.output)
     assert result.stdout == run(written(tmp_path / "e.jsonl", judged)).stdout
     assert run(out / "judgments.jsonl").stdout == result.stdout
 
@@ -170,16 +169,17 @@ def test_without_a_service_and_a_judge_the_error_says_both_ways(tmp_path: Path) 
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
         result = run(written(tmp_path / "pairs.jsonl", pairs(3)), "--url", address)
     assert result.exit_code == 1
-    assert "start the service with `scope-judge serve`" in told(result)
-    assert "or load a judge here with --judge MODEL" in told(result)
+    assert "start the service with `scope-judge serve`" in one_line(result.output)
+    assert "or load a judge here with --judge MODEL" in one_line(result.output)
 
 
 def test_unjudged_pairs_without_labels_are_refused_before_any_is_judged(tmp_path: Path) -> None:
     rows = [{k: v for k, v in row.items() if k != "label"} for row in pairs(3)]
     result = run(written(tmp_path / "pairs.jsonl", rows), "--url", "http://127.0.0.1:9")
     assert result.exit_code == 1
-    assert "line 1: there is no label: the columns are question, response_a, response_b" in told(
-        result
+    assert (
+        "line 1: there is no label: the columns are question, response_a, response_b"
+        in one_line(result.output)
     )
 
 

@@ -13,9 +13,10 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.reading import read_rows
-from app.files.writing import write_rows
+from app.files.writing import replace_file
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
+from tests.unit.cli.commands import one_line
 from tests.unit.cli.listening import listening
 
 CRITERIA: tuple[list[str], ...] = (
@@ -32,10 +33,6 @@ ENDINGS = ("jsonl", "json", "csv", "tsv", "parquet", "jsonl.gz", "csv.zst")
 
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
-
-
-def told(result: Result) -> str:
-    return " ".join(result.output.split())
 
 
 def pairs(n: int = 150) -> list[dict[str, Any]]:
@@ -70,7 +67,7 @@ def url() -> Iterator[str]:
 def folder(url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pairs, their results at alpha 0.1, and the exported set."""
     folder = tmp_path_factory.mktemp("decide")
-    write_rows(folder / "pairs.jsonl", folder / "pairs.jsonl", pairs())
+    replace_file(folder / "pairs.jsonl", pairs())
     out = folder / "judged.jsonl"
     judged = run("judge", folder / "pairs.jsonl", "--out", out, "--url", url)
     assert judged.exit_code == 0, judged.output
@@ -97,7 +94,7 @@ def test_the_results_are_those_of_judging_anew(
         assert result.exit_code == 0, result.output
         assert rows_of(decided) == expected
         # The same counts and the same promise.
-        assert told(result) in re.sub(r", \d+ pairs a second", "", told(anew))
+        assert one_line(result.output) in re.sub(r", \d+ pairs a second", "", one_line(anew.output))
     verdicts = {row["judgment"]["verdict"] for row in expected}
     # Below 184 labels pac accepts nothing at 0.05.
     infeasible = criterion[1:] == ["0.05", "--guarantee", "pac"]
@@ -135,7 +132,7 @@ def test_a_suspended_criterion_of_the_service_is_suspended_here(tmp_path: Path) 
         body = {"examples": [{k: v for k, v in row.items() if k != "reason"} for row in pairs()]}
         httpx.post(f"{url}/calibrate", json=body).raise_for_status()
         fresh = [{**row, "question": f"New {i}?"} for i, row in enumerate(pairs())]
-        write_rows(tmp_path / "fresh.jsonl", tmp_path / "fresh.jsonl", fresh)
+        replace_file(tmp_path / "fresh.jsonl", fresh)
         judged, out = tmp_path / "judged.jsonl", tmp_path / "out.jsonl"
         run("judge", tmp_path / "fresh.jsonl", "--out", judged, "--url", url)
         accepted = [row["judgment"] for row in rows_of(judged)]
@@ -147,7 +144,7 @@ def test_a_suspended_criterion_of_the_service_is_suspended_here(tmp_path: Path) 
         httpx.post(f"{url}/audits/labels", json={"labels": labels}).raise_for_status()
         result = run("decide", judged, "--alpha", "0.1", "--out", out, "--url", url)
         assert result.exit_code == 0, result.output
-        assert "audits have shown more errors than alpha" in told(result)
+        assert "audits have shown more errors than alpha" in one_line(result.output)
         reasons = {row["judgment"]["reason"] for row in rows_of(out)}
         assert reasons == {"suspended", "no_preference"}
         larger = tmp_path / "larger.jsonl"
@@ -177,10 +174,10 @@ def test_an_error_stays_an_error_and_no_scores_are_one(
     rows[0]["judgment"] = {"error": error}
     del rows[1]["judgment"]["uncertainty"]
     file, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
-    write_rows(file, file, rows)
+    replace_file(file, rows)
     result = run("decide", file, "--alpha", "0.2", "--url", url, "--out", out)
     assert result.exit_code == 1
-    assert "2 of 3 rows have no judgment" in told(result)
+    assert "2 of 3 rows have no judgment" in one_line(result.output)
     first, second, third = (row["judgment"] for row in rows_of(out))
     assert first == {"error": error}
     assert second["error"]["detail"] == "the row has no scores of a judge"
@@ -191,7 +188,7 @@ def test_a_judgment_off_task_is_never_accepted(folder: Path, tmp_path: Path) -> 
     rows = rows_of(folder / "judged.jsonl")[5:7]
     rows[0]["judgment"] |= {"verdict": "abstain", "reason": "off_task"}
     file = tmp_path / "rows.jsonl"
-    write_rows(file, file, rows)
+    replace_file(file, rows)
     result = run("decide", file, "--no-alpha")
     first, second = (json.loads(line)["judgment"] for line in result.stdout.splitlines())
     assert (first["verdict"], first["reason"]) == ("abstain", "off_task")
@@ -202,11 +199,11 @@ def test_the_results_of_another_judge_are_refused(url: str, folder: Path, tmp_pa
     rows = rows_of(folder / "judged.jsonl")
     rows[4]["judgment"]["judge"] = "other"
     file = tmp_path / "rows.jsonl"
-    write_rows(file, file, rows)
+    replace_file(file, rows)
     result = run("decide", file, "--alpha", "0.2", "--url", url, "--out", tmp_path / "out.jsonl")
     assert result.exit_code == 1
     words = "line 5: the result is of the judge other, and the labels are of scripted"
-    assert words in told(result)
+    assert words in one_line(result.output)
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -224,7 +221,7 @@ def test_the_results_of_another_judge_are_refused(url: str, folder: Path, tmp_pa
         (["--alpha", "0.1", "--labels", "{pairs}"], "has no labelled result"),
         (["--alpha", "0.1", "--calibration", "absent"], "calibration_not_found"),
         (["--alpha", "0.1", "--out", "{judged}"], "would overwrite the file"),
-        (["--alpha", "0.1", "--out", "{pairs}"], "is there already"),
+        (["--alpha", "0.1", "--out", "{pairs}"], "already exists"),
         (["--alpha", "0.1", "--out", "x.xls"], "the name must end in .jsonl"),
     ],
 )
@@ -235,10 +232,10 @@ def test_a_mistake_is_named(arguments: list[str], words: str, url: str, folder: 
     ]
     result = run("decide", folder / "judged.jsonl", *given, "--url", url)
     assert result.exit_code == 1
-    assert words in told(result)
+    assert words in one_line(result.output)
 
 
 def test_a_file_without_results_is_refused(folder: Path) -> None:
     result = run("decide", folder / "pairs.jsonl", "--no-alpha")
     assert result.exit_code == 1
-    assert "has no results of `scope-judge judge FILE`" in told(result)
+    assert "has no results of `scope-judge judge FILE`" in one_line(result.output)

@@ -1,9 +1,7 @@
 """`scope-judge filter`: no abstention, tie or error is kept, and a flipped pair is turned round."""
 
-import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.reading import read_rows
-from app.main import create
-from tests.unit.cli.conftest import ENVIRONMENT
+from tests.unit.cli.commands import PROGRAM, rows_of, scripted_application, write_rows
 from tests.unit.cli.listening import Disturbed, listening
 
 runner = CliRunner()
@@ -92,7 +89,7 @@ SHAPES = [standard, conversational, implicit, openai, battle, labelled, unlabell
 
 
 def filtered(url: str, folder: Path, rows: list[dict[str, Any]], *options: str) -> Result:
-    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder / "in.jsonl", rows)
     paths = ["--out", str(folder / "out.jsonl"), "--review", str(folder / "review.jsonl")]
     return runner.invoke(
         app, ["filter", str(folder / "in.jsonl"), *paths, "--url", url, "--alpha", "0.1", *options]
@@ -100,7 +97,7 @@ def filtered(url: str, folder: Path, rows: list[dict[str, Any]], *options: str) 
 
 
 def rows_in(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return rows_of(file.read_text())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -181,25 +178,21 @@ def test_order_columns_and_format_stay(service: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_run_goes_on_and_judges_nothing_again(
-    how: signal.Signals, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    how: signal.Signals, tmp_path: Path
 ) -> None:
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
     rows = [labelled(f"quality=4.{i:02}", BAD) for i in range(24)]
-    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file, out = write_rows(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
     started: list[subprocess.Popen[bytes]] = []
 
     def stop() -> None:
         started[0].send_signal(how)
         started[0].wait()
 
-    disturbed = Disturbed(create(), "/judge/batch", at=4, then=stop)
+    disturbed = Disturbed(scripted_application(), "/judge/batch", at=4, then=stop)
     with listening(disturbed) as url:
         calibrated(url)
         command = ["filter", str(file), "--out", str(out), "--batch-size", "4", "--url", url]
-        program = [sys.executable, "-c", "from app.cli import main; main()", *command]
-        started.append(subprocess.Popen(program, stderr=subprocess.PIPE))
+        started.append(subprocess.Popen([*PROGRAM, *command], stderr=subprocess.PIPE))
         _, told = started[0].communicate()
         assert started[0].returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
         assert b"Traceback" not in told
@@ -234,7 +227,7 @@ def test_a_mistake_is_reported_and_nothing_is_written(
 def test_an_existing_file_stays(service: str, tmp_path: Path) -> None:
     (tmp_path / "review.jsonl").write_text("mine\n")
     result = filtered(service, tmp_path, [labelled(GOOD, BAD)])
-    assert "review.jsonl is there already" in result.stderr
+    assert "review.jsonl already exists" in result.stderr
     assert (tmp_path / "review.jsonl").read_text() == "mine\n"
     same = ["--out", str(tmp_path / "x.jsonl"), "--review", str(tmp_path / "x.jsonl")]
     arguments = ["filter", str(tmp_path / "in.jsonl"), *same, "--url", service]

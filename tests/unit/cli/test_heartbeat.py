@@ -11,7 +11,7 @@ import pytest
 # The stage blocks the main thread, as an import does, until the test has seen enough.
 PROGRAM = """
 import sys
-from app.cli.console import ConsoleObserver
+from app.cli.progress import ConsoleObserver
 observer = ConsoleObserver(beat_s=0.01)
 observer.stage("Loading judge demo")
 sys.stdin.readline()

@@ -9,7 +9,6 @@ import resource
 import signal
 import stat
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,10 +20,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from app.api.responses import AGE_HEADER
 from app.cli import app
-from app.wire.headers import AGE_HEADER
 from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison
+from tests.unit.cli.commands import PROGRAM, rows_of, write_rows
 
 runner = CliRunner()
 EARLIER = '{"of": "an earlier run"}\n'
@@ -155,10 +155,8 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:
     """Makes a file of comparisons, each with a question of its own."""
-    file = folder / "pairs.jsonl"
     rows = [comparison(id=i, **{"question": "q" * (i + 1), **fields}) for i in range(count)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
+    return write_rows(folder / "pairs.jsonl", rows)
 
 
 def judged(
@@ -169,10 +167,6 @@ def judged(
     arguments = ["judge", str(file), *written, "--batch-size", "2", "--url", service.url, *options]
     with serving(service):
         return runner.invoke(app, arguments)
-
-
-def rows_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def numbers(service: Service) -> list[int]:
@@ -281,10 +275,9 @@ def test_kill_9_costs_no_result(tmp_path: Path) -> None:
         request.close_connection = True
 
     service = Service(4, kill)
-    program = "from app.cli import main; main()"
     command = ["judge", str(file), "--out", str(out), "--batch-size", "2", "--url", service.url]
     with serving(service):
-        started.append(subprocess.Popen([sys.executable, "-c", program, *command]))
+        started.append(subprocess.Popen([*PROGRAM, *command]))
         assert started[0].wait() == -signal.SIGKILL
     assert not out.exists()
     again = Service()
@@ -319,7 +312,7 @@ def test_a_result_that_is_there_is_only_replaced_on_request(tmp_path: Path) -> N
     service = Service()
     result = judged(service, file, out=out)
     assert result.exit_code == 1
-    assert f"{out} is there already" in result.stderr
+    assert f"{out} already exists" in result.stderr
     assert out.read_text() == EARLIER
     assert service.batches == 0
     assert judged(Service(), file, "--overwrite", out=out).exit_code == 0
@@ -370,19 +363,6 @@ def test_results_go_to_stdout(name: str | None, tmp_path: Path) -> None:
     assert rows_of(result.stdout) == expected(file)
 
 
-def test_stdin_is_a_file(tmp_path: Path) -> None:
-    file = pairs_in(tmp_path)
-    with serving(Service()) as service:
-        command = "from app.cli import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", command, "judge", "-", "--url", service.url],
-            input=file.read_bytes(),
-            capture_output=True,
-            check=True,
-        )
-    assert rows_of(done.stdout.decode()) == expected(file)
-
-
 @pytest.mark.parametrize("name", ["pairs.jsonl", "link.jsonl"])
 def test_the_input_file_is_never_overwritten(name: str, tmp_path: Path) -> None:
     file = pairs_in(tmp_path)
@@ -418,7 +398,7 @@ def test_two_runs_cannot_write_the_same_file(tmp_path: Path) -> None:
     ("out", "words"),
     [
         ("absent/x.jsonl", "there is no folder"),
-        ("folder", "is no regular file"),
+        ("folder", "is not a regular file"),
         ("out.xlsx", "must end in"),
     ],
 )
@@ -464,9 +444,8 @@ def test_texts_can_be_left_out(tmp_path: Path) -> None:
 
 
 def test_equal_comparisons_are_judged_once_and_all_have_the_result(tmp_path: Path) -> None:
-    file, out = tmp_path / "pairs.jsonl", tmp_path / "out.jsonl"
     rows = [{**comparison(question="q"), "mine": number} for number in range(5)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file, out = write_rows(tmp_path / "pairs.jsonl", rows), tmp_path / "out.jsonl"
     service = Service()
     assert judged(service, file, out=out).exit_code == 0
     assert len(service.asked) == 1
@@ -514,7 +493,7 @@ def test_a_map_names_the_columns(tmp_path: Path) -> None:
             (),
             "line 3: this is not a JSON object",
         ),
-        ('{"chosen": 1, "rejected": 2}\n', (), "line 1: chosen is no text and no list"),
+        ('{"chosen": 1, "rejected": 2}\n', (), "line 1: chosen is neither a text nor a list"),
     ],
 )
 def test_a_wrong_file_is_reported_before_anything_is_sent(
@@ -583,26 +562,19 @@ def test_an_error_of_the_run_is_no_result_of_a_row(tmp_path: Path) -> None:
     assert rows_of(out.read_text()) == expected(file)
 
 
-def test_a_row_that_names_its_own_calibration_has_its_own_error(tmp_path: Path) -> None:
-    error = problem("calibration_not_found", "there is no calibration 'mine'")
-
-    def result(item: dict[str, Any]) -> dict[str, Any]:
-        return {"id": None, "error": error} if "calibration" in item else judgment(item)
-
-    file, out = pairs_in(tmp_path, count=2), tmp_path / "out.jsonl"
-    with file.open("a") as opened:
-        opened.write(json.dumps(comparison(calibration="mine")) + "\n")
-    assert judged(Service(result=result), file, out=out).exit_code == 1
-    *others, last = rows_of(out.read_text())
-    assert [row["judgment"]["verdict"] for row in others] == ["A", "A"]
-    assert last["judgment"]["error"] == error
-
-
-@pytest.mark.parametrize("own", [{"alpha": 0.3}, {"delta": 0.2}, {"calibration": "mine"}])
-def test_a_row_with_a_criterion_of_its_own_may_lack_labels_by_itself(
-    own: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize(
+    ("own", "code"),
+    [
+        ({"calibration": "mine"}, "calibration_not_found"),
+        ({"calibration": "mine"}, "labels_missing"),
+        ({"alpha": 0.3}, "labels_missing"),
+        ({"delta": 0.2}, "labels_missing"),
+    ],
+)
+def test_a_row_with_a_criterion_of_its_own_has_its_own_error(
+    own: dict[str, Any], code: str, tmp_path: Path
 ) -> None:
-    error = problem("labels_missing", "the tests need more labels")
+    error = problem(code, "the row cannot be judged")
 
     def result(item: dict[str, Any]) -> dict[str, Any]:
         return {"id": None, "error": error} if own.items() <= item.items() else judgment(item)
@@ -611,7 +583,9 @@ def test_a_row_with_a_criterion_of_its_own_may_lack_labels_by_itself(
     with file.open("a") as opened:
         opened.write(json.dumps(comparison(**own)) + "\n")
     assert judged(Service(result=result), file, out=out).exit_code == 1
-    assert rows_of(out.read_text())[-1]["judgment"]["error"] == error
+    *others, last = rows_of(out.read_text())
+    assert [row["judgment"]["verdict"] for row in others] == ["A", "A"]
+    assert last["judgment"]["error"] == error
 
 
 @pytest.mark.parametrize("option", ["--flat", "--overwrite", "--no-keep-texts"])

@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 
 from app.api.auth.callers import Caller
 from app.api.auth.keys import Keys, hash_of, parse_key_file
-from app.cli import app
-from app.cli import keys as command
+from app.cli import app, console
 from tests.patience import PATIENCE_S
 from tests.unit.api.keyring import entry, write_keys
+from tests.unit.cli.commands import one_line
 
 runner = CliRunner()
 
@@ -30,17 +30,12 @@ def run(path: Path | None, *arguments: str) -> Result:
     return runner.invoke(app, ["keys", *arguments, *file])
 
 
-def output_words(result: Result) -> str:
-    """The output of a command in one line, independent of the terminal's width."""
-    return " ".join(result.stderr.split())
-
-
 def names_in(path: Path) -> list[str]:
     return [each.name for each in parse_key_file(path.read_bytes()).keys]
 
 
 def test_a_key_is_printed_once_and_only_its_hash_is_kept(path: Path) -> None:
-    result = run(path, "add", "ci", *("--role", "judge", "--role", "calibrate", "--role", "judge"))
+    result = run(path, "add", "ci", "--role", "judge", "--role", "calibrate", "--role", "judge")
     assert result.exit_code == 0, result.stderr
     key = result.stdout.removesuffix("\n")
     assert key.startswith("scope_")
@@ -49,11 +44,12 @@ def test_a_key_is_printed_once_and_only_its_hash_is_kept(path: Path) -> None:
     [kept] = json.loads(path.read_text())["keys"]
     assert kept["sha256"] == hash_of(key.encode()).hex()
     assert (kept["name"], kept["roles"], kept["calibrations"]) == (
-        *("ci", ["judge", "calibrate"]),
+        "ci",
+        ["judge", "calibrate"],
         None,
     )
-    assert "the only time the key is shown" in output_words(result)
-    assert f"SCOPE_API_KEYS_FILE={path}" in output_words(result)
+    assert "the only time the key is shown" in one_line(result.stderr)
+    assert f"SCOPE_API_KEYS_FILE={path}" in one_line(result.stderr)
     caller = Keys(path).caller(key.encode())
     assert caller == Caller("ci", frozenset({"judge", "calibrate"}))
 
@@ -68,6 +64,25 @@ def test_only_the_owner_can_read_a_new_file_and_its_folder(tmp_path: Path) -> No
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(Path(f"{path}.lock").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
+def test_a_file_that_others_can_write_is_closed_with_a_warning(path: Path, mode: int) -> None:
+    assert run(path, "add", "a").exit_code == 0
+    for arguments in (("add", "b"), ("revoke", "a")):
+        path.chmod(mode)
+        result = run(path, *arguments)
+        assert result.exit_code == 0, result.stderr
+        assert "could write to" in one_line(result.stderr)
+        assert stat.S_IMODE(path.stat().st_mode) == mode & ~0o022
+        assert Keys(path).exposure is None
+    assert "could write to" not in one_line(run(path, "add", "c").stderr)
+
+
+def test_a_planted_lock_is_not_followed(tmp_path: Path, path: Path) -> None:
+    Path(f"{path}.lock").symlink_to(tmp_path / "elsewhere")
+    assert run(path, "add", "a").exit_code == 1
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_file_keeps_its_mode_and_a_symlink_stays(tmp_path: Path, path: Path) -> None:
@@ -101,8 +116,10 @@ def test_the_file_is_taken_from_the_environment(
 
 def test_a_key_can_be_limited_to_sets_and_a_key_without_a_role_can_read(path: Path) -> None:
     some = ("--calibration", "default", "--calibration", "other.v2")
-    assert "default,other.v2" in output_words(run(path, "add", "some", "--role", "judge", *some))
-    assert "reader may: only read; calibration sets: *" in output_words(run(path, "add", "reader"))
+    assert "default,other.v2" in one_line(run(path, "add", "some", "--role", "judge", *some).stderr)
+    assert "reader may: only read; calibration sets: *" in one_line(
+        run(path, "add", "reader").stderr
+    )
     lines = [line.split("\t") for line in run(path, "list").stdout.splitlines()]
     assert [line[:3] for line in lines] == [
         ["some", "judge", "default,other.v2"],
@@ -115,7 +132,7 @@ def test_a_terminal_gets_a_table_without_hashes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_keys(path, entry("a", ["judge", "admin"]), entry("b", [], ["one"]))
-    monkeypatch.setattr(command, "_on_a_terminal", lambda: True)
+    monkeypatch.setattr(console, "on_a_terminal", lambda: True)
     shown = run(path, "list").stdout
     for words in ("calibrations", "judge, admin", "only reads", "2026-11-21 12:00 UTC"):
         assert words in shown
@@ -125,10 +142,10 @@ def test_a_terminal_gets_a_table_without_hashes(
 def test_a_revoked_key_is_gone_and_the_others_stay(path: Path) -> None:
     write_keys(path, entry("a"), entry("b"))
     result = run(path, "revoke", "a")
-    assert "a is revoked" in output_words(result)
-    assert "No key is left" not in output_words(result)
+    assert "a is revoked" in one_line(result.stderr)
+    assert "No key is left" not in one_line(result.stderr)
     assert names_in(path) == ["b"]
-    assert "the service lets nobody in" in output_words(run(path, "revoke", "b"))
+    assert "the service refuses everybody" in one_line(run(path, "revoke", "b").stderr)
     # The name can be used again.
     assert run(path, "add", "a", "--role", "judge").exit_code == 0
 
@@ -152,7 +169,7 @@ def test_an_impossible_command_prints_the_reason_and_changes_nothing(
     before = write_keys(path, entry("a")).read_bytes()
     result = run(path, *arguments)
     assert result.exit_code == 1
-    assert words in output_words(result)
+    assert words in one_line(result.stderr)
     assert result.stdout == ""
     assert "Traceback" not in result.output
     assert path.read_bytes() == before
@@ -164,7 +181,7 @@ def test_a_broken_file_is_reported_and_not_changed(arguments: list[str], path: P
     path.write_text('{"keys": [')
     result = run(path, *arguments)
     assert result.exit_code == 1
-    assert f"{path} cannot be used: Invalid JSON" in output_words(result)
+    assert f"{path} cannot be used: Invalid JSON" in one_line(result.stderr)
     assert path.read_text() == '{"keys": ['
 
 
@@ -172,14 +189,14 @@ def test_a_broken_file_is_reported_and_not_changed(arguments: list[str], path: P
 def test_without_a_file_each_command_asks_for_one(arguments: list[str]) -> None:
     result = run(None, *arguments)
     assert result.exit_code == 1
-    assert "SCOPE_API_KEYS_FILE" in output_words(result)
+    assert "SCOPE_API_KEYS_FILE" in one_line(result.stderr)
 
 
 @pytest.mark.parametrize(
     ("place", "arguments", "words"),
     [
         ("absent/keys.json", ["list"], "No such file"),
-        ("absent/keys.json", ["revoke", "a"], "there is no file of keys"),
+        ("absent/keys.json", ["revoke", "a"], "there is no key file"),
         ("file/keys.json", ["add", "a", "--role", "judge"], "cannot be changed"),
     ],
 )
@@ -189,7 +206,7 @@ def test_an_impossible_path_is_reported(
     (tmp_path / "file").touch()
     result = run(tmp_path / place, *arguments)
     assert result.exit_code == 1
-    assert words in output_words(result)
+    assert words in one_line(result.stderr)
     assert "Traceback" not in result.output
     assert not (tmp_path / "absent").exists()
 
@@ -205,7 +222,7 @@ def test_a_full_disk_keeps_the_file_and_leaves_no_temporary_file(
     monkeypatch.setattr(os, "fsync", full)
     result = run(path, "add", "b", "--role", "judge")
     assert result.exit_code == 1
-    assert "No space left on device" in output_words(result)
+    assert "No space left on device" in one_line(result.stderr)
     assert result.stdout == ""
     assert path.read_bytes() == before
     assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
@@ -214,8 +231,8 @@ def test_a_full_disk_keeps_the_file_and_leaves_no_temporary_file(
 def test_two_processes_that_add_keys_at_once_lose_nothing(path: Path) -> None:
     # Each process prints a line when it has started, and adds ten keys after a line on stdin.
     script = (
-        "import sys; from app.cli import keys; from pathlib import Path; print(flush=True); "
-        "sys.stdin.readline(); "
+        "import sys; from app.cli.commands import keys; from pathlib import Path; "
+        "print(flush=True); sys.stdin.readline(); "
         "[keys.add(f'{sys.argv[1]}{i}', ['judge'], None, Path(sys.argv[2])) for i in range(10)]"
     )
     processes = [

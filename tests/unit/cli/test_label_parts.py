@@ -1,55 +1,34 @@
-"""The parts of `scope-judge label`: keys, screens, sides and the journal of answers."""
+"""The parts of `scope-judge label`: screens, sides, order and the journal of answers."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
-from app.cli.comparisons import Item, read_items
-from app.cli.key_press import next_key
-from app.cli.label_answers import SKIP, Answers, left_side
-from app.cli.label_session import scrolled
-from app.cli.pair_screen import (
-    PairText,
+from app.cli.labelling.screen import (
     Size,
     harmless,
-    label_of,
     pair_lines,
     room_for_pair,
     screen_lines,
-    shown_pair,
+    scrolled,
 )
 from app.core.comparison import Side
 from app.files.journal import Journal
+from app.service.labelling.answers import SKIP, Answers
+from app.service.labelling.pairs import BlindPair, Choice, PairText, left_side
+from app.service.labelling.session import LabelSession
 
-SIZES = [Size(80, 24), Size(200, 60), Size(71, 10), Size(20, 5), Size(1, 1)]
+SIZES = [
+    Size(columns=80, lines=24),
+    Size(columns=200, lines=60),
+    Size(columns=71, lines=10),
+    Size(columns=20, lines=5),
+    Size(columns=1, lines=1),
+]
 LONG = "word " * 400 + "x" * 300 + "\n\n" + "日本語" * 60 + "\n\tcode\n"
 HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\r\n\u202ereversed\u2028\ud800[bold]no markup[/]\x00"
-
-
-@pytest.mark.parametrize(
-    ("sent", "keys"),
-    [
-        (b"1", ["1"]),
-        (b"\x1b[D\x1b[Cq", ["left", "right", "q"]),
-        (b"\x1bOD\x1bOC", ["left", "right"]),
-        (b"\x1b[5~\x1b[6~\x1b[H\x1b[F", ["page up", "page down", "home", "end"]),
-        # Shift and an arrow, a function key, and the begin of a paste: no key of ours.
-        (b"\x1b[1;2D\x1b[24~\x1b[200~", ["", "", ""]),
-        (b"\x1b", ["escape"]),
-        (b"\x1b\x1b[D", ["escape", "left"]),
-        ("é日🙂".encode(), ["é", "日", "🙂"]),
-        (b"\xff1", ["", "1"]),
-    ],
-)
-def test_what_a_terminal_sends_becomes_keys(sent: bytes, keys: list[str]) -> None:
-    found = []
-    while sent:
-        key, sent = next_key(sent)
-        found.append(key)
-    assert found == keys
 
 
 @pytest.mark.parametrize(
@@ -64,11 +43,12 @@ def test_what_a_terminal_sends_becomes_keys(sent: bytes, keys: list[str]) -> Non
     ],
 )
 def test_a_choice_is_a_label_of_the_response_that_was_on_that_side(
-    choice: str, left: Side, label: str
+    choice: Choice, left: Side, label: str
 ) -> None:
-    assert label_of(choice, left) == label
-    pair = shown_pair({"question": "Which?", "response_a": "a", "response_b": "b"}, left)
-    shown = {"left": pair.left, "right": pair.right}
+    fields = {"question": "Which?", "response_a": "a", "response_b": "b"}
+    pair = BlindPair(key="k", fields=fields, left=left)
+    assert pair.label_of(choice) == label
+    shown = {"left": pair.text.left, "right": pair.text.right}
     assert choice == "tie" or shown[choice] == label.lower()
 
 
@@ -91,7 +71,7 @@ def test_a_text_cannot_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_screen_has_room_on_its_terminal(size: Size) -> None:
-    lines = pair_lines(PairText(HOSTILE + LONG, LONG, HOSTILE), size.columns)
+    lines = pair_lines(PairText(question=HOSTILE + LONG, left=LONG, right=HOSTILE), size.columns)
     for first in (0, len(lines) // 2, max(0, len(lines) - room_for_pair(size))):
         screen = screen_lines(lines, "label 3; 17 until the next test", size, first)
         assert len(screen) <= size.lines
@@ -103,13 +83,17 @@ def test_a_screen_has_room_on_its_terminal(size: Size) -> None:
 @pytest.mark.parametrize("columns", [40, 80, 132])
 def test_every_word_of_both_responses_is_on_some_line(columns: int) -> None:
     words = [f"w{i}" for i in range(300)]
-    pair = PairText(" ".join(words[:100]), " ".join(words[100:200]), " ".join(words[200:]))
+    pair = PairText(
+        question=" ".join(words[:100]),
+        left=" ".join(words[100:200]),
+        right=" ".join(words[200:]),
+    )
     shown = " ".join(pair_lines(pair, columns)).split()
     assert set(words) <= set(shown)
 
 
 def test_responses_are_beside_each_other_where_there_is_room() -> None:
-    pair = PairText("Which?", "one", "two")
+    pair = PairText(question="Which?", left="one", right="two")
     assert any("one" in line and "two" in line for line in pair_lines(pair, 80))
     assert not any("one" in line and "two" in line for line in pair_lines(pair, 60))
 
@@ -117,34 +101,18 @@ def test_responses_are_beside_each_other_where_there_is_room() -> None:
 def test_a_conversation_shows_its_turns() -> None:
     turns = [{"role": "user", "content": "Hi?"}, {"role": "user", "content": "And?"}]
     fields = {"question": turns, "response_a": ["a1", "a2"], "response_b": ["b1", "b2"]}
-    text = "\n".join(pair_lines(shown_pair(fields, "B"), 60))
+    text = "\n".join(pair_lines(BlindPair(key="k", fields=fields, left="B").text, 60))
     places = [text.index(part) for part in ("[user]", "Hi?", "And?", "LEFT", "b1", "b2", "a1")]
     assert places == sorted(places)
 
 
 @pytest.mark.parametrize(
-    ("key", "first", "expected"),
-    [
-        ("down", 0, 1),
-        ("up", 0, 0),
-        (" ", 0, 9),
-        ("page down", 85, 90),
-        ("b", 20, 11),
-        ("end", 0, 90),
-        ("home", 50, 0),
-        ("x", 5, 5),
-        (None, 95, 90),
-    ],
+    ("step", "first", "expected"),
+    [(1, 0, 1), (-1, 0, 0), (9, 85, 90), (-9, 20, 11), (100, 0, 90), (-100, 50, 0), (0, 95, 90)],
 )
-def test_keys_scroll_within_the_pair(key: str | None, first: int, expected: int) -> None:
-    assert scrolled(key, first, total=100, room=10) == expected
-    assert scrolled(key, 0, total=3, room=10) == 0
-
-
-def written(folder: Path, rows: list[dict[str, Any]]) -> list[Item]:
-    file = folder / "pairs.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return read_items([file], None, labelled=False)
+def test_steps_scroll_within_the_pair(step: int, first: int, expected: int) -> None:
+    assert scrolled(first, step, total=100, room=10) == expected
+    assert scrolled(0, step, total=3, room=10) == 0
 
 
 def row(number: int) -> dict[str, Any]:
@@ -152,33 +120,55 @@ def row(number: int) -> dict[str, Any]:
 
 
 def test_answers_survive_the_process_and_keep_their_side(tmp_path: Path) -> None:
-    items = written(tmp_path, [row(0), row(1), row(2), row(1), {**row(3), "response_a": 7}])
+    pairs = [
+        BlindPair(key=f"k{i}", fields=row(i), left=left_side(1, f"k{i}")) for i in (0, 1, 2, 1)
+    ]
     journal = tmp_path / "journal"
     with Journal(journal, {}) as kept:
-        answers = Answers(kept, items, seed=1)
-        # Equal rows count once, and a row without a comparison cannot be labelled.
-        assert len(answers.unknown) == 3
-        answers.add_digests((pair, f"digest {i}") for i, pair in enumerate(answers.pairs))
+        answers = Answers(kept, pairs)
+        # Equal rows count once.
+        assert len(answers.pairs) == 3
+        assert not answers.pooled
+        answers.add_digests({f"k{i}": f"digest {i}" for i in range(3)})
         first, second, third = answers.pairs
         answers.record(first, "A")
         answers.record(second, SKIP)
         answers.record(third, "tie")
         answers.record(first, "B")
-        answers.note_posted([third])
+        answers.note_posted([third.key])
     # A process that was killed leaves a line that is cut off.
     journal.write_bytes(journal.read_bytes() + b'{"key": "cut')
     with Journal(journal, {}) as kept:
-        answers = Answers(kept, items, seed=1)
-        assert not answers.unknown
+        answers = Answers(kept, pairs)
         assert list(answers.by_digest) == ["digest 0", "digest 1", "digest 2"]
         assert [answers.label(each) for each in answers.pairs] == ["B", None, "tie"]
-        assert [(pair.item.key, label) for pair, label in answers.unposted] == [
-            (first.item.key, "B")
-        ]
-        assert [each.left for each in answers.pairs] == [first.left, second.left, third.left]
-        assert kept.results[first.item.key]["left"] == first.left
+        assert answers.unposted == {"k0": "B"}
+        assert kept.results["k0"]["left"] == first.left
         # A corrected label is sent again.
         answers.record(answers.pairs[2], "A")
-        assert [label for _, label in answers.unposted] == ["B", "A"]
+        assert answers.unposted == {"k0": "B", "k2": "A"}
         assert answers.given == 2
     assert "Question" not in journal.read_text()
+
+
+def test_undo_asks_again_and_a_skip_is_no_label(tmp_path: Path) -> None:
+    pairs = [BlindPair(key=f"k{i}", fields=row(i), left="B") for i in range(3)]
+    with Journal(tmp_path / "journal", {}) as kept:
+        answers = Answers(kept, pairs)
+        answers.add_digests({"k0": "d0", "k1": "d1", "k2": "d2"})
+        session = LabelSession(answers)
+        needed = session.needed(["d2", "d0", "of somebody else"])
+        assert [pair.key for pair in needed.asked] == ["k2", "k0"]
+        assert needed.absent == 1
+        session.ask(needed.asked)
+        session.undo()
+        session.choose("left")
+        assert answers.label(pairs[2]) == "B"
+        session.undo()
+        session.choose("right")
+        assert answers.label(pairs[2]) == "A"
+        session.skip()
+        assert session.current is None
+        assert session.needed(["d2", "d0"]).skipped == 2
+        assert session.needed(["d2", "d0"]).dropped == ["k2"]
+        assert answers.given == 1

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.ratings.codec import results_of
+from tests.unit.cli.commands import one_line
 from tests.unit.ratings.arena import simulated, write
 
 runner = CliRunner()
@@ -21,11 +22,6 @@ runner = CliRunner()
 
 def run(*arguments: Path | str) -> Result:
     return runner.invoke(app, ["leaderboard", *map(str, arguments), "--rounds", "100"])
-
-
-def words(text: str) -> str:
-    """The output in one line, independent of the terminal's width."""
-    return " ".join(text.split())
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +44,7 @@ def test_the_table_has_score_interval_and_rank_set(made: tuple[Path, Result]) ->
     line = next(each for each in result.stdout.splitlines() if best["model"] in each)
     for number in ("score", "low", "high", "battles"):
         assert f"{best[number]:.0f}" in line
-    assert "A rating has no promise." in words(result.stdout)
+    assert "A rating has no promise." in one_line(result.stdout)
 
 
 def test_results_have_the_fixed_views(made: tuple[Path, Result]) -> None:
@@ -122,7 +118,7 @@ def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
         (("--rounds", "5"), "--rounds must be at least 100"),
         (("--level", "95"), "--level must be between 0 and 1"),
         (("--human-probability", "0"), "--human-probability must be above 0"),
-        (("--reference", "nobody"), "the reference 'nobody' is no model"),
+        (("--reference", "nobody"), "the reference 'nobody' is not a model"),
         (("--against", "nowhere"), "nowhere cannot be read"),
         (("--control", "length"), "the rows lack length_a"),
     ],
@@ -133,7 +129,7 @@ def test_an_option_that_does_not_fit_is_refused(
     arguments = ["leaderboard", str(made[0] / "rows.jsonl"), "--out", str(tmp_path / "x"), *options]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 1
-    assert message in words(result.stderr)
+    assert message in one_line(result.stderr)
     assert not (tmp_path / "x").exists()
 
 
@@ -143,7 +139,7 @@ def test_a_bad_row_ends_the_run_with_its_place(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", rows)
     result = run(path, "--out", tmp_path / "out")
     assert result.exit_code == 1
-    assert f"{path}, row 7: winner is 'left or right'" in words(result.stderr)
+    assert f"{path}, row 7: winner is 'left or right'" in one_line(result.stderr)
 
 
 def test_a_model_name_is_no_markup(tmp_path: Path) -> None:

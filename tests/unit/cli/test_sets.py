@@ -5,8 +5,8 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,16 @@ import pyarrow
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli import app
-from app.cli import sets as command
+from app.api.auth.keys import Keys
+from app.cli import app, console
+from app.core.monitoring import monitor
 from app.engines.scripted import ScriptedEngine
+from app.release import RELEASE
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
+from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 from tests.unit.api.problems import comparison, examples
+from tests.unit.cli.commands import PROGRAM, one_line, rows_of, write_rows
 from tests.unit.cli.listening import Disturbed, listening
 
 runner = CliRunner()
@@ -31,13 +35,27 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scope_judge.exchange._FIRST_PAUSE_S", 0.01)
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
+@contextmanager
+def with_two_sets() -> Iterator[str]:
     """A service with the sets `default`, with two versions, and `small`."""
     with listening(application_of(store=MemoryStore())) as url:
         for name, n in (("default", 60), ("default", 400), ("small", 3)):
             body = {"calibration": name, "examples": examples(n), "label_noise": 0.05}
             httpx.post(f"{url}/calibrate", json=body).raise_for_status()
+        yield url
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A service with two sets, which no test changes."""
+    with with_two_sets() as url:
+        yield url
+
+
+@pytest.fixture
+def own_url() -> Iterator[str]:
+    """A service with two sets for a test that changes them."""
+    with with_two_sets() as url:
         yield url
 
 
@@ -49,15 +67,6 @@ def empty_url() -> Iterator[str]:
 
 def run(url: str, *arguments: str, **kwargs: Any) -> Result:
     return runner.invoke(app, ["sets", *arguments, "--url", url], **kwargs)
-
-
-def words(text: str) -> str:
-    """The output of a command in one line, independent of the terminal's width."""
-    return " ".join(text.split())
-
-
-def rows_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def set_at(url: str, name: str = "default") -> Any:
@@ -73,8 +82,8 @@ def test_sets_are_listed_for_people_pipes_and_programs(
         "\t".join(("default", "2", "460", "scripted", accuracy, "marginal, pac")),
         "\t".join(("small", "1", "3", "scripted", accuracy, "infeasible")),
     ]
-    monkeypatch.setattr(command, "_on_a_terminal", lambda: True)
-    table = words(run(url, "list").stdout)
+    monkeypatch.setattr(console, "on_a_terminal", lambda: True)
+    table = one_line(run(url, "list").stdout)
     for heading in ("name", "version", "n", "judge", "accuracy", "alpha 0.10"):
         assert f" {heading} " in table
     assert "marginal, pac" in table
@@ -93,13 +102,13 @@ def test_a_set_whose_labels_do_not_reach_yet_is_not_called_infeasible(empty_url:
 def test_a_service_without_sets_says_how_to_make_one(empty_url: str) -> None:
     result = run(empty_url, "list")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "`scope-judge calibrate FILE` makes one" in words(result.stderr)
+    assert "`scope-judge calibrate FILE` makes one" in one_line(result.stderr)
 
 
 def test_a_set_is_shown_with_thresholds_and_quality(url: str) -> None:
     result = run(url, "show", "default")
     assert result.exit_code == 0
-    shown = words(result.stdout)
+    shown = one_line(result.stdout)
     assert "calibration default, version 2, n = 460" in shown
     assert "marginal" in shown
     assert "accuracy 1.000" in shown
@@ -107,45 +116,81 @@ def test_a_set_is_shown_with_thresholds_and_quality(url: str) -> None:
     assert json.loads(run(url, "show", "default", "--json").stdout) == set_at(url)
 
 
-def test_versions_say_when_by_whom_and_with_which_effect(url: str) -> None:
-    run(url, "rollback", "default", "1")
-    lines = [line.split("\t") for line in run(url, "versions", "default").stdout.splitlines()]
+def test_versions_say_when_by_whom_and_with_which_effect(own_url: str) -> None:
+    run(own_url, "rollback", "default", "1")
+    lines = [line.split("\t") for line in run(own_url, "versions", "default").stdout.splitlines()]
     assert [[each[0], *each[2:]] for each in lines] == [
         ["3", "anonymous", "rollback to 1", "0", "0", "400", "60"],
         ["2", "anonymous", "calibrate", "400", "0", "0", "460"],
         ["1", "anonymous", "calibrate", "60", "0", "0", "60"],
     ]
-    assert len(run(url, "versions", "default", "--limit", "1").stdout.splitlines()) == 1
-    found = json.loads(run(url, "versions", "default", "--json").stdout)
-    assert found == httpx.get(f"{url}/calibrations/default/versions").json()["versions"]
+    assert len(run(own_url, "versions", "default", "--limit", "1").stdout.splitlines()) == 1
+    found = json.loads(run(own_url, "versions", "default", "--json").stdout)
+    assert found == httpx.get(f"{own_url}/calibrations/default/versions").json()["versions"]
 
 
-def test_a_deleted_set_comes_back_with_the_printed_command(url: str) -> None:
-    before = set_at(url)
-    result = run(url, "delete", "default", "--yes")
+def evidence(errors: list[bool]) -> str:
+    """The evidence against alpha 0.2, as `sets monitor` writes it."""
+    return f"{monitor(errors, alpha=0.2).evidence:.4g}"
+
+
+def test_audits_are_shown_for_each_criterion_and_key(tmp_path: Path) -> None:
+    keys = Keys(
+        write_keys(
+            tmp_path / "keys.json",
+            entry("ana", ["judge", "calibrate"]),
+            entry("bob", ["judge"]),
+        )
+    )
+    served = application_of(store=MemoryStore(), keys=keys, audit_rate=1.0)
+    with listening(served) as url:
+
+        def post(path: str, key: str, **body: Any) -> Any:
+            answer = httpx.post(f"{url}{path}", json=body, headers=header_of(key))
+            return answer.raise_for_status().json()
+
+        post("/calibrate", "ana", examples=examples(60))
+        labels = []
+        for number, key in enumerate(("ana", "bob", "bob")):
+            pair = comparison(question=f"New {number}?")
+            answer = post("/judge", key, **pair, alpha=0.2, guarantee="pac", delta=0.5)
+            labels.append({"id": answer["audit"]["id"], "label": "A" if key == "ana" else "B"})
+        post("/audits/labels", "ana", labels=labels[:2])
+        shown = run(url, "monitor", "default", env={"SCOPE_API_KEY": key_of("bob")})
+        assert [line.split("\t") for line in shown.stdout.splitlines()] == [
+            ["0.2", "pac", "0.5", "all", "2", "1", evidence([False, True]), "1", ""],
+            ["0.2", "pac", "0.5", "bob", "1", "1", evidence([True]), "1", ""],
+            ["0.2", "pac", "0.5", "ana", "1", "0", evidence([False]), "0", ""],
+        ]
+        found = run(url, "monitor", "default", "--json", env={"SCOPE_API_KEY": key_of("bob")})
+        assert len(json.loads(found.stdout)["criteria"]) == 1
+
+
+def test_a_deleted_set_comes_back_with_the_printed_command(own_url: str) -> None:
+    before = set_at(own_url)
+    result = run(own_url, "delete", "default", "--yes")
     assert result.exit_code == 0
-    assert "`scope-judge sets rollback default 2`" in words(result.stderr)
-    assert httpx.get(f"{url}/calibrations/default").status_code == 404
-    result = run(url, "rollback", "default", "2")
+    assert "`scope-judge sets rollback default 2`" in one_line(result.stderr)
+    assert httpx.get(f"{own_url}/calibrations/default").status_code == 404
+    result = run(own_url, "rollback", "default", "2")
     assert result.exit_code == 0
-    assert "default is version 4, with the 460 examples of version 2" in words(result.stderr)
-    assert set_at(url) == {**before, "version": 4}
+    assert "default is version 4, with the 460 examples of version 2" in one_line(result.stderr)
+    assert set_at(own_url) == {**before, "version": 4}
 
 
 def test_nothing_is_deleted_without_a_terminal_and_without_yes(url: str) -> None:
     result = run(url, "delete", "default", input="y\n")
     assert result.exit_code == 1
-    assert "give --yes to delete" in words(result.stderr)
+    assert "give --yes to delete" in one_line(result.stderr)
     assert set_at(url)["n"] == 460
 
 
 @pytest.mark.parametrize(("reply", "deleted"), [("y", True), ("n", False), ("", False)])
-def test_on_a_terminal_a_deletion_is_confirmed(url: str, reply: str, deleted: bool) -> None:
+def test_on_a_terminal_a_deletion_is_confirmed(own_url: str, reply: str, deleted: bool) -> None:
     ours, theirs = pty.openpty()
-    program = "from app.cli import main; main()"
-    arguments = ["sets", "delete", "default", "--url", url]
+    arguments = ["sets", "delete", "default", "--url", own_url]
     with subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], stdin=theirs, stderr=subprocess.PIPE, text=True
+        [*PROGRAM, *arguments], stdin=theirs, stderr=subprocess.PIPE, text=True
     ) as process:
         os.close(theirs)
         os.write(ours, f"{reply}\n".encode())
@@ -153,7 +198,7 @@ def test_on_a_terminal_a_deletion_is_confirmed(url: str, reply: str, deleted: bo
     os.close(ours)
     assert "Delete default, version 2 with 460 examples?" in told
     assert process.returncode == (0 if deleted else 1)
-    assert (httpx.get(f"{url}/calibrations/default").status_code == 404) == deleted
+    assert (httpx.get(f"{own_url}/calibrations/default").status_code == 404) == deleted
 
 
 def _gunzipped(file: Path) -> str:
@@ -175,55 +220,42 @@ def test_an_export_moves_a_set_to_another_service(
     file = tmp_path / name
     written = run(url, "export", "default", "--out", str(file))
     assert written.exit_code == 0
-    assert f"{file} has default, version 2, with 460 examples" in words(written.stderr)
+    assert f"{file} has default, version 2, with 460 examples" in one_line(written.stderr)
     assert text_of(file) == run(url, "export", "default").stdout
     header, *rows = rows_of(text_of(file))
     info = httpx.get(f"{url}/info").json()
     assert header == {
         **{"scope_judge_set": 2, "name": "default", "version": 2, "judge": "scripted"},
         **{"fingerprint": info["fingerprint"], "label_noise": 0.05, "n": 460, "clusters": "one"},
+        "release": RELEASE,
     }
     assert [sorted(row) for row in rows] == [
         ["digest", "gap_fwd", "gap_rev", "label", "label_mass", "question"]
     ] * 460
     result = run(empty_url, "import", str(file))
     assert result.exit_code == 0, result.stderr
-    assert "default is version 1 with 460 examples: added 460" in words(result.stderr)
+    assert "default is version 1 with 460 examples: added 460" in one_line(result.stderr)
     assert set_at(empty_url) == {**set_at(url), "version": 1}
     again = run(empty_url, "import", str(file), "--name", "copy")
-    assert "copy is version 1 with 460 examples" in words(again.stderr)
+    assert "copy is version 1 with 460 examples" in one_line(again.stderr)
     repeated = run(empty_url, "import", str(file))
-    assert "version 1 with 460 examples: added 0, updated 460" in words(repeated.stderr)
+    assert "version 1 with 460 examples: added 0, updated 460" in one_line(repeated.stderr)
 
 
-def test_a_set_of_an_older_release_is_exported_as_that_release_did(
-    url: str, empty_url: str
-) -> None:
-    header, *rows = rows_of(run(url, "export", "default").stdout)
-    del header["clusters"]
-    header["scope_judge_set"] = 1
-    for row in rows:
-        del row["question"]
-    text = "".join(f"{json.dumps(row)}\n" for row in [header, *rows])
-    assert run(empty_url, "import", "-", "--name", "old", input=text).exit_code == 0
-    exported = rows_of(run(empty_url, "export", "old").stdout)
-    assert exported == [{**header, "name": "old", "version": 1}, *rows]
-
-
-def test_a_pool_moves_with_its_pairs_without_labels(url: str, empty_url: str) -> None:
+def test_a_pool_moves_with_its_pairs_without_labels(own_url: str, empty_url: str) -> None:
     pairs = [{"question": f"{i}?", "response_a": f"quality={i}", "response_b": "quality=0"}
              for i in range(1, 9)]  # fmt: skip
-    httpx.post(f"{url}/calibrations/pool/pool", json={"comparisons": pairs}).raise_for_status()
+    httpx.post(f"{own_url}/calibrations/pool/pool", json={"comparisons": pairs}).raise_for_status()
     rows = [{**pair, "label": label} for pair, label in zip(pairs, ("A", "tie"), strict=False)]
     body = {"calibration": "pool", "examples": rows, "clusters": "ignore"}
-    httpx.post(f"{url}/calibrate", json=body).raise_for_status()
-    text = run(url, "export", "pool").stdout
+    httpx.post(f"{own_url}/calibrate", json=body).raise_for_status()
+    text = run(own_url, "export", "pool").stdout
     assert run(empty_url, "import", "-", input=text).exit_code == 0
-    assert set_at(empty_url, "pool") == {**set_at(url, "pool"), "version": 1}
+    assert set_at(empty_url, "pool") == {**set_at(own_url, "pool"), "version": 1}
     assert run(empty_url, "export", "pool").stdout == text.replace('"version": 2', '"version": 1')
-    shown = run(url, "show", "pool").stdout
-    assert "labelled 1, without a label 6, ties of a pool 1" in words(shown)
-    assert "labels missing" in words(shown)
+    shown = run(own_url, "show", "pool").stdout
+    assert "labelled 1, without a label 6, ties of a pool 1" in one_line(shown)
+    assert "labels missing" in one_line(shown)
     assert [row["label"] for row in rows_of(text)[1:]].count(None) == 6
 
 
@@ -236,7 +268,7 @@ def test_a_pipe_moves_a_set(url: str, empty_url: str) -> None:
 def test_an_export_holds_one_version_even_if_the_set_changes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.cli.set_file._PAGE", 7)
+    monkeypatch.setattr("app.cli.set_transfer._PAGE", 7)
     plain = application_of(store=MemoryStore())
     changes = iter(range(2))
 
@@ -278,8 +310,8 @@ def test_a_large_import_says_how_many_versions_it_makes(url: str) -> None:
         made = set_at(small)
     assert 2 <= made["version"] <= 3
     assert made["n"] == 460
-    assert f"they become {made['version']} versions" in words(result.stderr)
-    assert "added 460, updated 0" in words(result.stderr)
+    assert f"they become {made['version']} versions" in one_line(result.stderr)
+    assert "added 460, updated 0" in one_line(result.stderr)
 
 
 def test_a_busy_service_is_waited_for(url: str) -> None:
@@ -299,7 +331,7 @@ def test_a_rollback_that_gets_no_answer_is_not_repeated() -> None:
         result = run(url, "rollback", "default", "1")
     assert result.exit_code == 1
     assert busy.requests == 1
-    assert "look whether the change was made" in words(result.stderr)
+    assert "check whether the change was made" in one_line(result.stderr)
 
 
 def test_another_judge_imports_nothing(url: str, tmp_path: Path) -> None:
@@ -310,22 +342,31 @@ def test_another_judge_imports_nothing(url: str, tmp_path: Path) -> None:
         result = run(there, "import", str(file))
         assert httpx.get(f"{there}/calibrations").json()["calibrations"] == []
     assert result.exit_code == 1
-    told = words(result.stderr)
+    told = one_line(result.stderr)
     assert "the judge 'scripted'" in told
+    assert f"of scope-judge {RELEASE} scored" in told
     assert "the service has the judge 'other'" in told
     assert "run `scope-judge calibrate`" in told
 
 
-HEADER = {"scope_judge_set": 1, "name": "x", "version": 1, "judge": "scripted", "n": 1}
+HEADER = {
+    "scope_judge_set": 2,
+    "name": "x",
+    "version": 1,
+    "judge": "scripted",
+    "n": 1,
+    "clusters": "one",
+}
 DIGEST = "0" * 64
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (examples(3), "line 1: this is no exported set"),
-        ([{"scope_judge_set": 1}], "line 1: this is no exported set"),
-        ([{**HEADER, "scope_judge_set": 3}], "a later release of scope-judge wrote this set"),
+        (examples(3), "line 1: this is not an exported set"),
+        ([{"scope_judge_set": 2}], "line 1: this release reads sets of format 2"),
+        ([{**HEADER, "scope_judge_set": 1}], "export the set again with this release"),
+        ([{**HEADER, "scope_judge_set": 3}], "use the release that wrote it"),
         ([HEADER], "has 0 examples and was written with 1: it was cut off"),
         ([HEADER, {"digest": DIGEST, "label": "A"}], "invalid_request: examples.0.gap_fwd"),
     ],
@@ -338,11 +379,10 @@ def test_a_wrong_file_is_refused(
         "label_noise": 0.0,
     }
     described = [{**row, **fields} if "name" in row else row for row in rows]
-    file = tmp_path / "set.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in described))
+    file = write_rows(tmp_path / "set.jsonl", described)
     result = run(empty_url, "import", str(file))
     assert result.exit_code == 1
-    assert message in words(result.stderr)
+    assert message in one_line(result.stderr)
     assert httpx.get(f"{empty_url}/calibrations").json()["calibrations"] == []
 
 
@@ -363,7 +403,7 @@ def test_a_wrong_file_is_refused(
 def test_a_mistake_is_an_error_in_words(url: str, arguments: list[str], message: str) -> None:
     result = run(url, *arguments)
     assert result.exit_code == 1
-    assert message in words(result.stderr)
+    assert message in one_line(result.stderr)
     assert "Traceback" not in result.stderr
 
 
@@ -373,7 +413,7 @@ def test_an_export_that_is_there_is_only_replaced_on_request(url: str, tmp_path:
     arguments = ["export", "small", "--out", str(file)]
     result = run(url, *arguments)
     assert result.exit_code == 1
-    assert "is there already" in words(result.stderr)
+    assert "already exists" in one_line(result.stderr)
     assert file.read_text() == "mine"
     assert run(url, *arguments, "--overwrite").exit_code == 0
     assert len(rows_of(file.read_text())) == 4

@@ -28,7 +28,7 @@ def running(**settings: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service_url() -> Iterator[str]:
     """URL of a service whose default set has 60 pairs; its judge reads `quality=1.5` in texts."""
     with running() as url:
@@ -44,7 +44,7 @@ def audited_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def small_url(service_url: str) -> Iterator[str]:
     """URL of a service in which a request has four comparisons at most.
 

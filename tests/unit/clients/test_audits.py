@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scope_judge import Audit, AuditLabels, ConflictError, RequestError
+from scope_judge import Audit, AuditEvent, AuditLabels, ConflictError, RequestError
 from scope_judge.answers import Label
 from tests.unit.clients.doors import KINDS, Kind, call
 
@@ -47,6 +47,17 @@ def test_no_labels_are_sent_at_no_cost(kind: Kind, audited_url: str) -> None:
     assert call(kind, audited_url, "label_audits", {}) == AuditLabels(0, 0, 0, 0, 0, (), ())
 
 
+def test_an_audit_is_closed_with_a_reason(kind: Kind, audited_url: str) -> None:
+    one, two = drawn(kind, audited_url, 2)
+    closed = call(kind, audited_url, "close_audits", {one: "the texts are gone"})
+    assert (closed.closed, closed.labelled) == (1, 0)
+    (only,) = call(kind, audited_url, "audits", status="closed")
+    assert (only.id, only.label) == (one, "none")
+    assert [each.id for each in call(kind, audited_url, "audits", status="open")] == [two]
+    with pytest.raises(RequestError, match="reason"):
+        call(kind, audited_url, "close_audits", {two: ""})
+
+
 def test_labelled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
     one, two = drawn(kind, audited_url, 2)
     with pytest.raises(ConflictError, match="audits_incomplete"):
@@ -61,3 +72,26 @@ def test_labelled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
     period = {"since": early, "until": later}
     report = call(kind, audited_url, "absorb", "default", **period, replace=True)
     assert (report.n, report.added, report.removed, report.rates) == (2, 2, 60, (1.0,))
+
+
+def test_the_trail_has_pages_and_an_alarm_is_ended_with_a_reason(
+    kind: Kind, audited_url: str
+) -> None:
+    ids = drawn(kind, audited_url, 60)
+    shown = call(kind, audited_url, "audits")
+    assert len(shown) == 60
+    call(kind, audited_url, "label_audits", dict.fromkeys(ids, "B"))
+    call(kind, audited_url, "close_audits", dict.fromkeys(ids[:55], "a mistake"))
+    call(kind, audited_url, "label_audits", dict.fromkeys(ids[:55], "B"))
+    (ended,) = call(kind, audited_url, "resume", "default", "labels of another project")
+    assert (ended.alpha, ended.guarantee, ended.delta) == (0.1, "marginal", None)
+    assert call(kind, audited_url, "resume", "default", "again") == ()
+    events = call(kind, audited_url, "audit_trail", "default")
+    # More than one page.
+    assert len(events) == 112
+    assert all(isinstance(each, AuditEvent) for each in events)
+    assert (events[0].event, events[0].reason) == ("resumed", "labels of another project")
+    alarm = next(each for each in events if each.event == "alarm")
+    assert (alarm.at, alarm.suspended) == (ended.rang_at, False)
+    with pytest.raises(RequestError, match="reason"):
+        call(kind, audited_url, "resume", "default", "")

@@ -84,7 +84,12 @@ def test_a_batch_holds_no_more_bytes_than_the_limit(kind: Kind) -> None:
 @both
 @pytest.mark.parametrize(
     ("status", "code"),
-    [(504, "deadline_exceeded"), (413, "batch_too_large"), (408, "body_too_slow")],
+    [
+        (504, "deadline_exceeded"),
+        (413, "batch_too_large"),
+        (422, "too_many_criteria"),
+        (408, "body_too_slow"),
+    ],
 )
 def test_a_batch_that_is_too_much_is_split(kind: Kind, status: int, code: str) -> None:
     def at_most_three(handler: Handler, body: dict[str, Any]) -> None:
@@ -154,9 +159,7 @@ def test_an_item_whose_error_does_not_pass_in_time_stays_an_error(kind: Kind) ->
     error = {"type": "x", "title": "T", "status": 503, "code": "engine_unavailable", "detail": "d"}
     clock = Clock()
     with serving(PlannedService(rule=lambda h, b: fail(h, b, {"3": error}))) as service:
-        found = call(
-            *(kind, service.url, "judge_many", pairs(6)), clock=clock, client_patience_s=10
-        )
+        found = call(kind, service.url, "judge_many", pairs(6), clock=clock, client_patience_s=10)
     assert isinstance(found[3], ItemError)
     assert numbers(found[:3] + found[4:]) == [0, 1, 2, 4, 5]
     assert clock.pauses == [0.5, 1, 2, 4]
@@ -195,7 +198,10 @@ def test_a_service_that_leaves_and_comes_back_costs_no_result(kind: Kind) -> Non
     acts = [hang_up, problem(503, "draining"), problem(429, "overloaded", Retry_After="2")] * 3
     with serving(PlannedService(acts)) as service:
         found = call(
-            *(kind, service.url, "judge_many", pairs(500)),
+            kind,
+            service.url,
+            "judge_many",
+            pairs(500),
             clock=Clock(),
             client_patience_s=1000,
         )
@@ -223,9 +229,7 @@ def test_no_more_requests_are_in_flight_than_allowed_and_as_many_are(kind: Kind)
         return int(body["comparisons"][0]["question"])
 
     with serving(PlannedService(rule=counted)) as service:
-        found = call(
-            *(kind, service.url, "judge_many", pairs(2000)), clock=Clock(), in_flight=allowed
-        )
+        found = call(kind, service.url, "judge_many", pairs(2000), clock=Clock(), in_flight=allowed)
     assert numbers(found) == list(range(2000))
     assert now == [0, allowed]
 

@@ -64,7 +64,10 @@ def test_a_passing_error_is_tried_again(kind: Kind, act: Act, pause: float) -> N
     clock, waits = Clock(now=NOW), list[Pause]()
     with serving(PlannedService([act])) as service:
         found = call(
-            *(kind, service.url, "judge", *PAIR),
+            kind,
+            service.url,
+            "judge",
+            *PAIR,
             clock=clock,
             client_patience_s=100,
             client_on_wait=waits.append,
@@ -92,8 +95,11 @@ class Refusal(NamedTuple):
         Refusal(page(401), AuthenticationError, "status_401", 401, "requires a key"),
         Refusal(problem(403, "forbidden"), ForbiddenError, "forbidden", 403, "no: forbidden"),
         Refusal(
-            problem(404, "calibration_not_found"),
-            *(NotFoundError, "calibration_not_found", 404, "no: calibration_not_found"),
+            act=problem(404, "calibration_not_found"),
+            error=NotFoundError,
+            code="calibration_not_found",
+            status=404,
+            words="no: calibration_not_found",
         ),
         Refusal(problem(409, "judge_mismatch"), ConflictError, "judge_mismatch", 409, "no: judge"),
         Refusal(
@@ -111,12 +117,18 @@ class Refusal(NamedTuple):
         Refusal(page(200, b"[1]"), AnswerError, "unexpected_answer", None, "scope-judge service"),  # type: ignore[arg-type]
         Refusal(page(404), AnswerError, "unexpected_answer", 404, "check that url (or SCOPE_URL)"),
         Refusal(
-            page(404, b'{"detail": "Not Found"}'),
-            *(AnswerError, "unexpected_answer", 404, "check that url"),
+            act=page(404, b'{"detail": "Not Found"}'),
+            error=AnswerError,
+            code="unexpected_answer",
+            status=404,
+            words="check that url",
         ),
         Refusal(
-            page(301, Location="https://x/?secret=1"),
-            *(AnswerError, "unexpected_answer", 301, "a redirect to https://x/:"),
+            act=page(301, Location="https://x/?secret=1"),
+            error=AnswerError,
+            code="unexpected_answer",
+            status=301,
+            words="a redirect to https://x/:",
         ),
     ],
 )
@@ -167,7 +179,10 @@ def test_a_given_patience_also_holds_for_an_address_that_never_answered(kind: Ki
     clock = Clock()
     with pytest.raises(UnavailableError):
         call(
-            *(kind, f"http://127.0.0.1:{free_port()}", "judge", *PAIR),
+            kind,
+            f"http://127.0.0.1:{free_port()}",
+            "judge",
+            *PAIR,
             clock=clock,
             client_patience_s=2.0,
         )
@@ -251,7 +266,10 @@ def test_thresholds_that_are_not_confirmed_are_asked_for_again_on_demand(kind: K
     for only, requests in ((False, 1), (True, 2)):
         with serving(PlannedService([unconfirmed])) as service:
             call(
-                *(kind, service.url, "judge_batch", pairs),
+                kind,
+                service.url,
+                "judge_batch",
+                pairs,
                 clock=Clock(),
                 client_patience_s=100,
                 client_confirmed_only=only,

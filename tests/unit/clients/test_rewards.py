@@ -58,7 +58,10 @@ ROLE = {"role": "assistant"}
 # Equal texts, empty ones, messages, and two texts that are hardly different.
 LARGE: list[Any] = [
     *(f"quality={i % 5}" for i in range(12)),
-    *("", "quality=2.001", [{**ROLE, "content": "quality=3"}], {**ROLE, "content": " "}),
+    "",
+    "quality=2.001",
+    [{**ROLE, "content": "quality=3"}],
+    {**ROLE, "content": " "},
 ]
 
 

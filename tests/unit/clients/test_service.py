@@ -106,7 +106,11 @@ def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: st
     given[600] = {**pair(1.0, question="tied"), "label": "tie"}
     report = call(kind, service_url, "calibrate", name, iter(given))
     assert (report.name, report.n, report.added, report.ties, report.failed) == (
-        *(name, 697, 697, 1, 1),
+        name,
+        697,
+        697,
+        1,
+        1,
     )
     (error,) = report.errors
     assert (error.index, error.id, error.error.code) == (500, "bad", "invalid_comparison")
@@ -126,7 +130,11 @@ def test_a_pool_is_labelled_as_far_as_it_is_needed(kind: Kind, service_url: str)
     given[450] = pair(1.0, question=" ", id="bad")
     report = call(kind, service_url, "pool", name, iter(given))
     assert (report.name, report.n, report.added, report.known, report.failed) == (
-        *(name, 498, 498, 0, 1),
+        name,
+        498,
+        498,
+        0,
+        1,
     )
     (error,) = report.errors
     assert (error.index, error.id, error.error.code) == (450, "bad", "invalid_comparison")

@@ -34,14 +34,14 @@ def assessed(
     alphas: tuple[float, ...] = STANDARD_ALPHAS,
     delta_for: int = 1,
 ) -> Assessment:
-    scores = LabelledScores(uncertainty, error, 0, ())
+    scores = LabelledScores(uncertainty=uncertainty, error=error, ties=0, skipped=())
     return assessment_of(
         scores, alphas, delta=STANDARD_DELTA, label_noise=noise, delta_for=delta_for
     )
 
 
 def drawn(accuracy: float, auroc: float, n: int) -> tuple[np.ndarray, np.ndarray]:
-    return NormalJudge(accuracy, auroc).draw(n, np.random.default_rng(3))
+    return NormalJudge(accuracy=accuracy, auroc=auroc).draw(n, np.random.default_rng(3))
 
 
 def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
@@ -56,7 +56,7 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
             drawn(0.894, 0.822, 1000),
             0.0,
             r"Use alpha 0\.05 with pac: it answers 74% of pairs like these, and at most 5% of the "
-            r"answers are wrong, except with probability 0\.10, if you decided for this alpha "
+            r"answers are wrong, except with probability 0\.10, if you decided on this alpha "
             r"before you looked\.",
             id="a good judge",
         ),
@@ -134,7 +134,7 @@ def test_each_kind_of_judge_gets_its_recommendation(
 @pytest.mark.parametrize("delta_for", [1, 4])
 def test_an_alpha_that_is_chosen_from_the_table_shows_its_price(delta_for: int) -> None:
     found = assessed(*drawn(0.894, 0.822, 1000), delta_for=delta_for)
-    assert "if you decided for this alpha before you looked" in recommendation(found)
+    assert "if you decided on this alpha before you looked" in recommendation(found)
     note = note_on_looking(found)
     assert note is not None
     assert "the promise does not cover it" in note

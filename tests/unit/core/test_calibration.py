@@ -13,20 +13,21 @@ from app.core.calibration import (
     STANDARD_ALPHAS,
     STANDARD_DELTA,
     Calibration,
-    LabelledScore,
+    LabelledExample,
 )
 from app.core.comparison import Guarantee, Side
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
+from tests.labelled_examples import labelled_example
 
-patient = settings(deadline=None, max_examples=60)
-
-
-def score(gap_fwd: float, gap_rev: float, label: Side) -> LabelledScore:
-    return LabelledScore(gap_fwd, gap_rev, label_mass=0.99, label=label)
+patient = settings(max_examples=60)
 
 
-def calibration(scores: list[LabelledScore], label_noise: float = 0.0) -> Calibration:
+def score(gap_fwd: float, gap_rev: float, label: Side) -> LabelledExample:
+    return labelled_example(gap_fwd, gap_rev, label_mass=0.99, label=label)
+
+
+def calibration(scores: list[LabelledExample], label_noise: float = 0.0) -> Calibration:
     return Calibration(
         name="default",
         write_id="1",
@@ -79,13 +80,19 @@ def test_a_row_by_hand() -> None:
     found = calibration([score(4, 4, "A")] * 19 + [score(1, 1, "B")])
     low = found.row(0.06, "marginal", None)
     assert (low.threshold, low.coverage, low.empirical_risk, low.feasible) == (
-        *(found.uncertainty[0], 0.95, 0.0, True),
+        found.uncertainty[0],
+        0.95,
+        0.0,
+        True,
     )
     whole = found.row(0.1, "marginal", None)
     assert (whole.threshold, whole.coverage, whole.empirical_risk) == (LN2, 1.0, 0.05)
     none = found.row(0.05, "marginal", None)
     assert (none.threshold, none.coverage, none.empirical_risk, none.feasible) == (
-        *(-math.inf, 0.0, None, False),
+        -math.inf,
+        0.0,
+        None,
+        False,
     )
 
 
@@ -148,7 +155,7 @@ def test_the_risk_coverage_curve_keeps_both_ends_and_200_points_at_most() -> Non
 @patient
 @given(st.lists(scores, max_size=120), st.sampled_from([0.0, 0.1]), st.randoms())
 def test_the_order_of_the_examples_changes_nothing(
-    examples: list[LabelledScore], noise: float, rng: random.Random
+    examples: list[LabelledExample], noise: float, rng: random.Random
 ) -> None:
     here = calibration(examples, noise)
     rng.shuffle(examples)
@@ -160,9 +167,12 @@ def test_the_order_of_the_examples_changes_nothing(
 
 @patient
 @given(st.lists(scores, max_size=60))
-def test_swapping_every_example_changes_nothing(examples: list[LabelledScore]) -> None:
+def test_swapping_every_example_changes_nothing(examples: list[LabelledExample]) -> None:
     here = calibration(examples)
-    swapped = [score(-s.gap_rev, -s.gap_fwd, "B" if s.label == "A" else "A") for s in examples]
+    swapped = [
+        score(-each.score.gap_rev, -each.score.gap_fwd, "B" if each.label == "A" else "A")
+        for each in examples
+    ]
     there = calibration(swapped)
     assert here.error.tolist() == there.error.tolist()
     assert here.standard_rows == there.standard_rows
@@ -172,9 +182,17 @@ def test_swapping_every_example_changes_nothing(examples: list[LabelledScore]) -
 def test_examples_without_a_preference_are_errors_for_the_threshold_and_never_accepted() -> None:
     # 18 right at a gap of 3, and two without a preference: (2 + 1) / 20 = 0.15 is feasible at
     # 0.15. All 18 with a preference are accepted there, and all 18 are right.
-    sure = {f"{i:02}": LabelledScore(3.0, 3.0, 1.0, "A") for i in range(18)}
-    even = {f"x{i}": LabelledScore(0.0, 0.0, 1.0, "A") for i in range(2)}
-    found = Calibration("default", "one", 1, "judge", "f" * 64, 0.0, sure | even)
+    sure = {f"{i:02}": labelled_example(3.0, 3.0, 1.0, "A") for i in range(18)}
+    even = {f"x{i}": labelled_example(0.0, 0.0, 1.0, "A") for i in range(2)}
+    found = Calibration(
+        name="default",
+        write_id="one",
+        version=1,
+        judge="judge",
+        fingerprint="f" * 64,
+        label_noise=0.0,
+        examples=sure | even,
+    )
     row = found.row(0.15, "marginal", None)
     assert row.threshold == LN2
     assert (row.coverage, row.empirical_risk) == (0.9, 0.0)

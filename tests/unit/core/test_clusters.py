@@ -21,7 +21,7 @@ def digests_of(questions: list[int | None]) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, 32)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.none() | st.integers(0, 5), max_size=30))
 def test_pairs_have_one_number_exactly_if_their_question_is_known_and_the_same(
     questions: list[int | None],
@@ -34,7 +34,7 @@ def test_pairs_have_one_number_exactly_if_their_question_is_known_and_the_same(
             assert (numbers[i] == numbers[j]) == same
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 5), max_size=30), st.randoms())
 def test_one_pair_of_each_question_is_drawn_whatever_the_order(
     questions: list[int], rng: np.random.RandomState
@@ -69,7 +69,7 @@ def brute_design_effect(wrong: NDArray[np.bool_], numbers: NDArray[np.int64]) ->
     return max(1.0, float(variance / (rate * (1 - rate) / pairs.sum())))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 4)), max_size=40))
 def test_the_design_effect_is_the_ratio_of_the_variances(
     points: list[tuple[int, bool, int]],

@@ -4,19 +4,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.examples import EMPTY, Examples, LabelledScore
+from app.core.examples import EMPTY, Examples, LabelledExample
+from tests.labelled_examples import labelled_example
 
 digests = st.text(max_size=2)
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0])
 labels = st.sampled_from(["A", "B", None, "tie"])
 questions = st.none() | st.sampled_from("0123456789abcdef").map(lambda digit: f"{digit}1" * 32)
-scores = st.builds(LabelledScore, numbers, numbers, numbers, labels, questions)
+scores = st.builds(labelled_example, numbers, numbers, numbers, labels, questions)
 tables = st.dictionaries(digests, scores, max_size=8)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(tables)
-def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledScore]) -> None:
+def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledExample]) -> None:
     examples = Examples.of(table)
     assert Examples.of(examples) is examples
     # repr distinguishes -0.0 from 0.0, and different orders.
@@ -24,7 +25,7 @@ def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledScor
     assert repr(dict(examples.pairs())) == repr(table)
     assert (list(examples), len(examples)) == (list(table), len(table))
     for row, score in enumerate(table.values()):
-        assert tuple(examples.numbers[row]) == score[:3]
+        assert tuple(examples.numbers[row]) == score.fields[:3]
         masks = (examples.label_a, examples.unlabelled, examples.tied)
         assert [bool(mask[row]) for mask in masks] == [
             score.label == label for label in ("A", None, "tie")
@@ -35,10 +36,10 @@ def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledScor
         examples["absent"]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(tables, tables, st.lists(digests, unique=True))
 def test_a_change_makes_the_same_mapping_with_the_same_checksum(
-    before: dict[str, LabelledScore], put: dict[str, LabelledScore], gone: list[str]
+    before: dict[str, LabelledExample], put: dict[str, LabelledExample], gone: list[str]
 ) -> None:
     expected = {**before, **put}
     take = [digest for digest in gone if digest in expected]
@@ -60,10 +61,10 @@ def test_an_unknown_digest_cannot_be_taken_out() -> None:
         EMPTY.changed({}, ["absent"])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(tables, tables)
 def test_the_checksum_tells_contents_apart(
-    one: dict[str, LabelledScore], other: dict[str, LabelledScore]
+    one: dict[str, LabelledExample], other: dict[str, LabelledExample]
 ) -> None:
     same = Examples.of(one).checksum == Examples.of(other).checksum
     # 0.0 and -0.0 are equal in both comparisons.

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,17 +12,21 @@ from app.core.comparison import Comparison, LabelledComparison, Turn
 from app.core.fingerprint import JudgeIdentity, batch_digest, example_digest
 
 IDENTITY = JudgeIdentity(
-    model="demo",
-    weights="0123",
-    chat_frame="{{ messages }}",
-    label_tokens=(32, 33),
-    dtype="float32",
-    system="Judge.",
-    user="{question}",
-    prefill="[[",
-    fence=1,
+    name="demo",
+    inputs={
+        "model": "demo",
+        "weights": "0123",
+        "chat_frame": "{{ messages }}",
+        "label_tokens": (32, 33),
+        "dtype": "float32",
+        "system": "Judge.",
+        "user": "{question}",
+        "prefill": "[[",
+        "fence": 1,
+    },
+    described={"model": "demo"},
+    max_prompt_tokens=512,
 )
-CHANGED: dict[str, Any] = {"label_tokens": (33, 32), "fence": 2}
 texts = st.text(min_size=1).filter(str.strip)
 
 
@@ -42,10 +45,10 @@ def test_the_example_digest_is_the_same_in_every_release() -> None:
 
 def test_the_batch_digest_is_the_documented_one() -> None:
     batch = [
-        LabelledComparison(Comparison.of("Why?", "Because.", "Não sei 🏛"), "A"),
+        LabelledComparison(comparison=Comparison.of("Why?", "Because.", "Não sei 🏛"), label="A"),
         LabelledComparison(
-            Comparison((Turn("system", "s"), Turn("user", "u"), Turn("user", "v")),
-                       ("a", "b"), ("c", "d")), "tie",
+            comparison=Comparison((Turn("system", "s"), Turn("user", "u"), Turn("user", "v")),
+                       ("a", "b"), ("c", "d")), label="tie",
         ),
     ]  # fmt: skip
     text = (
@@ -56,26 +59,37 @@ def test_the_batch_digest_is_the_documented_one() -> None:
     assert batch_digest([]) == hashlib.sha256(b"[]").hexdigest()
     one, other = batch
     # The digest depends on the order of the examples, the order of the responses, and the label.
-    swapped = LabelledComparison(one.comparison.swapped, "A")
-    relabelled = LabelledComparison(one.comparison, "B")
+    swapped = LabelledComparison(comparison=one.comparison.swapped, label="A")
+    relabelled = LabelledComparison(comparison=one.comparison, label="B")
     batches = ([one, other], [other, one], [swapped, other], [relabelled, other], [one])
     assert len({batch_digest(each) for each in batches}) == len(batches)
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(JudgeIdentity)])
-def test_every_part_of_the_identity_changes_the_fingerprint(field: str) -> None:
-    other = replace(IDENTITY, **{field: CHANGED.get(field, "other")})
+@pytest.mark.parametrize("name", IDENTITY.inputs)
+def test_every_input_of_the_scores_changes_the_fingerprint(name: str) -> None:
+    other = replace(IDENTITY, inputs={**IDENTITY.inputs, name: "other"})
     assert other.fingerprint != IDENTITY.fingerprint
 
 
-def test_moving_text_between_fields_changes_the_fingerprint() -> None:
-    assert (
-        replace(IDENTITY, system="ab", user="c").fingerprint
-        != replace(IDENTITY, system="a", user="bc").fingerprint
-    )
+def test_moving_text_between_inputs_changes_the_fingerprint() -> None:
+    one = replace(IDENTITY, inputs={**IDENTITY.inputs, "system": "ab", "user": "c"})
+    other = replace(IDENTITY, inputs={**IDENTITY.inputs, "system": "a", "user": "bc"})
+    assert one.fingerprint != other.fingerprint
 
 
-@settings(deadline=None)
+def test_a_judge_of_another_kind_has_other_inputs_and_a_fingerprint() -> None:
+    rewards = {"kind": "reward model", "model": "demo", "weights": "0123", "dtype": "float32"}
+    other = replace(IDENTITY, inputs=rewards)
+    # By hand: echo -n JSON | sha256sum, with sorted keys and no spaces.
+    text = '{"dtype":"float32","kind":"reward model","model":"demo","weights":"0123"}'
+    assert other.fingerprint == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_what_a_judge_says_about_itself_is_no_part_of_the_fingerprint() -> None:
+    other = replace(IDENTITY, name="another", described={}, max_prompt_tokens=1)
+    assert other.fingerprint == IDENTITY.fingerprint
+
+
 @given(texts, texts, texts)
 def test_both_orders_of_the_responses_have_the_same_digest(q: str, a: str, b: str) -> None:
     comparison = Comparison.of(q, a, b)
@@ -122,14 +136,14 @@ def test_a_lone_surrogate_has_a_digest() -> None:
     assert len(example_digest("f", Comparison.of("\ud800", "a", "b"))) == 64
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(texts, st.integers(1, 90_000)), min_size=1, max_size=4))
 def test_a_long_text_has_the_digest_of_its_json_in_one_piece(
     parts: list[tuple[str, int]],
 ) -> None:
     turns = tuple(Turn("user", text * times) for text, times in parts)
     answers = tuple(text for text, _ in parts)
-    batch = [LabelledComparison(Comparison(turns, answers, answers), "A")] * 2
+    batch = [LabelledComparison(comparison=Comparison(turns, answers, answers), label="A")] * 2
     question = [["user", turn.content] for turn in turns]
     rows = [[question, answers, answers, "A"]] * 2
     written = json.dumps(rows, separators=(",", ":"))

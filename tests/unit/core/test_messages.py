@@ -27,16 +27,19 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "answer of a tool": ([{"role": "tool", "content": "3"}], "calls a tool"),
     "user": ([{"role": "user", "content": "x"}], "one message of the assistant"),
     "two": ([ANSWER, ANSWER], "it has 2 messages"),
-    "no message": ([], "no list of messages"),
-    "number": (3, "no list of messages"),
-    "null": (None, "no list of messages"),
+    "no message": ([], "nor a list of messages"),
+    "number": (3, "nor a list of messages"),
+    "null": (None, "nor a list of messages"),
     "list of numbers": ([3], "a role and a content"),
     "unknown role": ([{"role": "judge", "content": "x"}], "unknown role 'judge'"),
     "role of a wrong type": ([{"role": [1], "content": "x"}], "no role"),
     "picture": ([{**ANSWER, "content": [{"type": "image_url"}]}], "unknown type 'image_url'"),
     "part without type": ([{**ANSWER, "content": ["x"]}], "no type"),
-    "part without text": ([{**ANSWER, "content": [{"type": "text"}]}], "without its text"),
-    "part of a number": ([{**ANSWER, "content": [{"type": "text", "text": 3}]}], "without its"),
+    "part without text": ([{**ANSWER, "content": [{"type": "text"}]}], "part without text"),
+    "part of a number": (
+        [{**ANSWER, "content": [{"type": "text", "text": 3}]}],
+        "part without text",
+    ),
 }
 
 

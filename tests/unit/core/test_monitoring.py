@@ -54,7 +54,7 @@ def naive_first(wealth: list[float], level: float) -> int | None:
     return next((t for t, each in enumerate(wealth, start=1) if each >= level), None)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.lists(st.booleans(), max_size=80),
     st.sampled_from([0.01, 0.1, 0.25, 0.5, 0.8, 0.99]),
@@ -67,7 +67,7 @@ def test_the_monitor_is_the_naive_loop(
     found = monitor(errors, alpha=alpha, label_noise=noise, delta=delta)
     bound = observed_error(alpha, noise)
     evidence, certificate = naive_evidence(errors, bound), naive_certificate(errors, bound)
-    assert (found.labelled, found.errors) == (len(errors), sum(errors))
+    assert (found.audited, found.errors) == (len(errors), sum(errors))
     assert found.evidence == pytest.approx(evidence[-1] if errors else 0.0, rel=1e-9)
     assert found.certificate == pytest.approx(certificate[-1] if errors else 1.0, rel=1e-9)
     assert found.alarm_at == naive_first(evidence, 1 / delta)
@@ -129,7 +129,7 @@ def test_a_million_labels_neither_overflow_nor_underflow() -> None:
         assert (found.alarm, found.certified) == (alarm, certified)
         assert math.isfinite(found.evidence)
         assert math.isfinite(found.certificate)
-        assert found.interval[0] < rate < found.interval[1]
+        assert found.error_interval[0] < rate < found.error_interval[1]
     assert found.evidence == pytest.approx(1e300)
     assert found.certificate == 0.0
 
@@ -144,7 +144,16 @@ def test_extreme_alphas_give_numbers(alpha: float, wrong: bool) -> None:
 
 def test_no_labels_say_nothing() -> None:
     assert monitor([], alpha=0.1) == MonitorFigures(
-        *(0, 0, (0.0, 1.0), 0.0, False, None, 1.0, False, None)
+        audited=0,
+        errors=0,
+        closed=0,
+        error_interval=(0.0, 1.0),
+        evidence=0.0,
+        alarm=False,
+        alarm_at=None,
+        certificate=1.0,
+        certified=False,
+        certified_at=None,
     )
     assert first_at(np.array([]), 20.0) is None
 
@@ -182,6 +191,38 @@ def test_label_noise_moves_the_interval_to_the_true_error() -> None:
     assert error_interval(10, 1000, label_noise=0.2) == (0.0, 0.0)
 
 
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), max_size=80),
+    st.sampled_from([0.01, 0.1, 0.5]),
+    st.sampled_from([0.0, 0.2]),
+)
+def test_nothing_looks_better_or_worse_than_it_is_by_closing(
+    draws: list[tuple[bool, bool]], alpha: float, noise: float
+) -> None:
+    errors, closed = [error for error, _ in draws], [is_closed for _, is_closed in draws]
+    true = monitor(errors, alpha=alpha, label_noise=noise)
+    found = monitor(errors, closed=closed, alpha=alpha, label_noise=noise)
+    assert found.evidence <= true.evidence * (1 + 1e-9)
+    assert found.certificate <= true.certificate * (1 + 1e-9)
+    low, high = found.error_interval
+    assert low <= true.error_interval[0] + 1e-9
+    assert high >= true.error_interval[1] - 1e-9
+    # The label that a closed draw would have had changes nothing.
+    flipped = [error != is_closed for error, is_closed in draws]
+    assert monitor(flipped, closed=closed, alpha=alpha, label_noise=noise) == found
+    assert (found.audited, found.closed) == (closed.count(False), closed.count(True))
+    assert found.errors == sum(error and not is_closed for error, is_closed in draws)
+
+
+def test_a_closed_tie_widens_the_interval_that_leaves_it_out() -> None:
+    for labelled in range(25):
+        for errors in range(labelled + 1):
+            low, high = error_interval(errors, labelled)
+            assert error_interval(errors, labelled + 1)[0] <= low + 1e-9
+            assert error_interval(errors + 1, labelled + 1)[1] >= high - 1e-9
+
+
 def test_wrong_arguments_are_refused() -> None:
     for alpha, delta in ((0.0, 0.05), (1.0, 0.05), (0.1, 0.0), (0.1, 1.0), (math.nan, 0.1)):
         with pytest.raises(ValueError, match="alpha and delta"):
@@ -190,3 +231,5 @@ def test_wrong_arguments_are_refused() -> None:
         monitor([True], alpha=0.1, label_noise=0.5)
     with pytest.raises(ValueError, match="shape"):
         monitor([[True]], alpha=0.1)
+    with pytest.raises(ValueError, match="shape"):
+        monitor([True], closed=[True, False], alpha=0.1)

@@ -8,28 +8,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Guarantee, Side
 from app.core.diagnostics import feasibility
 from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray
 from app.core.thresholds import ThresholdCurve
+from tests.labelled_examples import labelled_example
 
 
-def calibration(scores: list[LabelledScore], min_label_mass: float) -> Calibration:
+def calibration(scores: list[LabelledExample], min_label_mass: float) -> Calibration:
     examples = {f"{i:05d}": each for i, each in enumerate(scores)}
-    return Calibration("default", "1", 1, "demo", "f", 0.0, examples, min_label_mass)
+    return Calibration(
+        name="default",
+        write_id="1",
+        version=1,
+        judge="demo",
+        fingerprint="f",
+        label_noise=0.0,
+        examples=examples,
+        min_label_mass=min_label_mass,
+    )
 
 
-def score(gap: float, label: Side, label_mass: float) -> LabelledScore:
-    return LabelledScore(gap, gap, label_mass, label)
+def score(gap: float, label: Side, label_mass: float) -> LabelledExample:
+    return labelled_example(gap, gap, label_mass, label)
 
 
 def test_thresholds_leave_out_off_task_examples() -> None:
     # On task: 19 right at gap 4, one wrong at gap 1. Off task: 20 wrong at gap 9, more certain than
     # all others, and one without a preference.
     on = [score(4, "A", 0.9)] * 19 + [score(1, "B", 0.5)]
-    off = [score(9, "B", 0.499)] * 20 + [LabelledScore(1.0, -1.0, 0.1, "A")]
+    off = [score(9, "B", 0.499)] * 20 + [labelled_example(1.0, -1.0, 0.1, "A")]
     found = calibration(on + off, 0.5)
     assert (found.n, found.curve.n, found.undecided) == (41, 20, 0)
     # (0 + 1) / 19 and (1 + 1) / 20: the off-task examples do not count.
@@ -76,13 +86,13 @@ masses = st.floats(0, 1)
 examples = st.builds(score, st.floats(-9, 9), st.sampled_from(["A", "B"]), masses)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(examples, max_size=120), st.floats(0, 0.99))
 def test_thresholds_are_those_of_the_examples_on_task(
-    scores: list[LabelledScore], limit: float
+    scores: list[LabelledExample], limit: float
 ) -> None:
     found = calibration(scores, limit)
-    alone = calibration([each for each in scores if each.label_mass >= limit], 0.0)
+    alone = calibration([each for each in scores if each.score.label_mass >= limit], 0.0)
     assert [row.threshold for row in found.standard_rows] == [
         row.threshold for row in alone.standard_rows
     ]

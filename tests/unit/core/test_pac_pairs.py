@@ -38,7 +38,7 @@ def lazily(
 def test_the_threshold_is_that_of_all_labels_in_every_calibration(
     accuracy: float, auroc: float
 ) -> None:
-    world = NormalJudge(accuracy, auroc)
+    world = NormalJudge(accuracy=accuracy, auroc=auroc)
     rng = np.random.default_rng(20261122)
     asked = []
     for number in range(334):
@@ -55,7 +55,7 @@ def test_the_threshold_is_that_of_all_labels_in_every_calibration(
     assert np.mean(asked) < 0.95
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.booleans(), st.booleans()), max_size=60),
     st.sampled_from([0.1, 0.3, 0.5]),
@@ -98,7 +98,9 @@ def test_the_first_test_that_fails_ends_the_labelling() -> None:
 
 
 def test_another_alpha_is_said_only_as_far_as_the_labels_reach() -> None:
-    uncertainty, error = NormalJudge(0.807, 0.744).draw(1000, np.random.default_rng(3))
+    uncertainty, error = NormalJudge(accuracy=0.807, auroc=0.744).draw(
+        1000, np.random.default_rng(3)
+    )
     order = np.argsort(uncertainty)
     labelled = np.zeros(1000, dtype=bool)
     labelled[order[:400]] = True
@@ -117,7 +119,9 @@ def test_another_alpha_is_said_only_as_far_as_the_labels_reach() -> None:
 
 def test_ties_take_pairs_out_and_move_no_rank_below_the_last() -> None:
     ranks = rank_sequence(0.1, 0.1, 0.0, 1000)
-    uncertainty, error = NormalJudge(0.874, 0.809).draw(950, np.random.default_rng(5))
+    uncertainty, error = NormalJudge(accuracy=0.874, auroc=0.809).draw(
+        950, np.random.default_rng(5)
+    )
     pairs = PacPairs.fit(uncertainty, error, np.ones(950, dtype=bool), drawn=1000)
     labelled = np.zeros(950, dtype=bool)
     reached = []

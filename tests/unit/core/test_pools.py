@@ -1,26 +1,37 @@
 """A calibration set with pairs without labels, with ties, and with several pairs of a question."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from app.core.calibration import Calibration, LabelledScore
+from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Guarantee, Label
 from app.core.errors import LabelsMissingError
+from tests.labelled_examples import labelled_example
 
 
 def scored(
     gap: float, label: Label | None = "A", *, mass: float = 0.9, question: int | None = None
-) -> LabelledScore:
-    return LabelledScore(
+) -> LabelledExample:
+    return labelled_example(
         gap, gap, mass, label, None if question is None else f"{question + 1:064x}"
     )
 
 
-def calibration(scores: list[LabelledScore]) -> Calibration:
+def calibration(scores: list[LabelledExample]) -> Calibration:
     examples = {f"{i:064x}": score for i, score in enumerate(scores)}
-    return Calibration("pool", "x", 1, "demo", "f" * 64, 0.0, examples, min_label_mass=0.5)
+    return Calibration(
+        name="pool",
+        write_id="x",
+        version=1,
+        judge="demo",
+        fingerprint="f" * 64,
+        label_noise=0.0,
+        examples=examples,
+        min_label_mass=0.5,
+    )
 
 
 CERTAIN = [scored(9 - i / 50) for i in range(300)]
@@ -32,7 +43,7 @@ def test_one_missing_label_is_enough_to_refuse(guarantee: Guarantee) -> None:
     assert whole.threshold(0.1, guarantee, delta) > 0.0
     for place in (0, 299):
         scores = CERTAIN.copy()
-        scores[place] = scores[place]._replace(label=None)
+        scores[place] = replace(scores[place], label=None)
         partly = calibration(scores)
         with pytest.raises(LabelsMissingError, match="has 1 pairs without a label"):
             partly.threshold(0.1, guarantee, delta)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.core.preference import LN2
 from app.core.thresholds import ThresholdCurve, accepted_and_errors, exact_noise
 
-patient = settings(deadline=None, max_examples=200)
+patient = settings(max_examples=200)
 NOISES = ("0.0", "0.05", "0.1", "0.2", "0.3")
 ALPHAS = ("0.05", "0.07", "0.1", "0.15", "0.2", "0.25", "0.29", "0.33", "0.5", "0.9")
 # Few distinct scores give many ties.
@@ -54,7 +54,11 @@ def test_a_curve_by_hand() -> None:
     assert curve.risk_level(0.35) == 0.6
     assert curve.risk_level(LN2) == 0.6
     assert [curve.accepted_at(t) for t in (-math.inf, 0.05, 0.2, 0.25, LN2)] == [
-        *((0, 0), (0, 0), (3, 1), (3, 1), (5, 2))
+        (0, 0),
+        (0, 0),
+        (3, 1),
+        (3, 1),
+        (5, 2),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+import uuid
 from collections.abc import Iterator
 from functools import cache
 
@@ -9,12 +10,13 @@ import httpx
 import pytest
 
 from app.core.comparison import Comparison
-from app.demo import changed_traffic
-from app.demo.changed_traffic import CHANGED, RATE, RENEWED, STEADY, Story, measure
 from app.demo.pairs import FAMILIES, Pair, demo_sets, pairs
 from app.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import LabelLogits, Prompt
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
+from app.stores.memory import MemoryStore
+from tests.demo_judge import changed_traffic
+from tests.demo_judge.changed_traffic import CHANGED, RATE, RENEWED, STEADY, Story, measure
 from tests.unit.clients.adapters.service import served
 
 HARD = ("sum", "difference")
@@ -62,6 +64,13 @@ def script(prompt: Prompt) -> LabelLogits:
     return logits_of_gap(gaps()[prompt.user])
 
 
+class KnownSecretStore(MemoryStore):
+    """A store whose secret is not drawn: secret and ids of versions choose the audits."""
+
+    async def secret(self) -> bytes:
+        return bytes(32)
+
+
 @pytest.fixture(scope="module", params=["report", "abstain"])
 def told(request: pytest.FixtureRequest) -> Iterator[tuple[Story, httpx.Client]]:
     mode: str = request.param
@@ -70,11 +79,13 @@ def told(request: pytest.FixtureRequest) -> Iterator[tuple[Story, httpx.Client]]
         | {"label": p.label}
         for p in demo_sets().calibrate
     ]
-    engine = ScriptedEngine(script)
+    engine, store, bits = ScriptedEngine(script), KnownSecretStore(), random.Random(1)
     with (
-        served(engine, calibrated=False, audit_rate=RATE, on_alarm=mode) as url,
+        pytest.MonkeyPatch.context() as patch,
+        served(engine, store, calibrated=False, audit_rate=RATE, on_alarm=mode) as url,
         httpx.Client(base_url=url, timeout=600) as client,
     ):
+        patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=bits.getrandbits(128), version=4))
         client.post("/calibrate", json={"examples": examples}).raise_for_status()
         yield measure(client, mode), client
 

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from app.demo.gating import SIZE, Group, Judged, _orders, _tau_b, groups, row_of
-from app.service.rewards.tournament import Pair
+from app.service.rewards.tournament import Pairing
+from tests.demo_judge.gating import SIZE, Group, Judged, _orders, _tau_b, groups, row_of
 
 DRAWN = list(itertools.islice(groups(7), 40))
 
@@ -47,8 +47,8 @@ def test_tau_b_is_kendalls_with_ties_of_the_rewards() -> None:
     assert _tau_b(*_orders([2.0, 1.0, 1.0, 0.0])) == pytest.approx(5 / math.sqrt(30))
 
 
-def judged_by(p_bar: float, risk_level: float | None) -> list[dict[Pair, Judged]]:
-    pairs = itertools.starmap(Pair, itertools.combinations(range(SIZE), 2))
+def judged_by(p_bar: float, risk_level: float | None) -> list[dict[Pairing, Judged]]:
+    pairs = itertools.starmap(Pairing, itertools.combinations(range(SIZE), 2))
     one = dict.fromkeys(pairs, Judged(p_bar, risk_level))
     return [one] * len(DRAWN)
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from app.demo.pairs import demo_sets
-from app.demo.tokenizer import build_tokenizer
-from app.demo.train import RunSize, Trainer
 from app.engines.rendering import load_tokenizer
 from app.wiring.engines import DEMO_FOLDER
+from tests.demo_judge.tokenizer import build_tokenizer
+from tests.demo_judge.train import RunSize, Trainer
 
 # So long that the learning rate stays the same over a few steps.
 ENDLESS_MINUTES = 1e9
@@ -43,7 +43,7 @@ def test_a_resumed_run_continues_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_reading_the_common_beginning_once_changes_no_logit(tmp_path: Path) -> None:
-    from app.demo.train import logits_after_prefix
+    from tests.demo_judge.train import logits_after_prefix
 
     trainer = Trainer(tmp_path, ENDLESS_MINUTES)
     batch = trainer.encoder.batch(demo_sets().trial[:4])

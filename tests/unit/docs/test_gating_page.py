@@ -2,8 +2,8 @@
 
 import json
 
-from app.demo.gating import ALPHAS, KINDS, OPPONENTS, Row
 from docs import make_gating_figure
+from tests.demo_judge.gating import ALPHAS, KINDS, OPPONENTS, Row
 
 
 def test_the_table_has_the_measured_figures_of_every_rule() -> None:

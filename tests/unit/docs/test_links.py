@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,6 @@ _PAGE = re.compile(r"(docs/[a-z/-]+\.md)(?:#([a-z0-9-]+))?")
 _BARE_PAGE = re.compile(r"(?<![\w/\".-])(?<!\]\()[a-z-]+\.md\b(?!\")")
 # The command beside it writes this file.
 _MADE_BY_COMMANDS = {"docs/measured/example-report/judgments.jsonl"}
-
-FILES = [pytest.param(file, id=str(file.relative_to(ROOT))) for file in markdown.files()]
 
 
 def link_faults(file: Path, text: str) -> Iterator[str]:
@@ -56,14 +54,20 @@ def _exists(path: str) -> bool:
     return any(ROOT.glob(pattern.rstrip("/"))) if "*" in pattern else (ROOT / path).exists()
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_every_link_of_a_page_leads_somewhere(file: Path) -> None:
-    assert list(link_faults(file, file.read_text(encoding="utf-8"))) == []
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    assert [*_on_every_page(link_faults)] == []
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_every_path_on_a_page_exists(file: Path) -> None:
-    assert list(path_faults(file.read_text(encoding="utf-8"))) == []
+def test_every_path_on_a_page_exists() -> None:
+    assert [*_on_every_page(lambda _, text: path_faults(text))] == []
+
+
+def _on_every_page(faults: Callable[[Path, str], Iterator[str]]) -> Iterator[str]:
+    pages = markdown.files()
+    assert pages
+    for file in pages:
+        for fault in faults(file, file.read_text(encoding="utf-8")):
+            yield f"{file.relative_to(ROOT)}: {fault}"
 
 
 def test_every_page_that_code_or_configuration_names_exists() -> None:

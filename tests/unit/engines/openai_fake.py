@@ -46,6 +46,7 @@ class FakeServer:
         port: Port; 0 until it has started.
         asked: Path and body of every request.
         left: Number of silent requests whose client has disconnected.
+        headers: Headers of the last request; their names are in lower case.
     """
 
     name: str = "the-judge"
@@ -59,6 +60,7 @@ class FakeServer:
     port: int = 0
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     left: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
     _server: asyncio.Server | None = None
     _connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = field(default_factory=dict)
     _working: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -107,6 +109,7 @@ class FakeServer:
         path = head.split(" ")[1].removeprefix("/v1")
         body = json.loads(content) if content else {}
         self.asked.append((path, body))
+        self.headers = headers
         if self.is_silent and path != "/models":
             assert await reader.read() == b""
             self.left += 1

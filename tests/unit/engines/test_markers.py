@@ -8,10 +8,10 @@ from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
 from app.core.errors import ControlTokenError, RequestError
-from app.demo.tokenizer import build_tokenizer
 from app.engines.markers import ZERO_WIDTH_SPACE, MarkerBreaker
 from app.engines.rendering import PromptRenderer
 from app.ports import Prompt
+from tests.demo_judge.tokenizer import build_tokenizer
 
 SYSTEM = 'Judge fairly. Write "[[A]]" or "[[B]]":'
 

@@ -136,8 +136,12 @@ def test_a_changed_header_a_changed_end_and_another_length_are_noticed(large: La
 @pytest.mark.parametrize(
     "beginning",
     [
-        *(b"\xff" * 8, b"\0" * 8, b"\x05\0\0\0\0\0\0\0[[[[["),
-        *(in_safetensors([]), in_safetensors({"a": {}}), in_safetensors({"a": None})),
+        b"\xff" * 8,
+        b"\0" * 8,
+        b"\x05\0\0\0\0\0\0\0[[[[[",
+        in_safetensors([]),
+        in_safetensors({"a": {}}),
+        in_safetensors({"a": None}),
         *(in_safetensors({"a": {"data_offsets": each}}) for each in ([9], [9, 1e99], "no", [9, 3])),
     ],
 )
@@ -164,7 +168,7 @@ def test_a_model_that_is_neither_a_folder_nor_on_the_hub_is_refused(
 
 
 def test_a_folder_without_a_chat_template_is_no_judge(tmp_path: Path) -> None:
-    from app.demo.tokenizer import build_tokenizer
+    from tests.demo_judge.tokenizer import build_tokenizer
 
     with pytest.raises(StartupError, match="no tokenizer"):
         load_tokenizer(str(tmp_path))

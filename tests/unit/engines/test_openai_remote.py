@@ -1,6 +1,7 @@
 """The OpenAI engine: exact scores, errors that never become verdicts, and failover."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 import math
@@ -17,18 +18,16 @@ from app.core.errors import (
     PromptTooLongError,
     StartupError,
 )
-from app.engines.openai_pool import parse_urls
 from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
+from app.engines.openai_servers import Endpoints, parse_urls
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError, TextGenerator
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER, make_engine
 from tests.patience import PATIENCE_S
 from tests.serving import pair
 from tests.unit.engines.openai_fake import FakeServer, response, scored, serving
-
-pytestmark = pytest.mark.anyio
 
 FOLDER = str(DEMO_FOLDER / "model")
 TEMPLATE = PromptTemplate(system="Judge.")
@@ -54,16 +53,17 @@ def expected(prompts: Sequence[Prompt]) -> list[LabelLogits]:
     return [LabelLogits(*scored(ids)) for ids in ids_of(prompts)]
 
 
-def engine_of(*servers: FakeServer, **given: Any) -> OpenAiEngine:
-    options = {
-        "urls": tuple(server.url for server in servers),
-        "model": "the-judge",
-        "judge": "judge",
-        "tokenizer": FOLDER,
-        "timeout_s": 5.0,
-        "probe_every_s": 0.02,
-    }
-    return OpenAiEngine(OpenAiOptions(**{**options, **given}))
+def engine_of(
+    *servers: FakeServer, api_key: str = "", timeout_s: float = PATIENCE_S, **changed: Any
+) -> OpenAiEngine:
+    endpoints = Endpoints(
+        urls=tuple(server.url for server in servers),
+        api_key=api_key,
+        timeout_s=timeout_s,
+        probe_every_s=0.02,
+    )
+    options = OpenAiOptions(endpoints=endpoints, model="the-judge", judge="judge", tokenizer=FOLDER)
+    return OpenAiEngine(dataclasses.replace(options, **changed))
 
 
 @asynccontextmanager

@@ -8,10 +8,10 @@ from transformers import PreTrainedTokenizerFast
 
 from app.core.comparison import Comparison
 from app.core.errors import PromptTooLongError, RequestError, StartupError
-from app.demo.tokenizer import build_tokenizer
 from app.engines.rendering import PromptRenderer
 from app.ports import Prompt
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
+from tests.demo_judge.tokenizer import build_tokenizer
 
 TEMPLATE = PromptTemplate()
 INJECTIONS = (
@@ -92,7 +92,7 @@ def test_an_injection_changes_no_token_outside_its_own_place(
     assert not control & set(attacked[start : len(attacked) - after])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(
@@ -271,7 +271,7 @@ TEXT = st.text(
 
 
 @given(question=TEXT, answer=TEXT)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_tokenising_the_head_once_changes_no_prompt(
     renderer: PromptRenderer, tokenizer: PreTrainedTokenizerFast, question: str, answer: str
 ) -> None:

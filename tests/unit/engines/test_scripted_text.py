@@ -13,9 +13,7 @@ from app.engines.vllm_local import VllmEngine
 from app.engines.vllm_start import VllmOptions
 from app.evaluation.judgments.prompts import verbalized_prompt
 from app.ports import Generated, LabelLogits, Prompt, PromptError, TextGenerator
-from app.service.judging.prompts import PromptTemplate
-
-pytestmark = pytest.mark.anyio
+from app.service.scoring.prompts import PromptTemplate
 
 TEMPLATE = PromptTemplate()
 BETTER_FIRST = Comparison.of("Which?", "quality=2", "quality=0.1")
@@ -48,7 +46,7 @@ async def texts(engine: ScriptedEngine, prompts: Sequence[Prompt], **given: floa
 
 def test_both_engines_meet_the_text_port() -> None:
     assert isinstance(ScriptedEngine(), TextGenerator)
-    assert isinstance(VllmEngine(VllmOptions("x", judge="x")), TextGenerator)
+    assert isinstance(VllmEngine(VllmOptions(model="x", judge="x")), TextGenerator)
 
 
 async def test_the_greedy_verdict_is_the_larger_label_logit_whatever_the_seed() -> None:

@@ -10,21 +10,19 @@ from app.core.comparison import Comparison
 from app.core.errors import EngineUnavailableError, PromptTooLongError, StartupError
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import LabelLogits
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 
 FOLDER = str(DEMO_FOLDER / "model")
 TEMPLATE = PromptTemplate()
 PROMPT = TEMPLATE.render(Comparison.of("Is the number 37 even or odd?", "odd", "even"))
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_label_logits_are_log_probabilities_over_the_whole_vocabulary() -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    engine = TransformersEngine(TransformersOptions(FOLDER, judge="demo"))
+    engine = TransformersEngine(TransformersOptions(model=FOLDER, judge="demo"))
     identity = await engine.start(PROMPT)
     assert (identity.judge, identity.dtype, identity.max_prompt_tokens) == ("demo", "float32", 2047)
     (found,) = await engine.label_logits([PROMPT])
@@ -40,7 +38,7 @@ async def test_label_logits_are_log_probabilities_over_the_whole_vocabulary() ->
 
 
 async def test_a_long_prompt_fails_alone_and_a_stopped_judge_judges_nothing() -> None:
-    engine = TransformersEngine(TransformersOptions(FOLDER, judge="demo", max_model_len=400))
+    engine = TransformersEngine(TransformersOptions(model=FOLDER, judge="demo", max_model_len=400))
     await engine.start(PROMPT)
     long = TEMPLATE.render(Comparison.of("Q?", "many words " * 200, "few"))
     first, second, third = await engine.label_logits([PROMPT, long, PROMPT])
@@ -57,13 +55,13 @@ async def test_a_folder_without_a_model_is_refused(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("empty")
-    engine = TransformersEngine(TransformersOptions(str(folder), judge="x"))
+    engine = TransformersEngine(TransformersOptions(model=str(folder), judge="x"))
     with pytest.raises(StartupError, match="no tokenizer that can be loaded"):
         await engine.start(PROMPT)
 
 
 async def test_a_cancelled_call_releases_the_model_only_after_its_thread() -> None:
-    engine = TransformersEngine(TransformersOptions(FOLDER, judge="demo"))
+    engine = TransformersEngine(TransformersOptions(model=FOLDER, judge="demo"))
     await engine.start(PROMPT)
     running, most = 0, 0
     forward, loop, begun = engine._forward, asyncio.get_running_loop(), asyncio.Event()

@@ -8,7 +8,6 @@ from app.engines.turns import Pace, Turns
 from tests.patience import PATIENCE_S
 
 
-@pytest.mark.anyio
 async def test_the_smallest_number_is_next_and_equal_numbers_are_first_come_first_served() -> None:
     turns, order = Turns(), list[str]()
 
@@ -28,7 +27,6 @@ async def test_the_smallest_number_is_next_and_equal_numbers_are_first_come_firs
     assert order == ["a", "b1", "b2", "c"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("steps", range(4))
 async def test_a_waiter_that_is_cancelled_at_any_step_does_not_keep_the_turn(steps: int) -> None:
     turns, held = Turns(), asyncio.Event()

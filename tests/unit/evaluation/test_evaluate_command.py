@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,10 +54,21 @@ def results(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_one_command_writes_judgments_results_and_report(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    result = run(pairs_file(tmp_path), "--methods", "all", "--splits", "20", "--out", out)
+WITH_ALL_METHODS = ("--methods", "all", "--splits", "20")
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """A folder with pairs and a folder `out` with a run of all methods, and its output."""
+    folder = tmp_path_factory.mktemp("whole")
+    result = run(pairs_file(folder), *WITH_ALL_METHODS, "--out", folder / "out")
     assert result.exit_code == 0, result.output
+    return folder, result
+
+
+def test_one_command_writes_judgments_results_and_report(whole_run: tuple[Path, Result]) -> None:
+    folder, result = whole_run
+    out = folder / "out"
     assert {file.name for file in out.iterdir()} == {
         "judgments.jsonl",
         "results.json",
@@ -74,23 +86,25 @@ def test_one_command_writes_judgments_results_and_report(tmp_path: Path) -> None
     assert "mine" in page
 
 
-def test_a_second_run_asks_nothing_and_gives_the_same_results(tmp_path: Path) -> None:
-    file, out = pairs_file(tmp_path), tmp_path / "out"
-    arguments = (file, "--methods", "all", "--splits", "20", "--out", out)
-    assert run(*arguments).exit_code == 0
+def test_a_second_run_asks_nothing_and_gives_the_same_results(
+    whole_run: tuple[Path, Result],
+) -> None:
+    folder, _ = whole_run
+    out = folder / "out"
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    again = run(*arguments)
+    again = run(folder / "mine.jsonl", *WITH_ALL_METHODS, "--out", out)
     assert again.exit_code == 0
     assert "Loading judge" not in again.output
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_judgments_alone_give_the_same_tables(tmp_path: Path) -> None:
-    out, other = tmp_path / "out", tmp_path / "other"
-    assert run(pairs_file(tmp_path), "--splits", "20", "--out", out).exit_code == 0
-    result = run("--from", out / "judgments.jsonl", "--splits", "20", "--out", other)
+def test_judgments_alone_give_the_same_tables(
+    whole_run: tuple[Path, Result], tmp_path: Path
+) -> None:
+    out = whole_run[0] / "out"
+    result = run("--from", out / "judgments.jsonl", *WITH_ALL_METHODS, "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    ours, theirs = results(out), results(other)
+    ours, theirs = results(out), results(tmp_path)
     # The file of judgments does not count the ties of the data.
     assert ours["datasets"][0].pop("ties") == 1
     assert theirs["datasets"][0].pop("ties") == 0
@@ -212,8 +226,6 @@ class Run(NamedTuple):
 ONE = Run("{0}/one.jsonl")
 # Runs after a run of the scripted judge on one.jsonl in the same folder.
 SAME_RUN = {
-    "the same": ONE,
-    "more methods": Run("{0}/one.jsonl --methods bpe,swap_and_aggregate"),
     "fewer pairs": Run("{0}/one.jsonl --limit 10"),
     "another seed": Run("{0}/one.jsonl --seed 3"),
     "another alpha": Run("{0}/one.jsonl --alpha 0.3"),
@@ -250,22 +262,29 @@ def run_in_one_folder(folder: Path, which: Run) -> Result:
     return run(*words, *methods, "--splits", "5", "--out", out, **which.environment)
 
 
-@pytest.fixture
-def folder_of_one(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def judged_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of pairs, and a folder `out` with the run on one.jsonl."""
-    (tmp_path / "grown").mkdir()
-    (tmp_path / "other").mkdir()
-    one = pairs_file(tmp_path, 60, "one.jsonl").read_text()
-    pairs_file(tmp_path, 80, "two.jsonl")
-    (tmp_path / "grown/one.jsonl").write_text(
+    folder = tmp_path_factory.mktemp("judged")
+    (folder / "grown").mkdir()
+    (folder / "other").mkdir()
+    one = pairs_file(folder, 60, "one.jsonl").read_text()
+    pairs_file(folder, 80, "two.jsonl")
+    (folder / "grown/one.jsonl").write_text(
         one.replace("Question 5?", "Question five?")
         + one.replace('"id": "', '"id": "new-').replace("?", "!")
     )
-    (tmp_path / "other/one.jsonl").write_text(one.replace("Question", "Another question"))
+    (folder / "other/one.jsonl").write_text(one.replace("Question", "Another question"))
     votes = [{"id": i, "label": "AB"[i % 2], "p_fwd": i / 40, "p_rev": 0.3} for i in range(40)]
-    (tmp_path / "votes.jsonl").write_text("".join(json.dumps(vote) + "\n" for vote in votes))
-    assert run_in_one_folder(tmp_path, ONE).exit_code == 0
-    return tmp_path
+    (folder / "votes.jsonl").write_text("".join(json.dumps(vote) + "\n" for vote in votes))
+    assert run_in_one_folder(folder, ONE).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def folder_of_one(judged_once: Path, tmp_path: Path) -> Path:
+    """A copy of these files, which the test may change."""
+    return shutil.copytree(judged_once, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize("again", SAME_RUN.values(), ids=SAME_RUN)
@@ -345,17 +364,25 @@ def test_bad_arguments_are_refused_with_advice(
     assert isinstance(result.exception, SystemExit)
 
 
-def test_a_run_without_a_judge_is_refused_with_the_list_of_judges(tmp_path: Path) -> None:
-    result = run(pairs_file(tmp_path), SCOPE_ENGINE="vllm")
+@pytest.mark.parametrize(
+    ("judge", "reasons"),
+    [
+        (
+            [],
+            [
+                "no judge: give --judge with a model of the hub (OWNER/NAME), a folder",
+                "skywork-critic-8b, demo; or set SCOPE_MODEL",
+            ],
+        ),
+        (["--judge", "qwen9"], ["nor one of qwen2.5-7b, qwen2.5-14b"]),
+    ],
+)
+def test_a_run_without_a_known_judge_is_refused_with_the_list_of_judges(
+    judge: list[str], reasons: list[str], tmp_path: Path
+) -> None:
+    result = run(pairs_file(tmp_path), *judge, SCOPE_ENGINE="vllm")
     assert result.exit_code == 1
-    assert "no judge: give --judge with a model of the hub (OWNER/NAME), a folder" in told(result)
-    assert "skywork-critic-8b, demo; or set SCOPE_MODEL" in told(result)
-
-
-def test_an_unknown_judge_is_refused_with_the_list_of_judges(tmp_path: Path) -> None:
-    result = run(pairs_file(tmp_path), "--judge", "qwen9", SCOPE_ENGINE="vllm")
-    assert result.exit_code == 1
-    assert "nor one of qwen2.5-7b, qwen2.5-14b" in told(result)
+    assert all(reason in told(result) for reason in reasons)
 
 
 def test_a_wrong_setting_is_reported_as_in_other_commands(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from app.core.errors import InvalidRequestError
 from app.core.preference import preference_from_gaps
 from app.evaluation.judgments.jsonl import Judged, Skipped
 from app.evaluation.judgments.record import JudgedPair
-from app.evaluation.measurement import Source, measure, sources_of
+from app.evaluation.measurement import JudgedDataset, measure, sources_of
 from app.evaluation.metrics import RiskCoverage
 from app.evaluation.normal_world import NormalJudge
 from app.evaluation.protocol import (
@@ -38,7 +38,14 @@ def pair(i: int, p: float, label: str = "A", *, group: str | None = "g") -> Judg
     """A pair on which the judge prefers response_a with probability p in both orders."""
     assert label in ("A", "B")
     gaps = (logit(p), logit(p)) if p != 0.5 else (0.0, 0.0)
-    return JudgedPair("d", str(i), group, "A" if label == "A" else "B", judge="j", gaps=gaps)
+    return JudgedPair(
+        dataset="d",
+        id=str(i),
+        group=group,
+        label="A" if label == "A" else "B",
+        judge="j",
+        gaps=gaps,
+    )
 
 
 def method(results: Results, name: str) -> MethodResults:
@@ -50,7 +57,7 @@ def test_quality_and_reliability_by_hand() -> None:
     # Confidence 0.95: 3 right, 1 wrong; 0.75: 1 right, 1 wrong; 0.5: no preference, an error.
     pairs = [pair(i, 0.95) for i in range(3)] + [pair(3, 0.05)]
     pairs += [pair(4, 0.75), pair(5, 0.25), pair(6, 0.5)]
-    found = method(measure("j", {"d": Source(pairs)}, QUICK), "bpe")
+    found = method(measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK), "bpe")
     assert (found.n, found.undecided, found.unparsed, found.failed) == (7, 1, 0, 0)
     assert found.quality.accuracy == pytest.approx(4 / 7)
     # (4 |0.75 - 0.95| + 2 |0.5 - 0.75| + 1 |0 - 0.5|) / 7.
@@ -63,13 +70,27 @@ def test_missing_answers_are_counted_and_have_no_confidence() -> None:
     pairs = [pair(i, 0.9) for i in range(6)]
     answers = ["[[A]] 0.8", "[[A]] 0.9", "no idea", "[[A]] 0.8", "[[A]]"]
     asked = [
-        JudgedPair("d", p.id, None, "A", gaps=p.gaps, verbalized=Generated(text, True))
+        JudgedPair(
+            dataset="d",
+            id=p.id,
+            group=None,
+            label="A",
+            gaps=p.gaps,
+            verbalized=Generated(text, True),
+        )
         for p, text in zip(pairs, answers, strict=False)
     ]
     failed = JudgedPair(
-        "d", "5", None, "A", gaps=pairs[5].gaps, failed={"verbalized": "prompt_too_long"}
+        dataset="d",
+        id="5",
+        group=None,
+        label="A",
+        gaps=pairs[5].gaps,
+        failed={"verbalized": "prompt_too_long"},
     )
-    results = measure(None, {"d": Source([*asked, failed], 3, {"no label": 2})}, QUICK)
+    results = measure(
+        None, {"d": JudgedDataset(pairs=[*asked, failed], ties=3, left_out={"no label": 2})}, QUICK
+    )
     found = method(results, "verbalized_confidence")
     assert (found.n, found.unparsed, found.failed) == (3, 2, 1)
     assert found.rows == ()
@@ -87,14 +108,16 @@ def test_missing_answers_are_counted_and_have_no_confidence() -> None:
 
 def test_groups_are_counted_if_every_pair_has_one() -> None:
     pairs = [pair(i, 0.9, group=f"q{i % 3}") for i in range(8)]
-    assert measure("j", {"d": Source(pairs)}, QUICK).datasets[0].groups == 3
+    assert measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK).datasets[0].groups == 3
     pairs.append(pair(8, 0.9, group=None))
-    assert measure("j", {"d": Source(pairs)}, QUICK).datasets[0].groups is None
+    assert measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK).datasets[0].groups is None
 
 
 def simulated(accuracy: float, auroc: float, n: int, seed: int) -> list[JudgedPair]:
     """Judged pairs with the uncertainty order and the errors of the normal world."""
-    uncertainty, wrong = NormalJudge(accuracy, auroc).draw(n, np.random.default_rng(seed))
+    uncertainty, wrong = NormalJudge(accuracy=accuracy, auroc=auroc).draw(
+        n, np.random.default_rng(seed)
+    )
     share = 0.5 + 0.499 * (1.0 - uncertainty / math.log(2.0))
     return [
         pair(i, float(p), "B" if bad else "A")
@@ -103,7 +126,7 @@ def simulated(accuracy: float, auroc: float, n: int, seed: int) -> list[JudgedPa
 
 
 def test_every_rule_runs_on_every_signal_and_ablations_on_bpe() -> None:
-    source = Source(simulated(0.8, 0.75, 240, seed=1))
+    source = JudgedDataset(pairs=simulated(0.8, 0.75, 240, seed=1))
     told: list[str] = []
     results = measure("j", {"one": source, "two": source}, QUICK, on_progress=told.append)
     assert told[0] == "one: Predictive Probability"
@@ -128,7 +151,7 @@ def test_naive_overshoots_and_scopes_three_readings_differ() -> None:
     # docs/design/guarantees.md, section 2: (0.738, 0.685) with 50 calibration pairs has a ratio of
     # 0.160, a mean of 0.060, and 40% of the calibrations above alpha. The risk is the true one, not
     # that of a test half.
-    judge = NormalJudge(0.738, 0.685)
+    judge = NormalJudge(accuracy=0.738, auroc=0.685)
     taken: dict[str, list[tuple[float, float]]] = {"scope": [], "naive": []}
     for seed in range(400):
         points = Points.of(*judge.draw(50, np.random.default_rng(seed)))
@@ -153,7 +176,9 @@ def test_naive_overshoots_and_scopes_three_readings_differ() -> None:
 
 
 def test_the_readings_of_risk_are_computed_over_the_splits() -> None:
-    points = Points.of(*NormalJudge(0.738, 0.685).draw(100, np.random.default_rng(5)))
+    points = Points.of(
+        *NormalJudge(accuracy=0.738, auroc=0.685).draw(100, np.random.default_rng(5))
+    )
     rows = run_protocol(points, Design(seed=2, splits=300, alphas=(0.1,)))
     (scope,) = (row.outcome for row in rows if row.selector == "scope")
     assert scope.ratio_of_sums is not None
@@ -180,8 +205,8 @@ def points_of(pairs: list[JudgedPair]) -> Points:
 
 def test_rows_ablations_and_transfer_come_from_the_protocol_on_bpe() -> None:
     pairs = {"easy": simulated(0.9, 0.8, 320, seed=1), "hard": simulated(0.7, 0.7, 150, seed=2)}
-    sources = {name: Source(each) for name, each in pairs.items()}
-    results = measure(None, {**sources, "tiny": Source(pairs["easy"][:3])}, QUICK)
+    sources = {name: JudgedDataset(pairs=each) for name, each in pairs.items()}
+    results = measure(None, {**sources, "tiny": JudgedDataset(pairs=pairs["easy"][:3])}, QUICK)
     points = {name: points_of(each) for name, each in pairs.items()}
     for dataset in results.datasets[:2]:
         assert dataset.methods[-1].rows == run_protocol(points[dataset.name], QUICK)
@@ -197,9 +222,12 @@ def test_rows_ablations_and_transfer_come_from_the_protocol_on_bpe() -> None:
 
 def test_a_judge_that_failed_on_all_pairs_has_no_quality() -> None:
     lost = [
-        JudgedPair("d", str(i), "g", "A", failed={"orders": "judgment_failed"}) for i in range(9)
+        JudgedPair(
+            dataset="d", id=str(i), group="g", label="A", failed={"orders": "judgment_failed"}
+        )
+        for i in range(9)
     ]
-    found = method(measure("j", {"d": Source(lost)}, QUICK), "bpe")
+    found = method(measure("j", {"d": JudgedDataset(pairs=lost)}, QUICK), "bpe")
     assert (found.n, found.failed, found.unparsed, found.undecided) == (0, 9, 0, 0)
     assert found.quality == (None, None, None, None)
     assert found.reliability == ()
@@ -223,8 +251,10 @@ def same(value: Any, read: Any) -> bool:
 
 def test_json_has_every_number_and_nothing_else() -> None:
     sources = {
-        "easy": Source(simulated(0.9, 0.8, 200, seed=1), 3, {"unknown label": 1}),
-        "tiny": Source([pair(1, 0.9)]),
+        "easy": JudgedDataset(
+            pairs=simulated(0.9, 0.8, 200, seed=1), ties=3, left_out={"unknown label": 1}
+        ),
+        "tiny": JudgedDataset(pairs=[pair(1, 0.9)]),
     }
     results = measure(None, sources, QUICK)
     text = to_json(results)
@@ -237,12 +267,15 @@ def test_json_has_every_number_and_nothing_else() -> None:
 
 def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:
     pairs = [pair(i, 0.9) for i in range(30)]
-    other = [JudgedPair("", str(i), None, "A", judge="j", gaps=(1.0, 1.0)) for i in range(5)]
+    other = [
+        JudgedPair(dataset="", id=str(i), group=None, label="A", judge="j", gaps=(1.0, 1.0))
+        for i in range(5)
+    ]
     judged = Judged(
-        (*pairs, *other),
-        tuple(map(str, range(35))),
-        4,
-        (Skipped("line 9", "label"), Skipped("line 10", "label")),
+        pairs=(*pairs, *other),
+        places=tuple(map(str, range(35))),
+        ties=4,
+        skipped=(Skipped(place="line 9", reason="label"), Skipped(place="line 10", reason="label")),
     )
     judge, found = sources_of(judged, Path("x/mine.jsonl.gz"), at_most=20, seed=1)
     assert judge == "j"
@@ -254,8 +287,10 @@ def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:
 
 
 def test_a_file_of_several_judges_or_none_is_refused() -> None:
-    two = (pair(1, 0.9), JudgedPair("d", "2", None, "A", gaps=(1.0, 1.0)))
+    two = (pair(1, 0.9), JudgedPair(dataset="d", id="2", group=None, label="A", gaps=(1.0, 1.0)))
     with pytest.raises(InvalidRequestError, match=r"several judges \(an unnamed one, j\)"):
-        sources_of(Judged(two, ("1", "2"), 0, ()), Path("x"), at_most=9, seed=1)
+        sources_of(
+            Judged(pairs=two, places=("1", "2"), ties=0, skipped=()), Path("x"), at_most=9, seed=1
+        )
     with pytest.raises(InvalidRequestError, match="no labelled pair that was judged"):
-        sources_of(Judged((), (), 0, ()), Path("x"), at_most=9, seed=1)
+        sources_of(Judged(pairs=(), places=(), ties=0, skipped=()), Path("x"), at_most=9, seed=1)

@@ -24,7 +24,7 @@ def entropy(p: float) -> float:
 
 
 def judged(label: Side = "A", *, number: int = 0, **said: Any) -> JudgedPair:
-    return JudgedPair("set", str(number), None, label, **said)
+    return JudgedPair(dataset="set", id=str(number), group=None, label=label, **said)
 
 
 def answer(text: str, *, complete: bool = True) -> Generated:
@@ -429,12 +429,12 @@ def test_unparsed_answers_are_not_among_the_scores(name: MethodName) -> None:
     if name == "simulated_annotators":
         said = {"failed": {"annotators": "judgment_failed"}}
     found = score(name, *(judged("A", number=i, **said) for i in range(3)))
-    assert [len(field) for field in found[:4]] == [0, 0, 0, 0]
+    assert not any(map(len, (found.pairs, found.confidence, found.uncertainty, found.error)))
     assert (found.unparsed, found.failed) == ((3, 0) if name in none else (0, 3))
 
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_no_pairs_have_no_scores(name: MethodName) -> None:
     found = score(name)
-    assert [len(field) for field in found[:4]] == [0, 0, 0, 0]
-    assert found[4:] == (0, 0, 0)
+    assert not any(map(len, (found.pairs, found.confidence, found.uncertainty, found.error)))
+    assert (found.unparsed, found.failed, found.unparsed_answers) == (0, 0, 0)

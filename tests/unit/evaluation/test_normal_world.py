@@ -23,7 +23,9 @@ def difference(row: WorldRow) -> float:
     return row.coverage - row.paper_coverage
 
 
-@pytest.mark.parametrize("judge", [NormalJudge(0.807, 0.744), NormalJudge(0.6, 0.5)])
+@pytest.mark.parametrize(
+    "judge", [NormalJudge(accuracy=0.807, auroc=0.744), NormalJudge(accuracy=0.6, auroc=0.5)]
+)
 def test_a_judge_has_the_given_accuracy_and_auroc(judge: NormalJudge) -> None:
     n = 200_000
     uncertainty, wrong = judge.draw(n, np.random.default_rng(1))
@@ -35,7 +37,7 @@ def test_a_judge_has_the_given_accuracy_and_auroc(judge: NormalJudge) -> None:
 
 
 def test_the_closed_form_agrees_with_a_large_draw() -> None:
-    judge = NormalJudge(0.807, 0.744)
+    judge = NormalJudge(accuracy=0.807, auroc=0.744)
     uncertainty, wrong = judge.draw(400_000, np.random.default_rng(2))
     thresholds = np.array([0.05, 0.3, 0.6])
     for threshold, coverage, error in zip(thresholds, *judge.truth(thresholds), strict=True):
@@ -46,7 +48,7 @@ def test_the_closed_form_agrees_with_a_large_draw() -> None:
 
 
 def test_the_extreme_thresholds_accept_nothing_and_everything() -> None:
-    coverage, error = NormalJudge(0.8, 0.7).truth(np.array([-math.inf, LN2]))
+    coverage, error = NormalJudge(accuracy=0.8, auroc=0.7).truth(np.array([-math.inf, LN2]))
     assert coverage.tolist() == [0.0, pytest.approx(1.0)]
     assert error.tolist() == [0.0, pytest.approx(0.2)]
 

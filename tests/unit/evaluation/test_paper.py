@@ -73,8 +73,12 @@ def test_every_row_on_risk_is_found() -> None:
     for row in rows("risk_coverage", "risk_coverage_extended", "skywork_risk"):
         selector = row.get("selector", "SCOPE").lower()
         found = outcome(row["judge"], DATASETS[row["dataset"]], selector)
-        stds = (row.get("coverage_std"), row.get("risk_std"))
-        assert found == (row["coverage"], row["risk"], *stds)
+        assert found == PaperOutcome(
+            coverage=row["coverage"],
+            risk=row["risk"],
+            coverage_std=row.get("coverage_std"),
+            risk_std=row.get("risk_std"),
+        )
 
 
 def test_every_coverage_of_trust_or_escalate_is_found() -> None:
@@ -87,39 +91,54 @@ def test_every_coverage_of_trust_or_escalate_is_found() -> None:
 def test_every_row_of_the_ablations_is_found() -> None:
     for row in rows("label_noise"):
         noisy = paper.label_noise(row["judge"], DATASETS[row["dataset"]], row["epsilon"])
-        assert noisy == (row["coverage"], row["risk"], None, None)
+        assert noisy == PaperOutcome(coverage=row["coverage"], risk=row["risk"])
     for row in rows("calibration_size"):
         sized = paper.calibration_size(row["judge"], DATASETS[row["dataset"]], row["n"])
-        assert sized == (row["coverage"], row["risk"], None, None)
+        assert sized == PaperOutcome(coverage=row["coverage"], risk=row["risk"])
     for row in rows("cross_benchmark"):
         names = (DATASETS[row["calibration"]], DATASETS[row["test"]])
-        assert paper.transfer(row["judge"], *names) == (row["coverage"], row["risk"], None, None)
+        assert paper.transfer(row["judge"], *names) == PaperOutcome(
+            coverage=row["coverage"], risk=row["risk"]
+        )
 
 
 def test_numbers_are_those_printed_in_the_paper() -> None:
-    assert paper.quality(QWEN_7B, "mt-bench", "bpe") == Quality(0.738, 0.143, 0.685, 0.855)
-    annotators = paper.quality(QWEN_7B, "mt-bench", "simulated_annotators")
-    assert annotators == Quality(None, 0.174, 0.594, 0.790)
-    assert paper.quality(QWEN_7B, "reward-bench", "self_consistency") == (
-        0.896,
-        0.197,
-        0.426,
-        0.886,
+    assert paper.quality(QWEN_7B, "mt-bench", "bpe") == Quality(
+        accuracy=0.738, ece=0.143, auroc=0.685, auprc=0.855
     )
-    assert outcome(QWEN_7B, "mt-bench", "scope") == PaperOutcome(0.246, 0.097)
-    assert outcome(QWEN_7B, "mt-bench", "trust_or_escalate") == PaperOutcome(0.226, None)
+    annotators = paper.quality(QWEN_7B, "mt-bench", "simulated_annotators")
+    assert annotators == Quality(accuracy=None, ece=0.174, auroc=0.594, auprc=0.790)
+    assert paper.quality(QWEN_7B, "reward-bench", "self_consistency") == Quality(
+        accuracy=0.896, ece=0.197, auroc=0.426, auprc=0.886
+    )
+    assert outcome(QWEN_7B, "mt-bench", "scope") == PaperOutcome(coverage=0.246, risk=0.097)
+    assert outcome(QWEN_7B, "mt-bench", "trust_or_escalate") == PaperOutcome(
+        coverage=0.226, risk=None
+    )
     skywork = outcome("Skywork/Skywork-Critic-Llama-3.1-8B", "reward-bench", "scope")
-    assert skywork == PaperOutcome(0.996, 0.094, 0.008, 0.008)
-    assert paper.label_noise(QWEN_7B, "chatbot-arena", 0.05) == PaperOutcome(0.136, 0.048)
-    assert paper.calibration_size(QWEN_7B, "chatbot-arena", 50) == PaperOutcome(0.259, 0.062)
+    assert skywork == PaperOutcome(coverage=0.996, risk=0.094, coverage_std=0.008, risk_std=0.008)
+    assert paper.label_noise(QWEN_7B, "chatbot-arena", 0.05) == PaperOutcome(
+        coverage=0.136, risk=0.048
+    )
+    assert paper.calibration_size(QWEN_7B, "chatbot-arena", 50) == PaperOutcome(
+        coverage=0.259, risk=0.062
+    )
     moved = paper.transfer("Qwen/Qwen2.5-32B-Instruct", "reward-bench", "mt-bench")
-    assert moved == PaperOutcome(0.980, 0.193)
+    assert moved == PaperOutcome(coverage=0.980, risk=0.193)
 
 
 def test_scope_cells_are_four_judges_on_three_benchmarks() -> None:
     cells = paper.scope_cells()
-    assert cells[0] == ScopeCell("Qwen2.5-7B-Instruct", "mt-bench", 0.738, 0.685, 0.246)
-    assert cells[-1] == ScopeCell("Llama-3.1-70B-Instruct", "chatbot-arena", 0.810, 0.736, 0.583)
+    assert cells[0] == ScopeCell(
+        judge="Qwen2.5-7B-Instruct", dataset="mt-bench", accuracy=0.738, auroc=0.685, coverage=0.246
+    )
+    assert cells[-1] == ScopeCell(
+        judge="Llama-3.1-70B-Instruct",
+        dataset="chatbot-arena",
+        accuracy=0.810,
+        auroc=0.736,
+        coverage=0.583,
+    )
     assert len({(cell.judge, cell.dataset) for cell in cells}) == len(cells) == 12
 
 

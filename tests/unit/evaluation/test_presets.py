@@ -5,7 +5,7 @@ import pytest
 from app.core.comparison import Comparison
 from app.evaluation.paper import paper_judge
 from app.evaluation.presets import PRESETS
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 
 
 def test_the_five_judges_of_the_paper_are_there() -> None:

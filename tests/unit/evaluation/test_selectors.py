@@ -32,7 +32,9 @@ USING_POINTS: tuple[SelectorName, ...] = ("naive", "scope", "trust_or_escalate",
 
 def normal_world(accuracy: float, auroc: float, n: int, *, seed: int) -> Points:
     """Confidence is N(d, 1) when right and N(0, 1) when wrong (docs/design/guarantees.md)."""
-    return Points.of(*NormalJudge(accuracy, auroc).draw(n, np.random.default_rng(seed)))
+    return Points.of(
+        *NormalJudge(accuracy=accuracy, auroc=auroc).draw(n, np.random.default_rng(seed))
+    )
 
 
 def tied_world(n: int, *, seed: int, levels: int = 12) -> Points:
@@ -54,9 +56,7 @@ HAND = Points(
 
 
 def test_the_registry_is_closed_and_holds_the_six_rules() -> None:
-    assert list(SELECTORS) == [
-        *("vanilla", "heuristic", "naive", "scope", "trust_or_escalate", "pac")
-    ]
+    assert list(SELECTORS) == ["vanilla", "heuristic", "naive", "scope", "trust_or_escalate", "pac"]
     with pytest.raises(TypeError):
         SELECTORS["new"] = scope  # type: ignore[index]
 
@@ -187,7 +187,7 @@ def points(draw: st.DrawFn) -> Points:
 
 
 @given(points(), st.sampled_from(ALPHAS), st.sampled_from([0.05, 0.1, 0.5]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_threshold_is_a_score_or_accepts_all_or_nothing_in_any_order(
     drawn: Points, alpha: float, delta: float
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.battle_rows import Outcome, Source, battle_rows, of_models
+from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
 from app.files.battles import Battle, Style, battle_shape
 
 ROW = {
@@ -16,7 +16,9 @@ ROW = {
     "response_a": "5",
     "response_b": "4",
 }
-SOURCE = Source("demo", "f" * 64, "c" * 64, "1.2.0", seed=7)
+PROVENANCE = Provenance(
+    judge="demo", fingerprint="f" * 64, template="c" * 64, version="1.2.0", seed=7
+)
 JUDGMENT: dict[str, Any] = {
     "verdict": "B",
     "preferred": "B",
@@ -48,8 +50,10 @@ def battle(**changes: Any) -> Battle:
 
 def row_of(result: dict[str, Any], **changes: Any) -> dict[str, Any]:
     found = battle(**changes)
-    shown = of_models(result, swapped=found.is_swapped(SOURCE.seed))
-    (row,) = battle_rows([Outcome("f.jsonl, line 1", found, shown)], SOURCE)
+    shown = of_models(result, swapped=found.is_swapped(PROVENANCE.seed))
+    (row,) = battle_rows(
+        [JudgedBattle(place="f.jsonl, line 1", battle=found, result=shown)], PROVENANCE
+    )
     return row
 
 
@@ -142,10 +146,10 @@ def test_columns_that_hold_no_battle_are_named_with_a_map_that_may_fit(
     ("changes", "message"),
     [
         ({"model_b": "small"}, "the same model"),
-        ({"model_a": " "}, "model_a is no name of a model"),
-        ({"model_a": None}, "model_a is no name of a model"),
-        ({"model_a": math.nan}, "model_a is no name of a model"),
-        ({"model_b": 7}, "model_b is no name of a model"),
+        ({"model_a": " "}, "model_a is not the name of a model"),
+        ({"model_a": None}, "model_a is not the name of a model"),
+        ({"model_a": math.nan}, "model_a is not the name of a model"),
+        ({"model_b": 7}, "model_b is not the name of a model"),
         ({"human": "draw?"}, "'draw?' is not model_a, model_b or tie"),
         ({"human": "abstain"}, "'abstain' is not model_a, model_b or tie"),
         ({"label": 1}, "'1' is not model_a, model_b or tie"),
@@ -247,11 +251,11 @@ def test_an_error_has_no_winner_and_the_signature_of_its_run() -> None:
     swapped = whole.is_swapped(7)
     rows = battle_rows(
         [
-            Outcome("line 1", whole, error),
-            Outcome("line 2", whole, of_models(JUDGMENT, swapped=swapped)),
-            Outcome("line 3", None, error),
+            JudgedBattle(place="line 1", battle=whole, result=error),
+            JudgedBattle(place="line 2", battle=whole, result=of_models(JUDGMENT, swapped=swapped)),
+            JudgedBattle(place="line 3", battle=None, result=error),
         ],
-        SOURCE,
+        PROVENANCE,
     )
     assert [row["winner"] is None for row in rows] == [True, False, True]
     for row in (rows[0], rows[2]):
@@ -275,6 +279,6 @@ def test_an_error_has_no_winner_and_the_signature_of_its_run() -> None:
     ],
 )
 def test_style_is_counted_outside_of_code(text: Any, headers_lists_bold: Any) -> None:
-    length, *counts = Style.of(text)
-    assert tuple(counts) == headers_lists_bold
-    assert length == len(text if isinstance(text, str) else "\n".join(text))
+    style = Style.of(text)
+    assert (style.headers, style.lists, style.bold) == headers_lists_bold
+    assert style.length == len(text if isinstance(text, str) else "\n".join(text))

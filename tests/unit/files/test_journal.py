@@ -33,6 +33,20 @@ def test_results_are_there_in_the_next_run(tmp_path: Path) -> None:
     }
 
 
+def test_a_journal_of_release_0_1_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl.partial"
+    file.write_bytes(
+        b'{"scope_judge_run": {"judge": "4bf5", "criterion": {"alpha": 0.1}}}\n'
+        b'{"key": "9c1e", "result": {"id": null, "verdict": "A", "p_bar": 0.94}}\n'
+        b'{"key": "77d0", "result": {"error": {"code": "prompt_too_long"}}}\n'
+        b'{"key": "ab'
+    )
+    assert kept(file, {"judge": "4bf5", "criterion": {"alpha": 0.1}}) == {
+        "9c1e": {"id": None, "verdict": "A", "p_bar": 0.94},
+        "77d0": {"error": {"code": "prompt_too_long"}},
+    }
+
+
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_line_that_was_cut_off_is_dropped_and_the_others_kept(tmp_path: Path, cut: int) -> None:
     file = tmp_path / "out.partial"
@@ -101,7 +115,7 @@ def test_two_runs_do_not_write_one_journal(tmp_path: Path) -> None:
 
 
 def test_a_device_is_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="no regular file"):
+    with pytest.raises(InvalidRequestError, match="not a regular file"):
         Journal(Path("/dev/full"), SETTINGS)
 
 

@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from app.core.errors import InvalidRequestError
-from app.files.reading import STDIN, Row, files_of, read_rows
+from app.files.reading import STDIN, FileRow, files_of, read_rows
 
 # A line end of Windows, one of Unicode, a quote, both delimiters and a text outside ASCII.
 ROWS: list[dict[str, Any]] = [
@@ -134,8 +134,8 @@ def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:
     assert [row.place for row in read_rows(path)] == [f"{path}, line 2", f"{path}, line 4"]
     path.write_text('a,b\n"two\nlines",1\n3,4\n')
     assert list(read_rows(path)) == [
-        Row(f"{path}, line 2", {"a": "two\nlines", "b": "1"}),
-        Row(f"{path}, line 4", {"a": "3", "b": "4"}),
+        FileRow(place=f"{path}, line 2", fields={"a": "two\nlines", "b": "1"}),
+        FileRow(place=f"{path}, line 4", fields={"a": "3", "b": "4"}),
     ]
     path.write_text('[{"a": 1}, {"a": 2}]')
     assert [row.place for row in read_rows(path)] == [f"{path}, row 1", f"{path}, row 2"]
@@ -146,21 +146,21 @@ def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b"\n \n", "is empty"),
-        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
         (b"[]", "is an empty array"),
         (b'{"a": 1}\n[1]\n', "line 2: this is not a JSON object"),
         (b'{"a": 1}\nnot json\n', "line 2: this is not a JSON object"),
         (b'{"a": 1\n', "line 1: this is not JSON"),
         (b'[{"a": 1}, 3]', "row 2: this is not a JSON object"),
-        (b'[{"a": 1}', "begins like a JSON array and is none"),
+        (b'[{"a": 1}', "looks like a JSON array but is not one"),
         (b"a,b\n1,2,3\n", "line 2: 3 cells, but the header has 2"),
         (b'a,b\n"1,2\n', "this is not CSV"),
-        (b"a,b,a\n1,2,3\n", "the column 'a' is there twice"),
+        (b"a,b,a\n1,2,3\n", "the column 'a' occurs twice"),
         (b"question,b\n\xe4,2\n", "is not UTF-8"),
-        (gzip.compress(jsonl())[:-20], "cannot be read"),
+        (gzip.compress(jsonl(), mtime=0)[:-20], "cannot be read"),
         (zstd(jsonl())[:-20], "cannot be read"),
-        (parquet_file()[:-20], "begins like Parquet and cannot be read"),
-        (b"[" * 100_000, "begins like a JSON array and is none"),
+        (parquet_file()[:-20], "looks like Parquet but cannot be read"),
+        (b"[" * 100_000, "looks like a JSON array but is not one"),
     ],
 )
 def test_a_file_that_is_not_what_it_seems_is_named(

@@ -176,8 +176,8 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
     ("row", "message"),
     [
         ({"question": "x", "response_a": "y"}, "response_b is missing"),
-        ({"question": 3, **AB}, "no text and no list of messages"),
-        ({"question": [], **AB}, "no text and no list of messages"),
+        ({"question": 3, **AB}, "neither a text nor a list of messages"),
+        ({"question": [], **AB}, "neither a text nor a list of messages"),
         ({"question": [USER, TOOL_CALL], **AB}, "calls a tool"),
         ({"question": [{"role": "tool", "content": "1"}], **AB}, "calls a tool"),
         ({"question": [{"role": "judge", "content": "1"}], **AB}, "unknown role 'judge'"),
@@ -191,8 +191,8 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
         ({"question": "x", **AB, "label": "maybe"}, "the label 'maybe'"),
         ({"question": "x", **AB, "label": None}, "the label 'None'"),
         ({"question": "x", **AB, "alpha": "many"}, "alpha is not a number"),
-        ({"chosen": "good", "rejected": "bad"}, "no transcripts"),
-        ({"chosen": [USER, says("x")], "rejected": [says("y")]}, "equal but for their last"),
+        ({"chosen": "good", "rejected": "bad"}, "not transcripts"),
+        ({"chosen": [USER, says("x")], "rejected": [says("y")]}, "equal except for their last"),
         ({"chosen": [USER, USER], "rejected": [USER, USER]}, "end with the assistant"),
         (
             {"conversation_a": [USER, says("x")], "conversation_b": [TALK[2], says("y")]},

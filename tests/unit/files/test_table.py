@@ -4,7 +4,7 @@ import pyarrow
 import pytest
 
 from app.files.table import read_table
-from app.files.writing import write_rows
+from app.files.writing import replace_file
 
 COLUMNS = {"id": None, "name": pyarrow.string(), "p": pyarrow.float64(), "ok": pyarrow.bool_()}
 ROWS = [
@@ -18,7 +18,7 @@ ROWS = [
 )
 def test_every_format_has_the_wanted_columns_only(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"rows.{ending}"
-    write_rows(path, path, ROWS)
+    replace_file(path, ROWS)
     table = read_table(path, COLUMNS)
     assert set(table.column_names) == set(COLUMNS)
     assert table["name"].to_pylist() == [row["name"] for row in ROWS]
@@ -43,5 +43,5 @@ def test_plain_files_are_parsed_without_a_loop_over_rows(
     monkeypatch.setattr("app.files.table.read_rows", fail)
     for ending in ("jsonl", "parquet", "csv"):
         path = tmp_path / f"rows.{ending}"
-        write_rows(path, path, ROWS)
+        replace_file(path, ROWS)
         assert read_table(path, COLUMNS).num_rows == 2

@@ -1,5 +1,7 @@
 """Rows that are written in any format are read back."""
 
+import csv
+import json
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 
 from app.core.errors import InvalidRequestError
 from app.files.reading import read_rows
-from app.files.writing import format_of, write_rows
+from app.files.writing import format_of, json_line, replace_file
 
 ROWS: list[dict[str, Any]] = [
     {"text": 'a "b",\r\n\tc', "id": "1", "judgment": {"verdict": "A", "p": 0.5}},
@@ -20,11 +22,42 @@ TABLE = [
 ]
 
 
+def test_a_line_that_is_printed_steers_no_terminal_and_has_the_same_value() -> None:
+    row = {"a\x9b": "\x1b]0;x\x07\x7f\x9b2J\u202e\u2028\ud800\n\t"}
+    line = json_line(row)
+    assert line.isprintable()
+    assert json.loads(line) == row
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_for_excel_no_text_is_a_formula_and_numbers_stay_numbers(
+    tmp_path: Path, ending: str
+) -> None:
+    formulas = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "-", "+49 30 1", "\uff1d1"]
+    numbers = ["-5", "+0.5", "-1e-3", "-,5", -5, -0.25, "5"]
+    texts = ["'=1", " =1", "a=1", ""]
+    rows = [{"=name": value} for value in (*formulas, *numbers, *texts, None)]
+    path = tmp_path / f"out.{ending}"
+    replace_file(path, rows, excel=True)
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *cells = csv.reader(file, delimiter="," if ending == "csv" else "\t")
+    assert header == ["'=name"]
+    assert [each[0] if each else "" for each in cells] == [
+        *(f"'{text}" for text in formulas),
+        *map(str, numbers),
+        *texts,
+        "",
+    ]
+    replace_file(path, rows)
+    with path.open(encoding="utf-8", newline="") as file:
+        assert next(csv.reader(file)) == ["=name"]
+
+
 @pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
 @pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "tsv", "parquet", "ndjson"])
 def test_rows_are_read_back(tmp_path: Path, ending: str, compression: str) -> None:
     path = tmp_path / f"out.{ending}{compression}"
-    write_rows(path, path, ROWS)
+    replace_file(path, ROWS)
     expected = TABLE if ending in ("csv", "tsv") else ROWS
     assert [row.fields for row in read_rows(path)] == expected
 
@@ -32,12 +65,16 @@ def test_rows_are_read_back(tmp_path: Path, ending: str, compression: str) -> No
 def test_a_column_of_mixed_types_and_values_outside_json_are_written(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"x": 1, "day": date(2026, 1, 2)}, {"x": {"a": [1]}, "day": None}]
     path = tmp_path / "out.parquet"
-    write_rows(path, path, rows)
+    replace_file(path, rows)
     assert [row.fields["x"] for row in read_rows(path)] == ["1", '{"a": [1]}']
-    write_rows(path, path, [{"x": [{"calls": [{}]}]}, {"x": []}])
+    replace_file(path, [{"x": [{"calls": [{}]}]}, {"x": []}])
     assert [row.fields["x"] for row in read_rows(path)] == ['[{"calls": [{}]}]', "[]"]
+    for ending in ("parquet", "csv"):
+        path = tmp_path / f"half.{ending}"
+        replace_file(path, [{"x": "\ud800", "y\ud800": "z"}])
+        assert [row.fields for row in read_rows(path)] == [{"x": "\\ud800", "y\\ud800": "z"}]
     path = tmp_path / "out.jsonl"
-    write_rows(path, path, [*rows, {"x": "\ud800"}])
+    replace_file(path, [*rows, {"x": "\ud800"}])
     assert [row.fields["x"] for row in read_rows(path)] == [1, {"a": [1]}, "\ud800"]
 
 

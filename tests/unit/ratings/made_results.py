@@ -7,16 +7,16 @@ from app.ratings.results import (
     VIEWS,
     Agreement,
     Board,
-    Change,
     Changes,
     Disagreement,
     Favour,
     FirstPlace,
     JudgePair,
-    Pair,
+    LeaderboardResults,
+    ModelPair,
     Rating,
-    Results,
-    Settings,
+    RatingChange,
+    RatingSettings,
     StyleEffect,
     View,
     ViewName,
@@ -73,19 +73,36 @@ def view(name: ViewName) -> View:
     rates = tuple(
         tuple(None if a == b else 0.5 + 0.065 * (place[b] - place[a]) for b in order) for a in order
     )
-    first = FirstPlace(MODELS[0], MODELS[1], 7, 0.007, ("b1", HOSTILE), least=False)
-    style = (
-        StyleEffect("length", 31.0, 12.0, 50.0),
-        StyleEffect("lists", -4.0, -20.0, 11.0),
+    first = FirstPlace(
+        model=MODELS[0],
+        challenger=MODELS[1],
+        dropped=7,
+        share=0.007,
+        rows=("b1", HOSTILE),
+        least=False,
     )
-    return View(name, 1000, 250, 1, found, rates, first, style)
+    style = (
+        StyleEffect(feature="length", effect=31.0, low=12.0, high=50.0),
+        StyleEffect(feature="lists", effect=-4.0, low=-20.0, high=11.0),
+    )
+    return View(
+        name=name,
+        battles=1000,
+        questions=250,
+        components=1,
+        ratings=found,
+        win_rates=rates,
+        first_place=first,
+        style=style,
+    )
 
 
 def board(judge: str = "demo", *, labelled: bool = True) -> Board:
     """A board with every part."""
     pairs = tuple(
-        Pair(
-            *(a, b),
+        ModelPair(
+            model_a=a,
+            model_b=b,
             battles=30 + i,
             errors=i % 3,
             accepted=20 + i % 9,
@@ -101,7 +118,13 @@ def board(judge: str = "demo", *, labelled: bool = True) -> Board:
         name for name in VIEWS if labelled or name not in ("debiased", "people")
     ]
     favours = tuple(
-        Favour(model, 40, 0.12 - 0.035 * i, 0.05 - 0.035 * i, 0.19 - 0.035 * i)
+        Favour(
+            model=model,
+            labelled=40,
+            favour=0.12 - 0.035 * i,
+            low=0.05 - 0.035 * i,
+            high=0.19 - 0.035 * i,
+        )
         for i, model in enumerate(MODELS)
     )
     return Board(
@@ -121,14 +144,36 @@ def board(judge: str = "demo", *, labelled: bool = True) -> Board:
         views={name: view(name) for name in names},
         pairs=pairs,
         win_rates=tuple(
-            WinRate(model, 250, 100.0, 60.0, 90, 0.3, 0.8, 0.38, 0.77) for model in sorted(MODELS)
+            WinRate(
+                model=model,
+                judged=250,
+                won=100.0,
+                lost=60.0,
+                abstained=90,
+                low=0.3,
+                high=0.8,
+                even_low=0.38,
+                even_high=0.77,
+            )
+            for model in sorted(MODELS)
         ),
-        agreement=Agreement(160, 12, 90, 0.06, 0.03, 0.11, 0.19, favours) if labelled else None,
+        agreement=Agreement(
+            labelled=160,
+            ties=12,
+            accepted=90,
+            error=0.06,
+            error_low=0.03,
+            error_high=0.11,
+            error_always=0.19,
+            favours=favours,
+        )
+        if labelled
+        else None,
         notes=("A note in plain words about `soft`.", f"A note about {HOSTILE}."),
     )
 
 
-def everything() -> Results:
+def everything() -> LeaderboardResults:
     """Results with two judges and a previous run."""
     changes = Changes(
         folder=f"last-week/{HOSTILE}",
@@ -137,55 +182,105 @@ def everything() -> Results:
         same_signature=False,
         battles_before=800,
         models=(
-            Change(MODELS[0], 1100.0, 1192.0, 2, 1, moved=True),
-            Change(MODELS[1], None, 1137.0, None, 2, moved=False),
-            Change("steady", 990.0, 1001.0, 4, 4, moved=False),
-            Change("gone", 990.0, None, 5, None, moved=False),
+            RatingChange(
+                model=MODELS[0],
+                score_before=1100.0,
+                score=1192.0,
+                rank_before=2,
+                rank=1,
+                moved=True,
+            ),
+            RatingChange(
+                model=MODELS[1],
+                score_before=None,
+                score=1137.0,
+                rank_before=None,
+                rank=2,
+                moved=False,
+            ),
+            RatingChange(
+                model="steady", score_before=990.0, score=1001.0, rank_before=4, rank=4, moved=False
+            ),
+            RatingChange(
+                model="gone", score_before=990.0, score=None, rank_before=5, rank=None, moved=False
+            ),
         ),
     )
     judges = (
         JudgePair(
-            *("demo", f"other {HOSTILE}", 8, 0.93, 900, 0.13),
-            worst=(Disagreement(MODELS[0], MODELS[2], 31, 0.81, 0.42),),
+            judge_a="demo",
+            judge_b=f"other {HOSTILE}",
+            models=8,
+            rank_correlation=0.93,
+            shared=900,
+            disagree=0.13,
+            worst=(
+                Disagreement(
+                    model_a=MODELS[0], model_b=MODELS[2], battles=31, p_bar_a=0.81, p_bar_b=0.42
+                ),
+            ),
         ),
     )
     other = board(f"other {HOSTILE}", labelled=False)
-    return Results(
-        *("0.1.0", "2026-11-22T10:00:00+00:00", Settings()),
-        board(),
+    return LeaderboardResults(
+        version="0.1.0",
+        made="2026-11-22T10:00:00+00:00",
+        settings=RatingSettings(),
+        board=board(),
         other_boards=(other,),
         judges=judges,
         changes=changes,
     )
 
 
-def without_labels() -> Results:
+def without_labels() -> LeaderboardResults:
     """Results of one judge, without labels or a previous run."""
     whole = everything()
     bare = replace(board(labelled=False), win_rates=(), alpha=None, guarantee=None, notes=())
     return replace(whole, board=bare, other_boards=(), judges=(), changes=None)
 
 
-def two_groups() -> Results:
+def two_groups() -> LeaderboardResults:
     """Results of models in two groups that never met, and of one without a battle."""
     whole = without_labels()
     views = {}
     for name, each in whole.board.views.items():
         ratings = tuple(
-            replace(r, component=1 if i < 5 else 2, rank=i % 5 + 1)
-            if i < 7
-            else Rating(r.model, 0, *[None] * 8)
+            replace(r, component=1 if i < 5 else 2, rank=i % 5 + 1) if i < 7 else _unrated(r.model)
             for i, r in enumerate(each.ratings)
         )
         views[name] = replace(each, ratings=ratings, components=2, style=())
     return replace(whole, board=replace(whole.board, views=views))
 
 
-def one_model() -> Results:
+def _unrated(model: str) -> Rating:
+    return Rating(
+        model=model,
+        battles=0,
+        score=None,
+        low=None,
+        high=None,
+        rank=None,
+        rank_low=None,
+        rank_high=None,
+        component=None,
+        unbounded=None,
+    )
+
+
+def one_model() -> LeaderboardResults:
     """Results of a single model without a battle."""
-    lonely = Rating("alone", 0, *[None] * 8)
+    lonely = _unrated("alone")
     bare = without_labels()
-    only = View("soft", 0, 0, 0, (lonely,), ((None,),), None)
+    only = View(
+        name="soft",
+        battles=0,
+        questions=0,
+        components=0,
+        ratings=(lonely,),
+        win_rates=((None,),),
+        first_place=None,
+    )
     return replace(
         bare,
         board=replace(

@@ -11,15 +11,17 @@ from app.ratings.bradley_terry import solve
 from app.ratings.codec import results_of, results_text
 from app.ratings.leaderboard import results_from
 from app.ratings.outcomes import games_of, views_of
-from app.ratings.results import VIEWS, Board, Rating, Results, Settings
+from app.ratings.results import VIEWS, Board, LeaderboardResults, Rating, RatingSettings
 from app.ratings.rows import read_battles
 from app.ratings.style import controlled, controlled_replicates, features_of
 from tests.unit.ratings.arena import Arena, simulated, write
 
-FEW = Settings(rounds=200)
+FEW = RatingSettings(rounds=200)
 
 
-def rated(arena: Arena, folder: Path, settings: Settings = FEW, *, labelled: float = 0.1) -> Board:
+def rated(
+    arena: Arena, folder: Path, settings: RatingSettings = FEW, *, labelled: float = 0.1
+) -> Board:
     path = write(folder / "rows.jsonl", arena.rows(labelled=labelled))
     return board_of(read_battles([path])[0], settings)
 
@@ -60,7 +62,7 @@ def test_the_mean_of_the_scores_is_the_centre_unless_there_is_a_reference(
 
 
 def test_an_unknown_reference_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="'gpt' is no model of these battles"):
+    with pytest.raises(InvalidRequestError, match="'gpt' is not a model of these battles"):
         rated(simulated(battles=100), tmp_path, replace(FEW, reference="gpt"))
 
 
@@ -127,7 +129,11 @@ def test_results_survive_their_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is no results.json"), ("[]", "is no results.json"), ('{"format": 9}', "the format 9")],
+    [
+        ("", "is not a results.json"),
+        ("[]", "is not a results.json"),
+        ('{"format": 9}', "the format 9"),
+    ],
 )
 def test_a_file_that_is_no_results_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
@@ -157,7 +163,7 @@ def test_one_label_says_nothing_about_a_favour(tmp_path: Path) -> None:
     board = board_of(read_battles([write(tmp_path / "rows.jsonl", rows)])[0], FEW)
     assert board.agreement is not None
     assert [(each.low, each.high) for each in board.agreement.favours] == [(-1.0, 1.0)] * 2
-    results_text(Results("0", "now", FEW, board))
+    results_text(LeaderboardResults(version="0", made="now", settings=FEW, board=board))
 
 
 def test_two_judges_are_compared_on_the_battles_that_both_judged(tmp_path: Path) -> None:

@@ -18,13 +18,29 @@ def games(
     outcome = (rng.random(battles) < expit(theta[first] - theta[second])).astype(float)
     outcome[rng.random(battles) < 0.1] = 0.5
     unit = np.arange(battles) // per_unit
-    return Games(models, first, second, unit, unit[-1] + 1, rng.uniform(0.5, 2, battles), outcome)
+    return Games(
+        models=models,
+        first=first,
+        second=second,
+        unit=unit,
+        units=unit[-1] + 1,
+        weight=rng.uniform(0.5, 2, battles),
+        outcome=outcome,
+    )
 
 
 def of_pairs(*pairs: tuple[int, int, float], models: int) -> Games:
     first, second, outcome = (np.array(each) for each in zip(*pairs, strict=True))
     n = len(first)
-    return Games(models, first, second, np.arange(n), n, np.ones(n), outcome.astype(float))
+    return Games(
+        models=models,
+        first=first,
+        second=second,
+        unit=np.arange(n),
+        units=n,
+        weight=np.ones(n),
+        outcome=outcome.astype(float),
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -73,13 +89,13 @@ def test_debiased_points_beyond_all_battles_give_a_rating_within_the_prior() -> 
 def test_the_order_of_the_models_in_a_row_does_not_matter() -> None:
     some = games(np.random.default_rng(2))
     mirrored = Games(
-        some.models,
-        some.second,
-        some.first,
-        some.unit,
-        some.units,
-        some.weight,
-        1.0 - some.outcome,
+        models=some.models,
+        first=some.second,
+        second=some.first,
+        unit=some.unit,
+        units=some.units,
+        weight=some.weight,
+        outcome=1.0 - some.outcome,
     )
     np.testing.assert_allclose(
         cells_of(some).whole.points, cells_of(mirrored).whole.points, atol=1e-9
@@ -96,13 +112,13 @@ def test_many_problems_are_solved_as_one_by_one() -> None:
     for row, drawn in zip(found, counts, strict=True):
         kept = np.repeat(np.arange(len(some.first)), drawn[some.unit].astype(int))
         again = Games(
-            some.models,
-            some.first[kept],
-            some.second[kept],
-            some.unit[kept],
-            some.units,
-            some.weight[kept],
-            some.outcome[kept],
+            models=some.models,
+            first=some.first[kept],
+            second=some.second[kept],
+            unit=some.unit[kept],
+            units=some.units,
+            weight=some.weight[kept],
+            outcome=some.outcome[kept],
         )
         np.testing.assert_allclose(solve(cells_of(again).whole, prior_sd=5.0), row, atol=1e-7)
 
@@ -148,7 +164,17 @@ def test_ratings_are_less_the_reference_in_its_component_only() -> None:
 def test_a_structure_without_battles_has_no_component() -> None:
     empty = np.array([], dtype=np.int64)
     found = structure_of(
-        cells_of(Games(2, empty, empty, empty, 1, np.array([]), np.array([]))).whole
+        cells_of(
+            Games(
+                models=2,
+                first=empty,
+                second=empty,
+                unit=empty,
+                units=1,
+                weight=np.array([]),
+                outcome=np.array([]),
+            )
+        ).whole
     )
     assert isinstance(found, Structure)
     assert found.component.tolist() == [-1, -1]

@@ -13,7 +13,7 @@ import pytest
 from app.ratings.page import render_page, write_page
 from app.ratings.page_plot import plot_of
 from app.ratings.page_words import TITLES, WORDS
-from app.ratings.results import VIEWS, Results
+from app.ratings.results import VIEWS, LeaderboardResults
 from tests.unit.ratings import made_results
 from tests.unit.ratings.made_results import HOSTILE, MODELS
 
@@ -50,19 +50,19 @@ class _Reader(HTMLParser):
         self.texts.append(data)
 
 
-def read(results: Results) -> _Reader:
+def read(results: LeaderboardResults) -> _Reader:
     reader = _Reader()
     reader.feed(render_page(results))
     assert not reader.open
     return reader
 
 
-def words(results: Results) -> str:
+def words(results: LeaderboardResults) -> str:
     return re.sub(r"\s+", " ", " ".join(read(results).texts))
 
 
 @pytest.mark.parametrize("make", MADE)
-def test_a_page_is_whole_and_loads_nothing(make: Callable[[], Results]) -> None:
+def test_a_page_is_whole_and_loads_nothing(make: Callable[[], LeaderboardResults]) -> None:
     reader = read(make())
     tags = [tag for tag, _ in reader.elements]
     assert tags.count("script") == 1
@@ -90,7 +90,9 @@ def test_the_only_script_is_the_one_that_the_policy_allows() -> None:
 
 
 @pytest.mark.parametrize("make", MADE)
-def test_equal_results_write_equal_bytes(make: Callable[[], Results], tmp_path: Path) -> None:
+def test_equal_results_write_equal_bytes(
+    make: Callable[[], LeaderboardResults], tmp_path: Path
+) -> None:
     for name in ("one.html", "other.html"):
         write_page(make(), tmp_path / name)
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
@@ -155,7 +157,7 @@ def test_a_first_place_without_doubt_is_said() -> None:
     )
     views = {**results.board.views, "soft": replace(view, ratings=ratings)}
     shown = words(replace(results, board=replace(results.board, views=views)))
-    assert "is in the first place, beyond the intervals' doubt" in shown
+    assert "is first, beyond the uncertainty of the intervals" in shown
 
 
 def test_headings_and_cells_of_a_table_are_as_many() -> None:

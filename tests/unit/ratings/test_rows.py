@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequestError
-from app.files.writing import write_rows
+from app.files.writing import replace_file
 from app.ratings.board import board_of
-from app.ratings.results import Board, Settings
+from app.ratings.results import Board, RatingSettings
 from app.ratings.rows import read_battles
 
-FEW = Settings(rounds=100)
+FEW = RatingSettings(rounds=100)
 
 
 def row(**fields: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ REFUSED = {
     "no model": ([row(model_b=None)], "row 1: model_b is missing"),
     "an id twice with other content": (
         [row(id=1), row(id=2), row(id=1, p_bar=0.8)],
-        "row 3: the id is there twice with other content",
+        "row 3: the id occurs twice with other content",
     ),
     "a label without a probability": (
         [row(human="model_a")],
@@ -101,7 +101,7 @@ def test_a_row_that_cannot_be_believed_is_refused(case: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"PAR1 and then nothing", "rows begins like Parquet and cannot be read"),
+        (b"PAR1 and then nothing", "rows looks like Parquet but cannot be read"),
         (b'{"model_a": "x"}\nnot JSON\n', "line 2: this is not a JSON object"),
         (b'{"foo": 1}\n', "row 1: model_a is missing"),
         (b"[]", "is an empty array"),
@@ -220,7 +220,7 @@ def test_every_format_gives_the_same_battles(tmp_path: Path) -> None:
     (wanted,) = read_battles([write(tmp_path / "rows.jsonl", rows)])
     for name in ("a.parquet", "a.csv", "a.tsv", "a.json", "a.jsonl.gz"):
         path = tmp_path / name
-        write_rows(path, path, rows)
+        replace_file(path, rows)
         (found,) = read_battles([path])
         for field, value in vars(wanted).items():
             np.testing.assert_equal(getattr(found, field), value, err_msg=f"{name} {field}")
@@ -230,7 +230,7 @@ def test_a_field_that_is_an_object_or_has_spaces_is_read(tmp_path: Path) -> None
     calibration = {"name": "default", "version": 7, "n": 412}
     rows = [{**each, "p_bar": f" {each['p_bar']} ", "calibration": calibration} for each in mixed()]
     for name in ("rows.jsonl", "rows.parquet"):
-        write_rows(tmp_path / name, tmp_path / name, rows)
+        replace_file(tmp_path / name, rows)
         (found,) = read_battles([tmp_path / name])
         assert found.p_bar.tolist() == [float(each["p_bar"]) for each in rows]
 

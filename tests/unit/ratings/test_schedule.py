@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.ratings.schedule import Schedule, schedule
+from app.ratings.schedule import BattleSchedule, schedule
 
 MODELS = ("a", "b", "c", "d", "e")
 SCORES = np.array([1.5, 0.6, 0.5, -0.2, -2.0])
@@ -30,7 +30,7 @@ def trace(scores: np.ndarray, met: np.ndarray) -> float:
     return float(np.trace(centre @ np.linalg.inv(precision) @ centre))
 
 
-def counted(found: Schedule) -> np.ndarray:
+def counted(found: BattleSchedule) -> np.ndarray:
     places = {(MODELS.index(a), MODELS.index(b)): float(n) for a, b, n in found.pairs}
     return symmetric(places)
 

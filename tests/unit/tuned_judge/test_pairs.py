@@ -73,14 +73,14 @@ def follows(family: str, question: str, response: str) -> bool:
 
 
 @pytest.mark.parametrize("held_out", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_exactly_the_labelled_response_follows_the_instruction(family: str, held_out: bool) -> None:
-    for pair in itertools.islice(pairs(3, held_out=held_out, families=(family,)), 200):
-        right, wrong = pair.response_a, pair.response_b
-        if pair.label == "B":
-            right, wrong = wrong, right
-        assert follows(family, pair.question, right), pair
-        assert not follows(family, pair.question, wrong), pair
+def test_exactly_the_labelled_response_follows_the_instruction(held_out: bool) -> None:
+    for family in FAMILIES:
+        for pair in itertools.islice(pairs(3, held_out=held_out, families=(family,)), 200):
+            right, wrong = pair.response_a, pair.response_b
+            if pair.label == "B":
+                right, wrong = wrong, right
+            assert follows(family, pair.question, right), pair
+            assert not follows(family, pair.question, wrong), pair
 
 
 def test_both_positions_are_right_equally_often_in_every_family() -> None:

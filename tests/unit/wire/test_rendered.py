@@ -1,9 +1,11 @@
 """Prompts and samples that a policy's chat template has rendered become questions and responses."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.core.comparison import Turn
-from app.wire.frameworks.rendered import rendered, response_in_query, without_end
+from app.wire.frameworks.rendered import Endings, rendered, response_in_query
 
 SYSTEM, USER = Turn("system", "Be brief."), Turn("user", "What is 2 + 2?")
 ASKED = (SYSTEM, USER)
@@ -83,5 +85,31 @@ def test_the_response_is_what_follows_the_prompt() -> None:
     ],
 )
 def test_markers_are_removed_from_the_end_of_a_response_only(response: str, text: str) -> None:
-    assert without_end(response, ()) == text
-    assert without_end(f"{response}<STOP>", ["<STOP>"]) == text
+    assert Endings(most_characters=2**31).without(response) == text
+    assert Endings(["<STOP>"], most_characters=2**31).without(f"{response}<STOP>") == text
+
+
+def test_a_response_beyond_the_judges_context_is_not_looked_at() -> None:
+    endings = Endings(most_characters=100)
+    assert endings.without(" 4" + "</s>" * 24) == "4"
+    longer = " 4" + "</s>" * 25
+    assert endings.without(longer) is longer
+
+
+MARKERS = ("</s>", "s>", "<eos>", "<STOP>", "", " ", "\n", "\u2003", "4", "<")
+
+
+@given(st.lists(st.sampled_from(MARKERS), max_size=30).map("".join))
+def test_markers_are_removed_one_by_one(response: str) -> None:
+    text = response
+    while text != (shorter := shortened(text)):
+        text = shorter
+    assert Endings(["s>", "<STOP>"], most_characters=2**31).without(response) == text.strip()
+
+
+def shortened(text: str) -> str:
+    """The text without one marker or all blanks at its end."""
+    if text != text.rstrip():
+        return text.rstrip()
+    marker = next((each for each in ("</s>", "<eos>", "s>", "<STOP>") if text.endswith(each)), "")
+    return text.removesuffix(marker)

@@ -18,7 +18,7 @@ def _head(scene: Scene, key: str, path: str, length: int) -> bytes:
 
 def slow_bodies(scene: Scene) -> str:
     """Sends a byte of a body every half second on many connections."""
-    head = _head(scene, scene.calibrate_key, "/calibrate", 4 * _MIB)
+    head = _head(scene, scene.calibrate_key, "/calibrate", _MIB)
     with connected(scene.port, 300) as sockets:
         flood(sockets, [head + b" " * 8_000] * len(sockets), seconds=5)
         trickle(sockets, b" ", every_s=0.5, seconds=12)

@@ -100,7 +100,7 @@ def slow_heads(scene: Scene) -> str:
 def large_partial_heads(scene: Scene) -> str:
     """Sends almost the largest accepted head on many connections, and waits."""
     head = b"GET /info HTTP/1.1\r\n" + b"".join(
-        b"x-%d: %s\r\n" % (i, b"y" * 250) for i in range(100)
+        b"x-%d: %s\r\n" % (i, b"y" * 250) for i in range(60)
     )
     with _newcomer(scene) as statuses, connected(scene.port, 900) as sockets:
         flood(sockets, [head] * len(sockets), seconds=10)
@@ -184,7 +184,7 @@ ATTACKS = (
     ),
     Attack(
         "large-partial-heads",
-        "900 connections that send 25 KB of a head and wait",
+        "900 connections that send 15 KB of a head and wait",
         large_partial_heads,
     ),
     Attack(

@@ -10,7 +10,7 @@ from tests.drills.attacks.attack import Attack
 from tests.drills.attacks.scene import Scene, pair
 
 _JSON = {"Content-Type": "application/json"}
-_BODY_BYTES = 8 * 2**20
+_BODY_BYTES = 2 * 2**20
 _EMPTY_LISTS = b'{"comparisons":[' + b"[]," * ((_BODY_BYTES - 20) // 3) + b"[]]}"
 _EXAMPLES = 20_000
 _BATCHES, _ALPHAS = 12, 32
@@ -18,7 +18,7 @@ _VERSIONS = 1000
 
 
 def empty_lists(scene: Scene, *, at_once: int) -> str:
-    """Sends bodies of 2.7 million empty lists."""
+    """Sends bodies of 700,000 empty lists."""
 
     def send() -> str:
         begun = time.perf_counter()
@@ -37,7 +37,7 @@ def empty_lists(scene: Scene, *, at_once: int) -> str:
 
 
 def escapes(scene: Scene) -> str:
-    """Sends one question of 1.4 million escaped characters, four times."""
+    """Sends one question of 350,000 escaped characters, four times."""
     question = rb"\u0416" * ((_BODY_BYTES - 200) // 6)
     body = b'{"alpha":null,"question":"' + question + b'","response_a":"x","response_b":"y"}'
     took = []
@@ -115,18 +115,18 @@ def all_versions(scene: Scene) -> str:
 ATTACKS = (
     Attack(
         "empty-lists",
-        "one batch of 2.7 million empty lists in 8 MB",
+        "one batch of 700,000 empty lists in 2 MiB",
         lambda scene: empty_lists(scene, at_once=1),
         cheap=True,
     ),
     Attack(
         "eight-empty-lists",
-        "eight batches of 2.7 million empty lists at once",
+        "eight batches of 700,000 empty lists at once",
         lambda scene: empty_lists(scene, at_once=8),
     ),
     Attack(
         "escapes",
-        "a question of 1.4 million escaped characters in 8 MB, four times",
+        "a question of 350,000 escaped characters in 2 MiB, four times",
         escapes,
     ),
     Attack(
@@ -134,7 +134,11 @@ ATTACKS = (
         f"{_BATCHES} batches, each with {_ALPHAS} alphas under `pac` that nobody has asked for, on "
         f"{_EXAMPLES:,} examples",
         fresh_alphas,
-        settings={"SCOPE_MAX_BATCH": str(_EXAMPLES), "SCOPE_MAX_PENDING": str(2 * _EXAMPLES)},
+        settings={
+            "SCOPE_MAX_BATCH": str(_EXAMPLES),
+            "SCOPE_MAX_PENDING": str(2 * _EXAMPLES),
+            "SCOPE_MAX_BODY_BYTES": str(4 * 2**20),
+        },
     ),
     Attack(
         "all-versions",

@@ -3,14 +3,14 @@
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from app.api.auth.callers import ROLES
 from app.api.auth.keys import Keys
-from app.api.auth.needs import NEEDS
+from app.api.auth.needs import NEEDS, PROBES, Need
 from tests.serving import application_of, client_of
 from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
 from tests.unit.api.problems import comparison, examples, problem
@@ -32,6 +32,7 @@ MATRIX: dict[Any, str] = {
     ("POST", "/calibrations/{name}/examples"): "calibrate",
     ("POST", "/audits/labels"): "calibrate",
     ("POST", "/calibrations/{name}/absorb"): "calibrate",
+    "/calibrations/{name}/resume": "calibrate",
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     "/calibrations/{name}/rollback": "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
@@ -68,7 +69,6 @@ def test_every_route_is_in_the_table_and_none_is_open_by_accident() -> None:
     assert writing == {route for route, need in NEEDS.items() if need in ROLES}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_each_route_accepts_exactly_the_callers_with_its_permission(
     method: str, path: str, client: httpx.AsyncClient
@@ -89,7 +89,6 @@ async def test_each_route_accepts_exactly_the_callers_with_its_permission(
             assert "www-authenticate" not in response.headers
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("method", "path", "code"),
     [
@@ -120,7 +119,6 @@ async def test_unknown_paths_and_methods_look_the_same_without_a_key(
         problem(allowed, code)
 
 
-@pytest.mark.anyio
 async def test_an_escaped_path_needs_the_role_of_its_route(
     client: httpx.AsyncClient,
 ) -> None:
@@ -155,7 +153,6 @@ WRONG: dict[str, list[tuple[bytes, bytes]]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("case", [*UNUSABLE, *WRONG])
 async def test_a_request_without_a_valid_key_is_refused_with_a_challenge(
     case: str, client: httpx.AsyncClient
@@ -168,7 +165,6 @@ async def test_a_request_without_a_valid_key_is_refused_with_a_challenge(
     assert key_of("judge") not in response.text
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer "])
 async def test_the_scheme_may_be_written_in_any_case(
     scheme: str, client: httpx.AsyncClient
@@ -178,13 +174,11 @@ async def test_the_scheme_may_be_written_in_any_case(
     assert response.status_code == 200
 
 
-@pytest.mark.anyio
 async def test_a_key_in_the_url_is_ignored(client: httpx.AsyncClient) -> None:
     response = await client.get("/info", params={"access_token": key_of("judge")})
     problem(response, "unauthenticated")
 
 
-@pytest.mark.anyio
 async def test_the_body_of_a_refused_caller_is_never_read(keys: Keys) -> None:
     async def receive() -> Any:
         raise AssertionError("the body was asked for")
@@ -208,7 +202,6 @@ async def test_the_body_of_a_refused_caller_is_never_read(keys: Keys) -> None:
     assert starts == [401, 403]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("with_keys", [True, False])
 @pytest.mark.parametrize(
     ("method", "path", "status"),
@@ -241,14 +234,12 @@ async def test_the_body_for_an_unknown_route_is_never_read(
     assert sent[0]["status"] == status
 
 
-@pytest.mark.anyio
 async def test_a_path_with_two_routes_allows_the_methods_of_both(client: httpx.AsyncClient) -> None:
     response = await response_to(client, "PUT", "/calibrations/x", "none")
     problem(response, "method_not_allowed")
     assert response.headers["allow"] == "DELETE, GET"
 
 
-@pytest.mark.anyio
 async def test_a_websocket_is_closed(keys: Keys) -> None:
     sent: list[Any] = []
 
@@ -263,7 +254,6 @@ async def test_a_websocket_is_closed(keys: Keys) -> None:
     assert [each["type"] for each in sent] == ["websocket.close"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("switch", "with_keys", "unknown", "known"),
     [
@@ -289,7 +279,6 @@ async def test_the_metrics_have_a_switch_of_their_own(
             problem(await client.post("/metrics"), "not_found")
 
 
-@pytest.mark.anyio
 async def test_a_key_limited_to_sets_cannot_read_metrics(keys: Keys) -> None:
     async with client_of(keys=keys) as client:
         answer = problem(await response_to(client, "GET", "/metrics", "one"), "forbidden")
@@ -298,7 +287,6 @@ async def test_a_key_limited_to_sets_cannot_read_metrics(keys: Keys) -> None:
         assert (await response_to(client, "GET", "/metrics", "one")).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_without_a_key_file_every_route_is_open_to_this_machine() -> None:
     async with client_of() as client:
         response = await client.post("/calibrate", json={"examples": examples(3)})
@@ -306,7 +294,6 @@ async def test_without_a_key_file_every_route_is_open_to_this_machine() -> None:
         assert (await client.delete("/calibrations/default")).status_code == 204
 
 
-@pytest.mark.anyio
 async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncClient) -> None:
     async def status(method: str, path: str, **body: Any) -> int:
         response = await client.request(method, path, json=body or None, headers=header_of("one"))
@@ -338,7 +325,6 @@ async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncCl
     assert seen == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.1.2.3:80", "[::1]:8000", "[::1]"]
 )
@@ -348,7 +334,6 @@ async def test_without_keys_requests_from_this_machine_are_answered(host: str) -
         assert (await client.post("/judge", json=body, headers={"Host": host})).status_code == 200
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:8000", "localhost.evil.example", "10.0.0.1", "x", "::1", ":"],
@@ -360,7 +345,6 @@ async def test_without_keys_dns_rebinding_is_refused(host: str) -> None:
         assert (await client.get("/healthz", headers={"Host": host})).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_without_keys_other_machines_are_refused_on_every_listening_address() -> None:
     app = application_of()
     async with (
@@ -375,6 +359,16 @@ async def test_without_keys_other_machines_are_refused_on_every_listening_addres
         assert (await client.get("/readyz", headers=headers)).status_code == 200
 
 
+async def test_without_keys_a_route_that_needs_nothing_is_not_a_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert {path for _, path in OPEN} == PROBES
+    monkeypatch.setitem(cast(dict[tuple[str, str], Need], NEEDS), ("GET", "/docs"), "nothing")
+    async with client_of() as client:
+        assert (await client.get("/docs")).status_code == 200
+        problem(await client.get("/docs", headers={"Host": "evil.example"}), "forbidden")
+
+
 # A proxy's request is accepted only if every address in its headers is this machine.
 PROXIED = {
     "X-Forwarded-For": ["192.0.2.7", "127.0.0.1, 192.0.2.7", "unknown", "x" * 100],
@@ -383,6 +377,19 @@ PROXIED = {
     "X-Forwarded-Proto": ["http"],
     "Forwarded": ["for=192.0.2.7", "for=127.0.0.1"],
     "Via": ["1.1 proxy"],
+    "X-Forwarded": ["for=192.0.2.7"],
+    "True-Client-IP": ["192.0.2.7"],
+    "X-Client-IP": ["192.0.2.7"],
+    "X-Cluster-Client-IP": ["192.0.2.7"],
+    "X-Original-Forwarded-For": ["192.0.2.7"],
+    "Fastly-Client-IP": ["192.0.2.7"],
+    "Fly-Client-IP": ["192.0.2.7"],
+    "DO-Connecting-IP": ["192.0.2.7"],
+    "X-Azure-ClientIP": ["192.0.2.7"],
+    "X-Envoy-External-Address": ["192.0.2.7"],
+    "CF-Connecting-IP": ["192.0.2.7"],
+    "CF-Ray": ["230b030023ae2822-SJC"],
+    "Tailscale-User-Login": ["somebody"],
 }
 OF_THIS_MACHINE = {
     "X-Forwarded-For": ["127.0.0.1", "::1, 127.0.0.1:4711", "[::1]:80"],
@@ -391,7 +398,6 @@ OF_THIS_MACHINE = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", PROXIED)
 async def test_without_keys_requests_through_a_proxy_are_refused(name: str) -> None:
     async with client_of() as client:
@@ -402,7 +408,6 @@ async def test_without_keys_requests_through_a_proxy_are_refused(name: str) -> N
             assert (await client.get("/healthz", headers=headers)).status_code == 200
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", OF_THIS_MACHINE)
 async def test_without_keys_a_proxy_may_forward_requests_from_this_machine(name: str) -> None:
     async with client_of() as client:
@@ -410,21 +415,18 @@ async def test_without_keys_a_proxy_may_forward_requests_from_this_machine(name:
             assert (await client.get("/info", headers={name: value})).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_with_keys_headers_of_a_proxy_do_not_matter(client: httpx.AsyncClient) -> None:
     proxied = {name: values[0] for name, values in PROXIED.items()}
     answer = await client.get("/info", headers=header_of("none") | proxied)
     assert answer.status_code == 200
 
 
-@pytest.mark.anyio
 async def test_with_keys_any_host_name_is_accepted(client: httpx.AsyncClient) -> None:
     headers = {**header_of("judge"), "Host": "judge.example"}
     answer = await client.post("/judge", json=comparison(alpha=None), headers=headers)
     assert answer.status_code == 200
 
 
-@pytest.mark.anyio
 async def test_without_keys_a_foreign_client_address_from_uvicorn_is_refused() -> None:
     app = application_of()
     # Uvicorn makes this scope if a proxy on this machine sends X-Forwarded-For.

@@ -137,7 +137,8 @@ def test_an_edit_with_the_same_size_and_time_is_noticed(path: Path, clock: Clock
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     after = path.stat()
     assert (after.st_ino, after.st_size, after.st_mtime_ns) == (
-        *(before.st_ino, before.st_size),
+        before.st_ino,
+        before.st_size,
         before.st_mtime_ns,
     )
     clock.pass_check()

@@ -53,7 +53,6 @@ def scope_of(app: FastAPI, path: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "path", ["/judge", "/judge/batch", "/rewards/group", "/calibrate", "/calibrate/scores"]
 )
@@ -87,7 +86,6 @@ async def test_a_client_that_leaves_cancels_the_engine_call_and_writes_nothing(
         assert await app.state.services.store.names() == []
 
 
-@pytest.mark.anyio
 async def test_a_client_that_leaves_during_the_body_causes_no_engine_call() -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)
@@ -107,7 +105,6 @@ async def test_a_client_that_leaves_during_the_body_causes_no_engine_call() -> N
     assert (sent, messages, engine.begun.is_set()) == ([], [], False)
 
 
-@pytest.mark.anyio
 async def test_a_client_that_stays_gets_its_answer_and_the_engine_is_not_cancelled() -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)

@@ -5,20 +5,23 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from app.api.application import drain
+from app.api.auth.access import MOST_CONNECTIONS
 from app.api.auth.keys import Keys
+from app.core.comparison import Guarantee
 from app.core.errors import StoreUnavailableError
 from app.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Version
 from app.stores.memory import MemoryStore
+from tests.patience import PATIENCE_S
 from tests.serving import application_of, with_limits
-from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine, scope_of
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 
@@ -45,7 +48,6 @@ async def opened(
         yield app, client
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("path", COUNTED)
 async def test_requests_over_the_limit_are_refused_and_admitted_ones_are_answered(
     path: str,
@@ -54,14 +56,13 @@ async def test_requests_over_the_limit_are_refused_and_admitted_ones_are_answere
     async with opened(engine, max_pending=100) as (_, client):
         waiting = asyncio.create_task(client.post(path, json=COUNTED[path](80)))
         await engine.begun.wait()
-        for refused in COUNTED:
+        for refused in [each for each in COUNTED if ("batch" in each) == ("batch" in path)]:
             problem(await client.post(refused, json=COUNTED[refused](9)), "overloaded")
         engine.go_on.set()
         assert (await waiting).status_code == 200
         assert (await client.post(path, json=COUNTED[path](9))).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_a_single_judgment_is_admitted_while_batches_are_refused() -> None:
     engine = WaitingEngine()
     async with opened(engine, max_pending=100) as (_, client):
@@ -77,26 +78,25 @@ async def test_a_single_judgment_is_admitted_while_batches_are_refused() -> None
         assert [(await answer).status_code for answer in (*waiting, single)] == [200] * 3
 
 
-@pytest.mark.anyio
-async def test_a_full_service_reads_no_body() -> None:
+@pytest.mark.parametrize("path", ["/judge", *COUNTED])
+async def test_a_full_service_reads_no_body(path: str) -> None:
     engine = WaitingEngine()
+    body = COUNTED[path](1) if path in COUNTED else PLAIN
     async with opened(engine, max_pending=1) as (app, client):
-        waiting = asyncio.create_task(client.post("/judge", json=PLAIN))
+        waiting = asyncio.create_task(client.post(path, json=body))
         await engine.begun.wait()
+        sent = list[Any]()
 
         async def unread() -> Any:
             raise AssertionError("the body was read")
 
-        for path in ("/judge", *COUNTED):
-            sent = list[Any]()
+        async def send(message: Any) -> None:
+            sent.append(message)
 
-            async def send(message: Any, sent: list[Any] = sent) -> None:
-                sent.append(message)
-
-            await app(scope_of(app, path), unread, send)
-            assert sent[0]["status"] == 429
-            assert (b"retry-after", b"1") in sent[0]["headers"]
-            assert json.loads(sent[1]["body"])["code"] == "overloaded"
+        await app(scope_of(app, path), unread, send)
+        assert sent[0]["status"] == 429
+        assert (b"retry-after", b"1") in sent[0]["headers"]
+        assert json.loads(sent[1]["body"])["code"] == "overloaded"
         # Routes without judgments still answer.
         assert (await client.get("/info")).status_code == 200
         assert (await client.get("/calibrations")).status_code == 200
@@ -104,7 +104,64 @@ async def test_a_full_service_reads_no_body() -> None:
         assert (await waiting).status_code == 200
 
 
-@pytest.mark.anyio
+async def run_until_waiting() -> None:
+    """Lets all requests run until each waits."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+def batch_of(comparisons: int) -> dict[str, Any]:
+    return {"comparisons": [PLAIN] * comparisons}
+
+
+def rewards_of(responses: int) -> dict[str, Any]:
+    texts = [f"quality={number}" for number in range(responses)]
+    return {"question": "Which?", "responses": texts, "alpha": None}
+
+
+@pytest.mark.parametrize("has_keys", [True, False])
+async def test_rewards_of_one_caller_do_not_shut_out_the_batches_of_another(
+    tmp_path: Path, *, has_keys: bool
+) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
+    engine = WaitingEngine()
+    app = application_of(engine, keys=keys if has_keys else None, max_pending=100)
+
+    def client(name: str, address: str) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            # Without keys, each address of this machine is a caller.
+            transport=httpx.ASGITransport(app, client=(address, 1)),
+            base_url="http://localhost",
+            headers=header_of(name) if has_keys else None,
+            timeout=PATIENCE_S,
+        )
+
+    async with (
+        app.router.lifespan_context(app),
+        client("greedy", "127.0.0.1") as greedy,
+        client("other", "127.0.0.2") as other,
+    ):
+        # 45 comparisons each: one has its places, the others wait for them.
+        rewards = [
+            asyncio.create_task(greedy.post("/rewards/group", json=rewards_of(10)))
+            for _ in range(16)
+        ]
+        await engine.begun.wait()
+        await run_until_waiting()
+        batches = [
+            asyncio.create_task(other.post("/judge/batch", json=batch_of(20))) for _ in range(2)
+        ]
+        await run_until_waiting()
+        # The first one waits, and the second one has more than the share.
+        many = [asyncio.create_task(greedy.post("/judge/batch", json=batch_of(20)))]
+        many += [asyncio.create_task(greedy.post("/judge/batch", json=batch_of(20)))]
+        await run_until_waiting()
+        engine.go_on.set()
+        for request in (*rewards, *batches):
+            assert (await request).status_code == 200
+        assert sorted([(await each).status_code for each in many]) == [200, 429]
+
+
 async def test_a_batch_that_can_never_be_admitted_is_too_large_instead_of_overload() -> None:
     async with opened(ScriptedEngine(), max_pending=16) as (_, client):
         assert (await client.get("/info")).json()["limits"]["max_batch"] == 14
@@ -115,7 +172,6 @@ async def test_a_batch_that_can_never_be_admitted_is_too_large_instead_of_overlo
         assert batch.status_code == 200
 
 
-@pytest.mark.anyio
 async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
     engine = WaitingEngine()
     body = json.dumps({**PLAIN, "id": "x" * 200, "question": "y" * 700})
@@ -137,7 +193,6 @@ async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
             assert answer.status_code == 200
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("POST", "/judge")])
 async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
     app = application_of(max_body_bytes=1500, max_pending_bytes=1500)
@@ -163,7 +218,6 @@ async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
         await asyncio.gather(*silent, return_exceptions=True)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/judge", "/rewards/group", *COUNTED])
 async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
     path: str,
@@ -183,7 +237,6 @@ async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
         assert (await client.post(path, json=body)).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
     app, sent = application_of(timeout_s=0.05), list[Any]()
 
@@ -199,7 +252,6 @@ async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
     assert sent[0]["status"] == 504
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("bytes_per_s", "status"), [(1, 200), (10**9, 408)])
 async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: int) -> None:
     app, sent = application_of(), list[Any]()
@@ -223,7 +275,6 @@ async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: 
     assert sent[0]["status"] == status
 
 
-@pytest.mark.anyio
 async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
     app = application_of(keys=keys, max_body_bytes=1500, max_pending_bytes=4000)
@@ -264,7 +315,44 @@ async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> Non
         assert answers[10] == 200
 
 
-@pytest.mark.anyio
+async def test_one_key_cannot_use_up_the_connections_of_another(tmp_path: Path) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
+    app = application_of(keys=keys)
+    leave, refused = asyncio.Event(), list[int]()
+
+    async def wait_with_half_a_body(name: str) -> None:
+        parts = [{"type": "http.request", "body": b"{", "more_body": True}]
+
+        async def receive() -> Any:
+            if not parts:
+                await leave.wait()
+            return parts.pop() if parts else {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if "status" in message:
+                refused.append(message["status"])
+
+        bearer = (b"authorization", f"Bearer {key_of(name)}".encode())
+        scope = scope_of(app, "/judge")
+        scope["headers"] = [*scope["headers"], bearer]
+        scope["state"] = {MOST_CONNECTIONS: 8}
+        await app(scope, receive, send)
+
+    async with app.router.lifespan_context(app), asyncio.TaskGroup() as group:
+        waiting = [group.create_task(wait_with_half_a_body("greedy")) for _ in range(7)]
+        await asyncio.sleep(0)
+        await wait_with_half_a_body("greedy")
+        assert refused == [429]
+        waiting.append(group.create_task(wait_with_half_a_body("other")))
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in waiting)
+        leave.set()
+    # Their places are released.
+    async with app.router.lifespan_context(app):
+        await wait_with_half_a_body("greedy")
+    assert refused == [429]
+
+
 async def test_a_draining_service_is_not_ready_and_still_judges() -> None:
     async with opened(ScriptedEngine()) as (app, client):
         assert "connection" not in (await client.get("/readyz")).headers
@@ -278,7 +366,6 @@ async def test_a_draining_service_is_not_ready_and_still_judges() -> None:
         assert (await client.get("/healthz")).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_a_request_still_in_progress_at_the_end_of_draining_gets_503() -> None:
     engine, sent = WaitingEngine(), list[Any]()
     app = application_of(engine)
@@ -327,7 +414,6 @@ class FailingStore(MemoryStore):
             raise StoreUnavailableError("gone")
 
 
-@pytest.mark.anyio
 async def test_judging_without_the_store_sends_the_age_of_its_thresholds() -> None:
     store, clock = FailingStore(), Clock()
     async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
@@ -362,7 +448,6 @@ async def test_judging_without_the_store_sends_the_age_of_its_thresholds() -> No
         problem(await client.get("/calibrations/default"), "store_unavailable")
 
 
-@pytest.mark.anyio
 async def test_too_old_thresholds_are_not_used() -> None:
     store, clock = FailingStore(), Clock()
     async with opened(ScriptedEngine(), store, max_staleness_s=60.0) as (app, client):
@@ -394,7 +479,6 @@ class CountingEngine(ScriptedEngine):
         return await super().label_logits(prompts, times)
 
 
-@pytest.mark.anyio
 async def test_concurrent_readiness_requests_share_one_probe() -> None:
     engine = CountingEngine()
     async with opened(engine) as (_, client):
@@ -403,11 +487,11 @@ async def test_concurrent_readiness_requests_share_one_probe() -> None:
         assert engine.calls == 1
 
 
-@pytest.mark.anyio
-async def test_the_number_of_pac_thresholds_in_a_batch_is_limited() -> None:
+@pytest.mark.parametrize("guarantee", get_args(Guarantee))
+async def test_the_number_of_criteria_in_a_batch_is_limited(guarantee: Guarantee) -> None:
     async with opened(ScriptedEngine()) as (_, client):
         await calibrated(client)
-        items = [comparison(guarantee="pac", alpha=0.01 + i / 100) for i in range(33)]
-        problem(await client.post("/judge/batch", json={"comparisons": items}), "invalid_request")
+        items = [comparison(guarantee=guarantee, alpha=0.01 + i / 100) for i in range(33)]
+        problem(await client.post("/judge/batch", json={"comparisons": items}), "too_many_criteria")
         fine = await client.post("/judge/batch", json={"comparisons": items[:32] * 2})
         assert fine.status_code == 200

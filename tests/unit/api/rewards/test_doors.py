@@ -5,6 +5,7 @@ import base64
 import json
 import math
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from app.api.auth.keys import Keys
 from app.core.errors import EngineUnavailableError, OverloadedError, StoreUnavailableError
 from app.engines.scripted import ScriptedEngine
-from app.ports import LabelLogits, Prompt, Version
+from app.ports import EngineIdentity, LabelLogits, OnStage, Prompt, PromptError, Version, no_stage
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, key_of, write_keys
@@ -55,8 +56,9 @@ OUTCOMES: dict[str, tuple[str, str, dict[str, Any], Reward]] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def client() -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a calibrated service; judging and rewarding do not change it."""
     async with client_of(ScriptedEngine(script)) as client:
         await calibrated(client)
         # The judge is wrong on every second pair with a gap below 2.
@@ -68,7 +70,6 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", OUTCOMES)
 @pytest.mark.parametrize("door", DOORS)
 async def test_an_outcome_is_the_same_through_every_door(
@@ -119,7 +120,6 @@ FAILURES: dict[str, tuple[ScriptedEngine, MemoryStore | None, dict[str, Any], di
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("code", FAILURES)
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_failure_of_the_service_is_a_status_and_no_reward(door: str, code: str) -> None:
@@ -140,7 +140,6 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("field", BAD_OPTIONS)
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_wrong_option_is_named(client: httpx.AsyncClient, door: str, field: str) -> None:
@@ -149,7 +148,6 @@ async def test_a_wrong_option_is_named(client: httpx.AsyncClient, door: str, fie
     assert [fault["field"] for fault in body["errors"]] == [field]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("door", DOORS)
 async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient, door: str) -> None:
     sent = request(DOORS[door], "a\ud800", "b", **PLAIN)
@@ -159,7 +157,6 @@ async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient, do
     problem(await client.post(**sent, headers=headers), "invalid_request")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_key_may_use_its_own_sets_only(door: str, tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("one", ["judge"], ["one"])))
@@ -175,7 +172,6 @@ def basic(credentials: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_key_is_accepted_as_the_password_of_a_url(door: str, tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("judge"), entry("reader", [])))
@@ -203,7 +199,6 @@ async def test_a_key_is_accepted_as_the_password_of_a_url(door: str, tmp_path: P
             assert key_of("judge") not in refused.text
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -228,7 +223,6 @@ async def test_basic_is_refused_at_every_other_route(
         assert "http://x:KEY@host" not in answer.json()["detail"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_reward_waits_for_its_place_and_a_judgment_is_refused(door: str) -> None:
     engine = WaitingEngine()
@@ -247,7 +241,6 @@ async def test_a_reward_waits_for_its_place_and_a_judgment_is_refused(door: str)
         assert b"scope_pending_comparisons 0.0" in (await client.get("/metrics")).content
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_wait_ends_at_the_deadline(door: str) -> None:
     engine = WaitingEngine()
@@ -262,7 +255,6 @@ async def test_a_wait_ends_at_the_deadline(door: str) -> None:
         assert (await client.post(**sent)).status_code == 200
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_comparison_counts_as_a_judgment_and_a_rule_does_not(door: str) -> None:
     async with client_of(ScriptedEngine(script)) as client:
@@ -280,3 +272,36 @@ def test_every_reward_route_is_a_door() -> None:
     from app.api.auth.needs import NEEDS, TAKES_BASIC
 
     assert set(PATHS) == TAKES_BASIC == {path for _, path in NEEDS if "rewards" in path}
+
+
+class SmallContext(ScriptedEngine):
+    """A judge with room for 100 tokens, which notes the texts that it gets."""
+
+    def __init__(self) -> None:
+        super().__init__(self._noting)
+        self.seen: list[str] = []
+
+    def _noting(self, prompt: Prompt) -> LabelLogits | PromptError:
+        self.seen.append(prompt.user)
+        return script(prompt)
+
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
+        identity = await super().start(prompt, on_stage)
+        return replace(identity, max_prompt_tokens=100)
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_response_far_longer_than_the_judges_context_fails_unread(door: str) -> None:
+    engine = SmallContext()
+    async with client_of(engine) as client:
+        # 32 characters a token are possible, but more are not.
+        fits, longer = ("quality=3" + " y" * number for number in (1_500, 1_600))
+        for response, reward in ((fits, Reward(1.0, None)), (longer, Reward(None, "failed"))):
+            engine.seen.clear()
+            asked = request(DOORS[door], response, "quality=0", alpha=None)
+            answer = await client.post(**asked)
+            assert answer.status_code == 200, answer.text
+            assert DOORS[door].read(answer.json()) == reward
+            assert bool(engine.seen) == (reward.reason is None)
+        metrics = (await client.get("/metrics")).text
+        assert 'scope_judgment_errors_total{code="prompt_too_long"} 1.0' in metrics

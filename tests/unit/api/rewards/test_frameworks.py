@@ -41,7 +41,6 @@ def samples(**fields: Any) -> dict[str, Any]:
     return {**valid, **fields}
 
 
-@pytest.mark.anyio
 async def test_openrlhf_gets_lists_of_numbers_with_the_same_logs_every_time(
     client: httpx.AsyncClient,
 ) -> None:
@@ -70,7 +69,6 @@ async def test_openrlhf_gets_lists_of_numbers_with_the_same_logs_every_time(
     assert empty["rewards"] == []
 
 
-@pytest.mark.anyio
 async def test_the_conversation_of_a_rendered_prompt_is_judged_as_by_messages(
     client: httpx.AsyncClient,
 ) -> None:
@@ -103,7 +101,6 @@ BAD_SAMPLES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", BAD_SAMPLES)
 async def test_a_sample_that_cannot_be_read_is_an_error(
     client: httpx.AsyncClient, name: str
@@ -112,14 +109,12 @@ async def test_a_sample_that_cannot_be_read_is_an_error(
     assert reason in await refusal(client, OPENRLHF, body)
 
 
-@pytest.mark.anyio
 async def test_more_fields_of_a_newer_framework_are_ignored(client: httpx.AsyncClient) -> None:
     assert (await answer(client, OPENRLHF, samples(images=[None])))["rewards"] == [1.0]
     body = {"prompt": "Q?", "response": "quality=1", "label": "quality=0", "metadata": {}}
     assert (await answer(client, SLIME, body))["reward"] == 1.0
 
 
-@pytest.mark.anyio
 async def test_a_setting_adds_end_markers() -> None:
     body = {"prompt": "Q?", "response": "quality=0<STOP></s>", "label": "quality=0"}
     async with client_of(reward_end_markers="<STOP> <END>") as client:
@@ -128,7 +123,6 @@ async def test_a_setting_adds_end_markers() -> None:
         assert (await answer(client, SLIME, body))["tied"] == 0
 
 
-@pytest.mark.anyio
 async def test_slime_gets_an_object_for_its_reward_key(client: httpx.AsyncClient) -> None:
     body = {"prompt": "Q?", "response": "quality=0", "label": "quality=1"}
     expected = {"reward": -1.0, "abstained": 0, "failed": 0, "tied": 0, "empty": 0}
@@ -149,7 +143,6 @@ def rollout(text: str = "quality=1", **fields: Any) -> dict[str, Any]:
     return {**valid, **fields}
 
 
-@pytest.mark.anyio
 async def test_nemo_gym_gets_its_rollout_back_with_the_reward(client: httpx.AsyncClient) -> None:
     body = rollout(_ng_task_index=4, verifier_metadata={"a": [1, None, "\u00e9"]}, reward=7)
     assert await answer(client, VERIFY, body) == {
@@ -172,7 +165,6 @@ async def test_nemo_gym_gets_its_rollout_back_with_the_reward(client: httpx.Asyn
     assert (found["reward"], found["mask_sample"]) == (-1.0, False)
 
 
-@pytest.mark.anyio
 async def test_the_reference_of_a_rollout_may_have_any_name(client: httpx.AsyncClient) -> None:
     body = rollout(expected_answer="quality=2")
     found = await answer(client, VERIFY, body, reference_key="expected_answer")
@@ -180,7 +172,6 @@ async def test_the_reference_of_a_rollout_may_have_any_name(client: httpx.AsyncC
     assert "?reference_key=" in await refusal(client, VERIFY, rollout(ground_truth=None))
 
 
-@pytest.mark.anyio
 async def test_instructions_are_a_system_turn_of_the_question(client: httpx.AsyncClient) -> None:
     def asked(**params: Any) -> dict[str, Any]:
         return rollout("yes", responses_create_params=params, ground_truth="no")
@@ -199,7 +190,7 @@ CALLS = {"output": [{"type": "function_call", "name": "f", "arguments": "{}", "c
 BAD_ROLLOUTS: dict[str, tuple[dict[str, Any], str]] = {
     "tool call": (rollout(response=CALLS), "a judge reads only text"),
     "no output": (rollout(response={}), "no list `output`"),
-    "output of texts": (rollout(response={"output": ["x"]}), "no message"),
+    "output of texts": (rollout(response={"output": ["x"]}), "not a message"),
     "refusal": (
         rollout(
             response={
@@ -217,7 +208,6 @@ BAD_ROLLOUTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", BAD_ROLLOUTS)
 async def test_a_rollout_that_is_more_than_text_is_an_error(
     client: httpx.AsyncClient, name: str
@@ -226,7 +216,6 @@ async def test_a_rollout_that_is_more_than_text_is_an_error(
     assert reason in await refusal(client, VERIFY, body)
 
 
-@pytest.mark.anyio
 async def test_numbers_that_cannot_be_repeated_are_refused(client: httpx.AsyncClient) -> None:
     written = json.dumps(rollout())[:-1]
     for value in ("NaN", "1e999", '"\\ud800"', '{"\\ud800": 1}'):
@@ -246,7 +235,6 @@ def compared(*texts: str, **fields: Any) -> dict[str, Any]:
     return {"conversation_history": history, "response_objs": objects, **fields}
 
 
-@pytest.mark.anyio
 async def test_nemo_gym_gets_rewards_results_and_metrics_of_a_group(
     client: httpx.AsyncClient,
 ) -> None:
@@ -274,17 +262,18 @@ async def test_nemo_gym_gets_rewards_results_and_metrics_of_a_group(
     assert found["comparison_results"][0]["verdict"] is None
 
 
-@pytest.mark.anyio
 async def test_a_group_of_nemo_gym_may_be_a_ring(client: httpx.AsyncClient) -> None:
     texts = [f"quality={i}" for i in range(6)]
     found = await answer(client, COMPARE, compared(*texts), opponents=2)
     assert found["metrics"]["comparisons"] == 6.0
+    found = await answer(client, COMPARE, compared(*texts), opponents=10**40)
+    assert found["metrics"]["comparisons"] == 15.0, "more opponents than there are: all"
     assert (await answer(client, COMPARE, compared()))["rewards"] == []
     assert "two responses" in await refusal(client, COMPARE, compared("x"))
     assert "SCOPE_PROMPT_FILE" in await refusal(client, COMPARE, compared("x", "y", principle="p"))
     wrong = {**compared("x", "y"), "conversation_history": []}
     assert "conversation_history" in await refusal(client, COMPARE, wrong)
-    for opponents in ("0", "-1", "two", "9999999999999"):
+    for opponents in ("0", "-1", "two", "9" * 5000):
         response = await client.post(
             COMPARE, json=compared("x", "y"), params={"opponents": opponents}
         )

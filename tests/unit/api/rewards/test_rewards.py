@@ -62,7 +62,6 @@ async def rewarded(
     return found
 
 
-@pytest.mark.anyio
 async def test_a_group_is_rewarded_by_its_accepted_comparisons(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     found = await rewarded(client, group(qualities(2, 0, 1), alpha=0.2))
@@ -82,7 +81,6 @@ async def test_a_group_is_rewarded_by_its_accepted_comparisons(client: httpx.Asy
     assert soft["rewards"] == [pytest.approx(mean), pytest.approx(-mean), pytest.approx(0)]
 
 
-@pytest.mark.anyio
 async def test_the_comparisons_come_on_demand(client: httpx.AsyncClient) -> None:
     found = await rewarded(client, group(["", *qualities(2, 0)], comparisons=True))
     ((pair),) = found["comparisons"]
@@ -95,7 +93,6 @@ async def test_the_comparisons_come_on_demand(client: httpx.AsyncClient) -> None
     assert [(each["a"], each["b"]) for each in found["comparisons"]] == [(0, None), (1, None)]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("opponents", "comparisons"),
     [("all", 28), (1, 4), (2, 8), (3, 12), (4, 16), (7, 28), (100, 28)],
@@ -109,7 +106,6 @@ async def test_a_group_costs_as_many_comparisons_as_its_opponents_say(
     assert found["compared"] == found["accepted"] == [least] * 8
 
 
-@pytest.mark.anyio
 async def test_several_groups_are_one_engine_call(
     client: httpx.AsyncClient, engine: CountingEngine
 ) -> None:
@@ -127,7 +123,6 @@ async def test_several_groups_are_one_engine_call(
     assert nothing == {"groups": []}
 
 
-@pytest.mark.anyio
 async def test_equal_texts_are_one_player_and_get_identical_rewards(
     client: httpx.AsyncClient, engine: CountingEngine
 ) -> None:
@@ -140,7 +135,6 @@ async def test_equal_texts_are_one_player_and_get_identical_rewards(
     assert found["compared"] == [2] * 6
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("responses", [["same"] * 4, ["", " ", "\n"]])
 async def test_a_group_of_equal_texts_has_no_reward_and_no_call(
     client: httpx.AsyncClient, engine: CountingEngine, responses: list[str]
@@ -154,7 +148,6 @@ async def test_a_group_of_equal_texts_has_no_reward_and_no_call(
     assert engine.calls == []
 
 
-@pytest.mark.anyio
 async def test_an_empty_response_loses_or_has_no_reward(
     client: httpx.AsyncClient, engine: CountingEngine
 ) -> None:
@@ -170,7 +163,6 @@ async def test_an_empty_response_loses_or_has_no_reward(
     assert engine.calls == [2, 2]
 
 
-@pytest.mark.anyio
 async def test_an_error_of_one_comparison_leaves_the_others(client: httpx.AsyncClient) -> None:
     found = await rewarded(client, group([*qualities(1, 0), "ENDLESS"], comparisons=True))
     assert found["rewards"] == [1.0, -1.0, None]
@@ -190,7 +182,6 @@ async def test_an_error_of_one_comparison_leaves_the_others(client: httpx.AsyncC
     assert found["reasons"] == ["failed", None, None]
 
 
-@pytest.mark.anyio
 async def test_a_conversation_with_parts_is_a_question(client: httpx.AsyncClient) -> None:
     turns = [
         {"role": "system", "content": "Be brief."},
@@ -204,9 +195,9 @@ CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type":
 BAD_GROUPS: dict[str, tuple[dict[str, Any], str, str]] = {
     "empty group": (group([]), "responses", "at least two responses"),
     "one response": (group(["x"]), "responses", "POST /rewards/reference"),
-    "no list": ({**group([]), "responses": "x"}, "responses", "valid list"),
-    "number": (group(["x", 3]), "responses.1", "no list of messages"),
-    "null": (group([None, "x"]), "responses.0", "no list of messages"),
+    "no list": ({**group([]), "responses": "x"}, "responses", "valid array"),
+    "number": (group(["x", 3]), "responses.1", "nor a list of messages"),
+    "null": (group([None, "x"]), "responses.0", "nor a list of messages"),
     "several texts": (group(["x", ["y", "z"]]), "responses.1", "one text"),
     "tool call": (group(["x", [CALL]]), "responses.1", "calls a tool"),
     "null content": (
@@ -241,7 +232,6 @@ BAD_GROUPS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", BAD_GROUPS)
 async def test_a_bad_group_gets_a_message_that_names_the_field(
     client: httpx.AsyncClient, name: str
@@ -259,7 +249,6 @@ async def test_a_bad_group_gets_a_message_that_names_the_field(
         assert found["errors"][0]["field"] == f"groups.1.{field}"
 
 
-@pytest.mark.anyio
 async def test_a_blank_reference_is_refused_instead_of_losing(client: httpx.AsyncClient) -> None:
     body = {"question": "Which?", "reference": " ", "responses": ["x"]}
     found = problem(await client.post("/rewards/reference", json=body), "invalid_request")
@@ -271,7 +260,6 @@ async def test_a_blank_reference_is_refused_instead_of_losing(client: httpx.Asyn
     problem(await client.post("/rewards/reference", json=body), "invalid_request")
 
 
-@pytest.mark.anyio
 async def test_too_many_comparisons_are_refused_with_their_number_and_the_remedy() -> None:
     async with client_of(max_batch=100) as client:
         body = group(qualities(*range(15)))
@@ -295,28 +283,27 @@ async def test_too_many_comparisons_are_refused_with_their_number_and_the_remedy
         assert "799980000 comparisons" in found["detail"]
 
 
-@pytest.mark.anyio
 async def test_a_long_question_is_refused_if_it_would_be_repeated_too_often() -> None:
-    async with client_of(max_body_bytes=10_000) as client:
-        # 28 comparisons of 1,064 + 2 * 100 characters are fewer than 40,000, and 2,064 are not.
+    async with client_of(max_body_bytes=5_000) as client:
+        # 28 comparisons of 1,064 + 2 * 100 characters are fewer than 80,000, and 3,064 are not.
         texts = [f"quality={i} ".ljust(100, "x") for i in range(8)]
         small = group(texts, question="Q" * 1000)
         assert (await rewarded(client, small))["accepted"] == [7] * 8
-        body = group(texts, question="Q" * 2000)
+        body = group(texts, question="Q" * 3000)
         found = problem(await client.post("/rewards/group", json=body), "batch_too_large")
-        assert "28 comparisons have 63392 characters together" in found["detail"]
-        assert "the limit is 40000" in found["detail"]
+        assert "28 comparisons have 91392 characters together" in found["detail"]
+        assert "the limit is 80000" in found["detail"]
         assert (await rewarded(client, {**body, "opponents": 2}))["accepted"] == [2] * 8
         # Each short turn costs something, too.
         turns = [{"role": "user", "content": "Q"}] * 100
         body = group(texts, question=turns)
         problem(await client.post("/rewards/group", json=body), "batch_too_large")
-        body = {"question": "Q" * 2000, "responses": texts, "reference": "x" * 3000}
+        short = [f"{i:02}" for i in range(40)]
+        body = {"question": "Q" * 1000, "responses": short, "reference": "x" * 2000}
         found = problem(await client.post("/rewards/reference", json=body), "batch_too_large")
-        assert "8 comparisons have 41312 characters" in found["detail"]
+        assert "40 comparisons have 122640 characters" in found["detail"]
 
 
-@pytest.mark.anyio
 async def test_a_large_group_gets_the_same_rewards_as_a_small_one(
     client: httpx.AsyncClient,
 ) -> None:
@@ -329,7 +316,6 @@ async def test_a_large_group_gets_the_same_rewards_as_a_small_one(
     assert len(json.dumps(padded)) > 2**18
 
 
-@pytest.mark.anyio
 async def test_rewards_without_the_store_send_the_age_of_their_thresholds() -> None:
     store, clock = FailingStore(), Clock()
     async with client_of(store=store, max_staleness_s=60.0) as client:
@@ -347,7 +333,6 @@ async def test_rewards_without_the_store_send_the_age_of_their_thresholds() -> N
         assert stale.json() == fresh.json()
 
 
-@pytest.mark.anyio
 async def test_every_row_has_one_entry_for_each_response(client: httpx.AsyncClient) -> None:
     found = await rewarded(client, group([*qualities(1, 0), "", "ENDLESS", "quality=0"]))
     assert {len(found[name]) for name in ROWS} == {5}
@@ -370,7 +355,6 @@ class NotingEngine(ScriptedEngine):
 _RENDERED = "<|im_start|>user\nWhich?<|im_end|>\n<|im_start|>assistant\n"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("question", [_RENDERED, [{"role": "user", "content": "Which?"}]])
 @pytest.mark.parametrize(
     ("path", "given"),

@@ -4,6 +4,7 @@ import gzip
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,10 @@ def test_mt_bench_judges_the_first_turn_or_both(tmp_path: Path) -> None:
     found = load_benchmark("mt-bench", source=local(tmp_path, human=rows, gpt4_pair=rows[:1]))
     once, twice = found.pairs
     assert once == LabelledPair(
-        "81/alpaca-13b/gpt-3.5-turbo/author_2/1", "81", Comparison.of("Q1", "a1", "b1"), "B"
+        id="81/alpaca-13b/gpt-3.5-turbo/author_2/1",
+        group="81",
+        comparison=Comparison.of("Q1", "a1", "b1"),
+        label="B",
     )
     both = (Turn("user", "Q1"), Turn("user", "Q2"))
     assert twice.comparison == Comparison(both, ("a1", "a2"), ("b1", "b2"))
@@ -357,7 +361,7 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
     assert found.ties == 1
     assert sum(found.left_out.values()) == 5
     assert found.left_out == {
-        "response_b is no text and no list of messages": 1,
+        "response_b is neither a text nor a list of messages": 1,
         "question is blank, or has a blank turn": 1,
         "a message must have a role and a content": 1,
         "response_a has 3 texts and response_b 1: both need the same number": 1,
@@ -369,7 +373,7 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
     ("line", "reason"),
     [
         ("{", "this is not JSON"),
-        ("[" * 100_000, "begins like a JSON array and is none"),
+        ("[" * 100_000, "looks like a JSON array but is not one"),
         ("3", "line 2: the columns are 3, and a comparison needs"),
         ({"question": "Q?", "response_a": "a", "label": "A"}, "line 1: the columns are question"),
         ({"prompt": "Q?", "chosen": "a"}, "--map question=prompt,response_a=chosen"),
@@ -379,7 +383,7 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
             {k: v for k, v in LINE.items() if k != "label"},
             "line 1: there is no label: the",
         ),
-        (LINE | {"question": 3}, "line 1: question is no text and no list of messages"),
+        (LINE | {"question": 3}, "line 1: question is neither a text nor a list of messages"),
         (LINE | {"question": [{"role": "user"}]}, "line 1: a message has no content"),
         (LINE | {"question": [{"role": "judge", "content": "x"}]}, "the unknown role 'judge'"),
         (LINE | {"response_a": [1]}, "line 1: a message must have a role and a content"),
@@ -397,7 +401,7 @@ def test_a_bad_later_row_is_left_out_and_counted(tmp_path: Path) -> None:
     assert [pair.id for pair in found.pairs] == ["line-1"]
     assert found.left_out == {
         "the label 'C' is not A, B or tie (or model_a, model_b, both_bad)": 1,
-        "question is no text and no list of messages": 1,
+        "question is neither a text nor a list of messages": 1,
     }
 
 
@@ -440,9 +444,12 @@ def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:
 def benchmark(n: int, *, votes: int = 1) -> Benchmark:
     """Several votes on one pair are several pairs."""
     pairs = (
-        LabelledPair(str(i), "g", Comparison.of(f"Q{i // votes}?", "a", "b"), "A") for i in range(n)
+        LabelledPair(
+            id=str(i), group="g", comparison=Comparison.of(f"Q{i // votes}?", "a", "b"), label="A"
+        )
+        for i in range(n)
     )
-    return Benchmark("x", tuple(pairs), 0, {})
+    return Benchmark(name="x", pairs=tuple(pairs), ties=0, left_out={})
 
 
 def test_a_draw_is_seeded_and_a_smaller_draw_is_its_prefix() -> None:
@@ -451,8 +458,8 @@ def test_a_draw_is_seeded_and_a_smaller_draw_is_its_prefix() -> None:
     assert draw(data, seed=1, at_most=200, demonstrations=20) == whole
     assert draw(data, seed=2, at_most=200, demonstrations=20) != whole
     assert draw(data, seed=1, at_most=50).pairs == whole.pairs[:50]
-    assert draw(data, seed=1, at_most=50, demonstrations=20) == whole._replace(
-        pairs=whole.pairs[:50]
+    assert draw(data, seed=1, at_most=50, demonstrations=20) == replace(
+        whole, pairs=whole.pairs[:50]
     )
     assert len(set(whole.pairs)) == 200
     assert [int(pair.id) for pair in whole.pairs] != sorted(int(pair.id) for pair in whole.pairs)

@@ -26,7 +26,9 @@ def scores(n: int = 400, seed: int = 5) -> LabelledScores:
     """A judge that is wrong more often when it is less confident."""
     rng = np.random.default_rng(seed)
     uncertainty = rng.random(n) * LN2
-    return LabelledScores(uncertainty, rng.random(n) < 0.3 * uncertainty, 0, ())
+    return LabelledScores(
+        uncertainty=uncertainty, error=rng.random(n) < 0.3 * uncertainty, ties=0, skipped=()
+    )
 
 
 @pytest.fixture
@@ -49,7 +51,9 @@ def test_rows_by_hand() -> None:
     # accepts 18 of 20 without an error, 0.15 accepts all, and 0.05 accepts none; 1/18 is the
     # smallest feasible alpha. At 0.05 the error rates need 1 / (0.05 * 18) * 20 = 22.2 points, that
     # is 3 more.
-    data = LabelledScores(np.arange(20) / 40, np.arange(20) >= 18, 0, ())
+    data = LabelledScores(
+        uncertainty=np.arange(20) / 40, error=np.arange(20) >= 18, ties=0, skipped=()
+    )
     found = assessment_of(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
     infeasible, some, every = found.rows[:3]
     assert [row.guarantee for row in found.rows] == ["marginal"] * 3 + ["pac"] * 3
@@ -82,9 +86,13 @@ def test_rows_agree_with_the_core_with_and_without_noise() -> None:
     "data",
     [
         scores(),
-        LabelledScores(np.zeros(1), np.ones(1, dtype=bool), 0, ()),
-        LabelledScores(np.full(50, LN2), np.zeros(50, dtype=bool), 0, ()),
-        LabelledScores(np.full(50, LN2), np.ones(50, dtype=bool), 0, ()),
+        LabelledScores(uncertainty=np.zeros(1), error=np.ones(1, dtype=bool), ties=0, skipped=()),
+        LabelledScores(
+            uncertainty=np.full(50, LN2), error=np.zeros(50, dtype=bool), ties=0, skipped=()
+        ),
+        LabelledScores(
+            uncertainty=np.full(50, LN2), error=np.ones(50, dtype=bool), ties=0, skipped=()
+        ),
     ],
 )
 def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_path: Path) -> None:
@@ -128,7 +136,11 @@ def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(fil
     assert "\x1b" not in result.stdout
     rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[1] for row in rows if row[:1] == ["marginal"]] == [
-        *("0.05", "0.1", "0.15", "0.2", "0.25")
+        "0.05",
+        "0.1",
+        "0.15",
+        "0.2",
+        "0.25",
     ]
     assert sum(row[:3] == ["pac,", "delta", "0.1"] for row in rows) == 5
     assert "left out: 1 ties" in result.stderr

@@ -36,7 +36,7 @@ from app.ports import (
     PromptError,
     no_stage,
 )
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 from tests.serving import ShortEngine
 
 ALL: tuple[Observation, ...] = ("orders", "verbalized", "annotators", "samples")
@@ -45,13 +45,13 @@ TEMPLATE = PromptTemplate()
 
 def pair(i: int, gap: float = 1.0) -> LabelledPair:
     comparison = Comparison.of(f"Question {i}?", f"quality={gap:.3f}", f"quality=0 number {i}")
-    return LabelledPair(f"pair-{i}", f"group-{i % 3}", comparison, "A")
+    return LabelledPair(id=f"pair-{i}", group=f"group-{i % 3}", comparison=comparison, label="A")
 
 
 def dataset(n: int, *, gap: float = 1.0, template: PromptTemplate = TEMPLATE) -> Dataset:
     demonstrations = [pair(1000 + i) for i in range(50)]
     questionnaire = Questionnaire.of(template, demonstrations, ALL, seed=3)
-    return Dataset("d", [pair(i, gap) for i in range(n)], questionnaire)
+    return Dataset(name="d", pairs=[pair(i, gap) for i in range(n)], questionnaire=questionnaire)
 
 
 async def ask(
@@ -64,7 +64,7 @@ async def ask(
 ) -> tuple[dict[tuple[str, str], JudgedPair], int]:
     """The content of the log afterwards, and the number of pairs asked, counted per observation."""
     answered: list[int] = []
-    interviewer = Interviewer(engine or ScriptedEngine(), "scripted", "f")
+    interviewer = Interviewer(engine=engine or ScriptedEngine(), judge="scripted", fingerprint="f")
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
         known = log.read()
         missing = missing_answers([data], observations, known, retry=retry)
@@ -74,7 +74,6 @@ async def ask(
         return log.read(), sum(answered)
 
 
-@pytest.mark.anyio
 async def test_every_observation_stores_the_engines_answer(tmp_path: Path) -> None:
     def script(prompt: Prompt) -> LabelLogits:
         shown_first = prompt.user.rindex("quality=1.000") < prompt.user.rindex("quality=0 ")
@@ -97,7 +96,6 @@ async def test_every_observation_stores_the_engines_answer(tmp_path: Path) -> No
         assert (found.label, found.group, found.judge) == ("A", f"group-{i % 3}", "scripted")
 
 
-@pytest.mark.anyio
 async def test_only_missing_answers_are_asked_for(tmp_path: Path) -> None:
     some, asked = await ask(tmp_path, dataset(100), observations=["orders"])
     assert asked == 100
@@ -108,7 +106,6 @@ async def test_only_missing_answers_are_asked_for(tmp_path: Path) -> None:
     assert asked == 0
 
 
-@pytest.mark.anyio
 async def test_a_new_text_or_prompt_is_asked_again_and_a_new_label_is_not(
     tmp_path: Path,
 ) -> None:
@@ -120,7 +117,8 @@ async def test_a_new_text_or_prompt_is_asked_again_and_a_new_label_is_not(
     _, asked = await ask(tmp_path, dataset(5, gap=2.0, template=template), observations=["orders"])
     assert asked == 5
     data = dataset(5, gap=2.0, template=template)
-    relabelled = data._replace(pairs=[p._replace(label="B", group="new") for p in data.pairs])
+    pairs = [dataclasses.replace(pair, label="B", group="new") for pair in data.pairs]
+    relabelled = dataclasses.replace(data, pairs=pairs)
     judged, asked = await ask(tmp_path, relabelled, observations=["orders"])
     assert asked == 0
     assert {(found.label, found.group) for found in judged.values()} == {("B", "new")}
@@ -131,7 +129,6 @@ async def test_a_new_text_or_prompt_is_asked_again_and_a_new_label_is_not(
     assert (tmp_path / "judgments.jsonl").read_bytes() == before
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("error", [PromptTooLongError("too long"), JudgmentFailedError("odd")])
 async def test_a_failure_is_stored_and_asked_again_unless_it_would_repeat(
     error: PromptError, tmp_path: Path
@@ -154,7 +151,6 @@ async def test_a_failure_is_stored_and_asked_again_unless_it_would_repeat(
     assert judged["d", "pair-1"].gaps == pytest.approx((1.0, 1.0))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("observation", ["orders", "annotators"])
 @pytest.mark.parametrize("bad", [JudgmentFailedError("x"), LabelLogits(float("nan"), 0.0)])
 async def test_one_failed_reply_fails_the_observation_and_no_other(
@@ -169,7 +165,6 @@ async def test_one_failed_reply_fails_the_observation_and_no_other(
     assert second.failed is None
 
 
-@pytest.mark.anyio
 async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> None:
     calls = 0
 
@@ -191,19 +186,21 @@ async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> 
     assert len(judged) == n
     with JudgmentLog(tmp_path / "undisturbed.jsonl", judge="scripted") as log:
         whole = dataset(n)
-        interviewer = Interviewer(ScriptedEngine(), "scripted", "f")
-        await interviewer.ask([MissingAnswers(whole, "orders", whole.pairs)], log, lambda *_: None)
+        interviewer = Interviewer(engine=ScriptedEngine(), judge="scripted", fingerprint="f")
+        await interviewer.ask(
+            [MissingAnswers(dataset=whole, observation="orders", pairs=whole.pairs)],
+            log,
+            lambda *_: None,
+        )
         assert log.read() == judged
 
 
-@pytest.mark.anyio
 async def test_a_short_answer_is_an_error_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(JudgmentFailedError, match="answered 3 of 4 prompts"):
         await ask(tmp_path, dataset(2), ShortEngine(), ["orders"])
     assert (tmp_path / "judgments.jsonl").read_text() == ""
 
 
-@pytest.mark.anyio
 async def test_samples_do_not_depend_on_the_other_questions_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
@@ -231,7 +228,6 @@ class Mute:
         return await ScriptedEngine().label_logits(prompts)
 
 
-@pytest.mark.anyio
 async def test_an_engine_without_text_is_refused_only_where_text_is_needed(tmp_path: Path) -> None:
     judged, _ = await ask(tmp_path, dataset(2), Mute(), ["orders", "annotators"])
     assert len(judged) == 2
@@ -239,19 +235,18 @@ async def test_an_engine_without_text_is_refused_only_where_text_is_needed(tmp_p
         await ask(tmp_path, dataset(2), Mute(), ["samples"])
 
 
-@pytest.mark.anyio
 async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> None:
     await ask(tmp_path, dataset(2), observations=["orders"])
     with JudgmentLog(tmp_path / "judgments.jsonl", judge="scripted") as log:
-        other = Interviewer(ScriptedEngine(), "scripted", "other")
+        other = Interviewer(engine=ScriptedEngine(), judge="scripted", fingerprint="other")
         with pytest.raises(InvalidRequestError, match="other weights, dtype or prompt"):
             other.check(log.read().values(), ["orders"])
 
 
-@pytest.mark.anyio
 async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> None:
     data = dataset(3)
     await ask(tmp_path, data, observations=["orders", "verbalized", "samples"])
-    reseeded = data._replace(questionnaire=dataclasses.replace(data.questionnaire, seed=4))
+    questionnaire = dataclasses.replace(data.questionnaire, seed=4)
+    reseeded = dataclasses.replace(data, questionnaire=questionnaire)
     _, asked = await ask(tmp_path, reseeded, observations=["orders", "verbalized", "samples"])
     assert asked == 3

@@ -65,7 +65,9 @@ def test_a_written_line_is_read_back(
 
 
 def own(**fields: Any) -> JudgedPair:
-    return JudgedPair("mt-bench", "7", None, "A", judge="demo", fingerprint="f", **fields)
+    return JudgedPair(
+        dataset="mt-bench", id="7", group=None, label="A", judge="demo", fingerprint="f", **fields
+    )
 
 
 def read(folder: Path, *pairs: JudgedPair) -> JudgedPair:
@@ -122,7 +124,9 @@ def test_a_pair_can_be_reduced_to_some_observations() -> None:
 
 def test_the_same_id_in_two_data_sets_is_two_pairs(tmp_path: Path) -> None:
     one = own(gaps=(1.0, 2.0), asked={"orders": "x"})
-    two = JudgedPair("arena", "7", None, "B", gaps=(0.0, 0.0), asked={"orders": "x"})
+    two = JudgedPair(
+        dataset="arena", id="7", group=None, label="B", gaps=(0.0, 0.0), asked={"orders": "x"}
+    )
     file = write(tmp_path, judgment_line(one), judgment_line(two))
     assert [(pair.dataset, pair.label) for pair in read_judgments([file]).pairs] == [
         ("mt-bench", "A"),
@@ -151,9 +155,9 @@ def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path)
     assert [pair.id for pair in judged.pairs] == [f"{file}, line 1"]
     assert judged.ties == 1
     assert judged.skipped == (
-        Skipped(f"{file}, line 3", "label"),
-        Skipped(f"{file}, line 5", "p_rev"),
-        Skipped(f"{file}, line 6", "p_fwd and p_rev"),
+        Skipped(place=f"{file}, line 3", reason="label"),
+        Skipped(place=f"{file}, line 5", reason="p_rev"),
+        Skipped(place=f"{file}, line 6", reason="p_fwd and p_rev"),
     )
 
 
@@ -162,9 +166,12 @@ def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path)
     [
         ("[1]\n", "this is not a JSON object"),
         ("{\n", "this is not a JSON object"),
+        ("[" * 100_000, "this is not a JSON object"),
         ({"label": "C"}, "is not A, B or tie"),
         ({"label": ["A"]}, "is not A, B or tie"),
         ({"label": "A", "p_fwd": 1.5, "p_rev": 0.1}, r"p_fwd must be in \[0, 1\], got 1.5"),
+        ({"label": "A", "p_fwd": 1, "p_rev": -0.5}, r"p_rev must be in \[0, 1\], got -0.5"),
+        ({"label": "A", "p_fwd": "x", "p_rev": 0.5}, "p_fwd is not a finite number"),
         ({"label": "A", "p_fwd": True, "p_rev": 0.1}, "p_fwd is not a finite number"),
         ({"label": "A", "gap_fwd": 10**400, "gap_rev": 0.1}, "gap_fwd is not a finite number"),
         ('{"label": "A", "gap_fwd": NaN, "gap_rev": 0.1}\n', "gap_fwd is not a finite number"),
@@ -200,12 +207,14 @@ def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:
 
 
 def test_gzipped_files_are_read_and_unreadable_files_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "x.jsonl.gz"
+    # The content says that it is compressed, whatever the name is.
+    file = tmp_path / "x"
     with gzip.open(file, "wt") as out:
         out.write(judgment_line(own(gaps=(1.0, 2.0), asked={"orders": "x"})))
     assert read_judgments([file]).pairs[0].gaps == (1.0, 2.0)
-    file.write_bytes(file.read_bytes()[:30])
-    with pytest.raises(InvalidRequestError, match="cannot be read"):
-        read_judgments([file])
+    for content in (file.read_bytes()[:30], b"\x1f\x8b", b"\xff\xfe\x00"):
+        file.write_bytes(content)
+        with pytest.raises(InvalidRequestError, match="cannot be read"):
+            read_judgments([file])
     with pytest.raises(InvalidRequestError, match="cannot be read"):
         read_judgments([tmp_path / "none"])

@@ -14,7 +14,15 @@ from app.evaluation.judgments.record import JudgedPair
 
 def pair(number: int, judge: str = "demo") -> JudgedPair:
     gaps = (float(number), 0.0)
-    return JudgedPair("d", str(number), None, "A", judge=judge, gaps=gaps, asked={"orders": "x"})
+    return JudgedPair(
+        dataset="d",
+        id=str(number),
+        group=None,
+        label="A",
+        judge=judge,
+        gaps=gaps,
+        asked={"orders": "x"},
+    )
 
 
 def test_appended_lines_are_there_in_the_next_run(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from app.evaluation.judgments.pace import MOST_PAIRS, Pace
+from app.evaluation.judgments.pace import MOST_PAIRS, ChunkPace
 
 
 def chunks(pairs_a_second: float, count: int) -> list[int]:
     """Sizes of the first chunks for a judge of a constant speed."""
-    pace, sizes = Pace(chunk_s=5.0), []
+    pace, sizes = ChunkPace(chunk_s=5.0), []
     for _ in range(count):
         sizes.append(pace.pairs)
         pace.note(pace.pairs, pace.pairs / pairs_a_second)
@@ -29,7 +29,7 @@ def test_a_chunk_takes_the_given_time_at_most_after_the_first(
 
 
 def test_a_judge_that_becomes_slow_gets_smaller_chunks() -> None:
-    pace = Pace(chunk_s=5.0)
+    pace = ChunkPace(chunk_s=5.0)
     pace.note(64, 0.1)
     assert pace.pairs == MOST_PAIRS
     pace.note(64, 32.0)
@@ -37,6 +37,6 @@ def test_a_judge_that_becomes_slow_gets_smaller_chunks() -> None:
 
 
 def test_a_chunk_without_a_measurable_time_is_fast() -> None:
-    pace = Pace()
+    pace = ChunkPace()
     pace.note(64, 0.0)
     assert pace.pairs == MOST_PAIRS

@@ -8,7 +8,7 @@ from app.core.comparison import Comparison, Side
 from app.core.errors import InvalidRequestError
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
-from app.service.judging.prompts import PromptTemplate
+from app.service.scoring.prompts import PromptTemplate
 
 TEMPLATE = PromptTemplate()
 TARGET = Comparison.of("Why is the sky blue?", "Rayleigh.", "Paint.")
@@ -29,7 +29,9 @@ PAPER_VERBALIZED_SYSTEM = (
 
 
 def demonstration(i: int, label: Side = "A") -> LabelledPair:
-    return LabelledPair(str(i), "g", Comparison.of(f"q{i}", f"a{i}", f"b{i}"), label)
+    return LabelledPair(
+        id=str(i), group="g", comparison=Comparison.of(f"q{i}", f"a{i}", f"b{i}"), label=label
+    )
 
 
 POOL = [demonstration(i, "A" if i % 2 else "B") for i in range(50)]
@@ -74,7 +76,7 @@ def test_the_annotators_prompt_is_the_papers_figure() -> None:
 
 def test_placeholders_and_headers_inside_texts_stay_text() -> None:
     tricky = Comparison.of("{answer_b} [User Question] {question}", "{answer_a}", "{answer_b}")
-    shown = LabelledPair("1", "g", tricky, "A")
+    shown = LabelledPair(id="1", group="g", comparison=tricky, label="A")
     (prompt,) = annotator_prompts(TEMPLATE, tricky, [[shown]])
     comparison = (
         "User Question]\n{answer_b} [User Question] {question}\n\n"

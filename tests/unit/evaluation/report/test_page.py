@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from app.core.assessment import AlphaRow
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
 from app.evaluation.normal_world import WorldRow
-from app.evaluation.protocol import AblationRow, Design, Row, TransferRow
+from app.evaluation.protocol import AblationRow, Design, RuleOutcome, TransferRow
 from app.evaluation.report import figures
 from app.evaluation.report.page import render_report, write_report
 from app.evaluation.report.table import NONE
@@ -26,13 +27,25 @@ NASTY = "<script>alert('$x_{')</script>\" onload=\"x"
 
 
 def outcome(coverage: float, risk: float, ratio: float | None) -> RiskCoverage:
-    return RiskCoverage(coverage, 0.061, risk, 0.023, ratio, 0.456, 1000)
+    return RiskCoverage(
+        coverage=coverage,
+        coverage_std=0.061,
+        risk=risk,
+        risk_std=0.023,
+        ratio_of_sums=ratio,
+        share_above_alpha=0.456,
+        splits=1000,
+    )
 
 
-def method(name: MethodName, quality: Quality, rows: Sequence[Row] | None = None) -> MethodResults:
+def method(
+    name: MethodName, quality: Quality, rows: Sequence[RuleOutcome] | None = None
+) -> MethodResults:
     """A method's results; by default every rule has coverage 0.30 and risk 0.08 at alpha 0.10."""
     every = [
-        Row(rule, alpha, outcome(3 * alpha, 0.8 * alpha, 0.9 * alpha))
+        RuleOutcome(
+            selector=rule, alpha=alpha, outcome=outcome(3 * alpha, 0.8 * alpha, 0.9 * alpha)
+        )
         for rule in SELECTORS
         for alpha in DESIGN.alphas
     ]
@@ -44,22 +57,47 @@ def method(name: MethodName, quality: Quality, rows: Sequence[Row] | None = None
         unparsed_answers=0,
         undecided=0,
         quality=quality,
-        reliability=(ReliabilityBin(5, 0.57, 0.6, 200), ReliabilityBin(9, 0.95, 0.8, 1795)),
+        reliability=(
+            ReliabilityBin(place=5, confidence=0.57, accuracy=0.6, count=200),
+            ReliabilityBin(place=9, confidence=0.95, accuracy=0.8, count=1795),
+        ),
         rows=tuple(every if rows is None else rows),
     )
 
 
 def dataset(name: str, *methods: MethodResults) -> DatasetResults:
     """A data set with one row of each ablation: risk 0.047 and coverage 0.061, and the reverse."""
-    noisy = AblationRow(0.05, Row("scope", 0.10, outcome(0.061, 0.047, 0.05)))
-    known = AblationRow(0.05, Row("scope_corrected", 0.10, outcome(0.212, 0.092, 0.09)))
-    sized = AblationRow(200, Row("scope", 0.10, outcome(0.231, 0.083, 0.09)))
+    noisy = AblationRow(
+        value=0.05,
+        row=RuleOutcome(selector="scope", alpha=0.10, outcome=outcome(0.061, 0.047, 0.05)),
+    )
+    known = AblationRow(
+        value=0.05,
+        row=RuleOutcome(
+            selector="scope_corrected", alpha=0.10, outcome=outcome(0.212, 0.092, 0.09)
+        ),
+    )
+    sized = AblationRow(
+        value=200,
+        row=RuleOutcome(selector="scope", alpha=0.10, outcome=outcome(0.231, 0.083, 0.09)),
+    )
     found = methods or (
-        method("predictive_probability", Quality(0.7301, 0.2312, 0.6523, 0.8234)),
-        method("bpe", Quality(0.7412, 0.1434, 0.6845, 0.8556)),
+        method(
+            "predictive_probability",
+            Quality(accuracy=0.7301, ece=0.2312, auroc=0.6523, auprc=0.8234),
+        ),
+        method("bpe", Quality(accuracy=0.7412, ece=0.1434, auroc=0.6845, auprc=0.8556)),
     )
     return DatasetResults(
-        name, 2000, 412, {"blank response": 3}, 80, 0.9876, found, (noisy, known), (sized,)
+        name=name,
+        n=2000,
+        ties=412,
+        left_out={"blank response": 3},
+        groups=80,
+        label_mass=0.9876,
+        methods=found,
+        label_noise=(noisy, known),
+        calibration_size=(sized,),
     )
 
 
@@ -69,7 +107,14 @@ def results(
     transfer: tuple[TransferRow, ...] = (),
     normal_world: tuple[WorldRow, ...] = (),
 ) -> Results:
-    return Results(judge, "9.8.7", DESIGN, datasets, transfer, normal_world)
+    return Results(
+        judge=judge,
+        version="9.8.7",
+        design=DESIGN,
+        datasets=datasets,
+        transfer=transfer,
+        normal_world=normal_world,
+    )
 
 
 @dataclass
@@ -135,8 +180,14 @@ def page(what: Results) -> Page:
     return Page(render_report(what))
 
 
+@cache
+def page_of(*names: str) -> Page:
+    """The page of data sets with the common results."""
+    return page(results(*map(dataset, names)))
+
+
 def test_quality_has_a_row_for_each_method_with_the_papers_figures_beside_ours() -> None:
-    read = page(results(dataset("mt-bench")))
+    read = page_of("mt-bench")
     assert read.row("Quality of the uncertainty", "BPE") == [
         "0.741 (paper 0.738)",
         "0.143 (paper 0.143)",
@@ -154,7 +205,7 @@ def test_the_best_number_of_a_column_is_marked_and_the_lowest_ece_is_best() -> N
 
 
 def test_risk_control_has_every_reading_with_the_papers_figures_beside_ours() -> None:
-    read = page(results(dataset("mt-bench")))
+    read = page_of("mt-bench")
     caption = "Risk control at alpha = 0.10"
     ours = ["0.300 (paper 0.246)", "0.080 (paper 0.097)", "0.090", "45.6%"]
     assert read.row(caption, "SCOPE") == ours
@@ -163,7 +214,7 @@ def test_risk_control_has_every_reading_with_the_papers_figures_beside_ours() ->
 
 
 def test_every_alpha_has_its_standard_deviations() -> None:
-    read = page(results(dataset("mt-bench")))
+    read = page_of("mt-bench")
     caption = "SCOPE and pac at every alpha, ± standard deviation"
     first = ["0.150 ± 0.061", "0.040 ± 0.023", "0.045", "45.6%"]
     assert read.row(caption, "0.05") == [*first, *first]
@@ -174,7 +225,7 @@ def test_every_alpha_has_its_standard_deviations() -> None:
 
 
 def test_every_rule_is_on_every_signal_and_has_the_papers_numbers_on_one() -> None:
-    read = page(results(dataset("mt-bench")))
+    read = page_of("mt-bench")
     lines = [row for row in read.tables["mt-bench"] if len(row) == 5 and row[0] != "Rule"]
     assert len(lines) == 2 * len(SELECTORS) * len(DESIGN.alphas)
     assert lines[0] == [
@@ -189,7 +240,11 @@ def test_every_rule_is_on_every_signal_and_has_the_papers_numbers_on_one() -> No
 
 def test_ablations_and_transfer_have_the_papers_figures_beside_ours() -> None:
     moved = tuple(
-        TransferRow(ours, theirs, Row("scope", 0.10, outcome(0.5, 0.16, 0.16)))
+        TransferRow(
+            calibration=ours,
+            test=theirs,
+            row=RuleOutcome(selector="scope", alpha=0.10, outcome=outcome(0.5, 0.16, 0.16)),
+        )
         for ours in ("mt-bench", "reward-bench")
         for theirs in ("mt-bench", "reward-bench")
     )
@@ -207,14 +262,28 @@ def test_ablations_and_transfer_have_the_papers_figures_beside_ours() -> None:
 
 
 def test_one_data_set_has_no_transfer() -> None:
-    read = page(results(dataset("mt-bench")))
+    read = page_of("mt-bench")
     assert not any("Transfer" in caption for caption in read.tables)
 
 
 def test_the_normal_world_is_shown_with_its_difference() -> None:
     world = (
-        WorldRow("Qwen2.5-7B-Instruct", "mt-bench", 0.738, 0.685, 0.246, 0.1624),
-        WorldRow("Qwen2.5-7B-Instruct", "reward-bench", 0.807, 0.744, 0.594, 0.5942),
+        WorldRow(
+            judge="Qwen2.5-7B-Instruct",
+            dataset="mt-bench",
+            accuracy=0.738,
+            auroc=0.685,
+            paper_coverage=0.246,
+            coverage=0.1624,
+        ),
+        WorldRow(
+            judge="Qwen2.5-7B-Instruct",
+            dataset="reward-bench",
+            accuracy=0.807,
+            auroc=0.744,
+            paper_coverage=0.594,
+            coverage=0.5942,
+        ),
     )
     read = page(results(dataset("mine"), judge="mine", normal_world=world))
     first = read.row("The normal world", "mt-bench")
@@ -233,17 +302,29 @@ def test_another_judge_or_data_set_has_no_numbers_of_the_paper(judge: str, name:
 
 @pytest.mark.parametrize(("risk", "shown"), [(0.1004, "0.100"), (0.1006, "0.101 ▲")])
 def test_a_risk_is_marked_where_it_is_printed_above_alpha(risk: float, shown: str) -> None:
-    rows = [Row("scope", 0.10, outcome(0.3, risk, risk))]
-    read = page(results(dataset("mine", method("bpe", Quality(0.8, 0.1, 0.7, 0.9), rows))))
+    rows = [RuleOutcome(selector="scope", alpha=0.10, outcome=outcome(0.3, risk, risk))]
+    read = page(
+        results(
+            dataset(
+                "mine", method("bpe", Quality(accuracy=0.8, ece=0.1, auroc=0.7, auprc=0.9), rows)
+            )
+        )
+    )
     assert read.row("Risk control at alpha = 0.10", "SCOPE")[1:3] == [shown, shown]
 
 
 def test_sentences_report_the_coverage_of_each_guarantee() -> None:
     rows = [
-        Row("scope", 0.10, outcome(0.2461, 0.0971, 0.1112)),
-        Row("pac", 0.10, outcome(0.0, 0.0, None)),
+        RuleOutcome(selector="scope", alpha=0.10, outcome=outcome(0.2461, 0.0971, 0.1112)),
+        RuleOutcome(selector="pac", alpha=0.10, outcome=outcome(0.0, 0.0, None)),
     ]
-    read = page(results(dataset("mine", method("bpe", Quality(0.738, 0.1, 0.7, 0.9), rows))))
+    read = page(
+        results(
+            dataset(
+                "mine", method("bpe", Quality(accuracy=0.738, ece=0.1, auroc=0.7, auprc=0.9), rows)
+            )
+        )
+    )
     assert (
         "SCOPE accepts 24.6% of the pairs at a risk of 9.7% (all errors by all accepted: 11.1%), "
         "and 45.6% of the 1,000 splits exceed alpha."
@@ -254,20 +335,22 @@ def test_sentences_report_the_coverage_of_each_guarantee() -> None:
 
 
 def test_the_header_has_everything_needed_to_reproduce_the_page() -> None:
-    read = page(results(dataset("mine")))
+    read = page_of("mine")
     for fact in (QWEN_7B, "scope-judge 9.8.7", "1,000 (500 for the ablations)", "Seed 7"):
         assert fact in read.text
 
 
 def test_a_method_without_pairs_has_dashes_with_their_reason() -> None:
     empty = replace(
-        method("verbalized_confidence", Quality(None, None, None, None), ()),
+        method(
+            "verbalized_confidence", Quality(accuracy=None, ece=None, auroc=None, auprc=None), ()
+        ),
         n=0,
         unparsed=7,
         failed=3,
         reliability=(),
     )
-    bpe = method("bpe", Quality(1.0, 0.02, None, 1.0))
+    bpe = method("bpe", Quality(accuracy=1.0, ece=0.02, auroc=None, auprc=1.0))
     read = page(results(dataset("mine", empty, bpe)))
     caption = "Quality of the uncertainty"
     assert read.row(caption, "Verbalized") == [*4 * [DASH], "0 7 unparsed 3 failed"]
@@ -277,7 +360,9 @@ def test_a_method_without_pairs_has_dashes_with_their_reason() -> None:
 
 
 def test_a_data_set_without_bpe_says_so_and_draws_no_curve() -> None:
-    alone = method("verbalized_confidence", Quality(0.7, 0.1, 0.6, 0.8), ())
+    alone = method(
+        "verbalized_confidence", Quality(accuracy=0.7, ece=0.1, auroc=0.6, auprc=0.8), ()
+    )
     bare = replace(dataset("mine", alone), label_noise=(), calibration_size=())
     read = page(results(bare))
     assert "not measured in both orders" in read.text
@@ -286,7 +371,11 @@ def test_a_data_set_without_bpe_says_so_and_draws_no_curve() -> None:
 
 
 def test_too_few_pairs_for_the_protocol_are_named() -> None:
-    few = replace(method("bpe", Quality(1.0, 0.1, None, 1.0), ()), n=3, reliability=())
+    few = replace(
+        method("bpe", Quality(accuracy=1.0, ece=0.1, auroc=None, auprc=1.0), ()),
+        n=3,
+        reliability=(),
+    )
     read = page(results(replace(dataset("mine", few), n=3, label_noise=(), calibration_size=())))
     assert "There are fewer than 4 pairs" in read.text
     assert read.row("Risk control at alpha = 0.10", "SCOPE") == 4 * [DASH]
@@ -294,7 +383,7 @@ def test_too_few_pairs_for_the_protocol_are_named() -> None:
 
 
 def test_groups_are_counted_against_pairs() -> None:
-    read = page(results(dataset("mine")))
+    read = page_of("mine")
     assert "mine: 2,000 pairs of 80 groups, 25.0 in each" in read.text
     apart = page(results(replace(dataset("mine"), groups=None)))
     assert "in each" not in apart.text
@@ -302,7 +391,13 @@ def test_groups_are_counted_against_pairs() -> None:
 
 def test_names_from_users_are_escaped() -> None:
     named = replace(dataset(NASTY), left_out={NASTY: 2})
-    moved = (TransferRow(NASTY, NASTY, Row("scope", 0.10, outcome(0.5, 0.1, 0.1))),)
+    moved = (
+        TransferRow(
+            calibration=NASTY,
+            test=NASTY,
+            row=RuleOutcome(selector="scope", alpha=0.10, outcome=outcome(0.5, 0.1, 0.1)),
+        ),
+    )
     read = page(results(named, judge=NASTY, transfer=moved))
     assert NASTY in read.tables
     assert read.text.count(NASTY) >= 8
@@ -311,8 +406,7 @@ def test_names_from_users_are_escaped() -> None:
 
 
 def test_the_page_has_no_external_resources() -> None:
-    html = render_report(results(dataset("mt-bench"), dataset("reward-bench")))
-    read = Page(html)
+    read = page_of("mt-bench", "reward-bench")
     links = {
         value or ""
         for _, attrs in read.tags
@@ -321,24 +415,26 @@ def test_the_page_has_no_external_resources() -> None:
     }
     assert links
     assert all(link.startswith("#") for link in links)
-    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", html))
-    assert "@import" not in html
-    without_namespaces = re.sub(r'xmlns(:\w+)?="[^"]*"', "", html)
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", read.html))
+    assert "@import" not in read.html
+    without_namespaces = re.sub(r'xmlns(:\w+)?="[^"]*"', "", read.html)
     assert "://" not in without_namespaces
     assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in read.tags}
 
 
 def test_ids_are_unique_and_every_reference_resolves() -> None:
-    html = render_report(results(dataset("mt-bench"), dataset("reward-bench")))
-    read = Page(html)
+    read = page_of("mt-bench", "reward-bench")
     ids = [attrs["id"] for _, attrs in read.tags if attrs.get("id")]
     assert len(ids) == len(set(ids))
-    assert set(re.findall(r'(?:href="|url\()#([^")]*)', html)) <= {*ids}
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', read.html)) <= {*ids}
 
 
 def test_missing_numbers_are_never_printed_as_nan_or_none() -> None:
     empty = replace(
-        method("bpe", Quality(None, None, None, None), ()), n=0, reliability=(), failed=2000
+        method("bpe", Quality(accuracy=None, ece=None, auroc=None, auprc=None), ()),
+        n=0,
+        reliability=(),
+        failed=2000,
     )
     read = page(results(dataset("mine", empty), replace(dataset("other"), groups=None), judge=None))
     words = set(re.findall(r"[\w.]+", read.text.lower()))
@@ -347,28 +443,28 @@ def test_missing_numbers_are_never_printed_as_nan_or_none() -> None:
 
 
 def test_equal_results_write_equal_bytes(tmp_path: Path) -> None:
-    what = results(dataset("mt-bench"), dataset("reward-bench"))
-    first, second = tmp_path / "first.html", tmp_path / "second.html"
-    write_report(what, first)
-    write_report(what, second)
-    assert first.read_bytes() == second.read_bytes()
+    file = tmp_path / "report.html"
+    write_report(results(dataset("mt-bench"), dataset("reward-bench")), file)
+    assert file.read_text(encoding="utf-8") == page_of("mt-bench", "reward-bench").html
 
 
 def test_a_lone_surrogate_in_a_name_does_not_fail(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     write_report(results(dataset("mine \ud800")), file)
-    assert "mine ?" in Page(file.read_text(encoding="utf-8")).text
+    assert r"mine \ud800" in Page(file.read_text(encoding="utf-8")).text
 
 
 def test_without_data_there_is_no_figure() -> None:
     assert figures.risk_figure({"scope": ()}, {}, alpha=0.1, key="a") is None
     assert figures.coverage_figure({}, {}, alpha=0.1, key="a") is None
-    empty = replace(method("bpe", Quality(None, None, None, None), ()), reliability=())
+    empty = replace(
+        method("bpe", Quality(accuracy=None, ece=None, auroc=None, auprc=None), ()), reliability=()
+    )
     assert figures.reliability_figure(empty, "BPE", start=0.0, key="a") is None
 
 
 def test_figures_name_the_rules_and_the_papers_points() -> None:
-    read = page(results(dataset("mt-bench")))
+    read = page_of("mt-bench")
     for label in ("SCOPE", "pac", "SCOPE, ratio of sums", "SCOPE in the paper", "risk = alpha"):
         assert label in read.texts
     assert {"200", "1795"} <= {text.strip() for text in read.texts}
@@ -377,8 +473,11 @@ def test_figures_name_the_rules_and_the_papers_points() -> None:
 @pytest.mark.parametrize(("place", "start"), [(5, 0.4), (4, 0.4), (3, 0.0), (0, 0.0)])
 def test_the_axis_starts_below_the_lowest_bin(place: int, start: float) -> None:
     low = replace(
-        method("bpe", Quality(0.7, 0.1, 0.6, 0.8)),
-        reliability=(ReliabilityBin(place, 0.3, 0.5, 10), ReliabilityBin(9, 1.0, 1.0, 10)),
+        method("bpe", Quality(accuracy=0.7, ece=0.1, auroc=0.6, auprc=0.8)),
+        reliability=(
+            ReliabilityBin(place=place, confidence=0.3, accuracy=0.5, count=10),
+            ReliabilityBin(place=9, confidence=1.0, accuracy=1.0, count=10),
+        ),
     )
     assert figures.lowest_confidence([low]) == start
 
@@ -386,7 +485,10 @@ def test_the_axis_starts_below_the_lowest_bin(place: int, start: float) -> None:
 def test_each_rule_of_the_figures_has_a_colour_of_its_own() -> None:
     colours = []
     for rule in ("scope", "pac", "naive"):
-        rows = [Row(rule, alpha, outcome(0.5, 0.1, 0.1)) for alpha in (0.05, 0.1)]
+        rows = [
+            RuleOutcome(selector=rule, alpha=alpha, outcome=outcome(0.5, 0.1, 0.1))
+            for alpha in (0.05, 0.1)
+        ]
         found: set[str] = set()
         for draw in (figures.risk_figure, figures.coverage_figure):
             svg = draw({rule: rows}, {}, alpha=0.1, key=rule)

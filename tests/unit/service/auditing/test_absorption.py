@@ -9,8 +9,6 @@ from tests.serving import labelled as example
 from tests.serving import services_of
 from tests.unit.service.auditing import logs
 
-pytestmark = pytest.mark.anyio
-
 # Draws at 1, 2, ..., 6 seconds; the last one is not labelled yet.
 DRAWS, LABELLED = 6, 5
 
@@ -36,7 +34,7 @@ async def test_only_a_draw_of_the_period_counts_or_must_have_a_label(
     store = MemoryStore()
     async with services_of(store=store) as services:
         await services.calibrator.add("default", [example(1.0, "A", number=0)])
-        fingerprint = services.judge.fingerprint
+        fingerprint = services.identity.fingerprint
         draws = [logs.drawn(number, fingerprint=fingerprint) for number in range(1, DRAWS + 1)]
         labels = [logs.labelled(number, "A") for number in range(1, LABELLED + 1)]
         texts = [*(draw.text for draw in draws), *(label.text for label in labels)]

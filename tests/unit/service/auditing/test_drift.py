@@ -10,10 +10,10 @@ import pytest
 
 from app.core.conformal import merged
 from app.core.errors import StoreUnavailableError
-from app.service.auditing.drift import STREAMS, Drift, stream_figures
+from app.observability.telemetry import Telemetry
+from app.service.auditing.drift import STREAMS, Drift, StreamFigures, stream_figures
 from app.service.services import Services
 from app.stores.memory import MemoryStore
-from app.telemetry import Telemetry
 from tests.serving import services_of
 from tests.unit.service.auditing.judged import UNSURE, calibrate, judge
 
@@ -34,7 +34,6 @@ def seeded(services: Services, seed: int = 1) -> Services:
     return replace(services, drift=drift)
 
 
-@pytest.mark.anyio
 async def test_traffic_like_the_labelled_pairs_raises_no_alarm_and_a_shift_does(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -57,7 +56,6 @@ async def test_traffic_like_the_labelled_pairs_raises_no_alarm_and_a_shift_does(
         assert caplog.text.count("from the uncertainty of its judgments") == 1
 
 
-@pytest.mark.anyio
 async def test_a_reader_who_leaves_takes_no_judgment_away() -> None:
     evidence = []
     for leaves in (False, True):
@@ -76,7 +74,6 @@ async def test_a_reader_who_leaves_takes_no_judgment_away() -> None:
     assert evidence[0]["uncertainty"].alarm
 
 
-@pytest.mark.anyio
 async def test_a_new_version_of_the_set_begins_anew() -> None:
     async with replicas(1, MemoryStore()) as (services,):
         calibration = await calibrate(services)
@@ -89,7 +86,6 @@ async def test_a_new_version_of_the_set_begins_anew() -> None:
         assert not any(each.alarm for each in found.values())
 
 
-@pytest.mark.anyio
 async def test_all_replicas_see_the_same_merged_evidence_also_after_a_restart() -> None:
     store = MemoryStore()
     async with replicas(2, store) as (one, other):
@@ -120,7 +116,6 @@ async def entries(store: MemoryStore) -> list[tuple[str, str]]:
     return sorted((await store.evidence("default")).items())
 
 
-@pytest.mark.anyio
 async def test_the_entries_of_earlier_versions_are_overwritten() -> None:
     store = MemoryStore()
     for seed in range(3):
@@ -133,7 +128,6 @@ async def test_the_entries_of_earlier_versions_are_overwritten() -> None:
     assert (len(await entries(store)), len(write_ids)) == (2, 1)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"largest": {}}', '{"largest": {"x": "1"}}'])
 async def test_an_entry_of_another_program_is_overwritten(text: str) -> None:
     store = MemoryStore()
@@ -146,7 +140,6 @@ async def test_an_entry_of_another_program_is_overwritten(text: str) -> None:
         assert (place, json.loads(written)["write_id"]) == ("1", calibration.write_id)
 
 
-@pytest.mark.anyio
 async def test_a_replica_whose_place_was_taken_takes_another_one() -> None:
     store = MemoryStore()
     async with replicas(1, store) as (services,):
@@ -169,7 +162,6 @@ class ReadOnlyStore(MemoryStore):
         raise StoreUnavailableError("the disk is full")
 
 
-@pytest.mark.anyio
 async def test_evidence_is_shown_although_the_store_takes_none() -> None:
     async with replicas(1, ReadOnlyStore()) as (services,):
         calibration = await calibrate(services)
@@ -177,14 +169,11 @@ async def test_evidence_is_shown_although_the_store_takes_none() -> None:
         assert (await services.drift.of(calibration))["uncertainty"].alarm
 
 
-@pytest.mark.anyio
 async def test_a_set_that_nobody_judged_by_has_no_evidence() -> None:
     async with replicas(1, MemoryStore()) as (services,):
         calibration = await calibrate(services)
         found = await services.drift.of(calibration)
-        assert {name: tuple(each) for name, each in found.items()} == dict.fromkeys(
-            STREAMS, (0.0, False)
-        )
+        assert found == dict.fromkeys(STREAMS, StreamFigures(evidence=0.0, alarm=False))
         assert await services.store.evidence("default") == {}
 
 

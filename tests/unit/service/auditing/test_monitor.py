@@ -3,6 +3,7 @@
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -11,20 +12,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.core.comparison import Criterion, Label
-from app.core.monitoring import MonitorFigures, monitor
+from app.core.comparison import Label
+from app.core.monitoring import MonitoredCriterion, MonitorFigures, monitor
+from app.observability.telemetry import Telemetry
 from app.service.auditing.auditor import Auditor
-from app.service.auditing.entries import Entry
-from app.service.auditing.ledger import Ledger, Use
-from app.service.auditing.monitor import Monitor, OnAlarm, Report, computed
+from app.service.auditing.entries import Draw, Entry
+from app.service.auditing.ledger import Audit
+from app.service.auditing.monitor import Monitor, OnAlarm, monitored
 from app.service.services import Services
 from app.stores.memory import MemoryStore
-from app.telemetry import Telemetry
 from tests.serving import services_of
 from tests.unit.service.auditing.judged import calibrate
-from tests.unit.service.auditing.logs import MARGINAL, PAC, drawn, folded, labelled
+from tests.unit.service.auditing.logs import (
+    EXPIRES_S,
+    MARGINAL,
+    PAC,
+    audit_of,
+    draw_id,
+    drawn,
+    folded,
+    labelled,
+)
 
-EXPIRES_S = 1000.0
 # The judge prefers response_a in the draws of `drawn`, so this label is an error.
 WRONG: Label = "B"
 
@@ -56,15 +65,15 @@ class Scene:
         await self.services.store.append_audits([each.text for each in entries])
         await self.auditor.catch_up()
 
-    async def reports(self, monitor: Monitor | None = None) -> dict[float, Report]:
+    async def reports(self, monitor: Monitor | None = None) -> dict[float, MonitoredCriterion]:
         """Report of each alpha under the version in force."""
         calibration = await self.services.calibrations.get("default")
-        found = await (monitor or self.monitor).of(calibration)
-        return {each.criterion.alpha: each for each in found.reports}
+        report = await (monitor or self.monitor).of(calibration)
+        return {each.criterion.alpha or 0.0: each for each in report.criteria}
 
-    async def report(self) -> Report:
-        (found,) = (await self.reports()).values()
-        return found
+    async def report(self) -> MonitoredCriterion:
+        (only,) = (await self.reports()).values()
+        return only
 
 
 @asynccontextmanager
@@ -75,21 +84,25 @@ async def scene(*, on_alarm: OnAlarm = "report") -> AsyncIterator[tuple[Scene, s
         yield Scene(services, on_alarm=on_alarm), calibration.write_id
 
 
-def naive(uses: Sequence[Use], *, now: float) -> tuple[list[bool], int, int, int, int]:
-    """Errors that count, ties among them, waiting labels, open and expired draws."""
-    errors, ties, waiting, is_open, expired = list[bool](), 0, 0, 0, 0
-    for use in uses:
-        if not use.accepted:
-            continue
-        draw = use.draw
-        ends = use.at + EXPIRES_S
-        if draw.label is not None and draw.labelled_at is not None and draw.labelled_at <= ends:
+def naive(audits: Sequence[Audit], *, now: float) -> tuple[list[bool | None], int, int, int, int]:
+    """Errors that count (None if closed), ties among them, waiting labels, open and expired draws.
+
+    Args:
+        audits: Audits of accepted judgments, each with the draw of the criterion.
+        now: The time.
+    """
+    errors, ties, waiting, is_open, expired = list[bool | None](), 0, 0, 0, 0
+    for audit in audits:
+        score, ends = audit.draw.score, audit.draw.at + EXPIRES_S
+        if audit.labelled_at is not None and audit.labelled_at <= ends:
             if is_open:
                 waiting += 1
-            elif draw.label == "tie":
+            elif audit.label == "tie":
                 ties += 1
+            elif audit.label == "none":
+                errors.append(None)
             else:
-                errors.append((draw.label == "A") != (draw.gap_fwd + draw.gap_rev > 0))
+                errors.append((audit.label == "A") != (score.gap_fwd + score.gap_rev > 0))
         elif now > ends:
             expired += 1
         else:
@@ -111,34 +124,48 @@ some_draws = st.builds(
 some_labels = st.builds(
     lambda number, label, at: labelled(number, label, at=at),
     numbers,
-    st.sampled_from(get_args(Label)),
+    st.sampled_from(("A", "B", "tie", "none")),
     st.floats(0, 2000),
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.one_of(some_draws, some_labels), max_size=40), st.floats(0, 3000))
-def test_the_columns_say_the_same_as_a_walk_over_the_uses(entries: list[Entry], now: float) -> None:
-    ledger: Ledger = folded(*entries)
-    uses = list(ledger.uses("default", "w1").items())
-    reports, until = computed(ledger, uses, now=now, expires_s=EXPIRES_S)
-    assert len(reports) == len(uses)
-    for report in reports:
-        of_criterion = ledger.uses("default", "w1")[report.criterion]
-        errors, *counts = naive(list(of_criterion), now=now)
-        assert report.figures == monitor(np.array(errors, dtype=bool), alpha=0.1)
-        assert [report.ties, report.waiting, report.open, report.expired] == counts
-        assert report.abstentions == sum(not each.accepted for each in of_criterion)
-    ends = [
-        use.at + EXPIRES_S
-        for _, each in uses
-        for use in each
-        if use.accepted and use.draw.label is None and now <= use.at + EXPIRES_S
-    ]
+def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
+    entries: list[Entry], now: float
+) -> None:
+    ledger = folded(*entries)
+    criteria, until = monitored(
+        ledger.uses("default", "w1"), states={}, now=now, expires_s=EXPIRES_S
+    )
+    draws = [entry for entry in entries if isinstance(entry, Draw)]
+    assert {each.criterion for each in criteria} == {draw.decider.criterion for draw in draws}
+    ends = list[float]()
+    for each in criteria:
+        of_criterion: dict[str, Draw] = {}
+        for draw in draws:
+            if draw.decider.criterion == each.criterion:
+                of_criterion.setdefault(draw.id, draw)
+        audits = [
+            # The score of a draw is that of its first entry.
+            replace(audit, draw=replace(draw, score=audit.draw.score))
+            for draw in of_criterion.values()
+            for audit in (audit_of(ledger, int(draw.id[:-2], 16)),)
+            if draw.accepted
+        ]
+        errors, *counts = naive(audits, now=now)
+        closed = [error is None for error in errors]
+        assert each.figures == monitor(np.array(errors, dtype=bool), closed=closed, alpha=0.1)
+        assert [each.ties, each.waiting, each.open, each.expired] == counts
+        assert each.abstentions == len(of_criterion) - len(audits)
+        ends += [
+            audit.draw.at + EXPIRES_S
+            for audit in audits
+            if audit.label is None and now <= audit.draw.at + EXPIRES_S
+        ]
     assert until <= min(ends, default=math.inf)
 
 
-@pytest.mark.anyio
 async def test_the_alarm_rings_at_the_label_at_which_the_evidence_reaches_20(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -152,28 +179,75 @@ async def test_the_alarm_rings_at_the_label_at_which_the_evidence_reaches_20(
         rang = next(i for i, each in enumerate(figures) if each.alarm)
         assert figures[rang - 1].evidence < 20.0 <= figures[rang].evidence
         assert {each.alarm_at for each in figures[rang:]} == {rang + 1}
-        assert (figures[-1].labelled, figures[-1].errors) == (60, 30)
+        assert (figures[-1].audited, figures[-1].errors) == (60, 30)
         assert caplog.text.count("show more errors than alpha 0.1 (marginal)") == 1
 
 
-@pytest.mark.anyio
 async def test_an_open_draw_holds_later_labels_up_until_it_has_expired() -> None:
     async with scene() as (stage, write_id):
         await stage.append(*(drawn(i, write_id=write_id) for i in range(10)))
         await stage.append(*(labelled(i, "A") for i in range(10) if i != 3))
         stage.now = 500.0
         found = await stage.report()
-        assert (found.figures.labelled, found.waiting, found.open) == (3, 6, 1)
+        assert (found.figures.audited, found.waiting, found.open) == (3, 6, 1)
         # Nothing in the log changes; only the time does.
         stage.now = 3.0 + EXPIRES_S
         assert (await stage.report()).open == 1
         stage.now += 0.1
         found = await stage.report()
-        assert (found.figures.labelled, found.waiting) == (9, 0)
+        assert (found.figures.audited, found.waiting) == (9, 0)
         assert (found.open, found.expired) == (0, 1)
 
 
-@pytest.mark.anyio
+async def test_closing_lets_later_labels_count_and_counts_against_both_sides() -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id) for i in range(40)))
+        await stage.append(*(labelled(i, WRONG if i % 2 else "A") for i in range(1, 40)))
+        assert (await stage.report()).waiting == 39
+        assert not (await stage.report()).figures.alarm
+        await stage.append(labelled(0, "none"))
+        found = await stage.report()
+        assert (found.waiting, found.open) == (0, 0)
+        assert (found.figures.audited, found.figures.errors, found.figures.closed) == (39, 20, 1)
+        assert found.figures.alarm
+
+
+async def test_an_audit_that_holds_labels_up_is_shown_with_its_age_and_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    day = 86_400.0
+    async with scene() as (stage, write_id):
+        stage.auditor.expires_s = 14 * day
+        await stage.append(*(drawn(i, write_id=write_id, by=f"key {i}") for i in range(6)))
+        await stage.append(*(labelled(i, "A") for i in (0, 3, 4)))
+
+        def shown() -> dict[str, tuple[dict[str, str], float]]:
+            text, _ = stage.telemetry.exposition()
+            return {
+                sample.name: (sample.labels, sample.value)
+                for family in text_string_to_metric_families(text.decode())
+                for sample in family.samples
+                if sample.name.startswith("scope_audits_")
+            }
+
+        stage.now = day
+        await stage.report()
+        of_set = {"calibration": "default"}
+        assert shown() == {
+            "scope_audits_waiting": (of_set, 2.0),
+            "scope_audits_oldest_open_age_seconds": ({**of_set, "key": "key 1"}, day - 1.0),
+        }
+        assert "do not count yet" not in caplog.text
+        stage.now = day + 1.0
+        for _ in range(2):
+            await stage.report()
+        assert caplog.text.count("2 labels of calibration 'default' do not count yet") == 1
+        assert f"the audit {draw_id(1)} of the key 'key 1' has had no label" in caplog.text
+        await stage.append(*(labelled(i, "A") for i in (2, 5)), labelled(1, "none"))
+        await stage.report()
+        assert shown() == {"scope_audits_waiting": (of_set, 0.0)}
+
+
 async def test_ties_and_abstentions_are_counted_and_are_no_errors() -> None:
     async with scene() as (stage, write_id):
         accepted = [drawn(i, write_id=write_id) for i in range(4)]
@@ -182,25 +256,24 @@ async def test_ties_and_abstentions_are_counted_and_are_no_errors() -> None:
         await stage.append(labelled(0, "tie"), *(labelled(i, "A") for i in range(1, 4)))
         await stage.append(labelled(5, WRONG))
         found = await stage.report()
-        assert (found.figures.labelled, found.figures.errors) == (3, 0)
+        assert (found.figures.audited, found.figures.errors) == (3, 0)
         assert (found.ties, found.abstentions, found.open) == (1, 6, 0)
 
 
-@pytest.mark.anyio
-async def test_a_correction_changes_the_figures() -> None:
+async def test_a_correction_changes_the_figures_and_the_alarm_stands() -> None:
     async with scene() as (stage, write_id):
         await stage.append(*(drawn(i, write_id=write_id) for i in range(30)))
         await stage.append(*(labelled(i, WRONG) for i in range(30)))
         assert (await stage.report()).figures.alarm
         await stage.append(*(labelled(i, "A", at=200.0) for i in range(30)))
-        found = (await stage.report()).figures
-        assert (found.labelled, found.errors, found.alarm) == (30, 0, False)
+        found = await stage.report()
+        assert (found.figures.audited, found.figures.errors, found.figures.alarm) == (30, 0, False)
+        assert found.alarm
 
 
-@pytest.mark.anyio
 async def test_each_criterion_and_version_has_its_own_figures() -> None:
     async with scene() as (stage, write_id):
-        strict = MARGINAL._replace(alpha=0.05)
+        strict = replace(MARGINAL, alpha=0.05)
         await stage.append(
             *(drawn(i, write_id=write_id) for i in range(5)),
             *(drawn(i, write_id=write_id, criterion=strict) for i in range(3)),
@@ -209,13 +282,12 @@ async def test_each_criterion_and_version_has_its_own_figures() -> None:
         )
         found = await stage.reports()
         # The same label counts under each criterion under which its judgment was drawn.
-        assert {alpha: each.figures.labelled for alpha, each in found.items()} == {0.05: 3, 0.1: 3}
+        assert {alpha: each.figures.audited for alpha, each in found.items()} == {0.05: 3, 0.1: 3}
         assert {alpha: each.open for alpha, each in found.items()} == {0.05: 0, 0.1: 2}
         await calibrate(stage.services, n=5, seed=7)
         assert await stage.reports() == {}
 
 
-@pytest.mark.anyio
 async def test_the_label_noise_of_the_version_is_part_of_the_bound() -> None:
     async with scene() as (stage, write_id):
         noisy = (drawn(i, write_id=write_id, label_noise=0.1) for i in range(40))
@@ -225,7 +297,39 @@ async def test_the_label_noise_of_the_version_is_part_of_the_bound() -> None:
         assert found.figures == monitor([i % 5 == 0 for i in range(40)], alpha=0.1, label_noise=0.1)
 
 
-@pytest.mark.anyio
+async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() -> None:
+    async with scene() as (stage, write_id):
+        # The attacker's judgments are wrong, those of the others are right.
+        by = ["attacker" if i % 3 == 0 else "ana" if i % 3 == 1 else None for i in range(90)]
+        draws = [drawn(i, write_id=write_id, by=by[i]) for i in range(90)]
+        # Only the first key that asked for a judgment counts.
+        await stage.append(*draws, *(drawn(i, write_id=write_id, by="bob") for i in range(90)))
+        await stage.append(*(labelled(i, WRONG if i % 3 == 0 else "A") for i in range(80)))
+        await stage.append(labelled(1, "tie"))
+        found = await stage.report()
+        wrong = [i % 3 == 0 for i in range(80) if i != 1]
+        assert found.figures == monitor(wrong, alpha=0.1)
+        # By errors, and then by labels: 27, 26 and 27 labels without the tie.
+        own = {"attacker": [True] * 27, None: [False] * 26, "ana": [False] * 26}
+        assert [each.key for each in found.keys] == ["attacker", "ana", None]
+        for each in found.keys:
+            figures = monitor(own[each.key], alpha=0.1)
+            assert (each.audited, each.errors) == (figures.audited, figures.errors)
+            assert each.evidence == figures.evidence
+        assert found.figures.alarm
+        assert [each.evidence > 20 for each in found.keys] == [True, False, False]
+        assert sum(each.open for each in found.keys) == found.open == 10
+
+
+async def test_the_twenty_keys_with_the_most_errors_are_shown() -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id, by=f"key {i % 25}") for i in range(50)))
+        await stage.append(*(labelled(i, WRONG if i % 25 >= 5 else "A") for i in range(50)))
+        found = await stage.report()
+        assert [each.key for each in found.keys] == [f"key {i}" for i in range(5, 25)]
+        assert found.further_keys == 5
+
+
 async def test_a_replica_that_starts_anew_says_the_same() -> None:
     async with scene() as (stage, write_id):
         await stage.append(*(drawn(i, write_id=write_id) for i in range(50)))
@@ -235,30 +339,25 @@ async def test_a_replica_that_starts_anew_says_the_same() -> None:
         assert await other.reports() == await stage.reports()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
-async def test_a_criterion_with_an_alarm_is_suspended_until_a_new_version(
+async def test_a_criterion_with_an_alarm_is_suspended_and_others_are_not(
     on_alarm: OnAlarm,
 ) -> None:
     async with scene(on_alarm=on_alarm) as (stage, write_id):
-        strict = MARGINAL._replace(alpha=0.05)
+        strict = replace(MARGINAL, alpha=0.05)
         await stage.append(
             *(drawn(i, write_id=write_id) for i in range(30)),
             *(drawn(i, write_id=write_id, criterion=strict) for i in range(30, 60)),
             *(labelled(i, WRONG if i < 30 else "A") for i in range(60)),
         )
         calibration = await stage.services.calibrations.get("default")
-        criteria = [Criterion(*key, "default") for key in (MARGINAL, strict, PAC)]
-        asked = [(each, calibration) for each in criteria]
+        asked = [(each, calibration) for each in (MARGINAL, strict, PAC)]
         # The first judgment does not wait for `follow`.
         found = await stage.fresh_monitor(on_alarm=on_alarm).suspended(asked)
-        assert found == ({criteria[0]} if on_alarm == "abstain" else set())
+        assert found == ({MARGINAL} if on_alarm == "abstain" else set())
         assert await stage.monitor.suspended(asked) == found
-        calibration = await calibrate(stage.services, n=5, seed=7)
-        assert not await stage.monitor.suspended([(each, calibration) for each in criteria])
 
 
-@pytest.mark.anyio
 async def test_a_replaced_log_is_computed_anew() -> None:
     async with scene() as (stage, write_id):
         await stage.append(*(drawn(i, write_id=write_id) for i in range(30)))
@@ -270,11 +369,10 @@ async def test_a_replaced_log_is_computed_anew() -> None:
         assert await stage.reports() == {}
 
 
-@pytest.mark.anyio
 async def test_the_twenty_criteria_with_the_most_labels_have_gauges() -> None:
     async with scene() as (stage, write_id):
         # The criterion with the number k has k labels.
-        keys = [MARGINAL._replace(alpha=0.01 * k) for k in range(1, 26)]
+        keys = [replace(MARGINAL, alpha=0.01 * k) for k in range(1, 26)]
         await stage.append(
             *(
                 drawn(i, write_id=write_id, criterion=key)

@@ -17,8 +17,6 @@ from app.wiring.engines import DEMO_FOLDER
 from app.wiring.startup import prepare_default
 from tests.serving import labelled, pair, request, services_of
 
-pytestmark = pytest.mark.anyio
-
 
 class StageRecorder:
     """An observer that records the stages of a start."""
@@ -43,7 +41,7 @@ async def release(
     path: Path, fence: int, monkeypatch: pytest.MonkeyPatch, *, judge: str = "demo"
 ) -> AsyncIterator[Services]:
     """Services of a release whose judge has its own fingerprint."""
-    monkeypatch.setattr("app.wiring.services.FENCE_VERSION", fence)
+    monkeypatch.setattr("app.service.scoring.label_logits.FENCE_VERSION", fence)
     store = SqliteStore(path)
     try:
         async with services_of(ScriptedEngine(judge=judge), store) as services:

@@ -12,7 +12,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.ports import StoredChange, Version
-from app.service.calibration.cache import Calibrations, Usable
+from app.service.calibration.cache import Calibrations, ConfirmedCalibration
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import calibrations_of, labelled, pair, request, services_of
@@ -54,8 +54,8 @@ class Replica:
         self.writer = writer
         self.calibrations = calibrations
 
-    async def usable(self, name: str = "default") -> Usable:
-        return await self.calibrations.usable(name, fingerprint=self.writer.judge.fingerprint)
+    async def usable(self, name: str = "default") -> ConfirmedCalibration:
+        return await self.calibrations.usable(name, fingerprint=self.writer.identity.fingerprint)
 
 
 @asynccontextmanager
@@ -68,7 +68,6 @@ async def replica_of(
         yield Replica(writer, calibrations)
 
 
-@pytest.mark.anyio
 async def test_a_replica_sees_anothers_version_after_half_a_second_and_not_before() -> None:
     store, clock = MemoryStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -83,7 +82,6 @@ async def test_a_replica_sees_anothers_version_after_half_a_second_and_not_befor
         assert (await replica.usable()).calibration is seen.calibration
 
 
-@pytest.mark.anyio
 async def test_a_set_that_is_deleted_and_made_again_is_a_new_set() -> None:
     store, clock = MemoryStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -100,7 +98,6 @@ async def test_a_set_that_is_deleted_and_made_again_is_a_new_set() -> None:
             await replica.usable()
 
 
-@pytest.mark.anyio
 async def test_a_hundred_requests_at_once_make_one_read() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -111,16 +108,15 @@ async def test_a_hundred_requests_at_once_make_one_read() -> None:
             clock.now += 0.5
 
 
-@pytest.mark.anyio
 async def test_judging_continues_without_the_store_and_shows_the_age_of_its_thresholds() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
         known = (await replica.usable()).calibration
         store.fails = StoreUnavailableError("gone")
         clock.now += 7.0
-        assert await replica.usable() == Usable(known, 7.0)
+        assert await replica.usable() == ConfirmedCalibration(calibration=known, age_s=7.0)
         clock.now += 53.0
-        assert await replica.usable() == Usable(known, 60.0)
+        assert await replica.usable() == ConfirmedCalibration(calibration=known, age_s=60.0)
         assert replica.calibrations.usable_without_store()
         clock.now += 0.1
         with pytest.raises(StoreUnavailableError, match="SCOPE_MAX_STALENESS_S"):
@@ -128,7 +124,6 @@ async def test_judging_continues_without_the_store_and_shows_the_age_of_its_thre
         assert not replica.calibrations.usable_without_store()
 
 
-@pytest.mark.anyio
 async def test_a_recovered_store_is_used_within_half_a_second() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -144,7 +139,6 @@ async def test_a_recovered_store_is_used_within_half_a_second() -> None:
         assert (await replica.usable()).age_s == 0.0
 
 
-@pytest.mark.anyio
 async def test_a_failed_store_is_read_twice_a_second_at_most() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -157,7 +151,6 @@ async def test_a_failed_store_is_read_twice_a_second_at_most() -> None:
         assert store.reads == 1
 
 
-@pytest.mark.anyio
 async def test_a_hanging_store_delays_one_judgment_for_a_moment_and_no_other() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -180,7 +173,6 @@ async def test_a_hanging_store_delays_one_judgment_for_a_moment_and_no_other() -
         assert store.reads == 1
 
 
-@pytest.mark.anyio
 async def test_without_a_calibration_in_memory_nothing_is_judged_while_the_store_is_gone() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -192,7 +184,6 @@ async def test_without_a_calibration_in_memory_nothing_is_judged_while_the_store
         assert (await replica.usable()).calibration.version == 1
 
 
-@pytest.mark.anyio
 async def test_a_deleted_or_corrupt_set_is_not_used_from_memory() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -207,7 +198,6 @@ async def test_a_deleted_or_corrupt_set_is_not_used_from_memory() -> None:
             await replica.usable()
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_request_does_not_cancel_the_read_of_others() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -218,7 +208,6 @@ async def test_a_cancelled_request_does_not_cancel_the_read_of_others() -> None:
         assert (await staying).calibration.version == 1
 
 
-@pytest.mark.anyio
 async def test_unknown_names_leave_nothing_in_memory() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -229,7 +218,6 @@ async def test_unknown_names_leave_nothing_in_memory() -> None:
         assert not replica.calibrations._reads
 
 
-@pytest.mark.anyio
 async def test_a_read_that_began_before_a_deletion_is_no_answer_after_it() -> None:
     class SlowStore(MemoryStore):
         """Answers late, with the version at the time of the call."""
@@ -251,7 +239,7 @@ async def test_a_read_that_began_before_a_deletion_is_no_answer_after_it() -> No
         asking = asyncio.ensure_future(replica.usable())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        await store.delete("default", change=StoredChange(2, "{}", "{}"))
+        await store.delete("default", change=StoredChange(number=2, record="{}", undo="{}"))
         calibrations.forget("default")
         with pytest.raises(CalibrationNotFoundError):
             await replica.usable()
@@ -261,7 +249,6 @@ async def test_a_read_that_began_before_a_deletion_is_no_answer_after_it() -> No
             await replica.usable()
 
 
-@pytest.mark.anyio
 async def test_a_late_none_does_not_drop_a_version_that_was_written_meanwhile() -> None:
     class LateStore(MemoryStore):
         """Answers late that there is no set."""
@@ -285,7 +272,6 @@ async def test_a_late_none_does_not_drop_a_version_that_was_written_meanwhile() 
         assert (await replica.usable()).calibration is written
 
 
-@pytest.mark.anyio
 async def test_sets_in_use_and_the_default_set_stay_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -301,8 +287,98 @@ async def test_sets_in_use_and_the_default_set_stay_in_memory(
         assert {"default", "used", "set-19"} <= kept
         # The other sets are read again on demand.
         assert len(await services.calibrations.all()) == len(names)
-        usable = await services.calibrations.usable("set-0", fingerprint=services.judge.fingerprint)
+        usable = await services.calibrations.usable(
+            "set-0", fingerprint=services.identity.fingerprint
+        )
         assert usable.calibration.n == 1
         kept = {each.name for each in services.calibrations.known()}
         assert len(kept) == 10
         assert {"default", "used"} <= kept
+
+
+async def test_a_set_that_an_emptied_store_has_lost_is_named_until_it_is_back() -> None:
+    store, clock = MemoryStore(), Clock()
+    async with replica_of(store, clock) as replica:
+        await replica.usable()
+        kept = await store.read("default")
+        assert kept is not None
+        trail = store._trails.copy()
+        await store.close()
+        clock.now += 0.5
+        with pytest.raises(StoreCorruptError, match="'default' is gone from the store"):
+            await replica.usable()
+        assert replica.calibrations.lost() == ["default"]
+        with pytest.raises(CalibrationNotFoundError):
+            await replica.usable("never there")
+        assert replica.calibrations.lost() == ["default"]
+        # A backup is restored.
+        store._sets["default"], store._trails = kept, trail
+        await replica.calibrations.refresh()
+        assert replica.calibrations.lost() == []
+        assert (await replica.usable()).calibration.version == 1
+
+
+async def test_a_set_that_a_restored_snapshot_does_not_have_yet_is_lost() -> None:
+    store, clock = MemoryStore(), Clock()
+    async with replica_of(store, clock) as replica:
+        # The snapshot has the trail of a set of this name that was deleted before.
+        await replica.writer.calibrator.delete("default")
+        trail = store._trails["default"].copy()
+        await replica.writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
+        clock.now += 0.5
+        await replica.usable()
+        store._sets.clear()
+        store._trails["default"] = trail
+        await replica.calibrations.refresh()
+        assert replica.calibrations.lost() == ["default"]
+
+
+async def test_a_set_that_another_replica_has_deleted_is_not_lost() -> None:
+    store, clock = MemoryStore(), Clock()
+    async with replica_of(store, clock) as replica:
+        await replica.usable()
+        await replica.writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
+        await replica.writer.calibrator.delete("default")
+        await replica.calibrations.refresh()
+        assert replica.calibrations.lost() == []
+        clock.now += 0.5
+        with pytest.raises(CalibrationNotFoundError):
+            await replica.usable()
+
+
+@pytest.mark.parametrize("then_deleted", [False, True])
+async def test_a_lost_set_that_is_made_again_is_not_lost_any_more(then_deleted: bool) -> None:
+    store, clock = MemoryStore(), Clock()
+    async with replica_of(store, clock) as replica:
+        for number in (2, 3, 4):
+            await replica.writer.calibrator.add("default", [labelled(1.0, "A", number=number)])
+        await replica.usable()
+        await store.close()
+        await replica.calibrations.refresh()
+        assert replica.calibrations.lost() == ["default"]
+        await replica.writer.calibrator.add("default", [labelled(1.0, "A", number=5)])
+        if then_deleted:
+            await replica.writer.calibrator.delete("default")
+        await replica.calibrations.refresh()
+        assert replica.calibrations.lost() == []
+
+
+async def test_a_process_that_has_lost_sets_is_not_ready_and_shows_them() -> None:
+    store = MemoryStore()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        assert await services.readiness.check() is None
+        kept, trails = store._sets.copy(), store._trails.copy()
+        store._sets.clear()
+        store._trails.clear()
+        await services.calibrations.refresh()
+        with pytest.raises(StoreCorruptError) as raised:
+            await services.readiness.check()
+        # /readyz needs no key, so it does not name them.
+        assert "default" not in raised.value.detail
+        shown = 'scope_calibration_lost{calibration="default"} 1.0'
+        assert shown in services.telemetry.exposition()[0].decode()
+        store._sets, store._trails = kept, trails
+        await services.calibrations.refresh()
+        assert await services.readiness.check() is None
+        assert "scope_calibration_lost{" not in services.telemetry.exposition()[0].decode()

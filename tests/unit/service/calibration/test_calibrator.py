@@ -33,7 +33,6 @@ def holds(folder: Path, text: str) -> bool:
     return any(text.encode() in file.read_bytes() for file in folder.iterdir())
 
 
-@pytest.mark.anyio
 async def test_every_example_of_a_batch_is_counted_once() -> None:
     def script(prompt: Prompt) -> LabelLogits | RequestError:
         if "too long" in prompt.user:
@@ -50,9 +49,9 @@ async def test_every_example_of_a_batch_is_counted_once() -> None:
             [
                 labelled(1.0, "B", number=1),
                 labelled(1.0, "tie", number=2),
-                LabelledComparison(Comparison.of("too long", "a", "b"), "A"),
+                LabelledComparison(comparison=Comparison.of("too long", "a", "b"), label="A"),
                 labelled(1.0, "A", number=3),
-                LabelledComparison(Comparison.of("nan", "a", "b"), "A"),
+                LabelledComparison(comparison=Comparison.of("nan", "a", "b"), label="A"),
                 labelled(1.0, "A", number=4),
             ],
         )
@@ -65,7 +64,6 @@ async def test_every_example_of_a_batch_is_counted_once() -> None:
         assert report.calibration.accuracy == pytest.approx(2 / 3)
 
 
-@pytest.mark.anyio
 async def test_the_last_label_of_a_repeated_comparison_counts() -> None:
     async with services_of() as services:
         batch = [labelled(1.0, "B", number=1), labelled(1.0, "A", number=1)]
@@ -74,19 +72,17 @@ async def test_the_last_label_of_a_repeated_comparison_counts() -> None:
         assert report.calibration.accuracy == 1.0
 
 
-@pytest.mark.anyio
 async def test_a_swapped_duplicate_is_an_update() -> None:
     async with services_of() as services:
         example = labelled(1.0, "A", number=1)
         await services.calibrator.add("default", [example])
-        swapped = LabelledComparison(example.comparison.swapped, "B")
+        swapped = LabelledComparison(comparison=example.comparison.swapped, label="B")
         report = await services.calibrator.add("default", [swapped])
         assert (report.added, report.updated, report.calibration.n) == (0, 1, 1)
         # The label B of the swapped pair agrees with the judge.
         assert report.calibration.accuracy == 1.0
 
 
-@pytest.mark.anyio
 async def test_posting_a_batch_again_writes_nothing() -> None:
     async with services_of() as services:
         batch = [labelled(0.1 * i, "A" if i % 3 else "B", number=i) for i in range(1, 20)]
@@ -101,7 +97,6 @@ async def test_posting_a_batch_again_writes_nothing() -> None:
         assert changed.calibration.n == once.n
 
 
-@pytest.mark.anyio
 async def test_a_batch_that_changes_nothing_makes_no_set() -> None:
     async with services_of() as services:
         for batch in ([labelled(1.0, "tie", number=1)], []):
@@ -112,7 +107,6 @@ async def test_a_batch_that_changes_nothing_makes_no_set() -> None:
         assert await services.store.names() == []
 
 
-@pytest.mark.anyio
 async def test_an_example_that_becomes_a_tie_is_removed() -> None:
     async with services_of() as services:
         add = services.calibrator.add
@@ -127,7 +121,6 @@ async def test_an_example_that_becomes_a_tie_is_removed() -> None:
         assert (again.removed, again.calibration.version) == (0, 2)
 
 
-@pytest.mark.anyio
 async def test_the_last_label_in_a_batch_counts_for_ties_too() -> None:
     async with services_of() as services:
         add = services.calibrator.add
@@ -139,7 +132,6 @@ async def test_the_last_label_in_a_batch_counts_for_ties_too() -> None:
         assert (second.calibration.n, second.added, second.ties) == (1, 1, 1)
 
 
-@pytest.mark.anyio
 async def test_label_noise_is_kept_until_it_is_given() -> None:
     async with services_of() as services:
         add = services.calibrator.add
@@ -155,7 +147,6 @@ async def test_label_noise_is_kept_until_it_is_given() -> None:
         assert stored.meta["label_noise"] == "0.05"
 
 
-@pytest.mark.anyio
 async def test_another_judges_set_is_refused_before_anything_is_judged() -> None:
     store = MemoryStore()
     asked: list[Prompt] = []
@@ -173,12 +164,11 @@ async def test_another_judges_set_is_refused_before_anything_is_judged() -> None
         with pytest.raises(JudgeMismatchError, match="'one'"):
             await two.calibrator.add("default", [labelled(1.0, "A", number=2)])
         with pytest.raises(JudgeMismatchError):
-            await two.calibrations.usable("default", fingerprint=two.judge.fingerprint)
+            await two.calibrations.usable("default", fingerprint=two.identity.fingerprint)
         assert await store.read("default") == before
     assert asked == []
 
 
-@pytest.mark.anyio
 async def test_an_engine_that_fails_leaves_nothing_written() -> None:
     def script(prompt: Prompt) -> LabelLogits:
         raise EngineUnavailableError("down")
@@ -190,7 +180,6 @@ async def test_an_engine_that_fails_leaves_nothing_written() -> None:
             assert await services.store.names() == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_two_replicas_that_write_at_once_lose_nothing(tmp_path: Path, kind: str) -> None:
     store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "sets.db")
@@ -215,7 +204,6 @@ async def test_two_replicas_that_write_at_once_lose_nothing(tmp_path: Path, kind
     await store.close()
 
 
-@pytest.mark.anyio
 async def test_a_set_that_others_write_all_the_time_is_unavailable() -> None:
     class Contended(MemoryStore):
         """Every write conflicts with another writer."""
@@ -229,7 +217,6 @@ async def test_a_set_that_others_write_all_the_time_is_unavailable() -> None:
             await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
 
 
-@pytest.mark.anyio
 async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_posted_again() -> (
     None
 ):
@@ -288,7 +275,6 @@ class Failing(MemoryStore):
         return await super().undos(*args, **kwargs)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("method", "action"),
     [
@@ -322,7 +308,6 @@ async def test_a_store_that_does_not_answer_is_counted_once(method: str, action:
         assert b"scope_store_errors_total 1.0" in services.telemetry.exposition()[0]
 
 
-@pytest.mark.anyio
 async def test_judging_continues_after_a_deletion_that_the_store_refused() -> None:
     store = Failing()
     async with services_of(store=store) as services:
@@ -331,7 +316,7 @@ async def test_judging_continues_after_a_deletion_that_the_store_refused() -> No
         with pytest.raises(StoreUnavailableError):
             await services.calibrator.delete("default")
         store.method = "version"
-        fingerprint = services.judge.fingerprint
+        fingerprint = services.identity.fingerprint
         usable = await services.calibrations.usable("default", fingerprint=fingerprint)
         assert usable.calibration.version == 1
         store.method = ""
@@ -340,27 +325,26 @@ async def test_judging_continues_after_a_deletion_that_the_store_refused() -> No
             await services.calibrations.usable("default", fingerprint=fingerprint)
 
 
-@pytest.mark.anyio
 async def test_deleting_an_unknown_set_is_not_found() -> None:
     async with services_of() as services:
         with pytest.raises(CalibrationNotFoundError):
             await services.calibrator.delete("default")
 
 
-@pytest.mark.anyio
 async def test_texts_are_never_stored(tmp_path: Path) -> None:
     path = tmp_path / "sets.db"
     store = SqliteStore(path)
     async with services_of(ScriptedEngine(lambda prompt: logits_of_gap(1.0)), store) as services:
         comparison = Comparison.of(f"{MARKER} q", f"{MARKER} a", f"{MARKER} b")
-        await services.calibrator.add("default", [LabelledComparison(comparison, "A")])
+        await services.calibrator.add(
+            "default", [LabelledComparison(comparison=comparison, label="A")]
+        )
         assert MARKER not in repr(await store.read("default"))
     await store.close()
     assert not holds(tmp_path, MARKER)
-    assert holds(tmp_path, services.judge.fingerprint)
+    assert holds(tmp_path, services.identity.fingerprint)
 
 
-@pytest.mark.anyio
 async def test_progress_is_reported_to_the_end() -> None:
     reported: list[int] = []
     async with services_of() as services:
@@ -371,7 +355,6 @@ async def test_progress_is_reported_to_the_end() -> None:
         assert pair(1.0, 0.0, question="Question 0?") == batch[0].comparison
 
 
-@pytest.mark.anyio
 async def test_a_write_to_a_restored_store_uses_its_content_and_not_the_cache(
     tmp_path: Path,
 ) -> None:

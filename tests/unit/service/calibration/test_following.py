@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -15,10 +16,8 @@ from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S
 from tests.serving import calibrations_of, labelled, services_of
 
-META = {"judge": "scripted", "fingerprint": "f" * 64, "label_noise": "0.0", "n": "1"}
 
-
-class AnnouncingStore(MemoryStore):
+class ChangeFeedStore(MemoryStore):
     """A store that announces its changes, and fails on request."""
 
     def __init__(self) -> None:
@@ -57,7 +56,7 @@ class AnnouncingStore(MemoryStore):
 
 
 @asynccontextmanager
-async def following(store: AnnouncingStore) -> AsyncIterator[tuple[Services, Calibrations]]:
+async def following(store: ChangeFeedStore) -> AsyncIterator[tuple[Services, Calibrations]]:
     """A writer, and a replica that has cached the set and follows the store."""
     async with services_of(store=store) as writer:
         await writer.calibrator.add("default", [labelled(1.0, "A", number=1)])
@@ -83,25 +82,22 @@ def versions(replica: Calibrations) -> list[int]:
     return [each.version for each in replica.known()]
 
 
-@pytest.mark.anyio
 async def test_an_announced_version_is_cached_at_once() -> None:
-    async with following(AnnouncingStore()) as (writer, replica):
+    async with following(ChangeFeedStore()) as (writer, replica):
         await writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
         await until(lambda: versions(replica) == [2])
 
 
-@pytest.mark.anyio
 async def test_a_deleted_set_leaves_memory() -> None:
-    store = AnnouncingStore()
+    store = ChangeFeedStore()
     async with following(store) as (writer, replica):
         await writer.calibrator.delete("default", by="test")
         store.announce("default")
         await until(lambda: versions(replica) == [])
 
 
-@pytest.mark.anyio
 async def test_a_set_that_is_not_cached_is_not_read() -> None:
-    store = AnnouncingStore()
+    store = ChangeFeedStore()
     async with following(store) as (writer, replica):
         await writer.calibrator.add("other", [labelled(1.0, "A", number=2)])
         await writer.calibrator.add("default", [labelled(1.0, "A", number=3)])
@@ -109,12 +105,11 @@ async def test_a_set_that_is_not_cached_is_not_read() -> None:
         assert [each.name for each in replica.known()] == ["default"]
 
 
-@pytest.mark.anyio
 async def test_changes_during_an_interrupted_subscription_are_read_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.service.calibration.following._LISTEN_AGAIN_S", 0.05)
-    store = AnnouncingStore()
+    store = ChangeFeedStore()
     async with following(store) as (writer, replica):
         store.announce(None)
         store.listeners.clear()
@@ -123,12 +118,11 @@ async def test_changes_during_an_interrupted_subscription_are_read_after_it(
         await until(lambda: versions(replica) == [2])
 
 
-@pytest.mark.anyio
 async def test_following_survives_a_store_that_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.service.calibration.following._LISTEN_AGAIN_S", 0.01)
-    store = AnnouncingStore()
+    store = ChangeFeedStore()
     async with following(store) as (writer, replica):
         store.unreadable = True
         asked = store.reads
@@ -141,8 +135,7 @@ async def test_following_survives_a_store_that_fails(
         await until(lambda: versions(replica) == [2])
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("store", [MemoryStore, AnnouncingStore])
+@pytest.mark.parametrize("store", [MemoryStore, ChangeFeedStore])
 async def test_unused_sets_are_confirmed_periodically(
     store: type[MemoryStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,12 +150,14 @@ async def test_unused_sets_are_confirmed_periodically(
         task = asyncio.create_task(follow(replica, shared))
         await until(replica.usable_without_store)
         # A version without an announcement is found, too.
+        stored = await shared.read("default")
+        assert stored is not None
         await MemoryStore.write(
             shared,
             "default",
-            StoredCalibration(Version("other", 9), META, {}, {}),
-            change=StoredChange(9, "", ""),
-            expected=(await shared.version("default")),
+            replace(stored, version=Version("other", 9), examples={}),
+            change=StoredChange(number=9, record="", undo=""),
+            expected=stored.version,
         )
         await until(lambda: versions(replica) == [9])
         task.cancel()
@@ -170,7 +165,6 @@ async def test_unused_sets_are_confirmed_periodically(
             await task
 
 
-@pytest.mark.anyio
 async def test_confirming_the_old_version_does_not_drop_a_new_one() -> None:
     store = MemoryStore()
     async with services_of(store=store) as writer:

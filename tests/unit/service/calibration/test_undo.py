@@ -24,8 +24,6 @@ from tests.redis_server import RedisServer
 from tests.serving import labelled, services_of
 from tests.unit.service.calibration.trails import batch, content, read, trail
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def on(scheme: str, folder: Path, server: Callable[[], RedisServer]) -> AsyncIterator[Any]:
@@ -34,7 +32,6 @@ async def on(scheme: str, folder: Path, server: Callable[[], RedisServer]) -> As
     if scheme == "sqlite":
         store = SqliteStore(folder / "sets.db")
     if scheme == "redis":
-        server().command("FLUSHALL")
         store = RedisStore(server().url)
     await store.open()
     try:
@@ -144,15 +141,17 @@ async def test_a_version_of_another_judge_is_refused_and_an_own_one_is_restored(
 async def test_a_corrupt_set_can_be_deleted_but_not_restored() -> None:
     async with services_of() as services:
         await services.calibrator.add("default", batch(1))
-        garbage = StoredCalibration(Version("x", 2), {"judge": "?"}, {}, {})
-        mark = StoredChange(2, "{}", "{}")
+        garbage = StoredCalibration(
+            version=Version("x", 2), meta={"judge": "?"}, examples={}, thresholds={}
+        )
+        mark = StoredChange(number=2, record="{}", undo="{}")
         expected = (await read(services.store)).version
         assert await services.store.write("default", garbage, change=mark, expected=expected)
         await services.calibrator.delete("default", by="admin")
         deletion, *_ = await services.calibrator.versions("default", before=None, limit=1)
         assert (deletion.version, deletion.action, deletion.removed) == (3, "delete", None)
         assert (deletion.judge, deletion.thresholds_before) == (None, None)
-        with pytest.raises(VersionNotFoundError, match="any more"):
+        with pytest.raises(VersionNotFoundError, match="no longer"):
             await services.calibrator.rollback("default", 1)
         added = await services.calibrator.add("default", batch(4))
         assert added.calibration.version == 4

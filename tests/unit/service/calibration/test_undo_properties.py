@@ -10,7 +10,6 @@ from app.core.calibration import Calibration
 from app.core.clusters import CLUSTER_RULES, ClusterRule
 from app.core.comparison import Label
 from app.core.errors import VersionNotFoundError
-from app.service.calibration.pool import add_to_pool
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import labelled, services_of
@@ -67,14 +66,7 @@ async def take(services: Services, step: Step) -> Calibration | None:
         return report.calibration
     if step.action == "pool":
         pairs = [labelled(0.3 * i, "A", number=i).comparison for i in step.labels]
-        pooled = await add_to_pool(
-            "set",
-            pairs,
-            judge=services.judge,
-            calibrations=services.calibrations,
-            calibrator=calibrator,
-        )
-        return pooled.calibration
+        return (await calibrator.pool("set", pairs)).outcome.calibration
     if step.action == "delete":
         await calibrator.delete("set")
         return None
@@ -114,7 +106,7 @@ async def go_through(done: list[Step]) -> None:
                 assert content(await one.calibrations.get("set")) == was
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(steps, max_size=14))
 def test_every_version_can_be_restored_after_any_changes(done: list[Step]) -> None:
     asyncio.run(go_through(done))

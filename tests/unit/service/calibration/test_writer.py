@@ -14,8 +14,6 @@ from app.stores.memory import MemoryStore
 from tests.serving import services_of
 from tests.unit.service.calibration.trails import batch, trail
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("action", ["rollback", "delete"])
 async def test_a_change_that_always_conflicts_is_unavailable(action: str) -> None:

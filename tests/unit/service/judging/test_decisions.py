@@ -5,13 +5,22 @@ import math
 import pytest
 
 from app.core.comparison import CalibrationReference, Criterion, Reason
-from app.service.judging.decisions import AcceptanceRule, PreferenceRow, decide
+from app.core.score import Preference
+from app.service.judging.decisions import AcceptanceRule, decide
 
-CRITERION = Criterion(0.1, "marginal", None, "default")
-REFERENCE = CalibrationReference("default", 1, 100)
-SURE = PreferenceRow(0.99, 0.99, 0.99, 0.056, 0.99)
-UNSURE = PreferenceRow(0.6, 0.6, 0.6, 0.673, 0.6)
-EVEN = PreferenceRow(0.5, 0.5, 0.5, math.log(2.0), 0.5)
+SURE = Preference(p_fwd=0.99, p_rev=0.99, p_bar=0.99, uncertainty=0.056)
+UNSURE = Preference(p_fwd=0.6, p_rev=0.6, p_bar=0.6, uncertainty=0.673)
+EVEN = Preference(p_fwd=0.5, p_rev=0.5, p_bar=0.5, uncertainty=math.log(2.0))
+
+
+def rule(threshold: float, *, suspended: bool, min_label_mass: float) -> AcceptanceRule:
+    return AcceptanceRule(
+        criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default"),
+        threshold=threshold,
+        calibration=CalibrationReference(name="default", version=1, n=100),
+        min_label_mass=min_label_mass,
+        suspended=suspended,
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,21 +38,23 @@ EVEN = PreferenceRow(0.5, 0.5, 0.5, math.log(2.0), 0.5)
     ],
 )
 def test_an_abstention_names_the_first_reason_that_applies(
-    preference: PreferenceRow,
+    preference: Preference,
     threshold: float,
     suspended: bool,
     label_mass: float,
     reason: Reason | None,
 ) -> None:
-    rule = AcceptanceRule(threshold, None, REFERENCE, suspended)
     found = decide(
-        preference, CRITERION, rule, label_mass=label_mass, min_label_mass=0.5, judge="judge"
+        preference,
+        rule(threshold, suspended=suspended, min_label_mass=0.5),
+        label_mass=label_mass,
+        judge="judge",
     )
     assert found.reason == reason
     assert found.verdict == ("A" if reason is None else "abstain")
 
 
 def test_a_suspended_judgment_keeps_its_scores_and_its_threshold() -> None:
-    rule = AcceptanceRule(0.3, None, REFERENCE, True)
-    found = decide(SURE, CRITERION, rule, label_mass=0.9, min_label_mass=0.0, judge="judge")
-    assert (found.preferred, found.threshold, found.uncertainty) == ("A", 0.3, 0.056)
+    suspended = rule(0.3, suspended=True, min_label_mass=0.0)
+    found = decide(SURE, suspended, label_mass=0.9, judge="judge")
+    assert (found.preference, found.threshold) == (SURE, 0.3)

@@ -49,7 +49,6 @@ async def calibrate(
     )
 
 
-@pytest.mark.anyio
 async def test_the_sign_of_the_reverse_order_is_inverted() -> None:
     # Shown first, "good" gets A with log-odds 3 - 1 = 2; shown second it gets B with log-odds
     # 1.5 - 1 = 0.5, so p_fwd = sigmoid(2) and p_rev = sigmoid(0.5).
@@ -59,30 +58,33 @@ async def test_the_sign_of_the_reverse_order_is_inverted() -> None:
 
     found = await judge_one(ScriptedEngine(script), Comparison.of("Why?", "good", "bad"))
     p_bar = (sigmoid(2) + sigmoid(0.5)) / 2
-    assert found.p_fwd == pytest.approx(sigmoid(2), abs=1e-15)
-    assert found.p_rev == pytest.approx(sigmoid(0.5), abs=1e-15)
-    assert found.p_bar == pytest.approx(p_bar, abs=1e-15)
+    assert found.preference.p_fwd == pytest.approx(sigmoid(2), abs=1e-15)
+    assert found.preference.p_rev == pytest.approx(sigmoid(0.5), abs=1e-15)
+    assert found.preference.p_bar == pytest.approx(p_bar, abs=1e-15)
     entropy = -p_bar * math.log(p_bar) - (1 - p_bar) * math.log(1 - p_bar)
-    assert found.uncertainty == pytest.approx(entropy, abs=1e-14)
-    assert found.confidence == pytest.approx(p_bar, abs=1e-15)
+    assert found.preference.uncertainty == pytest.approx(entropy, abs=1e-14)
+    assert found.preference.confidence == pytest.approx(p_bar, abs=1e-15)
     # The smaller of e^-1 + e^-3 = 0.4177 and e^-1.5 + e^-1 = 0.5910.
     assert found.label_mass == pytest.approx(math.exp(-1) + math.exp(-3), abs=1e-15)
-    assert (found.verdict, found.preferred, found.reason) == ("A", "A", None)
+    assert (found.verdict, found.preference.side, found.reason) == ("A", "A", None)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("gap", [0.0, 0.3, 2.0, -5.0, 40.0])
 async def test_a_judge_with_only_position_bias_has_no_preference(gap: float) -> None:
     engine = ScriptedEngine(lambda prompt: logits_of_gap(gap))
     found = await judge_one(engine, Comparison.of("Why?", "one", "two"))
-    assert found.p_bar == 0.5
-    assert found.p_fwd == pytest.approx(1 - found.p_rev, abs=1e-12)
-    assert found.uncertainty == pytest.approx(LN2, abs=1e-15)
-    assert (found.verdict, found.preferred, found.reason) == ("abstain", None, "no_preference")
+    assert found.preference.p_bar == 0.5
+    assert found.preference.p_fwd == pytest.approx(1 - found.preference.p_rev, abs=1e-12)
+    assert found.preference.uncertainty == pytest.approx(LN2, abs=1e-15)
+    assert (found.verdict, found.preference.side, found.reason) == (
+        "abstain",
+        None,
+        "no_preference",
+    )
     assert found.risk_level is None
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.floats(-30, 30), st.floats(-30, 30), st.floats(-3, 3))
 def test_swapping_the_responses_mirrors_p_bar(a: float, b: float, bias: float) -> None:
     def script(prompt: Prompt) -> LabelLogits:
@@ -100,37 +102,43 @@ def test_swapping_the_responses_mirrors_p_bar(a: float, b: float, bias: float) -
             return [judgment for judgment in found if isinstance(judgment, Judgment)]
 
     straight, swapped = asyncio.run(both())
-    assert straight.p_bar == pytest.approx(1 - swapped.p_bar, abs=1e-6)
+    assert straight.preference.p_bar == pytest.approx(1 - swapped.preference.p_bar, abs=1e-6)
     mirrored = {"A": "B", "B": "A", "abstain": "abstain"}
     assert mirrored[straight.verdict] == swapped.verdict
     assert straight.reason == swapped.reason
-    assert straight.uncertainty == swapped.uncertainty
+    assert straight.preference.uncertainty == swapped.preference.uncertainty
     assert straight.risk_level == swapped.risk_level
 
 
-@pytest.mark.anyio
 async def test_each_abstention_has_its_reason() -> None:
     async with services_of() as services:
         # Errors occur only below gap 1: a threshold exists, and gap 0.02 is beyond it.
         await calibrate(services, n=200, wrong_below=1.0)
         judge = services.judge.judge
         sure = await judge(request(pair(3.9, 0.0)))
-        assert (sure.verdict, sure.reason, sure.preferred) == ("A", None, "A")
+        assert (sure.verdict, sure.reason, sure.preference.side) == ("A", None, "A")
         assert sure.threshold is not None
-        assert sure.uncertainty <= sure.threshold
+        assert sure.preference.uncertainty <= sure.threshold
         unsure = await judge(request(pair(0.0, 0.02)))
-        assert (unsure.verdict, unsure.reason, unsure.preferred) == ("abstain", "uncertain", "B")
+        assert (unsure.verdict, unsure.reason, unsure.preference.side) == (
+            "abstain",
+            "uncertain",
+            "B",
+        )
         assert unsure.threshold is not None
-        assert unsure.uncertainty > unsure.threshold
+        assert unsure.preference.uncertainty > unsure.threshold
         even = await judge(request(pair(1.0, 1.0)))
-        assert (even.verdict, even.reason, even.preferred) == ("abstain", "no_preference", None)
+        assert (even.verdict, even.reason, even.preference.side) == (
+            "abstain",
+            "no_preference",
+            None,
+        )
         # (0 + 1) / 200 is the smallest alpha that 200 examples make feasible.
         impossible = await judge(request(pair(3.9, 0.0), alpha=0.004))
         assert (impossible.verdict, impossible.reason) == ("abstain", "infeasible")
-        assert (impossible.threshold, impossible.preferred) == (None, "A")
+        assert (impossible.threshold, impossible.preference.side) == (None, "A")
 
 
-@pytest.mark.anyio
 async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
     # With "broken" in the response shown first, the judge answers with little label mass.
     def script(prompt: Prompt) -> LabelLogits:
@@ -144,12 +152,16 @@ async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
         await calibrate(services, n=200, wrong_below=1.0)
         for alpha in (None, 0.2, 0.004):
             found = await services.judge.judge(request(broken, alpha=alpha))
-            assert (found.verdict, found.reason, found.preferred) == ("abstain", "off_task", "A")
+            assert (found.verdict, found.reason, found.preference.side) == (
+                "abstain",
+                "off_task",
+                "A",
+            )
             assert found.label_mass == pytest.approx(0.2, abs=1e-12)
             assert found.risk_level is None
         # Two reasons apply, and "off_task" comes first.
         without = await services.judge.judge(request(even, alpha=None))
-        assert (without.reason, without.preferred) == ("off_task", None)
+        assert (without.reason, without.preference.side) == ("off_task", None)
         fine = await services.judge.judge(request(pair(3.9, 0.0)))
         assert (fine.verdict, fine.reason) == ("A", None)
     async with services_of(ScriptedEngine(script)) as services:
@@ -157,7 +169,6 @@ async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
         assert (answered.verdict, answered.reason) == ("A", None)
 
 
-@pytest.mark.anyio
 async def test_a_label_mass_at_the_limit_is_on_task() -> None:
     engine = ScriptedEngine(lambda prompt: LabelLogits(math.log(0.25), math.log(0.25)))
     comparison = Comparison.of("Why?", "one", "two")
@@ -167,7 +178,6 @@ async def test_a_label_mass_at_the_limit_is_on_task() -> None:
             assert (found.label_mass, found.reason) == (0.5, reason)
 
 
-@pytest.mark.anyio
 async def test_a_calibration_leaves_out_off_task_examples() -> None:
     # 100 right examples, and 100 wrong ones with the same certainty but off task. With the wrong
     # ones the share of errors is one half; without them alpha = 1/100 is feasible.
@@ -194,7 +204,6 @@ async def test_a_calibration_leaves_out_off_task_examples() -> None:
     assert (found[0.5].threshold, found[0.5].coverage, found[0.5].empirical_risk) == (LN2, 0.5, 0)
 
 
-@pytest.mark.anyio
 async def test_judgments_whose_orders_disagree_are_counted() -> None:
     # The response shown first gains 1, the better one its difference: at 2.0 both orders agree.
     def script(prompt: Prompt) -> LabelLogits:
@@ -204,14 +213,13 @@ async def test_judgments_whose_orders_disagree_are_counted() -> None:
     async with services_of(ScriptedEngine(script)) as services:
         pairs = [pair(0.5, 0.0), pair(0.0, 0.5), pair(2.0, 0.0), pair(0.0, 2.0), pair(1.0, 0.0)]
         found = await services.judge.judge_batch([request(each, alpha=None) for each in pairs])
-        disagree = [each.orders_disagree for each in found if isinstance(each, Judgment)]
+        disagree = [each.preference.orders_disagree for each in found if isinstance(each, Judgment)]
         # At 1.0 the reverse order has no preference: p_rev is 0.5.
         assert disagree == [True, True, False, False, False]
         exposition = services.telemetry.exposition()[0].decode()
         assert "scope_order_disagreements_total 2.0" in exposition
 
 
-@pytest.mark.anyio
 async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_needed() -> None:
     async with services_of() as services:
         found = await services.judge.judge(request(pair(0.0, 0.001), alpha=None))
@@ -219,7 +227,6 @@ async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is
         assert (found.threshold, found.risk_level, found.calibration) == (None, None, None)
 
 
-@pytest.mark.anyio
 async def test_pac_is_never_looser_than_marginal_and_accepts_with_enough_examples() -> None:
     async with services_of() as services:
         await calibrate(services, n=300, wrong_below=0.5)
@@ -234,7 +241,6 @@ async def test_pac_is_never_looser_than_marginal_and_accepts_with_enough_example
         assert pac.threshold <= marginal.threshold
 
 
-@pytest.mark.anyio
 async def test_a_judgment_is_accepted_exactly_from_its_risk_level_on() -> None:
     async with services_of() as services:
         rng = np.random.default_rng(20)
@@ -267,7 +273,6 @@ async def test_a_judgment_is_accepted_exactly_from_its_risk_level_on() -> None:
         assert 0 < accepted < len(found)
 
 
-@pytest.mark.anyio
 async def test_an_items_error_is_not_a_verdict_and_does_not_affect_other_items() -> None:
     def script(prompt: Prompt) -> LabelLogits | RequestError:
         if "long" in prompt.user:
@@ -305,11 +310,12 @@ async def test_an_items_error_is_not_a_verdict_and_does_not_affect_other_items()
             assert f'scope_judgment_errors_total{{code="{code}"}} 1.0' in exposition
 
 
-@pytest.mark.anyio
 async def test_a_corrupt_calibration_is_the_error_of_the_items_that_use_it() -> None:
     store = MemoryStore()
-    garbage = StoredCalibration(Version("x", 1), {}, {}, {})
-    await store.write("bad", garbage, change=StoredChange(1, "", ""), expected=None)
+    garbage = StoredCalibration(version=Version("x", 1), meta={}, examples={}, thresholds={})
+    await store.write(
+        "bad", garbage, change=StoredChange(number=1, record="", undo=""), expected=None
+    )
     async with services_of(store=store) as services:
         asked = [request(pair(1, 0), calibration="bad"), request(pair(1, 0), alpha=None)]
         first, second = await services.judge.judge_batch(asked)
@@ -317,7 +323,6 @@ async def test_a_corrupt_calibration_is_the_error_of_the_items_that_use_it() -> 
         assert isinstance(second, Judgment)
 
 
-@pytest.mark.anyio
 async def test_an_engine_that_is_down_fails_the_whole_request() -> None:
     def script(prompt: Prompt) -> LabelLogits:
         raise EngineUnavailableError("down")
@@ -327,14 +332,12 @@ async def test_an_engine_that_is_down_fails_the_whole_request() -> None:
             await services.judge.judge_batch([request(pair(1, 0), alpha=None)] * 2)
 
 
-@pytest.mark.anyio
 async def test_an_engine_that_loses_an_answer_fails_the_whole_request() -> None:
     async with services_of(ShortEngine()) as services:
         with pytest.raises(JudgmentFailedError, match="3 answers to 4 prompts"):
             await services.judge.judge_batch([request(pair(1, 0), alpha=None)] * 2)
 
 
-@pytest.mark.anyio
 async def test_a_missing_calibration_causes_no_engine_call() -> None:
     asked: list[Prompt] = []
 
@@ -348,7 +351,6 @@ async def test_a_missing_calibration_causes_no_engine_call() -> None:
     assert asked == []
 
 
-@pytest.mark.anyio
 async def test_megabytes_are_rendered_off_the_event_loop() -> None:
     ticks = 0
 
@@ -361,7 +363,7 @@ async def test_megabytes_are_rendered_off_the_event_loop() -> None:
     engine = ScriptedEngine(lambda prompt: logits_of_gap(1.0))
     async with services_of(engine) as services:
         ticking = asyncio.create_task(tick())
-        await services.judge.score([Comparison.of("Why?", "\u0430\n" * 2**20, "&lt;" * 2**19)])
+        await services.scorer.score([Comparison.of("Why?", "\u0430\n" * 2**20, "&lt;" * 2**19)])
         ticking.cancel()
     # If the event loop rendered, there would be one or two ticks.
     assert ticks > 5

@@ -33,18 +33,18 @@ def texts(n: int) -> list[str]:
     return [f"response {i}" for i in range(n)]
 
 
-@pytest.mark.parametrize("n", range(2, 20))
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 8, 17, 18, 100])
-def test_each_response_meets_k_others_and_no_pair_meets_twice(n: int, k: int) -> None:
-    judged = schedule_of(texts(n), k).judged
-    assert len({frozenset(pair) for pair in judged}) == len(judged) == number_of_pairs(n, k)
-    assert all(pair.a < pair.b for pair in judged)
-    degrees = Counter(player for pair in judged for player in pair)
-    least = min(k, n - 1)
-    # With n and k odd the sum of the degrees, which is even, cannot be n k.
-    one_more = int(k < n - 1 and n * k % 2)
-    assert Counter(degrees.values()) == +Counter({least: n - one_more, least + 1: one_more})
-    assert len(judged) == min((n * k + 1) // 2, n * (n - 1) // 2) <= n * k
+def test_each_response_meets_k_others_and_no_pair_meets_twice(k: int) -> None:
+    for n in range(2, 20):
+        judged = schedule_of(texts(n), k).judged
+        assert len({frozenset(pair) for pair in judged}) == len(judged) == number_of_pairs(n, k)
+        assert all(pair.a < pair.b for pair in judged)
+        degrees = Counter(player for pair in judged for player in pair)
+        least = min(k, n - 1)
+        # With n and k odd the sum of the degrees, which is even, cannot be n k.
+        one_more = int(k < n - 1 and n * k % 2)
+        assert Counter(degrees.values()) == +Counter({least: n - one_more, least + 1: one_more})
+        assert len(judged) == min((n * k + 1) // 2, n * (n - 1) // 2) <= n * k
 
 
 def test_all_opponents_are_every_pair() -> None:
@@ -102,12 +102,15 @@ def test_the_rewards_are_those_of_a_naive_double_loop(
     draw = random.Random(seed)
     schedule = schedule_of(responses, opponents, empty_loses=loses)
     results = [
-        Result(pair, draw.choice((None, 1.0, -1.0, draw.uniform(-1, 1))))
+        Result(pair=pair, points=draw.choice((None, 1.0, -1.0, draw.uniform(-1, 1))))
         for pair in schedule.judged
     ]
     points = {
-        frozenset(pair): {pair.a: first, pair.b: None if first is None else -first}
-        for pair, first, _ in results
+        frozenset(each.pair): {
+            each.pair.a: each.points,
+            each.pair.b: None if each.points is None else -each.points,
+        }
+        for each in results
     }
     rows = standings(schedule, results)
     for row, expected in zip(rows, naive(responses, points, loses), strict=True):
@@ -123,7 +126,7 @@ def test_the_rewards_are_those_of_a_naive_double_loop(
 def test_the_mean_of_accepted_points_is_the_reward() -> None:
     schedule = schedule_of(["a", "b", "c"])
     points = {(0, 1): 1.0, (0, 2): None, (1, 2): 0.5}
-    rows = standings(schedule, [Result(pair, points[pair]) for pair in schedule.judged])
+    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
     # a: +1; b: (-1 + 0.5) / 2; c: -0.5.
     assert [row.reward for row in rows] == [1.0, -0.25, -0.5]
     assert [(row.accepted, row.compared) for row in rows] == [(1, 2), (2, 2), (1, 2)]
@@ -132,7 +135,9 @@ def test_the_mean_of_accepted_points_is_the_reward() -> None:
 def test_a_missing_reward_has_its_reason() -> None:
     schedule = schedule_of(["a", "b", "c", ""], empty_loses=False)
     failed = {(0, 1): True, (0, 2): True, (1, 2): False}
-    rows = standings(schedule, [Result(pair, None, failed[pair]) for pair in schedule.judged])
+    rows = standings(
+        schedule, [Result(pair=pair, points=None, failed=failed[pair]) for pair in schedule.judged]
+    )
     assert [row.reason for row in rows] == ["failed", "abstained", "abstained", "empty"]
     for responses, reasons in (
         (["a", "a"], ["tied", "tied"]),
@@ -149,7 +154,7 @@ def test_a_missing_reward_has_its_reason() -> None:
 def test_an_empty_response_loses_against_each_text_without_a_call() -> None:
     schedule = schedule_of(["a", "", "b", "\t"])
     assert schedule.judged == ((0, 2),)
-    rows = standings(schedule, [Result(schedule.judged[0], None)])
+    rows = standings(schedule, [Result(pair=schedule.judged[0], points=None)])
     assert [row.reward for row in rows] == [1.0, -1.0, 1.0, -1.0]
     assert [row.walkovers for row in rows] == [1, 2, 1, 2]
     assert [row.compared for row in rows] == [2, 2, 2, 2]
@@ -162,12 +167,12 @@ def test_each_different_text_meets_the_reference_once() -> None:
     schedule = reference_schedule(responses, players, "reference", empty_loses=True)
     assert schedule.judged == ((0, 6), (1, 6), (5, 6))
     points = dict(zip(schedule.judged, (1.0, -1.0, None), strict=True))
-    rows = standings(schedule, [Result(pair, points[pair]) for pair in schedule.judged])
+    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
     # The reference's own points are nobody's: the equal response is tied.
     assert [row.reward for row in rows] == [1.0, -1.0, None, 1.0, -1.0, None]
     assert [row.reason for row in rows] == [None, None, "tied", None, None, "abstained"]
     schedule = reference_schedule(responses, players, "reference", empty_loses=False)
-    rows = standings(schedule, [Result(pair, points[pair]) for pair in schedule.judged])
+    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
     assert [row.reason for row in rows] == [None, None, "tied", None, "empty", "abstained"]
 
 
@@ -179,7 +184,7 @@ def test_a_reward_does_not_depend_on_the_place_in_the_group() -> None:
     def rewards(order: Sequence[str]) -> dict[str, float | None]:
         schedule = schedule_of(order, 3)
         results = [
-            Result(pair, (strength[order[pair.a]] - strength[order[pair.b]]) / 2)
+            Result(pair=pair, points=(strength[order[pair.a]] - strength[order[pair.b]]) / 2)
             for pair in schedule.judged
         ]
         rows = standings(schedule, results)

@@ -1,1 +1,0 @@
-"""Uvicorn with limits on connections, bytes and time, and with a graceful shutdown."""

@@ -1,0 +1,150 @@
+"""`scope-judge battles`: judges battles of models, for a leaderboard."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from app.cli.console import CommandError, print_table, say
+from app.cli.running.battles import BattleOptions, judge_battles
+from app.cli.running.options import (
+    Alpha,
+    BatchSize,
+    CalibrationSet,
+    Delta,
+    DeltaFor,
+    Guarantee,
+    Inputs,
+    NoAlpha,
+    OnRay,
+    Overwrite,
+    RayAddress,
+    RayReplicas,
+    ShapeName,
+    given_criterion,
+    given_shape,
+)
+from app.cli.running.rows import write_all
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, is_given
+from app.files.reading import STDIN
+
+
+def battles(
+    files: Inputs,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the rows, in the format of its ending, as for `judge`. With "
+            "--schedule: file for the pairs; default: print only."
+        ),
+    ] = None,
+    schedule: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Judge nothing: read the rows of earlier runs, and print which pairs of models "
+            "this many further battles should compare.",
+        ),
+    ] = None,
+    alpha: Alpha = None,
+    no_alpha: NoAlpha = False,
+    guarantee: Guarantee = None,
+    delta: Delta = None,
+    delta_for: DeltaFor = None,
+    calibration: CalibrationSet = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the order in which the two responses are shown.")
+    ] = 0,
+    shape: ShapeName = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--map",
+            help="Names of columns: question=prompt,response_a=left,response_b=right,"
+            "model_a=left_model,model_b=right_model; also id, question_id, group, human and "
+            "human_probability.",
+        ),
+    ] = None,
+    keep_texts: Annotated[
+        bool, typer.Option("--keep-texts", help="Write the question and the responses, too.")
+    ] = False,
+    batch_size: BatchSize = None,
+    overwrite: Overwrite = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+    ray: OnRay = False,
+    address: RayAddress = None,
+    replicas: RayReplicas = None,
+) -> None:
+    """Judge battles of models, for `scope-judge leaderboard`.
+
+    A row has model_a and model_b, the question and the two responses. The output has one row for
+    each, in order, with the winner, p_bar (of model_a) and a signature that a paper can cite. A row
+    without a judgment has an error and no winner, and the exit status is then 1.
+
+    If interrupted, rerun the command; it resumes where it stopped. Results so far are kept in
+    OUT.partial.
+    """
+    if schedule is not None:
+        _print_schedule(files, schedule, out)
+        return
+    if out is None:
+        raise CommandError("give --out FILE for the rows, or --schedule N")
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    options = BattleOptions(
+        criterion=given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha),
+        shape=given_shape(shape, columns=None),
+        columns=columns,
+        seed=seed,
+        out=out.resolve(),
+        overwrite=overwrite,
+        keep_texts=keep_texts,
+        batch_size=batch_size,
+    )
+    if not ray and (address is not None or replicas is not None):
+        raise CommandError("--address and --replicas need --ray")
+    if ray and (is_given(url) or STDIN in files):
+        raise CommandError("--ray takes files or folders, and no --url")
+    if ray:
+        from app.cli.running.battle_bulk import judge_battles_in_bulk
+
+        judge_battles_in_bulk(files, options, address=address, replicas=replicas)
+        return
+    judge_battles(files, options, url=url, patience_s=patience)
+
+
+def _print_schedule(inputs: Sequence[Path], count: int, out: Path | None) -> None:
+    """Prints which pairs of models the next battles should be of.
+
+    Args:
+        inputs: Rows of `scope-judge battles`.
+        count: Number of battles.
+        out: File for the pairs; it is replaced. None to print only.
+
+    Raises:
+        InvalidRequestError: The rows cannot be read.
+        CommandError: The file cannot be written.
+    """
+    # Imported late: numpy takes a while.
+    from app.ratings.results import RatingSettings
+    from app.ratings.rows import read_battles
+    from app.ratings.schedule import schedule_of
+
+    found = schedule_of(read_battles(inputs)[0], count)
+    if out is not None:
+        write_all(out, [pair._asdict() for pair in found.pairs])
+    points = RatingSettings().points
+    table = Table()
+    for heading in ("model_a", "model_b"):
+        table.add_column(heading)
+    table.add_column("battles", justify="right")
+    for pair in found.pairs:
+        table.add_row(pair.model_a, pair.model_b, str(pair.battles))
+    print_table(table, title=f"the next {count} battles")
+    say(
+        f"Mean standard error of a rating: {points * found.error_now:.1f} points now, "
+        f"{points * found.error_then:.1f} after these battles, {points * found.error_evenly:.1f} "
+        "if they were spread evenly over all pairs."
+    )

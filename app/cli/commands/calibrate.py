@@ -1,0 +1,165 @@
+"""`scope-judge calibrate`: adds files of labelled pairs to a set of a running service.
+
+All pairs are judged first, and their scores are kept in a file beside the input. Then all of them
+become one version of the set. So a run that is stopped leaves the set as it was, and goes on later.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.assessment import assessment_of_answer, print_assessment
+from app.cli.console import CommandError, print_thresholds, say
+from app.cli.running.options import ColumnMap, Inputs, ShapeName, check_label_noise, given_shape
+from app.cli.running.rows import read_items
+from app.cli.running.run import Ask, Results, Run, finished, is_judged, journal_path
+from app.cli.service_client import (
+    DEFAULT_URL,
+    PATIENCE_S,
+    Patience,
+    Posted,
+    ServiceClient,
+    Url,
+    connected,
+)
+from app.cli.set_transfer import Upload, set_path, upload_scores
+from app.cli.stopping import resumable
+
+_SHOWN_FAILURES = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Failure:
+    """A row that was not added, and the reason."""
+
+    place: str
+    detail: str
+
+
+def calibrate(
+    files: Inputs,
+    name: Annotated[str, typer.Option(help="Name of the calibration set.")] = "default",
+    label_noise: Annotated[
+        float | None,
+        typer.Option(help="Probability that a label is wrong; it applies to the whole set."),
+    ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option(
+            help="How pac counts pairs of one question, for the whole set: one, adjusted or ignore."
+        ),
+    ] = None,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples in one request.")] = 100,
+    overwrite: Annotated[
+        bool, typer.Option(help="Drop an unfinished run with another judge.")
+    ] = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Add labelled pairs to a calibration set of a running service.
+
+    A label is A, B or tie (or model_a, model_b, both_bad). All pairs of a run become one version of
+    the set. If interrupted, the set is unchanged; rerun the command, and it resumes where it
+    stopped.
+    """
+    # Checked here, because the service sees it after everything has been judged.
+    check_label_noise(label_noise)
+    if clusters not in (None, "one", "adjusted", "ignore"):
+        raise CommandError(f"--clusters must be one, adjusted or ignore, got {clusters!r}")
+    items = read_items(files, given_shape(shape, columns), labelled=True)
+    with connected(url, patience_s=patience) as service:
+        run = Run(
+            journal=journal_path(files, f"calibrate-{name}.partial"),
+            settings={"judge": service.fingerprint, "calibration": name},
+            overwrite=overwrite,
+            batch_size=min(batch_size, service.max_batch),
+            kept=f"{name} is unchanged; rerun the command to resume",
+            title="calibrating",
+            keep_errors=False,
+        )
+        with finished(items, _scoring(service, name), run) as done:
+            results = [done.results[item.key] for item in items]
+            failures = [
+                _Failure(place=item.row.place, detail=result["error"]["detail"])
+                for item, result in zip(items, results, strict=True)
+                if not is_judged(result)
+            ]
+            scores = [result for result in results if is_judged(result)]
+            if not scores:
+                _print_failures(failures)
+                raise CommandError(f"no pair was judged, and {name} is unchanged")
+            with resumable(f"{name} may have changed already; rerun the command to resume"):
+                upload = upload_scores(
+                    service,
+                    name,
+                    scores,
+                    judge=service.judge_name,
+                    fingerprint=service.fingerprint,
+                    label_noise=label_noise,
+                    clusters=clusters,
+                )
+        shown = service.get(set_path(name))
+    _print_outcome(name, upload, shown, failed=len(failures))
+    if failures:
+        _print_failures(failures)
+        raise typer.Exit(1)
+
+
+def _scoring(service: ServiceClient, name: str) -> Ask:
+    """Asks a service for the scores of labelled pairs."""
+
+    def ask(examples: Mapping[str, Any]) -> Iterator[Results]:
+        def body(keys: list[str]) -> dict[str, Any]:
+            return {"calibration": name, "examples": [examples[key] for key in keys]}
+
+        for part in service.post_judged("/calibrate/scores", list(examples), body):
+            yield _scores(part, service)
+
+    return ask
+
+
+def _scores(part: Posted, service: ServiceClient) -> Results:
+    """The scores of one request by key; a pair that failed has its error."""
+    if part.reason:
+        return {key: {"error": {"detail": part.reason}} for key in part.items}
+    if part.answer["fingerprint"] != service.fingerprint:
+        raise CommandError("the judge of the service has changed since the beginning of this run")
+    errors = part.answer["errors"]
+    failed = {part.items[error["index"]]: {"error": error["error"]} for error in errors}
+    judged = (key for key in part.items if key not in failed)
+    return {**failed, **dict(zip(judged, part.answer["scores"], strict=True))}
+
+
+def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: int) -> None:
+    """Prints the set after the run.
+
+    Args:
+        name: Name of the set.
+        upload: The outcome of the run.
+        shown: Answer of GET /calibrations/{name}.
+        failed: Number of pairs that were not judged.
+    """
+    answer, counts = upload.answer, Counter({**upload.counts, "failed": failed})
+    say(f"calibration {name}, version {answer['version']}")
+    if shown.get("unlabelled"):
+        print_thresholds(name, shown["version"], shown["n"], shown["thresholds"])
+        say(
+            f"{shown['unlabelled']} pairs have no label yet: GET {set_path(name, '/next')} lists "
+            "those to label next"
+        )
+    else:
+        print_assessment(assessment_of_answer(shown), stderr=True)
+    names = ("added", "updated", "ties", "removed", "failed")
+    say(", ".join(f"{count} {counts[count]}" for count in names))
+
+
+def _print_failures(failures: Sequence[_Failure]) -> None:
+    for failure in failures[:_SHOWN_FAILURES]:
+        say(("not added:", "yellow"), f" {failure.place}: {failure.detail}")
+    if len(failures) > _SHOWN_FAILURES:
+        say(f"and {len(failures) - _SHOWN_FAILURES} more")

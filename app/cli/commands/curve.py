@@ -1,0 +1,163 @@
+"""`scope-judge curve`: says whether a judge is good enough, from labelled pairs in files."""
+
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.assessment import print_assessment
+from app.cli.console import CommandError, console, say
+from app.cli.running.judged_first import Judging, judged_by_service, judged_here
+from app.cli.running.options import (
+    ColumnMap,
+    DeltaFor,
+    Inputs,
+    ShapeName,
+    check_label_noise,
+    check_share,
+    given_shape,
+)
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url
+from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
+
+# The help needs none of these: functions import them.
+if TYPE_CHECKING:
+    from app.evaluation.curve.labelled_scores import LabelledScores
+    from app.evaluation.judgments.jsonl import Judged
+
+_PLOT_ENDINGS = (".png", ".svg")
+_SHOWN_PLACES = 3
+
+
+def curve(
+    files: Inputs,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
+    delta_for: DeltaFor = None,
+    label_noise: Annotated[
+        float, typer.Option(help="Probability in [0, 0.5) that a label is flipped.")
+    ] = 0.0,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split",
+            help="Also calibrate on random halves and test on the others, as `evaluate` does.",
+        ),
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            help="If the pairs are not judged yet: load this judge (see `evaluate`) instead of "
+            "asking the service."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="If the pairs are not judged yet: file for the judgments, with --judge a folder.  "
+            "[default: FILE-judged.jsonl; with --judge evaluation-JUDGE]"
+        ),
+    ] = None,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Is my judge good enough? Shows which alpha is feasible with labelled pairs.
+
+    Each row has a label (A, B or tie, or a data set's own word) and the judgment of `scope-judge
+    judge` or `evaluate`, or p_fwd and p_rev, or score_a and score_b. Labelled pairs without
+    judgments are judged first, by a running service or with --judge.
+    """
+    alphas = tuple(alpha or STANDARD_ALPHAS)
+    _check(alphas, delta, label_noise, plot, split=split)
+    shared = delta_for or 1
+    from app.evaluation.curve.labelled_scores import labelled_scores_of
+    from app.evaluation.curve.rows import assessment_of
+
+    judging = Judging(
+        shape=given_shape(shape, columns), judge=judge, url=url, patience_s=patience, out=out
+    )
+    scores = labelled_scores_of(_judged(files, judging), ", ".join(map(str, files)))
+    _print_left_out(scores)
+    found = assessment_of(scores, alphas, delta=delta, label_noise=label_noise, delta_for=shared)
+    print_assessment(found)
+    if split:
+        _print_splits(scores, alphas, delta / shared, label_noise)
+    if plot is not None:
+        _write_figure(scores, plot, delta / shared, label_noise)
+
+
+def _judged(files: list[Path], judging: Judging) -> "Judged":
+    from app.evaluation.judgments.jsonl import read_judgments
+
+    judged = read_judgments(files, judging.shape)
+    if judged.signal is not None:
+        return judged
+    if judging.judge is not None:
+        return judged_here(files, judging)
+    return read_judgments([judged_by_service(files, judging)], judging.shape)
+
+
+def _check(
+    alphas: tuple[float, ...], delta: float, label_noise: float, plot: Path | None, *, split: bool
+) -> None:
+    for level in alphas:
+        check_share("alpha", level)
+    check_share("delta", delta)
+    check_label_noise(label_noise)
+    if split and find_spec("sklearn") is None:
+        raise CommandError("--split needs scikit-learn: pip install scope-judge[evaluation]")
+    if plot is None:
+        return
+    if plot.suffix.lower() not in _PLOT_ENDINGS:
+        raise CommandError(f"--plot {plot}: the name must end in .png or .svg")
+    if find_spec("matplotlib") is None:
+        raise CommandError("--plot needs matplotlib: pip install scope-judge[evaluation]")
+
+
+def _print_left_out(scores: "LabelledScores") -> None:
+    if scores.ties:
+        say(f"left out: {scores.ties} ties")
+    reasons = dict.fromkeys(skipped.reason for skipped in scores.skipped)
+    for reason in reasons:
+        places = [skipped.place for skipped in scores.skipped if skipped.reason == reason]
+        shown = "; ".join(places[:_SHOWN_PLACES]) + ("; ..." if places[_SHOWN_PLACES:] else "")
+        say(("left out:", "yellow"), f" {len(places)} without {reason} ({shown})")
+
+
+def _print_splits(
+    scores: "LabelledScores", alphas: tuple[float, ...], delta: float, label_noise: float
+) -> None:
+    # Imported late: these need libraries of the extra "evaluation".
+    from app.cli.evaluation_results import print_splits
+    from app.evaluation.protocol import Design, run_protocol
+    from app.evaluation.selectors import Points, pac, scope
+
+    if scores.n < 4:
+        raise CommandError("--split needs at least 4 labelled pairs")
+    rules = {
+        "scope": partial(scope, label_noise=label_noise),
+        "pac": partial(pac, label_noise=label_noise),
+    }
+    points = Points.of(scores.uncertainty, scores.error)
+    design = Design(alphas=alphas, delta=delta)
+    with console.status("splitting"):
+        rows = run_protocol(points, design, selectors=rules)
+    print_splits(rows, scores.n)
+
+
+def _write_figure(scores: "LabelledScores", plot: Path, delta: float, label_noise: float) -> None:
+    # Imported late, because the other commands work without matplotlib.
+    from app.evaluation.curve.figure import write_curve_figure
+
+    try:
+        write_curve_figure(scores, plot, delta=delta, label_noise=label_noise)
+    except OSError as exc:
+        raise CommandError(f"{plot} cannot be written: {exc.strerror}") from None

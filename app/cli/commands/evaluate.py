@@ -1,0 +1,166 @@
+"""`scope-judge evaluate`: the paper's protocol on any judge and any labelled pairs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from app.cli.console import CommandError, console, say
+from app.cli.running.options import check_extra, check_share
+from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
+
+# The help of the command needs its options only, and most modules of app.evaluation need libraries
+# of the extra "evaluation": functions import them.
+if TYPE_CHECKING:
+    from app.evaluation.judgments.record import Observation
+    from app.evaluation.measurement import JudgedDataset
+    from app.evaluation.methods import MethodName
+    from app.evaluation.protocol import Design
+    from app.evaluation.results import Results
+
+# The methods of the paper's main table; the other two need five answers for each pair.
+_DEFAULT_METHODS = "predictive_probability,verbalized_confidence,swap_and_aggregate,bpe"
+_ABLATION_SPLITS = 500
+
+
+def evaluate(
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Benchmarks (mt-bench, reward-bench, chatbot-arena, judge-bench, pku-safe-rlhf, "
+            "demo), NAME=FOLDER for a local copy of one, or files of labelled pairs: JSONL, JSON, "
+            "CSV, TSV or Parquet, also as .gz or .zst."
+        ),
+    ] = None,
+    judged: Annotated[
+        Path | None,
+        typer.Option("--from", help="Evaluate this judgments.jsonl without asking a judge."),
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            help="One of the paper's judges (see docs/measured/reproduce.md), or a model as in "
+            "SCOPE_MODEL, such as demo.  [default: SCOPE_MODEL, which must then be set]"
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated, or all, which adds simulated_annotators and self_consistency.  "
+            f"[default: {_DEFAULT_METHODS}; with --from, those with answers in the file]"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to write, which belongs to this data and judge; pairs that have "
+            "judgments there are not judged again.  "
+            "[default: evaluation-JUDGE; with --from, the folder of judgments.jsonl]"
+        ),
+    ] = None,
+    retry: Annotated[
+        bool,
+        typer.Option("--retry", help="Judge pairs again if they were too long for the judge."),
+    ] = False,
+    limit: Annotated[int, typer.Option(min=2, help="Pairs to draw from each data set.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of draws, samples and splits.")] = 0,
+    splits: Annotated[int, typer.Option(min=1, help="Random halves to average over.")] = 1000,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
+) -> None:
+    """Measure a judge on labelled pairs as in the paper: tables, figures, one report.
+
+    Writes judgments.jsonl (every raw answer), results.json and report.html. If interrupted,
+    rerun the command; it resumes where it stopped.
+    """
+    check_extra("evaluation")
+    design = _design(alpha, delta, seed=seed, splits=splits)
+    if judged is not None and (data or judge):
+        raise CommandError("--from needs no judge and no data: give --from, or data to judge")
+    from app.cli.evaluation_results import write_results
+    from app.cli.running.evaluation_run import EvaluationJob, choose_judge, judged_sources
+    from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
+    from app.evaluation.judgments.ownership import LOG_NAME, check_foreign_log, check_report
+    from app.wiring.engines import judge_name
+
+    if judged is None and not data:
+        known = ", ".join(benchmark_names())
+        raise CommandError(f"no data: name a file of labelled pairs, or benchmarks among {known}")
+    observations = None if judged and not methods else _observations(methods or _DEFAULT_METHODS)
+    if judged is not None:
+        own = judged.name == LOG_NAME
+        folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
+        name, sources = _read(judged, observations, limit, seed)
+        check_foreign_log(out or folder, judged)
+        check_report(out or folder, name, sources)
+    else:
+        choice = choose_judge(judge)
+        name = judge_name(choice.settings)
+        folder = Path(f"evaluation-{name.rpartition('/')[2]}")
+        job = EvaluationJob(
+            data=data or (), observations=observations or (), limit=limit, seed=seed, retry=retry
+        )
+        sources = judged_sources(job, choice, out or folder)
+    write_results(_measured(name, sources, design), out or folder)
+
+
+def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) -> "Design":
+    from app.evaluation.protocol import Design
+
+    alphas = tuple(sorted(set(alpha or STANDARD_ALPHAS)))
+    for level in alphas:
+        check_share("alpha", level)
+    check_share("delta", delta)
+    return Design(
+        seed=seed,
+        splits=splits,
+        ablation_splits=min(splits, _ABLATION_SPLITS),
+        alphas=alphas,
+        delta=delta,
+    )
+
+
+def _read(
+    file: Path, observations: "Sequence[Observation] | None", limit: int, seed: int
+) -> "tuple[str | None, dict[str, JudgedDataset]]":
+    from app.evaluation.judgments.jsonl import read_judgments
+    from app.evaluation.measurement import sources_of
+
+    judged = read_judgments([file])
+    for skipped in judged.skipped[:3]:
+        say(("left out:", "yellow"), f" {skipped.place} has no {skipped.reason}")
+    if len(judged.skipped) > 3:
+        say(("left out:", "yellow"), f" {len(judged.skipped)} rows in total")
+    if observations is not None:
+        pairs = tuple(pair.only(observations) for pair in judged.pairs)
+        judged = replace(judged, pairs=pairs)
+    return sources_of(judged, file, at_most=limit, seed=seed)
+
+
+def _observations(methods: str) -> "tuple[Observation, ...]":
+    from app.evaluation.methods import METHODS
+
+    names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        raise CommandError(
+            f"--methods {', '.join(unknown)}: the methods are {', '.join(METHODS)}, or all"
+        )
+    known: Sequence[MethodName] = [name for name in METHODS if name in names]
+    return tuple(dict.fromkeys(need for name in known for need in METHODS[name].needs))
+
+
+def _measured(
+    name: "str | None", sources: "dict[str, JudgedDataset]", design: "Design"
+) -> "Results":
+
+    from app.evaluation.measurement import measure
+
+    with console.status("measuring") as status:
+        return measure(name, sources, design, on_progress=lambda text: status.update(Text(text)))

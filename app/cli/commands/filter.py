@@ -1,0 +1,234 @@
+"""`scope-judge filter`: keeps the preference pairs that the judge confirms, for DPO and others."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from app.cli.console import CommandError, say
+from app.cli.running.judging import NOTHING_LOST, judging, run_into
+from app.cli.running.options import (
+    Alpha,
+    CalibrationSet,
+    ColumnMap,
+    Delta,
+    DeltaFor,
+    Excel,
+    Guarantee,
+    Inputs,
+    ShapeName,
+    given_criterion,
+    given_shape,
+)
+from app.cli.running.rows import Item, check_excel, check_first, check_output, read_items, write_all
+from app.cli.running.run import ROWS_PER_REQUEST, finished, is_judged
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.cli.summary import REASONS, promises
+from app.core.errors import InvalidComparisonError
+from app.files.preferences import preferred_of, turned_round
+from app.files.reading import files_of
+from app.files.results import OutputColumns
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """The decision about a pair.
+
+    Args:
+        action: "keep", "flip" or "drop".
+        p_bar: Probability that the preferred response of the row is the better one; None without a
+            judgment.
+        risk_level: Smallest alpha that accepts the judgment; None if none does.
+        reason: The reason why the pair is dropped, in words; None if it is not.
+    """
+
+    action: Literal["keep", "flip", "drop"]
+    p_bar: float | None = None
+    risk_level: float | None = None
+    reason: str | None = None
+
+
+def filter(
+    files: Inputs,
+    out: Annotated[
+        Path,
+        typer.Option(help="File for the kept pairs, in the format of its ending, as for `judge`."),
+    ],
+    flip: Annotated[
+        bool,
+        typer.Option("--flip", help="Swap the two responses if the judge prefers the other one."),
+    ] = False,
+    review: Annotated[
+        Path | None, typer.Option(help="File for the dropped pairs, with the reason.")
+    ] = None,
+    alpha: Alpha = None,
+    guarantee: Guarantee = None,
+    delta: Delta = None,
+    delta_for: DeltaFor = None,
+    calibration: CalibrationSet = None,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Comparisons in one request.")
+    ] = ROWS_PER_REQUEST,
+    excel: Excel = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(help="Replace --out and --review; drop an unfinished run."),
+    ] = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Keep the preference pairs whose label the judge confirms.
+
+    A pair is dropped if the judge abstains, or prefers the other response. --flip swaps the two
+    responses of the latter. The rows keep their columns and order, and get decision, p_bar and
+    risk_level.
+
+    If interrupted, rerun the command; it resumes where it stopped.
+    """
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    criterion = given_criterion({**given, "calibration": calibration})
+    items = _labelled(read_items(files, given_shape(shape, columns), labelled=False))
+    _check_outputs(files, out, review, overwrite=overwrite)
+    check_excel(out, excel=excel)
+    # A link stays, and its target is replaced.
+    out = out.resolve()
+    with connected(url, patience_s=patience) as service:
+        run = run_into(out, service, criterion, overwrite=overwrite, batch_size=batch_size)
+        with finished(items, judging(service, criterion), run) as done:
+            results = [done.results[item.key] for item in items]
+            decisions = [decided(i, r, flip=flip) for i, r in zip(items, results, strict=True)]
+            write_all(out, kept_rows(items, decisions), kept=NOTHING_LOST, excel=excel)
+            if review is not None:
+                dropped = dropped_rows(items, decisions)
+                write_all(review.resolve(), dropped, kept=NOTHING_LOST, excel=excel)
+    _print_summary(decisions, results)
+    failed = sum(not is_judged(result) for result in results)
+    if failed:
+        raise CommandError(f"{failed} of {len(results)} pairs got no judgment and were dropped")
+
+
+def _labelled(items: Sequence[Item]) -> list[Item]:
+    """The items; a row whose label is not known has that error."""
+    checked = [_checked(item) for item in items]
+    check_first(checked)
+    return checked
+
+
+def _checked(item: Item) -> Item:
+    try:
+        preferred_of(item.row.fields, item.shape)
+    except InvalidComparisonError as exc:
+        return Item.of(item.row, item.shape, exc)
+    return item
+
+
+def _check_outputs(
+    inputs: Sequence[Path], out: Path, review: Path | None, *, overwrite: bool
+) -> None:
+    paths = files_of(inputs)
+    check_output(out, paths, overwrite=overwrite)
+    check_output(review, [*paths, out], overwrite=overwrite)
+    if review is not None and review.resolve() == out.resolve():
+        raise CommandError("--out and --review must be two files")
+
+
+def decided(item: Item, result: Mapping[str, Any], *, flip: bool) -> Decision:
+    """The decision about one pair.
+
+    Args:
+        item: The row.
+        result: The judgment of the row, or its error.
+        flip: Turn a pair round, instead of dropping it, if the judge prefers the other response.
+    """
+    if "error" in result:
+        error = result["error"]
+        return Decision(action="drop", reason=f"{error['code']}: {error['detail']}")
+    preferred = preferred_of(item.row.fields, item.shape)
+    p_bar = 1.0 - result["p_bar"] if preferred == "B" else result["p_bar"]
+    judged = partial(Decision, risk_level=result["risk_level"])
+    if preferred == "tie":
+        return judged(action="drop", p_bar=p_bar, reason="the label is a tie")
+    if result["verdict"] == "abstain":
+        reason = REASONS.get(result["reason"], result["reason"])
+        return judged(action="drop", p_bar=p_bar, reason=reason)
+    if result["verdict"] == preferred:
+        return judged(action="keep", p_bar=p_bar)
+    if flip:
+        # The row is written with the other response preferred.
+        return judged(action="flip", p_bar=1.0 - p_bar)
+    return judged(action="drop", p_bar=p_bar, reason="the judge prefers the other response")
+
+
+def kept_rows(items: Sequence[Item], decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    """The kept and flipped rows in order, with decision, p_bar and risk_level."""
+    columns = _columns(items)
+    rows = []
+    for item, decision in zip(items, decisions, strict=True):
+        if decision.action == "drop":
+            continue
+        row = item.row.fields
+        if decision.action == "flip":
+            row = turned_round(row, item.shape)
+        rows.append(columns.row(row, _shown(decision)))
+    return rows
+
+
+def dropped_rows(items: Sequence[Item], decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    """The dropped rows in order, each with the reason."""
+    columns = _columns(items)
+    return [
+        columns.row(item.row.fields, {**_shown(decision), "reason": decision.reason})
+        for item, decision in zip(items, decisions, strict=True)
+        if decision.action == "drop"
+    ]
+
+
+def _columns(items: Sequence[Item]) -> OutputColumns:
+    return OutputColumns({column for item in items for column in item.row.fields}, flat=True)
+
+
+def _shown(decision: Decision) -> dict[str, Any]:
+    return {
+        "decision": decision.action,
+        "p_bar": decision.p_bar,
+        "risk_level": decision.risk_level,
+    }
+
+
+def _print_summary(decisions: Sequence[Decision], results: Sequence[Mapping[str, Any]]) -> None:
+    counts: Counter[str] = Counter(decision.action for decision in decisions)
+    say(
+        f"{len(decisions)} pairs: ",
+        (f"kept {counts['keep']}, flipped {counts['flip']}, dropped {counts['drop']}", "bold"),
+    )
+    # An error's detail differs from row to row; its code does not.
+    reasons = Counter(str(d.reason).partition(": ")[0] for d in decisions if d.action == "drop")
+    for reason, count in reasons.most_common():
+        say(f"  dropped, {count}: {reason}")
+    judgments = [result for result in results if "error" not in result]
+    for promise in promises(judgments):
+        say(promise)
+    _print_wrong_pairs(counts, judgments)
+
+
+def _print_wrong_pairs(counts: Counter[str], judgments: Sequence[Mapping[str, Any]]) -> None:
+    """Prints the bound on the wrong pairs of the output, if all verdicts have one alpha."""
+    accepted = [judgment for judgment in judgments if judgment["verdict"] != "abstain"]
+    alphas = {judgment["alpha"] for judgment in accepted}
+    written = counts["keep"] + counts["flip"]
+    if len(alphas) != 1 or None in alphas or not written:
+        return
+    # A wrong pair of the output has a wrong verdict, and so have some of the dropped pairs.
+    most = min(written, int(alphas.pop() * len(accepted)))
+    say(
+        f"So at most {most} of the {written} written pairs are the wrong way round "
+        f"({most / written:.0%}), in the same sense."
+    )
+    if counts["flip"]:
+        say("The flipped pairs alone may be wrong more often: label and judge disagree on them.")

@@ -1,0 +1,147 @@
+"""`scope-judge judge`: judges one pair or a file with a running service, or files in bulk."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.console import CommandError
+from app.cli.running.judging import FileOptions, judge_files
+from app.cli.running.options import (
+    BatchSize,
+    CalibrationSet,
+    ColumnMap,
+    Delta,
+    DeltaFor,
+    Excel,
+    Guarantee,
+    NoAlpha,
+    OnRay,
+    Overwrite,
+    RayAddress,
+    RayReplicas,
+    ShapeName,
+    given_criterion,
+    given_shape,
+)
+from app.cli.running.rows import check_excel
+from app.cli.running.run import ROWS_PER_REQUEST
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
+from app.files.writing import json_line
+
+_STDOUT = ("-", "/dev/stdout")
+
+
+def judge(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns; - "
+            "is stdin, but not with --ray.",
+        ),
+    ] = None,
+    question: Annotated[str | None, typer.Option(help="Question of a single pair.")] = None,
+    a: Annotated[str | None, typer.Option(help="Response A, with --question.")] = None,
+    b: Annotated[str | None, typer.Option(help="Response B, with --question.")] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest share of wrong verdicts among those given, instead of the service's "
+            "default. It promises nothing about a single verdict, and neither does the risk_level "
+            "of a result, the smallest alpha that accepts it."
+        ),
+    ] = None,
+    no_alpha: NoAlpha = False,
+    guarantee: Guarantee = None,
+    delta: Delta = None,
+    delta_for: DeltaFor = None,
+    calibration: CalibrationSet = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the results, in the format of its ending: .jsonl, .json, .csv, .tsv or "
+            ".parquet, also .gz or .zst; default: JSONL on stdout. With --ray: a folder."
+        ),
+    ] = None,
+    batch_size: BatchSize = None,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    flat: Annotated[
+        bool, typer.Option(help="Write verdict, p_bar ... as columns, not as one `judgment`.")
+    ] = False,
+    keep_texts: Annotated[
+        bool, typer.Option(help="Keep the columns with the question and the responses.")
+    ] = True,
+    excel: Excel = False,
+    overwrite: Overwrite = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+    ray: OnRay = False,
+    address: RayAddress = None,
+    replicas: RayReplicas = None,
+) -> None:
+    """Judge one pair or files with a running service, or with --ray files in bulk.
+
+    Each output row has the columns of its input row and the `judgment`, or its `error`. The exit
+    status is 1 if any row has an error. The fields alpha, guarantee, delta, delta_for and
+    calibration of a row override the options.
+
+    If interrupted, rerun the command; it resumes where it stopped. Results so far are kept in
+    OUT.partial. With --ray no service is needed: SCOPE_* variables select the judge.
+    """
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
+    if ray:
+        if not files or (question, a, b) != (None, None, None) or is_given(url):
+            raise CommandError("--ray takes files or folders, and no --question, --a, --b or --url")
+        if flat or excel or overwrite or not keep_texts:
+            raise CommandError("--ray has no --flat, --excel, --no-keep-texts or --overwrite")
+        given_shape(shape, columns)
+        # Imported late: the other ways to judge need neither settings nor fleet.
+        from app.cli.running.bulk import judge_in_bulk
+
+        judge_in_bulk(
+            inputs=files,
+            given=criterion,
+            out=out,
+            rows_per_part=batch_size,
+            shape=shape or columns,
+            address=address,
+            replicas=replicas,
+        )
+        return
+    if address is not None or replicas is not None:
+        raise CommandError("--address and --replicas need --ray")
+    if files:
+        if (question, a, b) != (None, None, None):
+            raise CommandError("give either files, or --question with --a and --b")
+        check_excel(out, excel=excel)
+        options = FileOptions(
+            shape=given_shape(shape, columns),
+            out=None if out is None or str(out) in _STDOUT else out,
+            overwrite=overwrite,
+            flat=flat,
+            excel=excel,
+            keep_texts=keep_texts,
+            batch_size=batch_size or ROWS_PER_REQUEST,
+        )
+        judge_files(files, criterion, options, url=url, patience_s=patience)
+        return
+    if question is None or a is None or b is None:
+        raise CommandError("give a file (or -), or --question with --a and --b")
+    check_excel(out, excel=excel)
+    if out is not None:
+        raise CommandError("--out goes with files; the judgment of one pair is printed")
+    pair = {"question": question, "response_a": a, "response_b": b}
+    _judge_pair(pair, criterion, url, patience)
+
+
+def _judge_pair(
+    pair: Mapping[str, str], criterion: Mapping[str, Any], url: str, patience: float
+) -> None:
+    with connected(url, patience_s=patience) as service:
+        (result,) = service.post("/judge/batch", {**criterion, "comparisons": [pair]})["results"]
+    print(json_line(result))
+    if "error" in result:
+        raise CommandError(result["error"]["detail"])

@@ -1,0 +1,185 @@
+"""`scope-judge keys add | list | revoke`: edits the file of API keys atomically."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.console import CommandError, print_cells, say
+from app.files.replacing import replacing
+
+# The help of a command needs its options only: functions import what reads the file of keys.
+if TYPE_CHECKING:
+    from app.api.auth.keys import KeyEntry
+
+app = typer.Typer(help="Make, list and revoke the keys of the service.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Name of the key's owner: letters, digits and . _ -")]
+File = Annotated[
+    Path | None,
+    typer.Option(envvar="SCOPE_API_KEYS_FILE", help="The key file that the service reads."),
+]
+
+
+@app.command()
+def add(
+    name: Name,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="judge, calibrate, admin (delete, roll back) or metrics (read /metrics); give it "
+            "again for more."
+        ),
+    ] = None,
+    calibration: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these calibration sets; repeat for more.  [default: all]"),
+    ] = None,
+    file: File = None,
+) -> None:
+    """Make a key and print it; the file keeps only its hash.
+
+    A key without a role may only read /info and the calibration sets.
+    """
+    from app.api.auth.keys import KeyFileError, hash_of, key_entry, new_key
+
+    path = _path(file)
+    if calibration and "metrics" in (role or ()):
+        raise CommandError(
+            "no key was made: /metrics shows every calibration set, so leave --calibration out, or "
+            "make a separate key for metrics"
+        )
+    key = new_key()
+    try:
+        entry = key_entry(
+            name=name,
+            sha256=hash_of(key.encode()).hex(),
+            roles=list(dict.fromkeys(role or ())),
+            calibrations=list(dict.fromkeys(calibration)) if calibration else None,
+            created=datetime.now(UTC).replace(microsecond=0),
+        )
+    except KeyFileError as exc:
+        raise CommandError(f"no key was made: {exc}") from None
+    with _changing(path) as held:
+        if any(key.name == name for key in held):
+            raise CommandError(
+                f"{path} already has a key named {name}: use another name, or revoke that key "
+                f"first with `scope-judge keys revoke {name}`"
+            )
+        held.append(entry)
+    print(key, flush=True)
+    say(f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}.")
+    say(
+        "This is the only time the key is shown. Send it as `Authorization: Bearer KEY`; "
+        "`scope-judge judge`, `calibrate` and `sets` read it from SCOPE_API_KEY."
+    )
+    say(
+        f"Start the service with SCOPE_API_KEYS_FILE={path}; a running service with this file "
+        "accepts the key within a second."
+    )
+
+
+@app.command(name="list")
+def list_keys(file: File = None) -> None:
+    """List the keys as a table, or on a pipe as tab-separated lines."""
+    entries = _read(_path(file))
+    print_cells(
+        ("name", "roles", "calibrations", "created"),
+        map(_row_for_people, entries),
+        piped=map(_row_for_programs, entries),
+    )
+
+
+@app.command()
+def revoke(name: Name, file: File = None) -> None:
+    """Revoke a key; a running service refuses it within a second."""
+    path = _path(file)
+    with _changing(path, must_exist=True) as held:
+        kept = [key for key in held if key.name != name]
+        if len(kept) == len(held):
+            raise CommandError(
+                f"{path} has no key named {name}: `scope-judge keys list` shows them"
+            )
+        held[:] = kept
+    say(f"{name} is revoked.")
+    if not kept:
+        say("No key is left: the service refuses everybody.")
+
+
+def _row_for_people(entry: "KeyEntry") -> tuple[str, ...]:
+    created = f"{entry.created:%Y-%m-%d %H:%M %Z}"
+    return entry.name, ", ".join(entry.roles) or "only reads", _sets(entry), created
+
+
+def _row_for_programs(entry: "KeyEntry") -> tuple[str, ...]:
+    return entry.name, ",".join(entry.roles) or "-", _sets(entry), entry.created.isoformat()
+
+
+def _sets(entry: "KeyEntry") -> str:
+    # No calibration set can be named "*" or "-".
+    return "*" if entry.calibrations is None else ",".join(entry.calibrations) or "-"
+
+
+def _path(file: Path | None) -> Path:
+    if file is None:
+        raise CommandError("no key file is named: set SCOPE_API_KEYS_FILE, or give --file")
+    # The target of a symbolic link is replaced, not the link.
+    return file.resolve()
+
+
+def _read(path: Path) -> "list[KeyEntry]":
+    from app.api.auth.keys import KeyFileError, parse_key_file, read_key_file
+
+    try:
+        return parse_key_file(read_key_file(path)).keys
+    except KeyFileError as exc:
+        raise CommandError(f"the key file {path} cannot be used: {exc}") from None
+
+
+def _close_to_others(path: Path) -> None:
+    """Takes the right to write an existing file of keys from other users, and says so."""
+    from app.api.auth.keys import WRITABLE_BY_OTHERS
+
+    if not path.exists():
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & WRITABLE_BY_OTHERS:
+        path.chmod(mode & ~WRITABLE_BY_OTHERS)
+        say(
+            f"warning: users other than its owner could write to {path}, and could have added keys "
+            "of their own. Only its owner can write to it now. Look through its keys with "
+            "`scope-judge keys list`, and revoke those that you do not know."
+        )
+
+
+@contextmanager
+def _changing(path: Path, *, must_exist: bool = False) -> "Iterator[list[KeyEntry]]":
+    """Yields the keys in the file and writes the changed list, unless the caller raises."""
+    from app.api.auth.keys import KeyFile
+
+    try:
+        if not must_exist:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not path.exists():
+            raise CommandError(f"there is no key file {path}")
+        # The lock is on a second file: the file of keys is replaced, and its locks with it.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.open(f"{path}.lock", flags, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            held = _read(path) if path.exists() else []
+            yield held
+            _close_to_others(path)
+            # Only its owner may read a new file of keys; the service must be able to read it later.
+            with replacing(path, mode=0o600, keep_owner=True) as file:
+                file.write(KeyFile(keys=held).model_dump_json(indent=1).encode() + b"\n")
+        finally:
+            os.close(lock)
+    except OSError as exc:
+        raise CommandError(f"{path} cannot be changed: {exc.strerror}") from None

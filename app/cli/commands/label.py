@@ -1,0 +1,191 @@
+"""`scope-judge label`: a person labels pairs in a terminal, only as many as the tests need.
+
+The pairs become the pool of a calibration set, which says what to label next. Each answer is kept
+in a journal beside the file, and sent when the next test needs it. So a run that is stopped, also
+by kill -9, goes on later, and nothing is asked twice.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.console import CommandError, say
+from app.cli.labelling.pool import Level, Pool
+from app.cli.labelling.report import Ended, print_report
+from app.cli.running.options import (
+    ColumnMap,
+    DeltaFor,
+    ShapeName,
+    check_share,
+    divided_delta,
+    given_shape,
+)
+from app.cli.running.rows import Item, read_items
+from app.cli.running.run import journal_path
+from app.cli.service_client import (
+    DEFAULT_URL,
+    PATIENCE_S,
+    Patience,
+    ServiceClient,
+    Url,
+    connected,
+)
+from app.cli.stopping import resumable
+from app.core.comparison import STANDARD_DELTA
+from app.core.errors import ScopeJudgeError
+from app.files.journal import Journal
+from app.files.reading import STDIN
+from app.files.shapes import REQUIRED
+from app.service.labelling.answers import Answers
+from app.service.labelling.pairs import BlindPair, left_side
+from app.service.labelling.session import LabelSession
+
+
+def label(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns."
+        ),
+    ],
+    name: Annotated[
+        str, typer.Option(help="Name of the new calibration set, which receives the pairs.")
+    ],
+    alpha: Annotated[
+        float,
+        typer.Option(
+            help="Largest share of wrong verdicts, in (0, 1); choose it before the first label."
+        ),
+    ],
+    delta: Annotated[
+        float, typer.Option(help="Probability that the pac guarantee fails, in (0, 1).")
+    ] = STANDARD_DELTA,
+    delta_for: DeltaFor = None,
+    seed: Annotated[
+        int, typer.Option(help="Decides for each pair which response is on the left.")
+    ] = 0,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add the pairs to a set that already has labels.")
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(help="Start a new journal; labels that the service already has stay there."),
+    ] = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Label pairs with key presses, only as many as pac needs for one alpha and delta.
+
+    Shows each pair without the judge's opinion, its sides in random order. Asks in the order of
+    increasing uncertainty, and stops when the threshold is known: it is the one that labels for all
+    pairs would give. Draw the pairs at random from the traffic. If interrupted, rerun the
+    command; it resumes where it stopped.
+    """
+    level = _level(alpha, delta, delta_for)
+    _check_terminal(files)
+    items = read_items(files, given_shape(shape, columns), labelled=False)
+    kept = journal_path(files, f"label-{name}.journal")
+    with connected(url, patience_s=patience) as service:
+        settings = {"judge": service.fingerprint, "calibration": name, "seed": seed}
+        with Journal(kept, {**settings, **asdict(level)}, replace=overwrite) as journal:
+            answers = Answers(journal, _pairs(items, seed))
+            if not journal.results and not add:
+                _refuse_labelled_set(service, name)
+            with resumable(f"your answers are in {kept}; rerun the command to resume"):
+                _label(Pool(service, name, level), answers, items)
+
+
+def _level(alpha: float, delta: float, delta_for: int | None) -> Level:
+    check_share("alpha", alpha)
+    check_share("delta", delta)
+    return Level(alpha=alpha, delta=divided_delta(delta, delta_for))
+
+
+def _check_terminal(files: Sequence[Path]) -> None:
+    if not sys.stdin.isatty() or not sys.stdout.isatty():
+        raise CommandError(
+            "label shows pairs and takes key presses, so it needs a terminal; `scope-judge "
+            "calibrate` takes a file of labels"
+        )
+    if os.environ.get("TERM", "dumb") == "dumb":
+        raise CommandError("label draws on the terminal, and TERM=dumb says that this one cannot")
+    if STDIN in files:
+        raise CommandError("label reads keys from standard input: give a file of pairs")
+
+
+def _refuse_labelled_set(service: ServiceClient, name: str) -> None:
+    """Ends the command if pairs without labels would come to a set that is in use."""
+    sets = service.get("/calibrations")["calibrations"]
+    present = next((one for one in sets if one["name"] == name), None)
+    if present is not None and not present["unlabelled"] and present["n"]:
+        raise CommandError(
+            f"{name} already has labels, and it has no marginal threshold while some of its pairs "
+            "have none: name a new set, or add the pairs anyway with --add"
+        )
+
+
+def _label(pool: Pool, answers: Answers, items: Sequence[Item]) -> None:
+    left_out = [item for item in items if isinstance(item.fields, ScopeJudgeError)]
+    if left_out:
+        say(f"left out: {len(left_out)} rows without a comparison, e.g. {_reason(left_out[0])}")
+    failed = pool.fill(answers)
+    if failed:
+        place = next(item.row.place for item in items if item.key in failed)
+        reason = next(iter(failed.values()))
+        say(f"not judged: {len(failed)} pairs, e.g. {place}: {reason}")
+    if not answers.pooled:
+        raise CommandError("no pair was judged")
+    try:
+        ended = _asked(pool, answers)
+    except EOFError:
+        # The terminal was closed: nobody reads a message.
+        raise typer.Exit(1) from None
+    print_report(pool, answers, ended)
+
+
+def _pairs(items: Sequence[Item], seed: int) -> Iterator[BlindPair]:
+    for item in items:
+        if not isinstance(item.fields, ScopeJudgeError):
+            texts = {name: item.fields[name] for name in REQUIRED}
+            yield BlindPair(key=item.key, fields=texts, left=left_side(seed, item.key))
+
+
+def _asked(pool: Pool, answers: Answers) -> Ended:
+    """Asks for labels until the threshold is known, nothing can be asked, or the person quits."""
+    # Imported late: the help needs no terminal.
+    from app.cli.labelling.screen import PairScreen
+
+    session = LabelSession(answers)
+    screen = PairScreen(session)
+    resent: set[str] = set()
+    while True:
+        pool.post(answers)
+        found = pool.next()
+        needed = session.needed(found.digests)
+        if needed.dropped:
+            # Somebody has rolled the set back: nothing is asked twice.
+            if resent.issuperset(needed.dropped):
+                raise CommandError(
+                    "the service does not keep the labels: look at the versions of the set"
+                )
+            resent.update(needed.dropped)
+            answers.note_posted(needed.dropped, posted=False)
+            continue
+        if found.complete or not needed.asked:
+            return Ended(found=found, skipped=needed.skipped, absent=needed.absent)
+        session.ask(needed.asked)
+        if not screen.run():
+            pool.post(answers)
+            return Ended(found=pool.next())
+
+
+def _reason(item: Item) -> str:
+    assert isinstance(item.fields, ScopeJudgeError), "only rows without a comparison"
+    return f"{item.row.place}: {item.fields.detail}"

@@ -1,0 +1,197 @@
+"""`scope-judge leaderboard`: rates models from the rows of judged battles."""
+
+import time
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from app.cli.console import CommandError, console, print_table, say, stdout
+from app.cli.running.options import Excel, check_extra, check_share
+from app.files.replacing import replace_text
+
+# The help needs none of these: functions import them.
+if TYPE_CHECKING:
+    from app.ratings.battles import Battles
+    from app.ratings.results import Board, Changes, LeaderboardResults, Rating, RatingSettings
+
+PAGE_NAME = "leaderboard.html"
+_FEWEST_ROUNDS = 100
+
+
+class Control(StrEnum):
+    """Features of the responses that can be held equal."""
+
+    length = "length"
+
+
+def leaderboard(
+    rows: Annotated[
+        list[Path],
+        typer.Argument(help="Rows of battles: JSONL, Parquet or CSV files, folders or patterns."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for results.json, the page and the tables.")],
+    against: Annotated[
+        Path | None, typer.Option(help="Folder of an earlier run: also show the changes.")
+    ] = None,
+    control: Annotated[
+        Control | None,
+        typer.Option(help="Hold length and markdown of the responses equal, as arena boards do."),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Model whose score is 1000.  [default: the mean of all models]"),
+    ] = None,
+    human_probability: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability with which each row was drawn for labelling, if the rows do not "
+            "have the column human_probability."
+        ),
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(help=f"Rounds of the bootstrap, at least {_FEWEST_ROUNDS}.")
+    ] = 1000,
+    level: Annotated[float, typer.Option(help="Level of the intervals, in (0, 1).")] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    excel: Excel = False,
+) -> None:
+    """Rates models from the rows that `scope-judge battles` writes.
+
+    The rows have question_id, model_a, model_b, winner (model_a, model_b, tie or abstain) and
+    p_bar. If people labelled a random sample, they also have human and human_probability.
+    """
+    _check(rounds, level, human_probability)
+    from app.ratings.leaderboard import results_from
+    from app.ratings.results import RatingSettings
+    from app.ratings.rows import read_battles
+
+    settings = RatingSettings(
+        rounds=rounds,
+        seed=seed,
+        level=level,
+        reference=reference,
+        control=None if control is None else "length",
+    )
+    begun = time.monotonic()
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    battles = read_battles(rows, human_probability=human_probability)
+    with console.status("rating"):
+        results = results_from(battles, settings, made=made, against=against)
+    _write(results, battles[0], out, excel=excel)
+    _print(results, settings)
+    say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
+
+
+def _check(rounds: int, level: float, human_probability: float | None) -> None:
+    check_extra("ratings")
+    if rounds < _FEWEST_ROUNDS:
+        raise CommandError(f"--rounds must be at least {_FEWEST_ROUNDS}, got {rounds}")
+    check_share("level", level)
+    if human_probability is not None and not 0.0 < human_probability <= 1.0:
+        raise CommandError(
+            f"--human-probability must be above 0 and at most 1, got {human_probability}"
+        )
+
+
+def _write(results: "LeaderboardResults", battles: "Battles", out: Path, *, excel: bool) -> None:
+    from app.ratings.codec import results_text
+    from app.ratings.export import write_csv, write_rows
+    from app.ratings.leaderboard import RESULTS_NAME
+    from app.ratings.page import write_page
+
+    try:
+        (out / "rows").mkdir(parents=True, exist_ok=True)
+        replace_text(out / RESULTS_NAME, results_text(results))
+        write_csv(results, out / "leaderboard.csv", excel=excel)
+        write_rows(battles, results.board, out / "rows")
+        write_page(results, out / PAGE_NAME)
+    except OSError as exc:
+        raise CommandError(f"{exc.filename or out} cannot be written: {exc.strerror}") from None
+
+
+def _print(results: "LeaderboardResults", settings: "RatingSettings") -> None:
+    for board in (results.board, *results.other_boards):
+        _print_main(board, settings)
+        _print_views(board)
+    for pair in results.judges:
+        correlation = pair.rank_correlation
+        shown = "no rank correlation" if correlation is None else f"tau {correlation:.2f}"
+        disagree = "" if pair.disagree is None else f", disagree on {pair.disagree:.1%} of battles"
+        say(f"{pair.judge_a} and {pair.judge_b}: {shown}{disagree}", output=stdout)
+    if results.changes is not None:
+        _print_changes(results.changes)
+    for note in results.board.notes:
+        say(f"- {note}", output=stdout)
+
+
+def _print_main(board: "Board", settings: "RatingSettings") -> None:
+    """Prints the main view of a board."""
+    main = board.views[board.main]
+    grouped = main.components > 1
+    headings = (*(("group",) if grouped else ()), "rank", "rank set", "model")
+    table = Table(*headings)
+    for heading in ("score", f"{settings.level:.0%} interval", "battles"):
+        table.add_column(heading, justify="right")
+    for rating in main.ratings:
+        table.add_row(
+            *((str(rating.component or ""),) if grouped else ()),
+            str(rating.rank or ""),
+            _rank_set(rating),
+            rating.model,
+            _points(rating.score),
+            _interval(rating),
+            str(rating.battles),
+        )
+    title = f"{board.judge}: {board.judged} judged battles, view {board.main}"
+    print_table(table, title=title)
+
+
+def _print_views(board: "Board") -> None:
+    """Prints the scores of all views beside each other, in the order of the main view."""
+    table = Table("model")
+    for name in board.views:
+        table.add_column(name, justify="right")
+    scores = [
+        {rating.model: rating.score for rating in view.ratings} for view in board.views.values()
+    ]
+    for rating in board.views[board.main].ratings:
+        cells = (_points(by_model[rating.model]) for by_model in scores)
+        table.add_row(rating.model, *cells)
+    print_table(table, title=f"{board.judge}: scores by view")
+
+
+def _rank_set(rating: "Rating") -> str:
+    if rating.rank is None or rating.rank_low == rating.rank_high:
+        return str(rating.rank or "")
+    return f"{rating.rank_low}-{rating.rank_high}"
+
+
+def _interval(rating: "Rating") -> str:
+    if rating.score is None:
+        return ""
+    low = "below" if rating.low is None else f"{rating.low:.0f}"
+    high = "above" if rating.high is None else f"{rating.high:.0f}"
+    return f"{low} to {high}"
+
+
+def _points(score: float | None) -> str:
+    return "" if score is None else f"{score:.0f}"
+
+
+def _print_changes(changes: "Changes") -> None:
+    same = "the same signature" if changes.same_signature else "another signature"
+    table = Table()
+    for heading in ("model", "rank", "score", "intervals"):
+        table.add_column(heading)
+    for change in changes.models:
+        table.add_row(
+            change.model,
+            f"{change.rank_before or '-'} -> {change.rank or '-'}",
+            f"{_points(change.score_before) or '-'} -> {_points(change.score) or '-'}",
+            "apart" if change.moved else "",
+        )
+    print_table(table, title=f"changes since {changes.folder}, {same}")

@@ -1,0 +1,93 @@
+"""`scope-judge noise-check`: measures how far a judge's scores depend on the pairs around them."""
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from app.service.scoring.checking import JudgeCheck
+    from app.settings import Settings
+
+
+def noise_check(
+    judge: Annotated[
+        str | None, typer.Option(help="Judge to load (see `evaluate`).  [default: SCOPE_MODEL]")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Uncertainty in nats up to which a verdict is accepted; take it from "
+            "GET /calibrations/NAME.  [default: one that accepts half]"
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure how far the judge's scores depend on the pairs around them.
+
+    Judges bundled pairs alone, all together, and from the cache. Exits with status 1 if over 1% of
+    the pairs change, or if scores tie.
+    """
+    import asyncio
+
+    from app.cli.console import CommandError, say
+    from app.settings import read_settings
+
+    if threshold is not None and not threshold >= 0.0:
+        raise CommandError(f"--threshold must be at least 0, got {threshold}")
+    try:
+        settings = read_settings(**({} if judge is None else {"model": judge}))
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    runtime, check = asyncio.run(_checked(settings, threshold))
+    resolution, noise = check.resolution, check.noise
+    if as_json:
+        found = {
+            "runtime": runtime,
+            "resolution": asdict(resolution),
+            "noise": asdict(noise),
+            "warnings": check.warnings,
+        }
+        print(json.dumps(found))
+    else:
+        say(f"on {runtime or 'an unknown runtime'}:")
+        say(f"{resolution.distinct} of {resolution.prompts} prompts have a score of their own")
+        say(
+            f"gaps of {noise.pairs} pairs differ by at most {noise.largest:.2g}, 95% of them by at "
+            f"most {noise.p95:.2g}, between alone, together and from the cache"
+        )
+        say(
+            f"{noise.flips} of {noise.pairs} pairs get another verdict at the threshold "
+            f"{noise.threshold:.4f}"
+        )
+        for warning in check.warnings:
+            say(f"[yellow]warning:[/] {warning}")
+    if check.warnings:
+        raise typer.Exit(1)
+
+
+async def _checked(
+    settings: "Settings", threshold: float | None
+) -> tuple[str | None, "JudgeCheck"]:
+    """Loads the judge and checks it; returns its runtime, too."""
+    from app.cli.progress import ConsoleObserver
+    from app.cli.stopping import ending_at_ctrl_c
+    from app.service.scoring.checking import check_judge
+    from app.service.scoring.prompts import load_template
+    from app.wiring.scorers import open_chat_model
+    from app.wiring.startup import bundled_comparisons
+
+    observer = ConsoleObserver()
+    template = load_template(settings.prompt_file, prefill=settings.prefill)
+    try:
+        with ending_at_ctrl_c():
+            opening = open_chat_model(settings, template, observer)
+            async with opening as scorer:
+                observer.stage("Judging bundled pairs")
+                check = await check_judge(
+                    scorer.engine, template, bundled_comparisons(), threshold=threshold
+                )
+                return scorer.identity.runtime, check
+    finally:
+        observer.finish()

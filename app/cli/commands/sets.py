@@ -1,0 +1,284 @@
+"""`scope-judge sets`: lists, shows, restores, deletes and moves calibration sets of a service."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.console import CommandError, print_cells, print_thresholds, say, stdout
+from app.cli.service_client import DEFAULT_URL, Url, connected
+from app.cli.set_transfer import read_set, set_path, set_rows, upload_scores, write_set
+from app.core.printable import printable_line
+
+app = typer.Typer(
+    help="List, show, restore, delete and move the calibration sets of a service.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
+
+_SHOWN_ALPHA = 0.10
+_COUNTS = ("added", "updated", "removed", "n")
+_RIGHT = {"version", "accuracy", *_COUNTS}
+_MONITORED = ("audited", "errors", "evidence", "open")
+
+
+@app.command(name="list")
+def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
+    """List the sets that your key may use, as a table or on a pipe as tab-separated lines.
+
+    The last column has the guarantees under which alpha 0.10 accepts any verdict.
+    """
+    with connected(url) as service:
+        calibrations = service.get("/calibrations")["calibrations"]
+    if as_json:
+        _print_json(calibrations)
+        return
+    headings = ("name", "version", "n", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
+    print_cells(headings, ([*map(str, _cells(one))] for one in calibrations), right=_RIGHT)
+    if not calibrations:
+        say("There is no calibration set: `scope-judge calibrate FILE` makes one.")
+
+
+def _cells(answer: dict[str, Any]) -> tuple[Any, ...]:
+    rows = [row for row in answer["thresholds"] if row["alpha"] == _SHOWN_ALPHA]
+    feasible = ", ".join(row["guarantee"] for row in rows if row["feasible"])
+    # Services of older releases have no pairs without labels.
+    missing = any(row.get("labels_missing") for row in rows)
+    accuracy = _share(answer["accuracy"])
+    can = feasible or ("labels missing" if missing else "infeasible")
+    return (
+        answer["name"],
+        answer["version"],
+        answer["n"],
+        answer["judge"],
+        accuracy,
+        can,
+    )
+
+
+@app.command()
+def show(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
+    """Show the thresholds and the quality of a set."""
+    with connected(url) as service:
+        answer = service.get(set_path(name))
+    if as_json:
+        _print_json(answer)
+        return
+    print_thresholds(name, answer["version"], answer["n"], answer["thresholds"], output=stdout)
+    for line in _quality(answer):
+        say(line, output=stdout)
+
+
+def _quality(answer: dict[str, Any]) -> Iterable[str]:
+    yield f"judge {answer['judge']} ({answer['fingerprint'][:12]})"
+    yield (
+        f"accuracy {_share(answer['accuracy'])}, AUROC {_share(answer['auroc'])}, expected "
+        f"calibration error {_share(answer['expected_calibration_error'])}"
+    )
+    yield (
+        f"position flips {_share(answer['position_flips'])}, label mass "
+        f"{_share(answer['mean_label_mass'])}, off task {answer['off_task']}, label noise "
+        f"{answer['label_noise']:g}"
+    )
+    if "clusters" in answer:
+        yield (
+            f"labelled {answer['labelled']}, without a label {answer['unlabelled']}, "
+            f"ties of a pool {answer['pool_ties']}; pairs of one question: {answer['clusters']}, "
+            f"pac counts {answer['counted']} pairs of {answer['questions']} questions"
+        )
+    if answer["traffic"] is not None:
+        yield from _traffic(answer["traffic"])
+
+
+def _traffic(traffic: dict[str, Any]) -> Iterable[str]:
+    abstentions = (
+        ""
+        if traffic["abstentions"] is None
+        else f"abstentions {_share(traffic['abstentions'])} (labelled pairs: "
+        f"{_share(traffic['expected_abstentions'])}), "
+    )
+    yield (
+        f"the last {traffic['judgments']} judgments: {abstentions}uncertainty "
+        f"{_share(traffic['uncertainty'])} (labelled pairs: "
+        f"{_share(traffic['expected_uncertainty'])})"
+    )
+    if traffic["drifted"]:
+        yield "the traffic has drifted: it is unlike the labelled pairs (docs/guides/monitoring.md)"
+
+
+@app.command()
+def versions(
+    name: Name,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Most versions to list.")] = 20,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List the changes of a set, newest first: when, by whom, and with which effect."""
+    with connected(url) as service:
+        changes = service.get(set_path(name, "/versions"), limit=limit)["versions"]
+    if as_json:
+        _print_json(changes)
+        return
+    rows = (
+        [
+            str(change["version"]),
+            change["at"],
+            change["by"],
+            _action(change),
+            *("" if change[count] is None else str(change[count]) for count in _COUNTS),
+        ]
+        for change in changes
+    )
+    print_cells(("version", "when", "by", "action", *_COUNTS), rows, right=_RIGHT)
+
+
+def _action(change: dict[str, Any]) -> str:
+    to = change["rolled_back_to"]
+    return change["action"] if to is None else f"{change['action']} to {to}"
+
+
+@app.command()
+def monitor(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
+    """Show what labels of audits prove about a set, for each criterion and each key that asked."""
+    with connected(url) as service:
+        found = service.get(set_path(name, "/monitor"))
+    if as_json:
+        _print_json(found)
+        return
+    headings = ("alpha", "guarantee", "delta", "key", *_MONITORED, "alarm")
+    print_cells(headings, _monitored(found["criteria"]), right={"alpha", "delta", *_MONITORED})
+    if found["note"] is not None:
+        say(found["note"])
+
+
+def _monitored(criteria: Iterable[dict[str, Any]]) -> Iterable[list[str]]:
+    """The cells of each criterion, and of its keys below it."""
+    for each in criteria:
+        delta = "" if each["delta"] is None else f"{each['delta']:g}"
+        criterion = [f"{each['alpha']:g}", each["guarantee"], delta]
+        alarm = "alarm" if each["alarm"] else "certified" if each["certified"] else ""
+        yield [*criterion, "all", *_counts(each), alarm]
+        for key in each["keys"]:
+            yield [*criterion, key["key"] or "-", *_counts(key), ""]
+
+
+def _counts(found: dict[str, Any]) -> list[str]:
+    return [f"{found[name]:.4g}" if name == "evidence" else str(found[name]) for name in _MONITORED]
+
+
+@app.command()
+def rollback(
+    name: Name,
+    version: Annotated[int, typer.Argument(min=1, help="The version to restore.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Restore an earlier version of a set, even of a deleted one, as a new version."""
+    with connected(url) as service:
+        now = service.change_once(set_path(name, "/rollback"), {"version": version})
+    say(f"{name} is version {now['version']}, with the {now['n']} examples of version {version}.")
+
+
+@app.command()
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Delete a set; its trail is kept, so that a rollback can restore it."""
+    with connected(url) as service:
+        # The trail, because a set that cannot be read can be deleted, too.
+        (newest,) = service.get(set_path(name, "/versions"), limit=1)["versions"]
+        if not yes:
+            _confirm(f"Delete {name}, version {newest['version']} with {newest['n']} examples?")
+        service.delete_once(set_path(name))
+    say(
+        f"{name} is deleted. `scope-judge sets rollback {name} {newest['version']}` restores it "
+        "from its trail."
+    )
+
+
+def _confirm(question: str) -> None:
+    if not _can_ask():
+        raise CommandError(
+            "cannot ask for confirmation, because stdin is not a terminal: give --yes to delete"
+        )
+    if not typer.confirm(printable_line(question), err=True):
+        raise CommandError("nothing was deleted")
+
+
+@app.command(name="export")
+def export_set(
+    name: Name,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File to write: .jsonl, also .gz or .zst; default: stdout."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace --out.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Write the scores and labels of a set as JSONL; the service keeps no texts."""
+    with connected(url) as service:
+        rows = set_rows(service, name)
+    write_set(rows, out, overwrite=overwrite)
+    if out is not None:
+        say(f"{out} has {name}, version {rows[0]['version']}, with {rows[0]['n']} examples.")
+
+
+@app.command(name="import")
+def import_set(
+    file: Annotated[Path, typer.Argument(help="File of `sets export`; - is stdin.")],
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the calibration set, instead of that in FILE."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Add an exported set to the service, whose judge must be the same.
+
+    Examples that the set already has are updated, so an import can be repeated.
+    """
+    exported = read_set(file)
+    into = name or exported.name
+    with connected(url) as service:
+        if service.fingerprint != exported.fingerprint:
+            made = f" of scope-judge {exported.release}" if exported.release else ""
+            here = f" of scope-judge {service.version}" if service.version else ""
+            raise CommandError(
+                f"the judge {exported.judge!r} ({exported.fingerprint[:12]}){made} scored {file}, "
+                f"and the service has the judge {service.judge_name!r} "
+                f"({service.fingerprint[:12]}){here}. Import into a service with that judge, or "
+                "run `scope-judge calibrate` on the labelled pairs, which judges them again"
+            )
+        upload = upload_scores(
+            service,
+            into,
+            exported.examples,
+            judge=exported.judge,
+            fingerprint=exported.fingerprint,
+            label_noise=exported.label_noise,
+            runtimes=exported.runtimes,
+            clusters=exported.clusters,
+        )
+    say(
+        f"{into} is version {upload.answer['version']} with {upload.answer['n']} examples: added "
+        f"{upload.counts['added']}, updated {upload.counts['updated']}, removed "
+        f"{upload.counts['removed']}."
+    )
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty()
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))

@@ -1,0 +1,1 @@
+"""Pairs on a terminal, for people who label them with key presses."""

@@ -1,0 +1,142 @@
+"""The pool of a calibration set of a running service, for `scope-judge label`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from app.cli.console import CommandError
+from app.cli.running.run import ROWS_PER_REQUEST, Results, answered
+from app.cli.service_client import ServiceClient
+from app.cli.set_transfer import set_path
+from app.service.labelling.answers import Answers
+
+_DIGESTS_IN_ANSWER = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Level:
+    """The level of `pac` that a person labels for, chosen before the first label.
+
+    Args:
+        alpha: Largest share of wrong verdicts among the accepted ones, in (0, 1).
+        delta: Probability that the promise fails, in (0, 1).
+    """
+
+    alpha: float
+    delta: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Next:
+    """The pairs to label next, or the threshold.
+
+    Args:
+        version: Version of the set.
+        n: Number of pairs that `pac` counts.
+        labelled: Number of these that have a label.
+        needed: Number of labels that the next test needs.
+        complete: Whether the threshold is known.
+        threshold: The threshold in nats; None before it is known, and if nothing is accepted.
+        digests: Digests of the pairs to label, by rising uncertainty.
+    """
+
+    version: int
+    n: int
+    labelled: int
+    needed: int
+    complete: bool
+    threshold: float | None
+    digests: Sequence[str]
+
+
+class Pool:
+    """The pool of one set.
+
+    Args:
+        service: The service.
+        name: Name of the calibration set.
+        level: The level that the tests are for.
+    """
+
+    def __init__(self, service: ServiceClient, name: str, level: Level) -> None:
+        self._service = service
+        self.name = name
+        self.level = level
+
+    def fill(self, answers: Answers) -> Mapping[str, str]:
+        """Sends the pairs that the pool does not have yet, to be judged and kept as scores.
+
+        Returns:
+            Key of a pair that could not be judged -> the reason.
+
+        Raises:
+            CommandError: The service does not answer for too long, or refuses the pairs.
+        """
+        failed: dict[str, str] = {}
+        size = min(ROWS_PER_REQUEST, self._service.max_batch)
+        comparisons = {pair.key: pair.fields for pair in answers.pairs}
+        for results in answered(comparisons, self._ask, answers.pooled, size=size):
+            judged = {
+                key: result["digest"] for key, result in results.items() if "digest" in result
+            }
+            answers.add_digests(judged)
+            failed |= {key: r["error"]["detail"] for key, r in results.items() if "error" in r}
+        return failed
+
+    def _ask(self, comparisons: Mapping[str, Any]) -> Iterator[Results]:
+        def body(keys: list[str]) -> dict[str, Any]:
+            return {"comparisons": [comparisons[key] for key in keys]}
+
+        for part in self._service.post_judged(
+            set_path(self.name, "/pool"), list(comparisons), body
+        ):
+            if part.reason:
+                yield {key: {"error": {"detail": part.reason}} for key in part.items}
+                continue
+            both = zip(part.items, part.answer["digests"], strict=True)
+            failed = part.answer["errors"]
+            yield {
+                **{key: {"digest": digest} for key, digest in both if digest is not None},
+                **{part.items[error["index"]]: {"error": error["error"]} for error in failed},
+            }
+
+    def next(self) -> Next:
+        """Asks what to label now.
+
+        Raises:
+            CommandError: The service does not answer for too long, or has no such set.
+        """
+        level = asdict(self.level)
+        answer = self._service.get(set_path(self.name, "/next"), **level, limit=_DIGESTS_IN_ANSWER)
+        return Next(**{field: answer[field] for field in Next.__dataclass_fields__})
+
+    def coverage(self) -> float:
+        """The share of the pairs that the threshold accepts, once it is known."""
+        level = asdict(self.level)
+        answer = self._service.get(set_path(self.name), **level, delta_for=1)
+        return float(answer["requested"][0]["coverage"])
+
+    def post(self, answers: Answers) -> None:
+        """Sends the labels that the service does not have; a repeated one changes nothing.
+
+        Raises:
+            CommandError: The service does not answer for too long, or refuses a label.
+        """
+
+        def body(keys: list[str]) -> dict[str, Any]:
+            examples = [{**answers.pair(key).fields, "label": labels[key]} for key in keys]
+            return {"calibration": self.name, "examples": examples}
+
+        labels = answers.unposted
+        waiting = list(labels)
+        size = min(ROWS_PER_REQUEST, self._service.max_batch)
+        for start in range(0, len(waiting), size):
+            for posted in self._service.post_judged(
+                "/calibrate", waiting[start : start + size], body
+            ):
+                errors = [error["error"]["detail"] for error in posted.answer.get("errors", ())]
+                if errors or posted.reason:
+                    number = posted.answer.get("failed", len(posted.items))
+                    reason = posted.reason or errors[0]
+                    raise CommandError(f"the service refused {number} labels: {reason}")
+                answers.note_posted(posted.items)

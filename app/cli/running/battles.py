@@ -1,0 +1,205 @@
+"""Judges battles of models, by a running service or on a Ray cluster, and writes their rows."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.cli.console import CommandError, say
+from app.cli.running.judging import NOTHING_LOST, judging, run_into
+from app.cli.running.rows import Item, check_first, check_output, write_all
+from app.cli.running.run import ROWS_PER_REQUEST, Results, finished, is_judged
+from app.cli.service_client import connected
+from app.cli.summary import print_summary
+from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
+from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
+from app.files.battles import Battle, BattleShape, battle_shape
+from app.files.reading import FileRow, files_of, read_rows
+from app.files.shapes import ComparisonShape
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A row of the input.
+
+    Args:
+        item: The row and the comparison as the judge gets it.
+        battle: The battle; None if the row has none.
+    """
+
+    item: Item
+    battle: Battle | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BattleOptions:
+    """How a run reads, judges and writes.
+
+    Args:
+        criterion: Fields of the criterion that the command line sets.
+        shape: How the rows hold their texts; None to recognise it for each file.
+        columns: Map of columns; None for none.
+        seed: Seed of the order in which the responses are shown.
+        out: File of the rows.
+        overwrite: Replace `out`, and drop an unfinished run with other settings.
+        keep_texts: Write the question and the responses, too.
+        batch_size: Largest number of comparisons in one request, or in one part; None for the
+            default.
+    """
+
+    criterion: Mapping[str, Any]
+    shape: ComparisonShape | None
+    columns: str | None
+    seed: int
+    out: Path
+    overwrite: bool
+    keep_texts: bool
+    batch_size: int | None
+
+
+def judge_battles(
+    files: Sequence[Path], options: BattleOptions, *, url: str, patience_s: float
+) -> None:
+    """Judges battles with a running service; a run that was stopped goes on.
+
+    Raises:
+        ScopeJudgeError: A file cannot be read, or the journal belongs to another run.
+        CommandError: The service cannot be used, the output cannot be written, or a battle got no
+            judgment.
+    """
+    begun = time.monotonic()
+    entries = read_battles(files, options)
+    items = [entry.item for entry in entries]
+    with connected(url, patience_s=patience_s) as service:
+        provenance = Provenance(
+            judge=service.judge_name,
+            fingerprint=service.fingerprint,
+            template=service.template,
+            version=service.version,
+            seed=options.seed,
+        )
+        run = run_into(
+            options.out,
+            service,
+            options.criterion,
+            overwrite=options.overwrite,
+            batch_size=options.batch_size or ROWS_PER_REQUEST,
+            seed=options.seed,
+        )
+        with finished(items, judging(service, options.criterion, dated=True), run) as done:
+            write_battles(entries, done.results, provenance=provenance, options=options)
+    seconds = time.monotonic() - begun
+    print_battles(entries, done.results, provenance, asked=done.asked, seconds=seconds)
+
+
+def read_battles(files: Sequence[Path], options: BattleOptions) -> list[Entry]:
+    """Reads all rows, and checks the output before anything is judged.
+
+    Raises:
+        InvalidRequestError: A file cannot be read, or an id has two contents.
+        CommandError: The first row has no battle, or the output must not be written.
+    """
+    paths = files_of(files)
+    entries: list[Entry] = []
+    for path in paths:
+        shape: BattleShape | None = None
+        for row in read_rows(path):
+            shape = shape or _shape_of(row, options)
+            entries.append(_entry(row, shape, options.seed))
+    check_first([entry.item for entry in entries])
+    _check_ids(entries)
+    check_output(options.out, paths, overwrite=options.overwrite)
+    return entries
+
+
+def _shape_of(row: FileRow, options: BattleOptions) -> BattleShape:
+    try:
+        return battle_shape(row.fields, options.shape, options.columns)
+    except RequestError as exc:
+        raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
+
+
+def _entry(row: FileRow, shape: BattleShape, seed: int) -> Entry:
+    try:
+        battle = shape.battle(row.fields)
+    except InvalidComparisonError as exc:
+        return Entry(item=Item.of(row, shape.comparison, exc), battle=None)
+    return Entry(item=Item.of(row, shape.comparison, battle.shown(seed)), battle=battle)
+
+
+def _check_ids(entries: Sequence[Entry]) -> None:
+    """Refuses an id with two contents: a leaderboard could not tell which one is meant."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.battle is None:
+            continue
+        other = first.setdefault(entry.battle.id, entry)
+        assert other.battle is not None
+        if other.battle.content != entry.battle.content:
+            raise InvalidRequestError(
+                f"{entry.item.row.place} has the id of {other.item.row.place} and other content: "
+                "give each battle its own id, or ignore the column with --map id=NONE"
+            )
+
+
+def judged_battles(entries: Sequence[Entry], results: Results, seed: int) -> list[JudgedBattle]:
+    """Each row with its result, in which A is model_a."""
+    return [
+        JudgedBattle(
+            place=entry.item.row.place,
+            battle=entry.battle,
+            result=of_models(
+                results[entry.item.key],
+                swapped=entry.battle is not None and entry.battle.is_swapped(seed),
+            ),
+        )
+        for entry in entries
+    ]
+
+
+def write_battles(
+    entries: Sequence[Entry], results: Results, *, provenance: Provenance, options: BattleOptions
+) -> None:
+    """Writes the rows of all battles.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    rows = battle_rows(judged_battles(entries, results, options.seed), provenance)
+    if options.keep_texts:
+        texts = ({n: e.item.row.fields.get(n) for n in e.item.shape.texts} for e in entries)
+        rows = [{**row, **kept} for row, kept in zip(rows, texts, strict=True)]
+    write_all(options.out, rows, kept=NOTHING_LOST)
+
+
+def print_battles(
+    entries: Sequence[Entry],
+    results: Results,
+    provenance: Provenance,
+    *,
+    asked: int,
+    seconds: float,
+) -> None:
+    """Prints what became of the battles.
+
+    Raises:
+        CommandError: A battle got no judgment.
+    """
+    judged = judged_battles(entries, results, provenance.seed)
+    battles = [row.battle for row in judged if row.battle is not None]
+    models = {model for battle in battles for model in (battle.model_a, battle.model_b)}
+    say(f"{len(models)} models; A is model_a:")
+    shown, places = [row.result for row in judged], [row.place for row in judged]
+    print_summary(shown, places, asked=asked, seconds=seconds)
+    signatures = {provenance.signature(result) for result in shown if is_judged(result)}
+    if len(signatures) > 1:
+        say(
+            ("warning:", "yellow"),
+            f" the rows have {len(signatures)} signatures, because the calibration or the "
+            "criterion changed within the run. A leaderboard treats them as that many judges; "
+            "--overwrite judges all battles again.",
+        )
+    failed = sum(not is_judged(result) for result in shown)
+    if failed:
+        raise CommandError(f"{failed} of {len(shown)} battles got no judgment; see their `error`")

@@ -1,0 +1,217 @@
+"""Asks a judge about labelled pairs for `scope-judge evaluate`, with progress; can be resumed."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.console import CommandError, say
+from app.cli.progress import ConsoleObserver, progress_bar
+from app.cli.stopping import ending_at_ctrl_c, resumable
+from app.files.shapes import ComparisonShape
+from app.service.scoring.prompts import PromptTemplate, load_template
+from app.settings import Settings, read_settings
+from app.wiring.engines import judge_name
+from app.wiring.scorers import open_chat_model
+
+# Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
+if TYPE_CHECKING:
+    from app.evaluation.benchmarks.labelled_pairs import Benchmark, DrawnPairs
+    from app.evaluation.judgments.interview import Dataset, MissingAnswers
+    from app.evaluation.judgments.log import JudgmentLog
+    from app.evaluation.judgments.record import JudgedPair, Observation
+    from app.evaluation.measurement import JudgedDataset
+
+
+_KEPT = "judgments are kept; rerun the command to resume"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationJob:
+    """The pairs to judge and the observations to make on each.
+
+    Args:
+        data: Benchmarks and files, as given on the command line.
+        observations: Kinds of question that the methods need.
+        limit: Largest number of pairs of each data set.
+        seed: Seed of draws and samples.
+        retry: Whether to ask again after a failure that normally repeats.
+        shape: How the rows of files hold their pairs; None to recognise it.
+    """
+
+    data: Sequence[str]
+    observations: "Sequence[Observation]"
+    limit: int
+    seed: int
+    retry: bool = False
+    shape: ComparisonShape | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgeChoice:
+    """The judge's settings and its prompt."""
+
+    settings: Settings
+    template: PromptTemplate
+
+
+def choose_judge(judge: str | None) -> JudgeChoice:
+    """The judge that --judge names; the user's own settings override those of a preset.
+
+    Args:
+        judge: Name of a preset, a model as in SCOPE_MODEL, or None for the settings' own.
+
+    Raises:
+        CommandError: A setting is wrong, there is no such judge, or nothing names a judge.
+    """
+    from app.evaluation.presets import PRESETS
+
+    preset = PRESETS.get(judge or "")
+    given: dict[str, Any] = {} if judge is None else {"model": preset.model if preset else judge}
+    try:
+        settings = read_settings(**given)
+        if preset and "tensor_parallel" not in settings.model_fields_set:
+            settings = read_settings(**given, tensor_parallel=preset.tensor_parallel)
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    # The scripted engine has no model: whoever chooses it has chosen the judge.
+    if judge is None and "model" not in settings.model_fields_set and settings.engine != "scripted":
+        raise CommandError(
+            f"no judge: give --judge with a model of the hub (OWNER/NAME), a folder, or one of "
+            f"{', '.join(PRESETS)}, demo; or set SCOPE_MODEL"
+        )
+    known = preset or judge in (None, "demo") or "/" in judge or Path(judge).is_dir()
+    if settings.engine == "vllm" and not known:
+        raise CommandError(
+            f"--judge {judge} is neither a folder, nor a model of the hub (OWNER/NAME), nor one of "
+            f"{', '.join(PRESETS)}, demo"
+        )
+    own = {"prompt_file", "prefill"} & settings.model_fields_set
+    if preset and not own:
+        return JudgeChoice(settings=settings, template=preset.template)
+    template = load_template(settings.prompt_file, prefill=settings.prefill)
+    return JudgeChoice(settings=settings, template=template)
+
+
+def judged_sources(
+    job: EvaluationJob, choice: JudgeChoice, folder: Path
+) -> "dict[str, JudgedDataset]":
+    """Judges the pairs that lack answers in the folder's judgments.jsonl.
+
+    Returns:
+        Name of each data set -> its judged pairs.
+
+    Raises:
+        ScopeJudgeError: The data cannot be read, the folder has results of another run, or the
+            judge fails.
+        CommandError: The folder cannot be written, or two data sets have one name.
+    """
+    from app.evaluation.judgments.interview import missing_answers, relabelled
+    from app.evaluation.judgments.log import JudgmentLog
+    from app.evaluation.judgments.ownership import LOG_NAME, check_report, check_same_data
+    from app.evaluation.measurement import JudgedDataset
+
+    benchmarks, datasets = _drawn(job, choice.template)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise CommandError(f"--out {folder}: {exc.strerror}") from None
+    judge = judge_name(choice.settings)
+    check_report(folder, judge, [dataset.name for dataset in datasets])
+    with JudgmentLog(folder / LOG_NAME, judge=judge) as log, resumable(_KEPT):
+        known = log.read()
+        check_same_data(known.values(), benchmarks, folder)
+        missing = missing_answers(datasets, job.observations, known, retry=job.retry)
+        if any(one.pairs for one in missing):
+            asyncio.run(_ask(choice, missing, known, log))
+        log.append(relabelled(datasets, known))
+        found = log.read()
+    return {
+        dataset.name: JudgedDataset(
+            # The file may have answers to other observations, from other runs.
+            pairs=[found[dataset.name, pair.id].only(job.observations) for pair in dataset.pairs],
+            ties=benchmark.ties,
+            left_out=benchmark.left_out,
+        )
+        for dataset, benchmark in zip(datasets, benchmarks, strict=True)
+    }
+
+
+def _drawn(job: EvaluationJob, template: PromptTemplate) -> "tuple[list[Benchmark], list[Dataset]]":
+    from app.evaluation.benchmarks.catalogue import load_benchmark
+    from app.evaluation.benchmarks.labelled_pairs import POOL, draw
+    from app.evaluation.judgments.interview import Dataset
+    from app.evaluation.judgments.questions import Questionnaire
+
+    benchmarks: list[Benchmark] = []
+    datasets: list[Dataset] = []
+    for entry in job.data:
+        name, _, source = entry.partition("=") if not Path(entry).exists() else (entry, "", "")
+        benchmark = load_benchmark(name, source=source or None, shape=job.shape)
+        if benchmark.name in {other.name for other in benchmarks}:
+            raise CommandError(
+                f"two data sets are called {benchmark.name}: rename one of the files"
+            )
+        drawn = draw(
+            benchmark,
+            seed=job.seed,
+            at_most=job.limit,
+            demonstrations=POOL if "annotators" in job.observations else 0,
+        )
+        say(_summary(benchmark, drawn))
+        questionnaire = Questionnaire.of(template, drawn.demonstrations, job.observations, job.seed)
+        benchmarks.append(benchmark)
+        datasets.append(
+            Dataset(name=benchmark.name, pairs=drawn.pairs, questionnaire=questionnaire)
+        )
+    return benchmarks, datasets
+
+
+def _summary(benchmark: "Benchmark", drawn: "DrawnPairs") -> str:
+    groups = len({pair.group for pair in drawn.pairs})
+    parts = [
+        f"{len(drawn.pairs)} of {len(benchmark.pairs)} pairs on {groups} questions",
+        f"{len(drawn.demonstrations)} more as demonstrations" if drawn.demonstrations else "",
+        f"{benchmark.ties} ties left out" if benchmark.ties else "",
+        *(f"{n} left out: {reason}" for reason, n in benchmark.left_out.items()),
+    ]
+    return f"{benchmark.name}: {'; '.join(filter(None, parts))}"
+
+
+async def _ask(
+    choice: JudgeChoice,
+    missing: "Sequence[MissingAnswers]",
+    known: "Mapping[tuple[str, str], JudgedPair]",
+    log: "JudgmentLog",
+) -> None:
+    from app.evaluation.judgments.interview import Interviewer
+
+    async with AsyncExitStack() as stack:
+        with ending_at_ctrl_c():
+            observer = ConsoleObserver()
+            stack.callback(observer.finish)
+            opening = open_chat_model(choice.settings, choice.template, observer)
+            started = await stack.enter_async_context(opening)
+            observer.finish()
+        interviewer = Interviewer(
+            engine=started.engine,
+            judge=started.identity.name,
+            fingerprint=started.identity.fingerprint,
+        )
+        interviewer.check(known.values(), [one.observation for one in missing if one.pairs])
+        with progress_bar() as progress:
+            tasks = {
+                (one.dataset.name, one.observation): progress.add_task(
+                    f"{one.dataset.name}: {one.observation}",
+                    total=len(one.dataset.pairs),
+                    completed=len(one.dataset.pairs) - len(one.pairs),
+                )
+                for one in missing
+            }
+            await interviewer.ask(
+                missing,
+                log,
+                lambda one, n: progress.advance(tasks[one.dataset.name, one.observation], n),
+            )

@@ -1,0 +1,208 @@
+"""Judges the rows of files with a running service, and writes a row with a result for each."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from app.cli.console import CommandError
+from app.cli.running.rows import Item, check_output, read_items, write_all
+from app.cli.running.run import (
+    ROWS_PER_REQUEST,
+    Ask,
+    Finished,
+    Results,
+    Run,
+    answered,
+    asked_of,
+    beside,
+    finished,
+    is_judged,
+    unaskable,
+)
+from app.cli.service_client import ServiceClient, connected
+from app.cli.summary import print_summary
+from app.core.errors import UnavailableError
+from app.files.reading import files_of
+from app.files.results import OutputColumns
+from app.files.shapes import OPTIONAL, ComparisonShape
+from app.files.writing import json_line
+
+# Errors of the run and not of a row: the service, or its calibration, must be mended first.
+_OF_RUN = frozenset(
+    {"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt", "labels_missing"}
+)
+_UNCALIBRATED = ". Here: scope-judge calibrate FILE, or --no-alpha"
+# The end of the message if the output cannot be written.
+NOTHING_LOST = "; no result is lost: rerun the command to resume"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileOptions:
+    """How a run reads and writes.
+
+    Args:
+        shape: How the rows hold their comparison; None to recognise it for each file.
+        out: File of the results; None for stdout.
+        overwrite: Replace a file of results, and drop an unfinished run with other settings.
+        flat: Write the fields of a judgment beside the columns of the row.
+        excel: Write no text that a spreadsheet takes for a formula.
+        keep_texts: Keep the columns that the comparison was made of.
+        batch_size: Largest number of comparisons in one request.
+        otherwise: Another way, for the message, if there is no service.
+        may_fail: Whether rows without a judgment are no failure of the run.
+    """
+
+    shape: ComparisonShape | None = None
+    out: Path | None = None
+    overwrite: bool = False
+    flat: bool = False
+    excel: bool = False
+    keep_texts: bool = True
+    batch_size: int = ROWS_PER_REQUEST
+    otherwise: str = ""
+    may_fail: bool = False
+
+
+def judge_files(
+    inputs: Sequence[Path],
+    criterion: Mapping[str, Any],
+    options: FileOptions,
+    *,
+    url: str,
+    patience_s: float,
+) -> None:
+    """Judges all rows of files, in order.
+
+    Args:
+        inputs: Files, folders and patterns.
+        criterion: Fields of the criterion that the command line sets.
+        options: How the run reads and writes.
+        url: Address of the service.
+        patience_s: How long a request is repeated while the service does not answer.
+
+    Raises:
+        ScopeJudgeError: A file cannot be read, or the journal belongs to another run.
+        CommandError: A file cannot be written, the service cannot be used, or a row got no
+            judgment.
+    """
+    begun = time.monotonic()
+    items = read_items(inputs, options.shape, labelled=False)
+    check_output(options.out, files_of(inputs), overwrite=options.overwrite)
+    columns = OutputColumns({name for item in items for name in item.row.fields}, flat=options.flat)
+    row = partial(_row, columns=columns, texts=options.keep_texts)
+    # Connected last, so that a wrong file is reported first.
+    with connected(url, patience_s=patience_s, otherwise=options.otherwise) as service:
+        size = min(options.batch_size, service.max_batch)
+        ask = judging(service, criterion)
+        if options.out is None:
+            done = _printed(items, ask, size, row)
+        else:
+            # A link stays, and its target is replaced.
+            out = options.out.resolve()
+            run = run_into(out, service, criterion, overwrite=options.overwrite, batch_size=size)
+            with finished(items, ask, run) as done:
+                rows = [row(item, done.results[item.key]) for item in items]
+                write_all(out, rows, kept=NOTHING_LOST, excel=options.excel)
+    results = [done.results[item.key] for item in items]
+    places = [item.row.place for item in items]
+    print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
+    failed = sum(not is_judged(result) for result in results)
+    if failed and not options.may_fail:
+        raise CommandError(f"{failed} of {len(results)} rows got no judgment; see their `error`")
+
+
+def run_into(
+    out: Path,
+    service: ServiceClient,
+    criterion: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    batch_size: int,
+    **settings: Any,
+) -> Run:
+    """A run that judges, and writes a file at its end.
+
+    Args:
+        out: The file, which is not a link.
+        service: The service.
+        criterion: Fields of the criterion that the command line sets.
+        overwrite: Drop an unfinished run with other settings.
+        batch_size: Largest number of comparisons in one request.
+        settings: More that the results depend on.
+    """
+    return Run(
+        journal=beside(out),
+        settings={"judge": service.fingerprint, "criterion": dict(criterion), **settings},
+        overwrite=overwrite,
+        batch_size=min(batch_size, service.max_batch),
+        kept=f"rerun the command to resume {out}",
+    )
+
+
+def judging(service: ServiceClient, criterion: Mapping[str, Any], *, dated: bool = False) -> Ask:
+    """Asks a service for judgments.
+
+    Args:
+        service: The service.
+        criterion: Fields of the criterion that the command line sets.
+        dated: Keep the time of each judgment as its `timestamp`.
+    """
+
+    def ask(comparisons: Mapping[str, Any]) -> Iterator[Results]:
+        fields = list(comparisons.values())
+        results = service.judge(fields, criterion, _passing())
+        _check_run(fields, results)
+        if dated:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            results = [{**result, "timestamp": now} for result in results]
+        yield dict(zip(comparisons, results, strict=True))
+
+    return ask
+
+
+@cache
+def _passing() -> frozenset[str]:
+    """Codes of the errors after which the same comparison may get a judgment later."""
+    from app.wire.problems import STATUS
+
+    return frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
+
+
+def _check_run(fields: Sequence[Any], results: Iterable[Mapping[str, Any]]) -> None:
+    """Ends the run if an error is not of a row: as a result it would be kept for good."""
+    for asked, result in zip(fields, results, strict=True):
+        error = result.get("error", {})
+        # Which labels are needed depends on the whole criterion, which a row may have of its own.
+        own = OPTIONAL if error.get("code") == "labels_missing" else ("calibration",)
+        if error.get("code") in _OF_RUN and not any(name in asked for name in own):
+            hint = "" if error["code"] != "calibration_not_found" else _UNCALIBRATED
+            raise CommandError(f"{error['detail']}{hint}")
+
+
+def _row(item: Item, result: Mapping[str, Any], columns: OutputColumns, *, texts: bool) -> Any:
+    """A row of the output: the columns of the input, and the result."""
+    kept = item.row.fields
+    if not texts:
+        kept = {name: value for name, value in kept.items() if name not in item.shape.texts}
+    # The row itself has the id.
+    return columns.row(kept, {name: value for name, value in result.items() if name != "id"})
+
+
+def _printed(items: Sequence[Item], ask: Ask, size: int, row: Callable[..., Any]) -> Finished:
+    """Prints each row in order, as soon as its result is there."""
+    results = unaskable(items)
+    refused = len(results)
+    waiting = deque(items)
+    for answers in answered(asked_of(items), ask, results, size=size):
+        results |= answers
+        while waiting and waiting[0].key in results:
+            item = waiting.popleft()
+            print(json_line(row(item, results[item.key])))
+        sys.stdout.flush()
+    return Finished(results=results, asked=len(results) - refused)

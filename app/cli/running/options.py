@@ -1,0 +1,168 @@
+"""Options that several commands share, and checks of their values."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from app.cli.console import CommandError
+from app.core.errors import RequestError
+from app.files.shapes import SHAPES, ComparisonShape, custom_shape
+
+Inputs = Annotated[
+    list[Path],
+    typer.Argument(
+        help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns; - is "
+        "stdin."
+    ),
+]
+ShapeName = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        help="Data set whose columns the rows have, instead of recognising it: "
+        + ", ".join(SHAPES),
+    ),
+]
+ColumnMap = Annotated[
+    str | None,
+    typer.Option(
+        "--map", help="Names of columns: question=prompt,response_a=chosen,response_b=rejected."
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Comparisons in one request, default 100; with --ray in one part, 1000.",
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option(help="Replace --out, and drop an unfinished run with other settings.")
+]
+OnRay = Annotated[
+    bool,
+    typer.Option("--ray", help="Load the judge on a Ray cluster instead of asking a service."),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(help="With --ray: address of the cluster; default: the one here, or a new one."),
+]
+RayReplicas = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --ray: number of judges; default: all that fit."),
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
+]
+NoAlpha = Annotated[
+    bool,
+    typer.Option("--no-alpha", help="Do not abstain for uncertainty; there is then no guarantee."),
+]
+Guarantee = Annotated[str | None, typer.Option(help="marginal or pac.")]
+Delta = Annotated[float | None, typer.Option(help="Probability that the pac guarantee fails.")]
+CalibrationSet = Annotated[str | None, typer.Option(help="Name of the calibration set.")]
+Excel = Annotated[
+    bool,
+    typer.Option(
+        "--excel",
+        help="For CSV that people open: put ' before texts that a spreadsheet takes for a formula.",
+    ),
+]
+DeltaFor = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1000,
+        help="Number of alphas that you choose from after a look: pac computes each at delta "
+        "divided by it, so that all of them hold together.  [default: 1]",
+    ),
+]
+
+
+def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> dict[str, Any]:
+    """The fields of a criterion that the command line sets; the others are the service's.
+
+    Args:
+        options: Field -> value of its option, None if it was not given.
+        no_alpha: Whether every verdict is accepted.
+
+    Raises:
+        CommandError: There is an alpha besides `no_alpha`.
+    """
+    if no_alpha and options["alpha"] is not None:
+        raise CommandError("give --alpha or --no-alpha, not both")
+    given = {name: value for name, value in options.items() if value is not None}
+    return {**given, "alpha": None} if no_alpha else given
+
+
+def given_shape(name: str | None, columns: str | None) -> ComparisonShape | None:
+    """The shape that the options name; None if they name none.
+
+    Raises:
+        CommandError: The options contradict each other, or name no shape.
+    """
+    if name is not None and columns is not None:
+        raise CommandError("give --shape or --map, not both")
+    if name is not None and name not in SHAPES:
+        raise CommandError(f"--shape {name} is unknown; there are {', '.join(SHAPES)}")
+    try:
+        return custom_shape(columns) if columns is not None else SHAPES.get(name or "")
+    except RequestError as exc:
+        raise CommandError(exc.detail) from None
+
+
+def check_share(option: str, share: float | None) -> None:
+    """Refuses a share, such as an alpha, that is not between 0 and 1.
+
+    Args:
+        option: Name of the option, without the dashes.
+        share: Its value; None if it was not given.
+
+    Raises:
+        CommandError: The value cannot be used.
+    """
+    if share is not None and not 0.0 < share < 1.0:
+        raise CommandError(f"--{option} must be between 0 and 1, both excluded, got {share}")
+
+
+def check_label_noise(label_noise: float | None) -> None:
+    """Refuses a label noise with which labels say nothing.
+
+    Raises:
+        CommandError: The value cannot be used.
+    """
+    if label_noise is not None and not 0.0 <= label_noise < 0.5:
+        raise CommandError(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
+
+
+def divided_delta(delta: float, delta_for: int | None) -> float:
+    """The share of delta that each of several alphas gets.
+
+    Raises:
+        CommandError: The share is too small for a number.
+    """
+    share = delta / (delta_for or 1)
+    if share == 0.0:
+        raise CommandError(f"--delta {delta} cannot be divided by --delta-for {delta_for}")
+    return share
+
+
+# Extra of this package -> a module of each library in it.
+_EXTRAS = {"evaluation": ("sklearn", "matplotlib", "jinja2"), "ratings": ("evalica", "jinja2")}
+
+
+def check_extra(extra: Literal["evaluation", "ratings"]) -> None:
+    """Refuses a command whose libraries are not installed.
+
+    Raises:
+        CommandError: One is missing.
+    """
+    missing = [module for module in _EXTRAS[extra] if find_spec(module) is None]
+    if missing:
+        raise CommandError(
+            f"{', '.join(missing)} cannot be imported: pip install scope-judge[{extra}]"
+        )

@@ -1,0 +1,167 @@
+"""Rows in and rows out: the comparisons in the files that a command is given, and its output."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.cli.console import CommandError
+from app.core.errors import RequestError, ScopeJudgeError
+from app.files.reading import FileRow, files_of, read_rows
+from app.files.shapes import ComparisonShape, shape_for
+from app.files.writing import format_of, json_line, replace_file
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One row and the comparison that it holds.
+
+    Args:
+        row: The row of the file.
+        shape: The shape of its file.
+        fields: Fields of the comparison, or the reason why there is none.
+        key: Digest of the fields, so that equal comparisons are judged once; the place of a row
+            without a comparison.
+    """
+
+    row: FileRow
+    shape: ComparisonShape
+    fields: dict[str, Any] | ScopeJudgeError
+    key: str
+
+    @classmethod
+    def of(
+        cls, row: FileRow, shape: ComparisonShape, fields: dict[str, Any] | ScopeJudgeError
+    ) -> "Item":
+        """The item of a row, with its key."""
+        is_error = isinstance(fields, ScopeJudgeError)
+        key = row.place if is_error else comparison_key(fields)
+        return cls(row=row, shape=shape, fields=fields, key=key)
+
+
+def read_items(
+    inputs: Sequence[Path], shape: ComparisonShape | None, *, labelled: bool
+) -> list[Item]:
+    """Reads all rows of files.
+
+    Args:
+        inputs: Files, folders and patterns.
+        shape: How the rows hold their comparison; None to recognise it for each file.
+        labelled: Whether each comparison must have a label.
+
+    Returns:
+        The rows in order; a row without a comparison has its error.
+
+    Raises:
+        InvalidRequestError: A file cannot be read.
+        CommandError: The first row has no comparison.
+    """
+    items: list[Item] = []
+    for path in files_of(inputs):
+        its_shape = shape
+        for row in read_rows(path):
+            its_shape = its_shape or _recognised(row)
+            items.append(_item(row, its_shape, labelled=labelled))
+    check_first(items)
+    return items
+
+
+def check_first(items: Sequence[Item]) -> None:
+    """Refuses files whose first row has no comparison: the others will hardly be better.
+
+    A wrong map of columns would fail thousands of them.
+
+    Raises:
+        CommandError: The first row has no comparison.
+    """
+    first = items[0]
+    if isinstance(first.fields, ScopeJudgeError):
+        raise CommandError(f"{first.row.place}: {first.fields.detail}")
+
+
+def _recognised(row: FileRow) -> ComparisonShape:
+    try:
+        return shape_for(row.fields)
+    except RequestError as exc:
+        raise CommandError(f"{row.place}: {exc.detail}") from None
+
+
+def _item(row: FileRow, shape: ComparisonShape, *, labelled: bool) -> Item:
+    try:
+        return Item.of(row, shape, (shape.labelled if labelled else shape.fields)(row.fields))
+    except RequestError as exc:
+        return Item.of(row, shape, exc)
+
+
+def comparison_key(fields: Any) -> str:
+    """Digest of the fields of a comparison, so that equal comparisons are judged once."""
+    # With NaN: the service reports it.
+    text = json.dumps(fields, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_output(out: Path | None, inputs: Sequence[Path], *, overwrite: bool) -> None:
+    """Refuses a file that cannot or must not be written, before any work is done.
+
+    Args:
+        out: The file; None for stdout.
+        inputs: Files that are read.
+        overwrite: Whether a file that is there may be replaced.
+
+    Raises:
+        InvalidRequestError: The name asks for an unknown format.
+        CommandError: The file is refused.
+    """
+    if out is None:
+        return
+    format_of(out)
+    if out.exists() and not out.is_file():
+        raise CommandError(f"--out {out} is not a regular file; omit --out and redirect stdout")
+    if not out.resolve().parent.is_dir():
+        raise CommandError(
+            f"--out {out} cannot be written: there is no folder {out.resolve().parent}"
+        )
+    if not out.exists():
+        return
+    if any(path.exists() and out.samefile(path) for path in inputs):
+        raise CommandError(f"--out {out} would overwrite the file that is judged; name another one")
+    if not overwrite:
+        raise CommandError(
+            f"{out} already exists: name another --out, or replace it with --overwrite"
+        )
+    if not os.access(out, os.W_OK):
+        raise CommandError(f"{out} cannot be written: Permission denied")
+
+
+def check_excel(out: Path | None, *, excel: bool) -> None:
+    """Refuses --excel for another file than a table; raises CommandError."""
+    if excel and (out is None or format_of(out) not in ("csv", "tsv")):
+        raise CommandError("--excel goes with --out FILE.csv or FILE.tsv")
+
+
+def write_all(
+    out: Path | None, rows: Sequence[Mapping[str, Any]], *, kept: str = "", excel: bool = False
+) -> None:
+    """Replaces a file as a whole, or prints the rows as JSONL.
+
+    Args:
+        out: The file; None for stdout.
+        rows: Its rows.
+        kept: End of the message if the file cannot be written.
+        excel: Write no text that a spreadsheet takes for a formula.
+
+    Raises:
+        InvalidRequestError: The name asks for an unknown format.
+        CommandError: The file cannot be written.
+    """
+    if out is None:
+        for row in rows:
+            print(json_line(row))
+        return
+    try:
+        replace_file(out, rows, excel=excel)
+    except OSError as exc:
+        raise CommandError(f"{out} cannot be written: {exc.strerror}{kept}") from None

@@ -1,0 +1,171 @@
+"""One run over rows: asks about those that no earlier run has an answer for, and keeps the answers.
+
+An answer is durable before the next request is sent, so that a run that is stopped, also by
+kill -9, goes on later, and nothing is asked twice.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.cli.progress import progress_bar
+from app.cli.running.rows import Item
+from app.cli.stopping import resumable
+from app.core.errors import InvalidRequestError, ScopeJudgeError
+from app.files.journal import Journal
+from app.files.reading import files_of
+
+ROWS_PER_REQUEST = 100
+
+Results = dict[str, dict[str, Any]]
+# Asks about the comparisons of some keys; yields their results as they come.
+Ask = Callable[[Mapping[str, Any]], Iterable[Results]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """Where a run keeps its results, and how it asks.
+
+    Args:
+        journal: File of the results so far.
+        settings: Everything that the results depend on beside their comparisons.
+        overwrite: Drop an unfinished run with other settings.
+        batch_size: Largest number of comparisons in one request.
+        kept: Sentence for a run that is stopped.
+        title: Name of the work, for the progress bar.
+        keep_errors: Whether a row that failed is not asked about again by the next run.
+    """
+
+    journal: Path
+    settings: Mapping[str, Any]
+    overwrite: bool
+    batch_size: int
+    kept: str
+    title: str = "judging"
+    keep_errors: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """The results of all rows.
+
+    Args:
+        results: Key of a row -> its result, or {"error": ...}.
+        asked: Number of comparisons that this run asked for.
+    """
+
+    results: Results
+    asked: int
+
+
+@contextmanager
+def finished(items: Sequence[Item], ask: Ask, run: Run) -> Iterator[Finished]:
+    """Asks about the rows that no earlier run has an answer for.
+
+    Yields:
+        The results of all rows. The journal is removed if the block does not raise.
+
+    Raises:
+        InvalidRequestError: The journal belongs to a run with other settings.
+    """
+    results = unaskable(items)
+    with Journal(run.journal, run.settings, replace=run.overwrite) as journal:
+        results |= journal.results
+        known = len(results)
+        with resumable(run.kept):
+            for answers in answered(
+                asked_of(items), ask, results, size=run.batch_size, title=run.title
+            ):
+                kept = (pair for pair in answers.items() if run.keep_errors or is_judged(pair[1]))
+                journal.append(kept)
+                results |= answers
+        yield Finished(results=results, asked=len(results) - known)
+        journal.remove()
+
+
+def answered(
+    comparisons: Mapping[str, Any],
+    ask: Ask,
+    known: Collection[str],
+    *,
+    size: int,
+    title: str = "judging",
+) -> Iterator[Results]:
+    """Yields the results of the comparisons that are not known, a part at a time, with progress.
+
+    Args:
+        comparisons: Fields of all comparisons by key.
+        ask: Asks about some of them.
+        known: Keys that nothing is asked about.
+        size: Largest number of comparisons to ask about at once.
+        title: Name of the work, for the progress bar.
+    """
+    keys = [key for key in comparisons if key not in known]
+    total = len(comparisons)
+    with progress_bar() as progress:
+        task = progress.add_task(title, total=total, completed=total - len(keys))
+        for start in range(0, len(keys), size):
+            for results in ask({key: comparisons[key] for key in keys[start : start + size]}):
+                progress.advance(task, len(results))
+                yield results
+
+
+def unaskable(items: Iterable[Item]) -> Results:
+    """The results of the rows without a comparison: their errors."""
+    from app.wire.problems import problem_of
+
+    return {
+        item.key: {"error": problem_of(item.fields).model_dump(mode="json", exclude_none=True)}
+        for item in items
+        if isinstance(item.fields, ScopeJudgeError)
+    }
+
+
+def asked_of(items: Iterable[Item]) -> dict[str, Any]:
+    """The fields of each comparison by key, or the reason why a row has none."""
+    return {item.key: item.fields for item in items}
+
+
+def is_judged(result: Mapping[str, Any]) -> bool:
+    """Whether a result is not an error."""
+    return "error" not in result
+
+
+def beside(out: Path) -> Path:
+    """The journal of a run that writes a file at its end."""
+    return out.with_name(f"{out.name}.partial")
+
+
+def journal_path(inputs: Sequence[Path], name: str) -> Path:
+    """The journal's file: beside the first input, or in the user's cache if that is impossible.
+
+    Args:
+        inputs: Files, folders and patterns.
+        name: End of the file's name, with the command and the calibration set; the service checks
+            the name of the set.
+
+    Raises:
+        InvalidRequestError: No folder can be written.
+    """
+    first = files_of(inputs)[0]
+    # Hidden, because a pattern such as data/* must not match it.
+    ending = f".{re.sub('[^A-Za-z0-9._-]', '_', name)}"
+    folder = first.resolve().parent
+    if first.is_file() and os.access(folder, os.W_OK):
+        return folder / f".{first.name}{ending}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "scope-judge"
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise InvalidRequestError(
+            f"the results so far cannot be kept in {cache}: {exc.strerror}; set XDG_CACHE_HOME to "
+            "a folder that can be written"
+        ) from None
+    # Different files with the same name have different journals.
+    digest = hashlib.sha256(os.fsencode(first.absolute())).hexdigest()[:16]
+    return cache / f"{first.name}-{digest}{ending}"

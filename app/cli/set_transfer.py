@@ -1,0 +1,218 @@
+"""Moves calibration sets: scores into a running service, and whole sets from and to files.
+
+The file of an exported set has a line that describes the set, and a line an example.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from app.cli.console import CommandError, say
+from app.cli.running.rows import check_output, write_all
+from app.cli.service_client import ServiceClient, written
+from app.core.errors import InvalidRequestError
+from app.files.reading import FileRow, read_rows
+from app.files.writing import format_of
+
+# Room for the fields around the examples.
+_RESERVED_BYTES = 1000
+# The first field of the first line, with the version of the format.
+MARK = "scope_judge_set"
+_FORMAT = 2
+_DESCRIBED = ("name", "version", "judge", "fingerprint", "label_noise", "n", "clusters")
+_PAGE = 10_000
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upload:
+    """The outcome of an upload.
+
+    Args:
+        answer: The last answer of the service: the set with its thresholds.
+        counts: Numbers of added, updated, tied and removed examples.
+    """
+
+    answer: dict[str, Any]
+    counts: Counter[str]
+
+
+def set_path(name: str, below: str = "") -> str:
+    """The path of a calibration set, or of a route below it."""
+    return f"/calibrations/{quote(name, safe='', errors='replace')}{below}"
+
+
+def upload_scores(
+    service: ServiceClient,
+    name: str,
+    examples: Sequence[Mapping[str, Any]],
+    *,
+    judge: str,
+    fingerprint: str,
+    label_noise: float | None,
+    clusters: str | None = None,
+    runtimes: Sequence[str] = (),
+) -> Upload:
+    """Adds judged examples in one version, or in a few if they do not fit into one request.
+
+    Args:
+        service: The service.
+        name: Name of the calibration set; a missing set is made.
+        examples: Judged examples and ties, as POST /calibrations/{name}/examples takes them.
+        judge: Name of the judge that scored them.
+        fingerprint: Fingerprint of that judge.
+        label_noise: Label noise of the whole set; None keeps the current one.
+        clusters: How "pac" counts pairs of one question; None keeps the current rule.
+        runtimes: The runtimes that computed the scores, as far as they are known.
+
+    Raises:
+        CommandError: The service does not answer for too long, or answers with an error.
+    """
+    common: dict[str, Any] = {"judge": judge, "fingerprint": fingerprint}
+    if label_noise is not None:
+        common["label_noise"] = label_noise
+    if clusters is not None:
+        common["clusters"] = clusters
+    if runtimes:
+        common["runtimes"] = list(runtimes)
+    parts = list(_parts(examples, service.max_body_bytes - _RESERVED_BYTES))
+    if len(parts) > 1:
+        say(
+            f"{len(examples)} examples are more than one request may hold "
+            f"({service.max_body_bytes} bytes): they become {len(parts)} versions"
+        )
+    counts: Counter[str] = Counter()
+    answer: dict[str, Any] = {}
+    for part in parts:
+        answer = service.post(set_path(name, "/examples"), {**common, "examples": part})
+        counts.update({count: answer[count] for count in ("added", "updated", "ties", "removed")})
+    return Upload(answer=answer, counts=counts)
+
+
+def _parts(
+    examples: Sequence[Mapping[str, Any]], most_bytes: int
+) -> Iterator[Sequence[Mapping[str, Any]]]:
+    start, size = 0, 0
+    for end, example in enumerate(examples):
+        # One more byte for the comma.
+        needed = len(written(example)) + 1
+        if size + needed > most_bytes and end > start:
+            yield examples[start:end]
+            start, size = end, 0
+        size += needed
+    yield examples[start:]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExportedSet:
+    """A calibration set that was read from a file.
+
+    Args:
+        name: Name of the set.
+        judge: Name of the judge that scored the examples.
+        fingerprint: Fingerprint of that judge.
+        label_noise: Label noise of the set.
+        clusters: How "pac" counts pairs of one question.
+        release: Release of scope-judge that made the set; None if the file does not say.
+        runtimes: The runtimes that computed the scores, as far as they are known.
+        examples: The examples, as POST /calibrations/{name}/examples takes them.
+    """
+
+    name: str
+    judge: str
+    fingerprint: str
+    label_noise: float
+    clusters: str
+    release: str | None
+    runtimes: Sequence[str]
+    examples: Sequence[dict[str, Any]]
+
+
+def set_rows(service: ServiceClient, name: str) -> list[dict[str, Any]]:
+    """Reads one version of a set: the row that describes it, then its examples.
+
+    Raises:
+        CommandError: The set cannot be read, or changes faster than it is read.
+    """
+    for _ in range(_ATTEMPTS):
+        rows = _rows_of_one_version(service, name)
+        if rows is not None:
+            return rows
+    raise CommandError(
+        f"{name} changes faster than it can be read: try again when nobody is calibrating"
+    )
+
+
+def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, Any]] | None:
+    """Reads all pages of a set; None if it changed meanwhile."""
+    path = set_path(name, "/examples")
+    page = service.get(path, limit=_PAGE)
+    described = {field: page[field] for field in _DESCRIBED}
+    # Older services do not name the release.
+    if page.get("release") is not None:
+        described["release"] = page["release"]
+    # Empty if unknown, and absent in services of release 0.2.0.
+    if page.get("runtimes"):
+        described["runtimes"] = page["runtimes"]
+    rows = [{MARK: _FORMAT, **described}, *page["examples"]]
+    while len(rows) <= described["n"] and page["examples"]:
+        page = service.get(path, limit=_PAGE, after=page["examples"][-1]["digest"])
+        if page["version"] != described["version"]:
+            return None
+        rows += page["examples"]
+    return rows
+
+
+def write_set(rows: Sequence[dict[str, Any]], out: Path | None, *, overwrite: bool) -> None:
+    """Writes the rows of a set to a file, or to stdout.
+
+    Raises:
+        InvalidRequestError: The name of the file asks for another format than JSONL.
+        CommandError: The file exists or cannot be written.
+    """
+    if out is not None and format_of(out) != "jsonl":
+        raise InvalidRequestError(f"--out {out}: the name must end in .jsonl, also .gz or .zst")
+    check_output(out, (), overwrite=overwrite)
+    write_all(out, rows)
+
+
+def read_set(file: Path) -> ExportedSet:
+    """Reads the file of an exported set.
+
+    Raises:
+        InvalidRequestError: The file cannot be read, is no exported set, or is not complete.
+    """
+    first, *rows = read_rows(file)
+    described = _described(first)
+    if len(rows) != described["n"]:
+        raise InvalidRequestError(
+            f"{file} has {len(rows)} examples and was written with {described['n']}: it was cut "
+            "off or changed; export the set again"
+        )
+    return ExportedSet(
+        name=described["name"],
+        judge=described["judge"],
+        fingerprint=str(described["fingerprint"]),
+        label_noise=described["label_noise"],
+        clusters=described["clusters"],
+        release=described.get("release"),
+        runtimes=described.get("runtimes", []),
+        examples=[row.fields for row in rows],
+    )
+
+
+def _described(first: FileRow) -> dict[str, Any]:
+    if MARK not in first.fields:
+        raise InvalidRequestError(
+            f"{first.place}: this is not an exported set. `scope-judge sets export` writes one; "
+            "`scope-judge calibrate` reads labelled pairs"
+        )
+    if first.fields[MARK] != _FORMAT or any(field not in first.fields for field in _DESCRIBED):
+        raise InvalidRequestError(
+            f"{first.place}: this release reads sets of format {_FORMAT}, and this set has another "
+            "one: use the release that wrote it, or export the set again with this release"
+        )
+    return first.fields

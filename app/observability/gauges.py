@@ -1,0 +1,297 @@
+"""The Prometheus gauges of calibration sets, which are read when the metrics are."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.core.monitoring import MonitoredCriterion
+
+# Lost sets that are named; a store that was emptied has lost all.
+_MOST_LOST = 100
+
+
+class TrafficFigures(NamedTuple):
+    """Recent judgments with one version of a calibration set, compared with the set itself.
+
+    Args:
+        judgments: Number of recent judgments in the comparison.
+        abstentions: Share of abstentions among judgments with a feasible alpha; None if there are
+            too few of these.
+        expected_abstentions: Share of the set's examples that the same thresholds do not accept.
+        uncertainty: Mean uncertainty of the judgments, in nats.
+        expected_uncertainty: Mean uncertainty of the set's examples, in nats.
+    """
+
+    judgments: int
+    abstentions: float | None
+    expected_abstentions: float | None
+    uncertainty: float
+    expected_uncertainty: float
+
+
+class CalibrationFigures(NamedTuple):
+    """The numbers of one calibration set that the metrics show.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version that judgments use.
+        n: Number of labelled examples.
+        changed_at: Time when the version was made, in seconds since 1970; None if unknown.
+        unconfirmed_s: Seconds since the store last confirmed the version; 0 while it answers.
+        thresholds: (guarantee, alpha, lambda_hat in nats); lambda_hat is -inf if infeasible.
+        traffic: Recent judgments with this version; None if there were too few.
+    """
+
+    name: str
+    version: int
+    n: int
+    changed_at: float | None
+    unconfirmed_s: float
+    thresholds: Sequence[tuple[str, float, float]]
+    traffic: TrafficFigures | None
+
+
+class DriftFigures(NamedTuple):
+    """The evidence that one value of the judgments by a set has drifted.
+
+    Args:
+        calibration: Name of the calibration set.
+        stream: "uncertainty", "position_gap" or "label_mass".
+        evidence: Evidence of all replicas together.
+        alarm: Whether the evidence has reached the level of an alarm.
+    """
+
+    calibration: str
+    stream: str
+    evidence: float
+    alarm: bool
+
+
+class WaitingFigures(NamedTuple):
+    """The audits of a set that hold others up.
+
+    Args:
+        calibration: Name of the calibration set.
+        waiting: Number of labels that wait for an earlier open draw.
+        oldest_key: Name of the key whose draw has been open for longest, empty if it is unknown;
+            None without an open draw.
+        oldest_age_s: Seconds since that draw.
+    """
+
+    calibration: str
+    waiting: int
+    oldest_key: str | None
+    oldest_age_s: float
+
+
+class WhenRead(Collector):
+    """Makes metrics each time that the metrics are read."""
+
+    def __init__(self, metrics: Callable[[], Iterable[Metric]]) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> Iterable[Metric]:
+        """Returns nothing, because the labels are only known when the metrics are read."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Makes the metrics."""
+        return self._metrics()
+
+
+def of_calibrations(
+    shown: Iterable[CalibrationFigures], *, count: int, lost: Sequence[str]
+) -> Iterator[GaugeMetricFamily]:
+    """Yields the gauges of calibration sets.
+
+    Args:
+        shown: The sets that get gauges.
+        count: Number of sets in memory.
+        lost: Names of sets that are gone from the store and were not deleted.
+    """
+    shown = list(shown)
+    sets = _family("calibrations", "Calibration sets in memory.")
+    sets.add_metric((), count)
+    yield sets
+    gone = _family(
+        "calibration_lost",
+        "1 for a set that this process judged by, that is gone from the store, and that nobody has "
+        "deleted; absent otherwise.",
+        "calibration",
+    )
+    for name in lost[:_MOST_LOST]:
+        gone.add_metric((name,), 1)
+    yield gone
+    yield from _of_versions(shown)
+    yield from _of_thresholds(shown)
+    yield from _of_traffic(shown)
+
+
+def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"scope_{name}", text, labels=labels)
+
+
+def _of_versions(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
+    n = _family("calibration_examples", "Labelled examples of a set.", "calibration")
+    version = _family("calibration_version", "Version that judgments use.", "calibration")
+    changed = _family(
+        "calibration_changed_timestamp_seconds",
+        "Time when the version was made, in seconds since 1970.",
+        "calibration",
+    )
+    unconfirmed = _family(
+        "calibration_unconfirmed_seconds",
+        "Seconds since the store last confirmed the version; 0 while it answers.",
+        "calibration",
+    )
+    for figures in shown:
+        n.add_metric((figures.name,), figures.n)
+        version.add_metric((figures.name,), figures.version)
+        unconfirmed.add_metric((figures.name,), figures.unconfirmed_s)
+        if figures.changed_at is not None:
+            changed.add_metric((figures.name,), figures.changed_at)
+    return n, version, changed, unconfirmed
+
+
+def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
+    labels = ("calibration", "guarantee", "alpha")
+    threshold = _family(
+        "calibration_threshold_nats",
+        "Largest uncertainty that is accepted at alpha; absent if alpha is infeasible.",
+        *labels,
+    )
+    feasible = _family(
+        "calibration_feasible", "Whether anything can be accepted at alpha.", *labels
+    )
+    for figures in shown:
+        for guarantee, alpha, value in figures.thresholds:
+            place = (figures.name, guarantee, f"{alpha:.2f}")
+            feasible.add_metric(place, float(value > -math.inf))
+            if value > -math.inf:
+                threshold.add_metric(place, value)
+    return threshold, feasible
+
+
+def _of_traffic(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
+    abstentions = _family(
+        "traffic_abstention_share",
+        "Share of abstentions among recent judgments with a set, and among its labelled pairs with "
+        "the same thresholds.",
+        "calibration",
+        "of",
+    )
+    uncertainty = _family(
+        "traffic_uncertainty_nats",
+        "Mean uncertainty of recent judgments with a set, and of its labelled pairs.",
+        "calibration",
+        "of",
+    )
+    for figures in shown:
+        traffic = figures.traffic
+        if traffic is None:
+            continue
+        uncertainty.add_metric((figures.name, "judgments"), traffic.uncertainty)
+        uncertainty.add_metric((figures.name, "pairs"), traffic.expected_uncertainty)
+        if traffic.abstentions is not None and traffic.expected_abstentions is not None:
+            abstentions.add_metric((figures.name, "judgments"), traffic.abstentions)
+            abstentions.add_metric((figures.name, "pairs"), traffic.expected_abstentions)
+    return abstentions, uncertainty
+
+
+def of_monitors(shown: Iterable[MonitoredCriterion]) -> Iterator[GaugeMetricFamily]:
+    """Yields the gauges of audits."""
+    labels = ("calibration", "guarantee", "alpha", "delta")
+    monitors = list(shown)
+    for name, text, value in _MONITORED:
+        family = _family(f"monitor_{name}", text, *labels)
+        for monitored in monitors:
+            criterion = monitored.criterion
+            delta = "" if criterion.delta is None else str(criterion.delta)
+            place = (criterion.calibration, criterion.guarantee, str(criterion.alpha), delta)
+            family.add_metric(place, float(value(monitored)))
+        yield family
+
+
+# Name, meaning and value of each gauge.
+_MONITORED: tuple[tuple[str, str, Callable[[MonitoredCriterion], float]], ...] = (
+    (
+        "evidence",
+        "Evidence from audits that the error of accepted verdicts is above alpha.",
+        lambda monitored: monitored.figures.evidence,
+    ),
+    (
+        "alarm",
+        "Whether an alarm is in force: the evidence of an error above alpha has reached 20.",
+        lambda monitored: monitored.alarm,
+    ),
+    (
+        "certified",
+        "Whether audits have shown that the error of accepted verdicts is at most alpha.",
+        lambda monitored: monitored.figures.certified,
+    ),
+    (
+        "audited",
+        "Labels of accepted judgments that the evidence counts.",
+        lambda monitored: monitored.figures.audited,
+    ),
+    (
+        "errors",
+        "Errors of accepted verdicts that these labels show.",
+        lambda monitored: monitored.figures.errors,
+    ),
+    (
+        "open",
+        "Drawn accepted judgments that wait for a label.",
+        lambda monitored: monitored.open,
+    ),
+    (
+        "expired",
+        "Drawn accepted judgments that got no label in time.",
+        lambda monitored: monitored.expired,
+    ),
+)
+
+
+def of_waiting(shown: Iterable[WaitingFigures]) -> Iterator[GaugeMetricFamily]:
+    """Yields the gauges of audits that hold others up; the keys are those of the key file."""
+    waiting = _family(
+        "audits_waiting",
+        "Labels of drawn accepted judgments that do not count yet, because an earlier one is open.",
+        "calibration",
+    )
+    oldest = _family(
+        "audits_oldest_open_age_seconds",
+        "Age of the oldest drawn accepted judgment without a label; absent if there is none.",
+        "calibration",
+        "key",
+    )
+    for figures in shown:
+        waiting.add_metric((figures.calibration,), figures.waiting)
+        if figures.oldest_key is not None:
+            place = (figures.calibration, figures.oldest_key)
+            oldest.add_metric(place, figures.oldest_age_s)
+    yield from (waiting, oldest)
+
+
+def of_drift(shown: Iterable[DriftFigures]) -> Iterator[GaugeMetricFamily]:
+    """Yields the gauges of drift."""
+    evidence = _family(
+        "drift_evidence",
+        "Evidence of all replicas that judgments by a set are unlike its labelled pairs.",
+        "calibration",
+        "stream",
+    )
+    alarm = _family(
+        "drift_alarm",
+        "Whether the evidence of drift has reached 20, once and for ever.",
+        "calibration",
+        "stream",
+    )
+    for figures in shown:
+        place = (figures.calibration, figures.stream)
+        evidence.add_metric(place, figures.evidence)
+        alarm.add_metric(place, float(figures.alarm))
+    yield from (evidence, alarm)

@@ -1,0 +1,310 @@
+"""The Prometheus metrics of the service, on a registry that is passed in.
+
+`/metrics` also shows prometheus_client's global registry: metrics of the process and of vLLM.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Literal
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily
+
+from app.core.comparison import Judgment
+from app.core.monitoring import MonitoredCriterion
+from app.core.noise import Noise, Resolution
+from app.observability import gauges
+from app.observability.gauges import CalibrationFigures, DriftFigures, WaitingFigures
+
+Stage = Literal["queue", "render", "engine", "decide"]
+
+_SECONDS = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    120.0,
+)
+# Up to ln 2, the uncertainty of p_bar = 0.5.
+_NATS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.68, 0.69, 0.6932)
+_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+
+
+class Telemetry:
+    """Counts the work of the service; label values come from closed sets and are never texts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._make_metrics_of_judgments()
+        self._make_metrics_of_the_service()
+
+    def _make_metrics_of_judgments(self) -> None:
+        counter = partial(Counter, registry=self._registry)
+        histogram = partial(Histogram, registry=self._registry)
+        self._judgments = counter(
+            "scope_judgments",
+            "Judgments by verdict (A, B, abstain) and reason (empty where accepted).",
+            ["verdict", "reason"],
+        )
+        self._judgment_errors = counter(
+            "scope_judgment_errors",
+            "Comparisons that got no judgment, by error code.",
+            ["code"],
+        )
+        self._order_disagreements = counter(
+            "scope_order_disagreements",
+            "Judgments whose two orders prefer different responses.",
+        )
+        self._stale_judgments = counter(
+            "scope_stale_judgments",
+            "Judgments made with thresholds that the store could not confirm in time.",
+        )
+        self._uncertainty = histogram(
+            "scope_uncertainty_nats",
+            "Uncertainty of judgments: entropy of the average.",
+            buckets=_NATS,
+        )
+        self._position_gap = histogram(
+            "scope_position_gap",
+            "Effect of the order of the responses: |p_fwd - p_rev| of judgments.",
+            buckets=_SHARES,
+        )
+        self._label_mass = histogram(
+            "scope_label_mass",
+            "Probability on the two label tokens; the smaller one of the two orders.",
+            buckets=_SHARES,
+        )
+
+        self._draws = counter(
+            "scope_audit_draws",
+            "Judgments that were drawn for an audit.",
+        )
+        self._missed_draws = counter(
+            "scope_audit_draws_missed",
+            "Draws of judgments that the store did not take.",
+        )
+        self._refused_draws = counter(
+            "scope_audit_draws_refused",
+            "Draws that were not made, because 64 other criteria of the version have draws.",
+        )
+
+    def _make_metrics_of_the_service(self) -> None:
+        counter = partial(Counter, registry=self._registry)
+        gauge = partial(Gauge, registry=self._registry)
+        histogram = partial(Histogram, registry=self._registry)
+        self._prompts = counter(
+            "scope_engine_prompts",
+            "Prompts sent to the engine; two for each comparison.",
+        )
+        self._engine_errors = counter(
+            "scope_engine_errors",
+            "Engine calls that failed for all their prompts, by error code.",
+            ["code"],
+        )
+        self._store_errors = counter(
+            "scope_store_errors",
+            "Failed reads of the calibration store, also if judging continued without it.",
+        )
+        self._problems = counter(
+            "scope_problems",
+            "Error responses by code.",
+            ["code"],
+        )
+        self._request_seconds = histogram(
+            "scope_request_duration_seconds",
+            "Duration of whole requests, by route and class of status.",
+            ["route", "status"],
+            buckets=_SECONDS,
+        )
+        self._stage_seconds = histogram(
+            "scope_stage_duration_seconds",
+            "Duration of the stages of judging: queue (waiting for the model), render (texts to "
+            "tokens), engine (the model), decide (thresholds).",
+            ["stage"],
+            buckets=_SECONDS,
+        )
+        self._pending = gauge(
+            "scope_pending_comparisons",
+            "Comparisons that were admitted and are not answered yet.",
+        )
+        self._pending_limit = gauge(
+            "scope_pending_comparisons_limit",
+            "Most comparisons that may be in progress at once.",
+        )
+        self._distinct_gaps = gauge(
+            "scope_distinct_gaps",
+            "Share of 100 bundled prompts with a score of their own, measured after the start.",
+        )
+        self._noise = gauge(
+            "scope_noise_gap",
+            "Difference of a logit gap with other prompts in the batch, measured after the start: "
+            "the largest one and the 95th percentile.",
+            ["statistic"],
+        )
+        self._noise_flips = gauge(
+            "scope_noise_flips",
+            "Share of 32 bundled pairs that get another verdict with other pairs in the batch, "
+            "measured after the start.",
+        )
+        # 0 would be a result.
+        for unmeasured in (
+            self._distinct_gaps,
+            self._noise.labels("largest"),
+            self._noise.labels("p95"),
+            self._noise_flips,
+        ):
+            unmeasured.set(math.nan)
+        self._judge = gauge(
+            "scope_judge_info",
+            "The loaded judge in the labels; the value is always 1.",
+            ["judge", "fingerprint", "version", "commit"],
+        )
+
+    def exposition(self) -> tuple[bytes, str]:
+        """All metrics in Prometheus's text format, and their content type."""
+        text = generate_latest(self._registry) + generate_latest(REGISTRY)
+        return text, CONTENT_TYPE_LATEST
+
+    @classmethod
+    def on_own_registry(cls) -> "Telemetry":
+        """Makes an instance on a new registry; the global one accepts each name only once."""
+        return cls(CollectorRegistry())
+
+    def expect_errors(self, *, engine: Iterable[str], problems: Iterable[str]) -> None:
+        """Shows these codes as 0 from the start.
+
+        Prometheus sees no increase when a series appears with its first value.
+        """
+        for code in engine:
+            self._engine_errors.labels(code)
+        for code in problems:
+            self._problems.labels(code)
+
+    def show_judge(self, judge: str, *, fingerprint: str, version: str, commit: str | None) -> None:
+        """Shows the judge, its fingerprint, and the version and commit of the service."""
+        self._judge.labels(judge, fingerprint, version, commit or "").set(1)
+
+    def show_check(self, resolution: Resolution, noise: Noise) -> None:
+        """Shows the outcome of the check of the judge."""
+        self._distinct_gaps.set(resolution.share)
+        self._noise.labels("largest").set(noise.largest)
+        self._noise.labels("p95").set(noise.p95)
+        self._noise_flips.set(noise.flip_share)
+
+    def show_calibrations(
+        self,
+        shown: Callable[[], Iterable[CalibrationFigures]],
+        *,
+        count: Callable[[], int],
+        lost: Callable[[], Sequence[str]],
+    ) -> None:
+        """Shows the state of calibration sets at each reading of the metrics.
+
+        Args:
+            shown: Returns the sets that get gauges; a bounded number, because callers choose names.
+            count: Returns the number of sets in memory.
+            lost: Returns the names of sets that are gone from the store and were not deleted.
+        """
+        self._registry.register(
+            gauges.WhenRead(lambda: gauges.of_calibrations(shown(), count=count(), lost=lost()))
+        )
+
+    def show_monitors(self, shown: Callable[[], Iterable[MonitoredCriterion]]) -> None:
+        """Shows the audits of criteria at each reading of the metrics; a bounded number."""
+        self._registry.register(gauges.WhenRead(lambda: gauges.of_monitors(shown())))
+
+    def show_waiting(self, shown: Callable[[], Iterable[WaitingFigures]]) -> None:
+        """Shows the audits that hold others up, whenever the metrics are read."""
+        self._registry.register(gauges.WhenRead(lambda: gauges.of_waiting(shown())))
+
+    def show_drift(self, shown: Callable[[], Iterable[DriftFigures]]) -> None:
+        """Shows the evidence of drift at each reading of the metrics; of a bounded number."""
+        self._registry.register(gauges.WhenRead(lambda: gauges.of_drift(shown())))
+
+    def show_dropped_lines(self, count: Callable[[], int]) -> None:
+        """Shows the number of dropped log lines at each reading of the metrics."""
+        text = "Log lines that were dropped because the output was not read in time."
+
+        def dropped() -> Iterator[CounterMetricFamily]:
+            yield CounterMetricFamily("scope_log_lines_dropped", text, count())
+
+        self._registry.register(gauges.WhenRead(dropped))
+
+    def count_judgment(self, judgment: Judgment) -> None:
+        """Counts a judgment."""
+        preference = judgment.preference
+        self._judgments.labels(judgment.verdict, judgment.reason or "").inc()
+        self._uncertainty.observe(preference.uncertainty)
+        self._position_gap.observe(preference.position_gap)
+        self._label_mass.observe(judgment.label_mass)
+        if preference.orders_disagree:
+            self._order_disagreements.inc()
+
+    def count_judgment_error(self, code: str) -> None:
+        """Counts a comparison that got an error instead of a judgment."""
+        self._judgment_errors.labels(code).inc()
+
+    def count_engine_prompts(self, prompts: int) -> None:
+        """Counts prompts that are sent to the engine."""
+        self._prompts.inc(prompts)
+
+    def count_engine_error(self, code: str) -> None:
+        """Counts an engine call that failed for all its prompts."""
+        self._engine_errors.labels(code).inc()
+
+    def show_pending(self, comparisons: Callable[[], int], *, limit: int) -> None:
+        """Shows how many comparisons are in progress, and how many may be.
+
+        Args:
+            comparisons: Returns the number in progress at each reading of the metrics.
+            limit: Most comparisons in progress at once.
+        """
+        self._pending.set_function(comparisons)
+        self._pending_limit.set(limit)
+
+    def count_store_error(self) -> None:
+        """Counts a failed read of the calibration store."""
+        self._store_errors.inc()
+
+    def count_stale_judgments(self, count: int) -> None:
+        """Counts judgments with thresholds that the store did not confirm in time."""
+        self._stale_judgments.inc(count)
+
+    def count_audit_draws(self, *, taken: int = 0, missed: int = 0, refused: int = 0) -> None:
+        """Counts draws that the store took, that it did not take, and under too many criteria."""
+        self._draws.inc(taken)
+        self._missed_draws.inc(missed)
+        self._refused_draws.inc(refused)
+
+    def count_problem(self, code: str) -> None:
+        """Counts an error response."""
+        self._problems.labels(code).inc()
+
+    def observe_request(self, route: str, status: int, seconds: float) -> None:
+        """Counts a request and its duration."""
+        self._request_seconds.labels(route, f"{status // 100}xx").observe(seconds)
+
+    def observe_stage(self, stage: Stage, seconds: float) -> None:
+        """Counts the duration of one stage of judging."""
+        self._stage_seconds.labels(stage).observe(seconds)

@@ -1,0 +1,89 @@
+"""Alarms of the audits: when each one rang, and what ended it.
+
+An alarm rings when the labels of one version prove more errors than alpha under a criterion. It
+then lasts until somebody ends it with a reason, or until the set has a version of which at least
+half of the labelled examples are newer than the version that rang. Corrected labels and smaller
+changes of the set do not end it, so nothing ends an alarm without a trace.
+
+Both moments are entries of the log of audits. Several replicas may write the same one: the first
+counts, because an entry names the position that it follows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from app.core.comparison import Criterion
+from app.service.auditing.entries import AlarmEnd, AlarmEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alarm:
+    """An alarm in force.
+
+    Args:
+        position: Position of its entry.
+        entry: The entry.
+    """
+
+    position: int
+    entry: AlarmEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlarmState:
+    """The alarms of one criterion.
+
+    Args:
+        standing: The alarm in force; None if there is none.
+        end: The end of the alarm before; None if no alarm has ended.
+        ended: Position of that end; 0 if no alarm has ended. Draws up to this position say nothing
+            about the time after it.
+    """
+
+    standing: Alarm | None = None
+    end: AlarmEnd | None = None
+    ended: int = 0
+
+
+class Alarms:
+    """The state of all alarms: a fold over their entries in the log."""
+
+    def __init__(self) -> None:
+        self._states: dict[Criterion, AlarmState] = {}
+
+    def state(self, criterion: Criterion) -> AlarmState:
+        """Returns the alarms of one criterion."""
+        return self._states.get(criterion, AlarmState())
+
+    def states(self, calibration: str) -> Mapping[Criterion, AlarmState]:
+        """Returns a copy of the alarms of a set: criterion -> its alarms."""
+        return {
+            criterion: state
+            for criterion, state in self._states.items()
+            if criterion.calibration == calibration
+        }
+
+    def standing(self, calibration: str) -> list[Alarm]:
+        """Returns the alarms of a set that are in force."""
+        states = self.states(calibration).values()
+        return [state.standing for state in states if state.standing is not None]
+
+    def takes(self, entry: AlarmEntry | AlarmEnd) -> bool:
+        """Whether an entry would change anything; False if another one came first."""
+        state = self.state(entry.criterion)
+        if isinstance(entry, AlarmEntry):
+            return state.standing is None and entry.after == state.ended
+        return state.standing is not None and entry.alarm == state.standing.position
+
+    def apply(self, position: int, entry: AlarmEntry | AlarmEnd) -> bool:
+        """Applies the entry at a position of the log; returns False if it changes nothing."""
+        if not self.takes(entry):
+            return False
+        if isinstance(entry, AlarmEntry):
+            state = replace(
+                self.state(entry.criterion), standing=Alarm(position=position, entry=entry)
+            )
+        else:
+            state = AlarmState(end=entry, ended=position)
+        self._states[entry.criterion] = state
+        return True

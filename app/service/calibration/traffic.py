@@ -1,0 +1,214 @@
+"""Recent judgments by each set, beside the labelled pairs of the set.
+
+The figures inform people. `drift` tests whether the judgments are like the labelled pairs.
+"""
+
+import math
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from app.core.calibration import Calibration
+from app.core.comparison import Comparison, Judgment
+from app.observability.gauges import TrafficFigures
+from app.service.judged import JudgedComparison
+
+# The smallest and the largest number of judgments in the figures, which change after each block.
+_LEAST = 200
+_WINDOW = 1000
+_BLOCK = 50
+# The mean uncertainty of fewer examples is too inexact.
+_LEAST_EXAMPLES = 50
+# Callers choose the names of sets and the thresholds, so their numbers are limited.
+_MOST_SETS = 1000
+_MOST_THRESHOLDS = 256
+# Judgments that wait for the tests of drift; further ones are left out. The choice depends on
+# nothing that is tested, so that the tests stay valid.
+_MOST_FRESH = 2**16
+# Comparisons that are remembered, so that each is tested once: twice this number at most.
+_MOST_SEEN = 50_000
+# Values of one judgment that are tested for drift: uncertainty, position gap, label mass.
+VALUES = 3
+
+
+@dataclass(kw_only=True, slots=True)
+class _Sums:
+    """Sums over judgments.
+
+    Args:
+        judgments: Number of judgments.
+        uncertainty: Sum of the uncertainties, in nats.
+        decided: Number of judgments with a feasible alpha. Only abstentions of these judgments are
+            informative; the following sums are over them.
+        abstained: Number of abstentions.
+        expected: Expected number of abstentions.
+    """
+
+    judgments: int = 0
+    uncertainty: float = 0.0
+    decided: int = 0
+    abstained: int = 0
+    expected: float = 0.0
+
+    @classmethod
+    def of(cls, parts: Collection["_Sums"]) -> "_Sums":
+        """Adds up several sums."""
+        return cls(
+            judgments=sum(part.judgments for part in parts),
+            uncertainty=math.fsum(part.uncertainty for part in parts),
+            decided=sum(part.decided for part in parts),
+            abstained=sum(part.abstained for part in parts),
+            expected=math.fsum(part.expected for part in parts),
+        )
+
+
+class SetTraffic:
+    """Recent judgments by one version of one calibration set."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.name, self.write_id = calibration.name, calibration.write_id
+        self._examples = calibration.n
+        self._mean = float(calibration.uncertainty.mean()) if calibration.n else 0.0
+        self._expected: dict[float, float] = {}
+        self._blocks: deque[_Sums] = deque()
+        self._block = _Sums()
+        # Sums over all complete blocks; None before the first block is complete.
+        self._sums: _Sums | None = None
+        self._fresh = array("d")
+
+    def add(self, judgment: Judgment, calibration: Calibration, *, tested: bool) -> None:
+        """Adds a judgment by this version, which may be one that is tested for drift."""
+        block = self._block
+        block.judgments += 1
+        block.uncertainty += judgment.preference.uncertainty
+        if judgment.threshold is not None:
+            block.decided += 1
+            block.abstained += judgment.verdict == "abstain"
+            block.expected += self._expected_at(calibration, judgment.threshold)
+        if block.judgments >= _BLOCK:
+            self._close_block()
+        if tested and len(self._fresh) < _MOST_FRESH * VALUES:
+            preference = judgment.preference
+            self._fresh.extend(
+                (preference.uncertainty, preference.position_gap, judgment.label_mass)
+            )
+
+    def take_fresh(self) -> "array[float]":
+        """Returns the values to test for drift that came since the last call."""
+        fresh, self._fresh = self._fresh, array("d")
+        return fresh
+
+    def _expected_at(self, calibration: Calibration, threshold: float) -> float:
+        """The share of the labelled pairs that a threshold does not accept."""
+        expected = self._expected.get(threshold)
+        if expected is None:
+            if len(self._expected) >= _MOST_THRESHOLDS:
+                self._expected.clear()
+            expected = (calibration.n - calibration.accepts(threshold)) / calibration.n
+            self._expected[threshold] = expected
+        return expected
+
+    def _close_block(self) -> None:
+        self._blocks.append(self._block)
+        self._block = _Sums()
+        held = sum(block.judgments for block in self._blocks)
+        while held - self._blocks[0].judgments >= _WINDOW:
+            held -= self._blocks.popleft().judgments
+        self._sums = _Sums.of(self._blocks)
+
+    @property
+    def figures(self) -> TrafficFigures | None:
+        """The figures that metrics and answers show; None with too few judgments or examples."""
+        sums = self._sums
+        if sums is None or sums.judgments < _LEAST or self._examples < _LEAST_EXAMPLES:
+            return None
+        enough = sums.decided >= _LEAST
+        return TrafficFigures(
+            judgments=sums.judgments,
+            abstentions=sums.abstained / sums.decided if enough else None,
+            expected_abstentions=sums.expected / sums.decided if enough else None,
+            uncertainty=sums.uncertainty / sums.judgments,
+            expected_uncertainty=self._mean,
+        )
+
+
+class _Seen:
+    """Remembers the last numbers that it saw, at least 50,000 and at most 100,000."""
+
+    def __init__(self) -> None:
+        self._now: set[int] = set()
+        self._before: set[int] = set()
+
+    def is_new(self, number: int) -> bool:
+        """Whether it did not see the number lately; it has seen it then."""
+        if number in self._now or number in self._before:
+            return False
+        if len(self._now) >= _MOST_SEEN:
+            self._before, self._now = self._now, set()
+        self._now.add(number)
+        return True
+
+
+class Traffic:
+    """Recent judgments of each set by this process; mutated only on the event loop."""
+
+    def __init__(self) -> None:
+        # The most recently used set comes last.
+        self._sets: OrderedDict[str, SetTraffic] = OrderedDict()
+        self._seen = _Seen()
+
+    async def observe(self, judged: Sequence[JudgedComparison]) -> None:
+        """Adds the judgments of a batch that used a set.
+
+        Tests of drift need values that are as independent of each other as the labelled pairs. So
+        they get each comparison once, and one comparison a question of the same batch.
+        """
+        questions: set[int] = set()
+        for item in judged:
+            calibration = item.calibration
+            if calibration is not None:
+                tested = self._is_tested(item.comparison, calibration.write_id, questions)
+                self._used(calibration).add(item.judgment, calibration, tested=tested)
+
+    def _is_tested(self, comparison: Comparison, write_id: str, questions: set[int]) -> bool:
+        """Whether a comparison is new, and the first one of its question in the batch."""
+        question = hash((write_id, comparison.question))
+        if question in questions:
+            return False
+        questions.add(question)
+        return self._seen.is_new(hash((write_id, comparison)))
+
+    def _used(self, calibration: Calibration) -> SetTraffic:
+        """Returns the traffic of a version that was used now."""
+        traffic = self._of(calibration)
+        if traffic is None:
+            # Another version has other thresholds, so its figures start from zero.
+            self._sets[calibration.name] = traffic = SetTraffic(calibration)
+            if len(self._sets) > _MOST_SETS:
+                self._sets.popitem(last=False)
+        self._sets.move_to_end(calibration.name)
+        return traffic
+
+    def _of(self, calibration: Calibration) -> SetTraffic | None:
+        """Returns the traffic of this version; None if this process has not used it lately."""
+        traffic = self._sets.get(calibration.name)
+        return traffic if traffic is not None and traffic.write_id == calibration.write_id else None
+
+    def figures(self, calibration: Calibration) -> TrafficFigures | None:
+        """Returns the figures of this version; None with too few judgments by this process."""
+        traffic = self._of(calibration)
+        return None if traffic is None else traffic.figures
+
+    def take_fresh(self, calibration: Calibration) -> "array[float]":
+        """Returns the values of this version to test for drift that came since the last call."""
+        traffic = self._of(calibration)
+        return array("d") if traffic is None else traffic.take_fresh()
+
+    def names(self) -> list[str]:
+        """Returns the names of the sets that were used, the most recent first."""
+        return list(reversed(self._sets))
+
+    def sets(self) -> Iterator[SetTraffic]:
+        """Yields the sets that were used, the most recent first."""
+        yield from list(reversed(self._sets.values()))

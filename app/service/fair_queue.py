@@ -1,0 +1,163 @@
+"""Decides who is next where callers compete: for places of comparisons, and for worker threads."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+Item = TypeVar("Item")
+Kind = Literal["single", "batch", "rewards", "calibration"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flow:
+    """The requests of one caller and one kind.
+
+    Args:
+        caller: Name of the caller's key, or its address if the service has no keys; empty for the
+            service's own work.
+        kind: Kind of the requests; everything that is neither judged nor rewarded is "calibration".
+    """
+
+    caller: str = ""
+    kind: Kind = "calibration"
+
+
+_OWN_WORK = Flow()
+# Set by the API for each request, and inherited by the tasks and threads that work on it.
+CURRENT_FLOW: ContextVar[Flow] = ContextVar("flow", default=_OWN_WORK)
+
+
+@contextmanager
+def flowing(flow: Flow) -> Iterator[None]:
+    """Counts the work of the block as work for a flow."""
+    before = CURRENT_FLOW.set(flow)
+    try:
+        yield
+    finally:
+        CURRENT_FLOW.reset(before)
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Claim(Generic[Item]):
+    """One request for a part of what the callers share: it waits in line, and later holds the part.
+
+    Args:
+        flow: The flow that it belongs to.
+        item: A value for the owner of the queue.
+        size: Size of the part.
+        holds: Whether it has left the line and holds its part.
+    """
+
+    flow: Flow
+    item: Item
+    size: int = 1
+    holds: bool = False
+
+
+@dataclass(kw_only=True, slots=True)
+class _Use:
+    """The claims of one caller, or of one flow.
+
+    Args:
+        since: Turn of the count in which it last got or returned a part, or in which its first
+            claim came.
+        claims: Number of claims.
+        waiting: Size of the claims in line.
+        held: Size of the parts that are held.
+    """
+
+    since: int
+    claims: int = 0
+    waiting: int = 0
+    held: int = 0
+
+
+class FairQueue(Generic[Item]):
+    """Claims in line, in the order in which callers get their turn.
+
+    The next part goes to the caller who holds least, then to the kind of its requests that holds
+    least; of equals, to the one that has waited longest since it had a part. Claims of one flow
+    keep the order of their arrival. A caller or flow without a claim is forgotten. The owner
+    decides when a part is free; nothing here waits, or is safe in several threads.
+    """
+
+    def __init__(self) -> None:
+        self._count = itertools.count()
+        self._callers: dict[str, _Use] = {}
+        self._flows: dict[Flow, _Use] = {}
+        # A dict keeps the order of arrival and lets a claim leave from the middle at once.
+        self._lines: dict[Flow, dict[Claim[Item], None]] = {}
+
+    def add(self, claim: Claim[Item]) -> None:
+        """Puts a claim in line."""
+        caller = self._callers.setdefault(claim.flow.caller, _Use(since=next(self._count)))
+        flow = self._flows.setdefault(claim.flow, _Use(since=next(self._count)))
+        for use in (caller, flow):
+            use.claims += 1
+            use.waiting += claim.size
+        self._lines.setdefault(claim.flow, {})[claim] = None
+
+    def hold(self, claim: Claim[Item]) -> None:
+        """Gives a claim its part, and takes it out of the line."""
+        self._leave_line(claim)
+        turn = next(self._count)
+        for use in self._uses(claim):
+            use.held += claim.size
+            use.since = turn
+        claim.holds = True
+
+    def remove(self, claim: Claim[Item]) -> None:
+        """Ends a claim, whether it holds its part or still waits."""
+        if claim.holds:
+            turn = next(self._count)
+            for use in self._uses(claim):
+                use.held -= claim.size
+                use.since = turn
+        else:
+            self._leave_line(claim)
+        for use in self._uses(claim):
+            use.claims -= 1
+        if not self._flows[claim.flow].claims:
+            del self._flows[claim.flow]
+        if not self._callers[claim.flow.caller].claims:
+            del self._callers[claim.flow.caller]
+
+    def in_turn(self) -> list[Claim[Item]]:
+        """Returns the first claim of each line, the one whose turn is next first."""
+        return sorted((next(iter(line)) for line in self._lines.values()), key=self._rank)
+
+    def size_of(self, flow: Flow) -> int:
+        """Returns the size of a flow's claims, in line or not."""
+        use = self._flows.get(flow)
+        return 0 if use is None else use.waiting + use.held
+
+    def is_alone(self, claim: Claim[Item]) -> bool:
+        """Whether a claim is the only one of its flow."""
+        return self._flows[claim.flow].claims == 1
+
+    def share_of(self, flow: Flow, total: int) -> float:
+        """Returns a flow's part of a total if callers, and the kinds of each caller, share it."""
+        kinds = sum(other.caller == flow.caller for other in self._flows)
+        return total / len(self._callers) / kinds
+
+    def waiting(self) -> Iterable[Claim[Item]]:
+        """Returns all claims in line."""
+        return itertools.chain.from_iterable(self._lines.values())
+
+    def _uses(self, claim: Claim[Item]) -> tuple[_Use, _Use]:
+        return self._callers[claim.flow.caller], self._flows[claim.flow]
+
+    def _rank(self, claim: Claim[Item]) -> tuple[int, int, int, int]:
+        caller, flow = self._uses(claim)
+        return caller.held, caller.since, flow.held, flow.since
+
+    def _leave_line(self, claim: Claim[Item]) -> None:
+        line = self._lines[claim.flow]
+        del line[claim]
+        if not line:
+            del self._lines[claim.flow]
+        for use in self._uses(claim):
+            use.waiting -= claim.size

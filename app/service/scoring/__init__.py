@@ -1,0 +1,1 @@
+"""Scoring: comparisons become scores, by one kind of judge in each file."""

@@ -1,0 +1,48 @@
+"""The seam between judges of all kinds and what is done with their scores."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from app.core.comparison import Comparison
+from app.core.errors import JudgmentFailedError, RequestError
+from app.core.fingerprint import JudgeIdentity
+from app.core.score import Score
+
+# Errors of one comparison that do not affect the other comparisons of its batch.
+ScoreError = RequestError | JudgmentFailedError
+
+
+class Scorer(Protocol):
+    """A started judge: turns comparisons into scores, and describes itself.
+
+    The scorer alone knows prompts, labels, engines and servers, and observes the time of their
+    calls. Decisions, calibration sets and audits see its scores and its identity only.
+    """
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The judge's name, its fingerprint and its description of itself."""
+
+    async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
+        """Scores comparisons, all of them in one call of the model.
+
+        Returns:
+            For each comparison, in order, its score or its own error. Both gaps of a score are
+            finite: any other answer of the model is the error of its comparison.
+
+        Raises:
+            UnavailableError: The model is unavailable; nothing was scored.
+            JudgmentFailedError: The model returned a wrong number of answers.
+        """
+
+    def weakness(self, score: Score) -> str | None:
+        """Returns why a judge with this score of a plain comparison is unreliable, and what to try.
+
+        None if nothing is wrong.
+        """
+
+    async def lost(self) -> str:
+        """Waits until this scorer can never score again in this process, and returns the reason."""
+
+    async def stop(self) -> None:
+        """Frees all resources; safe to call twice."""

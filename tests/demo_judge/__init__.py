@@ -1,0 +1,1 @@
+"""Trains the bundled judge and measures it; the service needs none of this at run time."""

@@ -1,0 +1,109 @@
+"""The file of outcomes, docs/measured/gpu.json, and the page that is made from it."""
+
+import json
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.benchmarks.report import about
+from tests.drills.gpu.steps import STEPS, Outcome
+from tests.drills.running import MEASURED
+from tests.markdown import table
+
+FILE = MEASURED / "gpu.json"
+PAGE = MEASURED / "gpu.md"
+_FACTS = ("made", "commit", "machine", "versions")
+_INTRODUCTION = """\
+# A judge on a GPU
+
+`make gpu` runs fifteen steps on a machine with a GPU, goes on after a failure, and writes
+`docs/measured/gpu.json` and this page. The same steps run on the CPU build with a tiny judge as a
+rehearsal: it shows that the steps work, and nothing about a GPU. [The GPU
+path](../design/gpu.md) has the reasons.
+"""
+
+
+class Record:
+    """The outcomes of the last run on a GPU, and of the last rehearsal on a CPU.
+
+    Args:
+        file: The file; it need not exist.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._runs: dict[str, Any] = {"gpu": None, "cpu": None}
+        if file.exists():
+            self._runs |= json.loads(file.read_text(encoding="utf-8"))
+
+    def begin(self, device: Literal["gpu", "cpu"]) -> None:
+        """Begins a run; steps that it does not run keep their outcomes, with their own commit."""
+        facts = about(repeats=1, quick=False)
+        steps = (self._runs[device] or {}).get("steps", {})
+        self._runs[device] = {key: facts[key] for key in _FACTS} | {"steps": steps}
+
+    def take(self, device: Literal["gpu", "cpu"], outcome: Outcome) -> None:
+        """Adds the outcome of a step and writes the file."""
+        run = self._runs[device]
+        entry = asdict(outcome) | {key: run[key] for key in ("made", "commit")}
+        run["steps"][entry.pop("name")] = entry
+        text = json.dumps(self._runs, indent=1, allow_nan=False, default=str)
+        self._file.write_text(text + "\n", encoding="utf-8")
+
+    def page(self) -> str:
+        """The page of the outcomes, in Markdown."""
+        gpu, cpu = self._runs["gpu"], self._runs["cpu"]
+        parts = [_INTRODUCTION, "## On a GPU\n"]
+        if gpu is None:
+            parts.append(
+                "**No GPU run exists yet.** No machine with a GPU was available. Other pages\n"
+                "read from vLLM's source what they say of GPUs, or estimate it.\n"
+            )
+        else:
+            parts.append(_section(gpu))
+        parts.append("## Rehearsal on the CPU build\n")
+        parts.append("No rehearsal was written.\n" if cpu is None else _section(cpu))
+        return "\n".join(parts)
+
+    def read_tokens_per_s(self, shape: str) -> float | None:
+        """Prompt tokens a second that the service read on a GPU; None if it was not measured."""
+        step = (self._runs["gpu"] or {"steps": {}})["steps"].get("throughput")
+        figures = step["figures"] if step else {}
+        rates = [
+            rate["per_second"]
+            for rate in figures.get("rates", ())
+            if (rate["shape"], rate["contestant"]) == (shape, "service")
+        ]
+        # The prefix cache reads the common beginning of both orders once.
+        return max(rates) * (2 * figures["tokens"] - figures["shared_tokens"]) if rates else None
+
+    @property
+    def gpu_name(self) -> str:
+        """The GPU of the last run on one; "" without one."""
+        run = self._runs["gpu"] or {"steps": {}}
+        gpus = (run["steps"].get("machine") or {}).get("figures", {}).get("gpus") or []
+        return str(gpus[0]["name"]) if gpus else ""
+
+
+def _section(run: Mapping[str, Any]) -> str:
+    machine = run["machine"]
+    steps = run["steps"]
+    gpus = (steps.get("machine") or {}).get("figures", {}).get("gpus") or []
+    named = ", ".join(gpu["name"] for gpu in gpus) or f"{machine['cpu']}, without a GPU"
+    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+    rows = [
+        [str(number), STEPS[name].title, *_cells(steps.get(name))]
+        for number, name in enumerate(STEPS, start=1)
+    ]
+    facts = f"{named}, {machine['cores']} cores; {versions}. Last step run at {run['made']}.\n"
+    outcomes = table(("", "step", "outcome", "what was found", "commit"), rows)
+    return f"{textwrap.fill(facts, 100, break_on_hyphens=False)}\n\n{outcomes}\n"
+
+
+def _cells(step: Mapping[str, Any] | None) -> list[str]:
+    if step is None:
+        return ["not run yet", "", ""]
+    sentence = step["sentence"].replace("|", "\\|").replace("<", "&lt;")
+    return [step["status"], sentence, f"`{(step['commit'] or 'unknown')[:7]}`"]

@@ -1,0 +1,220 @@
+"""Tests of JSON bodies: limits, and that large ones get the same answers but use a thread."""
+
+import asyncio
+import gzip
+import json
+import zlib
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.bodies import LARGE_BYTES
+from app.wire import answers
+from tests.serving import client_of
+from tests.unit.api.problems import calibrated, comparison, problem
+
+JSON = {"Content-Type": "application/json"}
+SPACE = " " * LARGE_BYTES
+# Characters of a body that may begin a list, an object or a field: 2 MiB / 20.
+MOST_PARTS = 104_857
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of() as client:
+        await calibrated(client)
+        yield client
+
+
+async def both(
+    client: httpx.AsyncClient, path: str, written: str
+) -> tuple[httpx.Response, httpx.Response]:
+    """The answers to a body, and to the same body with white space that makes it large."""
+    small = await client.post(path, content=written, headers=JSON)
+    large = await client.post(path, content=SPACE + written, headers=JSON)
+    return small, large
+
+
+HALF = '"\\ud800"'
+BODIES = {
+    "sound": json.dumps(comparison(id="x")),
+    "unknown field": json.dumps(comparison(aplha=0.1)),
+    "half a pair": json.dumps(comparison())[:-1] + f', "id": {HALF}}}',
+    "NaN": json.dumps(comparison(alpha=float("nan"))),
+    "blank": json.dumps(comparison(question=" ")),
+    "null": "null",
+    "list": "[]",
+    "same name twice": json.dumps(comparison(alpha=None))[:-1] + ', "alpha": 0.1}',
+    "many fields": json.dumps({f"f{i}": i for i in range(50)}),
+    "batch": json.dumps({"comparisons": [comparison(id=1), {}, comparison(alpha=2)]}),
+    "bad criterion": json.dumps({"comparisons": [], "delta": 0.1}),
+    "too many": json.dumps({"comparisons": [{}] * 1001}),
+}
+
+
+@pytest.mark.parametrize(
+    "path", ["/judge", "/judge/batch", "/calibrate", "/calibrations/x/examples"]
+)
+@pytest.mark.parametrize("name", BODIES)
+async def test_a_large_body_gets_the_same_bytes_as_a_small_one(
+    client: httpx.AsyncClient, path: str, name: str
+) -> None:
+    small, large = await both(client, path, BODIES[name])
+    assert large.status_code == small.status_code
+    assert large.headers.items() == small.headers.items()
+    assert large.content == small.content
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "Application/JSON", "application/problem+json"]
+)
+@pytest.mark.parametrize("name", ["sound", "unknown field", "null"])
+async def test_every_content_type_of_json_gets_the_same_bytes(
+    client: httpx.AsyncClient, kind: str, name: str
+) -> None:
+    usual = await client.post("/judge", content=BODIES[name], headers=JSON)
+    other = await client.post("/judge", content=BODIES[name], headers={"Content-Type": kind})
+    assert (other.status_code, other.content) == (usual.status_code, usual.content)
+
+
+async def test_a_syntax_error_is_located(client: httpx.AsyncClient) -> None:
+    for body, reason in {
+        "{": "EOF while parsing an object at line 1 column 1",
+        '{"a": 1,}': "trailing comma at line 1 column 9",
+        "[1] x": "trailing characters at line 1 column 5",
+        "[" * 50_000: "recursion limit exceeded at line 1 column 202",
+        "": "EOF while parsing a value at line 1 column 16384",
+    }.items():
+        answer = await client.post(
+            "/judge", content=f"{SPACE if not body else ''}{body}", headers=JSON
+        )
+        detail = problem(answer, "invalid_request")["detail"]
+        assert detail == f"body: this is not JSON ({reason})"
+
+
+DEEP = "[" * 400 + '"' + "\\n" * 8_250 + '"' + "]" * 400
+
+
+@pytest.mark.parametrize("path", ["/judge/batch", "/rewards/slime", "/rewards/nemo-gym/verify"])
+@pytest.mark.parametrize("first", ['"x"', HALF])
+async def test_deeply_nested_lists_are_refused_at_any_size(
+    client: httpx.AsyncClient, path: str, first: str
+) -> None:
+    # With half of a surrogate pair, the body is read by another parser.
+    body = f'{{"id":{first},"comparisons":[{",".join([DEEP] * 110)}]}}'
+    answer = await client.post(path, content=body, headers=JSON)
+    problem(answer, "invalid_request")
+    assert len(answer.content) < 10_000
+
+
+async def test_a_compressed_body_is_not_expanded(client: httpx.AsyncClient) -> None:
+    sound = json.dumps(comparison()).encode()
+    for encoding, packed in {
+        "gzip": gzip.compress(b" " * 10**7 + sound),
+        "deflate": zlib.compress(b" " * 10**7 + sound),
+    }.items():
+        headers = {**JSON, "Content-Encoding": encoding}
+        answer = await client.post("/judge", content=packed, headers=headers)
+        problem(answer, "invalid_request")
+    # The header alone changes nothing.
+    answer = await client.post("/judge", content=sound, headers=headers)
+    assert answer.status_code == 200
+
+
+async def test_half_a_surrogate_pair_fails_its_item_only(client: httpx.AsyncClient) -> None:
+    items = [comparison(id=1), comparison(id=2, response_a="cut: \ud83d"), comparison(id=3)]
+    for written in (items, items[::-1]):
+        body = json.dumps({"comparisons": written})
+        for answer in await both(client, "/judge/batch", body):
+            assert answer.status_code == 200, answer.text
+            results = answer.json()["results"]
+            assert [result.get("verdict") is not None for result in results] == [True, False, True]
+            assert "surrogate" in results[1]["error"]["detail"]
+
+
+async def test_a_byte_order_mark_is_skipped(client: httpx.AsyncClient) -> None:
+    body = json.dumps(comparison()).encode("utf-8-sig")
+    assert (await client.post("/judge", content=body, headers=JSON)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate", "/rewards/group"])
+@pytest.mark.parametrize("part", ["[],", "{},", '"a":'])
+async def test_a_body_of_too_many_lists_objects_and_fields_is_refused(
+    client: httpx.AsyncClient, path: str, part: str
+) -> None:
+    answer = await client.post(path, content=part * (MOST_PARTS + 1), headers=JSON)
+    assert f"more than {MOST_PARTS} lists" in problem(answer, "body_too_large")["detail"]
+    answer = await client.post(path, content=part * MOST_PARTS, headers=JSON)
+    problem(answer, "invalid_request")
+
+
+async def test_a_full_batch_of_long_conversations_fits(client: httpx.AsyncClient) -> None:
+    turns = [{"role": role, "content": "x"} for role in ("user", "assistant")] * 10
+    fields = {"alpha": 0.1, "guarantee": "pac", "delta": 0.1, "calibration": "default", "id": 1}
+    item = comparison(question=turns, response_a=["x"] * 10, response_b=["x"] * 10, **fields)
+    answer = await client.post("/judge/batch", json={"comparisons": [item] * 1000})
+    assert answer.status_code == 200, answer.text
+
+
+async def test_a_large_body_with_a_wrong_content_type_gets_advice(
+    client: httpx.AsyncClient,
+) -> None:
+    body = SPACE + json.dumps(comparison())
+    answer = await client.post("/judge", content=body, headers={"Content-Type": "text/plain"})
+    assert "Content-Type: application/json" in problem(answer, "invalid_request")["detail"]
+
+
+async def test_a_large_answer_has_the_same_bytes_as_several_small_ones(
+    client: httpx.AsyncClient,
+) -> None:
+    half = 100
+    items = [comparison(id=i, response_a=f"quality={i / 500}") for i in range(2 * half)]
+    items[3], items[half + 3] = {"id": "é"}, comparison(alpha=3)
+    whole = await client.post("/judge/batch", json={"comparisons": items})
+    halves = [
+        await client.post("/judge/batch", json={"comparisons": part})
+        for part in (items[:half], items[half:])
+    ]
+    first, second = (answer.content.removesuffix(b"]}") for answer in halves)
+    start = b'{"results":['
+    assert whole.content == first + b"," + second.removeprefix(start) + b"]}"
+    # FastAPI writes a model like this.
+    model = answers.JudgeBatchOut.model_validate_json(whole.content)
+    assert whole.content == model.model_dump_json().encode()
+    assert whole.headers["content-type"] == "application/json"
+
+
+async def test_small_requests_use_no_thread(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise AssertionError("handed to a thread")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refused)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refused)
+    batch = {"comparisons": [comparison()] * 64}
+    assert (await client.post("/judge", json=comparison())).status_code == 200
+    assert (await client.post("/judge/batch", json=batch)).status_code == 200
+
+
+async def test_many_new_pac_thresholds_are_computed_and_show_the_requested_alpha(
+    client: httpx.AsyncClient,
+) -> None:
+    def batch(number: int) -> dict[str, Any]:
+        alphas = [0.2 + (32 * number + i) / 10_000 for i in range(32)]
+        return {"comparisons": [comparison(guarantee="pac", alpha=alpha) for alpha in alphas]}
+
+    sent = [client.post("/judge/batch", json=batch(number)) for number in range(12)]
+    for answer in await asyncio.gather(*sent):
+        assert answer.status_code == 200
+        assert all(result["verdict"] for result in answer.json()["results"])
+    # The answer has the requested alpha, not the rounded one.
+    asked = comparison(guarantee="pac", alpha=0.234567)
+    rounded = comparison(guarantee="pac", alpha=0.2345)
+    first, second = [(await client.post("/judge", json=body)).json() for body in (asked, rounded)]
+    assert first.pop("alpha") == 0.234567
+    assert second.pop("alpha") == 0.2345
+    assert first == second

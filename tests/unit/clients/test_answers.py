@@ -1,0 +1,221 @@
+"""Every call of the client returns a result or raises a ScopeError, also for damaged answers."""
+
+import copy
+import gzip
+import json
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import httpx
+import pytest
+
+from scope_judge import AnswerError, ScopeError, ServerError
+from scope_judge import answers as records
+from scope_judge.address import Address
+from scope_judge.comparisons import group_item, pair_item
+from scope_judge.exchange import Call, Session, Steps
+from scope_judge.service import Service
+from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.planned import INFO, Clock, PlannedService, page, serving
+
+PAIR = ("question", "a", "b")
+PAIRS = [pair_item({"question": "q", "response_a": "a", "response_b": "b"}, n) for n in range(2)]
+GROUPS = [group_item(("q", ["a", "b"]), n, "all") for n in range(2)]
+EXAMPLES: list[Any] = [("q", "a", "b", "A")] * 2
+MISSING = object()
+HOSTILE = [
+    MISSING,
+    None,
+    True,
+    -1,
+    99,
+    10**400,
+    1e308,
+    "",
+    "\x1b]0;x\x07",
+    [],
+    [[]],
+    {},
+    {"error": 1},
+]
+
+
+def example(hint: Any) -> Any:
+    """JSON that fits a type; lists have two items."""
+    if is_dataclass(hint):
+        hints = get_type_hints(hint)
+        return {each.name: example(hints[each.name]) for each in fields(hint)}
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return example(args[0])
+    if origin is Literal:
+        return args[0]
+    if origin is tuple:
+        return [example(args[0]), example(args[0])]
+    return {str: "x", int: 1, float: 0.5, bool: True}[hint]
+
+
+JUDGMENT = example(records.Judgment)
+GROUP = example(records.GroupRewards)
+# Each call of a client, and the answer to it.
+CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
+    "info": (lambda service: service.info(), INFO),
+    "judge": (lambda service: service.judge(*PAIR, None, {}), JUDGMENT),
+    "judge_batch": (
+        lambda service: service.judge_batch([{"question": "q"}] * 2, {}),
+        {"results": [JUDGMENT, {"id": None, "error": example(records.Problem)}]},
+    ),
+    "judge_many": (
+        lambda service: worked(service.judging({}, 1), PAIRS),
+        {"results": [JUDGMENT, {"id": None, "error": example(records.Problem)}]},
+    ),
+    "group_rewards": (lambda service: service.group_rewards("q", ["a", "b"], {}), GROUP),
+    "reference_rewards": (
+        lambda service: service.reference_rewards("q", ["a", "b"], "c", {}),
+        GROUP,
+    ),
+    "rewards_many": (
+        lambda service: worked(service.rewarding({}, 1), GROUPS),
+        {"groups": [{**GROUP, "comparisons": None, "errors": []}] * 2},
+    ),
+    "calibrate": (
+        lambda service: service.calibrate("default", EXAMPLES, None, None),
+        example(records.CalibrationReport),
+    ),
+    "pool": (
+        lambda service: service.pool("default", [PAIR] * 2),
+        example(records.PoolReport),
+    ),
+    "calibration": (
+        lambda service: service.calibration("default", (), None, None),
+        example(records.CalibrationDetail),
+    ),
+    "next_to_label": (
+        lambda service: service.next_to_label("default", None, None, 2),
+        example(records.NextLabels),
+    ),
+    "audits": (lambda service: service.audit_page(None, None, 0), example(records.AuditPage)),
+    "label_audits": (
+        lambda service: service.label_audits({"x": "A"}),
+        example(records.AuditLabels),
+    ),
+    "absorb": (
+        lambda service: service.absorb("default", None, None, replace=False, unlabelled="refuse"),
+        example(records.AbsorbReport),
+    ),
+}
+
+
+def worked(preparation: Steps[Any], items: list[Any]) -> Steps[list[Any]]:
+    work = yield from preparation
+    yield from work.steps(items)
+    found: list[Any] = []
+    while results := work.results.take():
+        found += results
+    return found
+
+
+def outcome(name: str, content: bytes, status: int = 200) -> Any:
+    """The result of a call that is answered with this content, or its error."""
+    asked, _ = CALLS[name]
+    steps = asked(Service(Session(Address("http://127.0.0.1:1", None), patience_s=0)))
+    try:
+        step = next(steps)
+        while True:
+            assert isinstance(step, Call)
+            info = step.path == "/info" and name != "info"
+            step = steps.send(
+                httpx.Response(
+                    200 if info else status, content=json.dumps(INFO).encode() if info else content
+                )
+            )
+    except StopIteration as end:
+        return end.value
+    except ScopeError as exc:
+        return exc
+
+
+def changed(value: Any) -> Iterator[Any]:
+    """The value with each of its parts, and the whole, replaced by hostile ones."""
+    yield from (each for each in HOSTILE if each is not MISSING)
+    places = value.items() if isinstance(value, dict) else enumerate(value)
+    for place, part in list(places):
+        inner: Iterator[Any] = iter(HOSTILE)
+        if isinstance(part, dict | list):
+            inner = changed(part)
+        for each in inner:
+            whole = copy.copy(value)
+            whole[place] = each
+            if each is MISSING:
+                del whole[place]
+            yield whole
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_answer_with_a_wrong_part_is_a_result_or_a_scope_error(name: str) -> None:
+    _, answer = CALLS[name]
+    assert not isinstance(outcome(name, json.dumps(answer).encode()), ScopeError)
+    refused = 0
+    for each in changed(answer):
+        found = outcome(name, json.dumps(each).encode())
+        refused += isinstance(found, AnswerError)
+    assert refused > 10
+
+
+@pytest.mark.parametrize("status", [200, 404, 500, 503])
+@pytest.mark.parametrize("name", ["judge", "judge_many", "calibrate", "group_rewards"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"[" * 200_000, id="brackets"),
+        pytest.param(b"[" * 200_000 + b"]" * 200_000, id="closed brackets"),
+        pytest.param(b'{"a":' * 200_000, id="objects"),
+        pytest.param(b'{"verdict": NaN}', id="NaN"),
+        pytest.param(b'{"p_bar": 1e999}', id="infinite"),
+        pytest.param(b'{"p_bar": ' + b"9" * 5000 + b"}", id="long number"),
+        pytest.param(b'{"verdict": "\xff\xfe"}', id="not UTF-8"),
+        pytest.param(b'\xff\xfe{"', id="cut UTF-16"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b'{"code": {"a": 1}, "detail": ["x"]}', id="problem of other types"),
+    ],
+)
+def test_content_that_is_not_json_is_a_scope_error(name: str, content: bytes, status: int) -> None:
+    assert isinstance(outcome(name, content, status), ScopeError)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" * 400])
+def test_a_number_that_no_judgment_has_is_refused(value: str) -> None:
+    content = json.dumps(JUDGMENT).replace('"p_bar": 0.5', f'"p_bar": {value}')
+    assert value in content
+    assert isinstance(outcome("judge", content.encode()), AnswerError)
+
+
+def test_rewards_of_another_number_of_responses_are_refused() -> None:
+    shorter = {**GROUP, "rewards": GROUP["rewards"][:1]}
+    assert isinstance(outcome("group_rewards", json.dumps(shorter).encode()), AnswerError)
+
+
+def test_pages_of_audits_that_repeat_are_refused() -> None:
+    again = {**CALLS["audits"][1], "next_after": 0}
+    assert isinstance(outcome("audits", json.dumps(again).encode()), AnswerError)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("content", [gzip.compress(b"{}" * 5000)[:-200], b"not gzip", b"\x1f\x8b"])
+def test_a_damaged_compressed_answer_is_a_scope_error_at_once(kind: Kind, content: bytes) -> None:
+    clock = Clock()
+    act = page(200, content, Content_Encoding="gzip")
+    with serving(PlannedService([act] * 2)) as service, pytest.raises(AnswerError):
+        call(kind, service.url, "judge", *PAIR, clock=clock, client_patience_s=100)
+    assert not clock.pauses
+
+
+def test_an_error_shows_no_character_that_steers_a_terminal() -> None:
+    steering = "a\x1b]0;x\x07\x9b2J\r\n\u202eb\ud800\u2028"
+    content = json.dumps({"code": "internal", "detail": steering}).encode()
+    found = outcome("judge", content, 500)
+    assert isinstance(found, ServerError)
+    assert found.detail == steering
+    assert str(found) == (r"internal: a\x1b]0;x\x07\x9b2J\r\n\u202eb\ud800\u2028")
