@@ -19,24 +19,30 @@ from app.service.scoring.prompts import PromptTemplate
 
 PAIRS = 1000
 LATENCY_S = 0.05
+# A run that is to be killed answers no more pairs, so that it cannot end before the kill.
+MOST_ANSWERED = 300
 
 
 class SlowEngine(ScriptedEngine):
-    """Writes a line for each call into a file before it answers."""
+    """Writes a line for each call into a file before it answers; hangs after `most` pairs."""
 
-    def __init__(self, seen: Path, latency_s: float) -> None:
+    def __init__(self, seen: Path, *, latency_s: float, most: int) -> None:
         super().__init__(latency_s=latency_s)
         self._seen = seen
+        self._left = most
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
         with self._seen.open("a") as file:
             file.write(f"{len(prompts) // 2}\n")
+        self._left -= len(prompts) // 2
+        if self._left < 0:
+            await asyncio.Event().wait()
         return await super().label_logits(prompts, times)
 
 
-async def judge(folder: Path, *, latency_s: float = LATENCY_S) -> None:
+async def judge(folder: Path, *, latency_s: float = LATENCY_S, most: int = PAIRS) -> None:
     """Judges the pairs that are missing in the folder's judgments.jsonl."""
     pairs = [
         LabelledPair(
@@ -49,7 +55,9 @@ async def judge(folder: Path, *, latency_s: float = LATENCY_S) -> None:
     ]
     questionnaire = Questionnaire.of(PromptTemplate(), (), ["orders"], seed=0)
     interviewer = Interviewer(
-        engine=SlowEngine(folder / "seen", latency_s), judge="scripted", fingerprint="f"
+        engine=SlowEngine(folder / "seen", latency_s=latency_s, most=most),
+        judge="scripted",
+        fingerprint="f",
     )
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
         work = missing_answers(
@@ -59,4 +67,4 @@ async def judge(folder: Path, *, latency_s: float = LATENCY_S) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(judge(Path(sys.argv[1])))
+    asyncio.run(judge(Path(sys.argv[1]), most=MOST_ANSWERED))
