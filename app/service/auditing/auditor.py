@@ -149,19 +149,21 @@ class Auditor:
         """
         async with self._reading:
             with self._watched():
-                await self._read_secret()
                 await self._read_all()
+                await self._read_secret()
                 self._check_secret()
         self._note_back()
 
     def _check_secret(self) -> None:
-        """Raises StoreCorruptError if the log has draws of another secret.
+        """Ends drawing and raises StoreCorruptError if the log has draws of another secret.
 
         A comparison would have two ids then, and count twice.
         """
         newest = self.ledger.newest()
         if self._sampler is None or newest is None or self._sampler.made(newest.draw):
             return
+        # Reading the log works, so the next reader would take the store for mended.
+        self._sampler = None
         raise StoreCorruptError(
             "the secret of the audits is not the one that made the draws of their log. It was "
             "deleted or replaced: restore the store from a backup, or set SCOPE_AUDIT_RATE=0 to "
@@ -183,7 +185,8 @@ class Auditor:
             await asyncio.sleep(_FOLLOW_S)
             with suppress(StoreUnavailableError, StoreCorruptError):
                 # After an outage the store may be another one, with another secret.
-                await (self.open() if self._store_is_away else self.catch_up())
+                is_unsure = self._store_is_away or self._sampler is None
+                await (self.open() if is_unsure else self.catch_up())
 
     async def catch_up(self) -> None:
         """Applies all entries that the log has now.
@@ -317,16 +320,18 @@ class Auditor:
         if first == self.ledger.position + 1:
             for position, each in enumerate(drawn, first):
                 self.ledger.apply(position, each.text, each.draw)
-        else:
-            # Another replica has written in between. Until its entries are applied, this one would
-            # begin criteria for which there is no room any more.
+        elif any(each.draw.decider in self._begun for each in drawn):
             await self._apply_up_to(last)
+        # Otherwise `follow` applies the draws, after those entries of others that came in between.
         return True
 
     async def _apply_up_to(self, end: int) -> None:
-        """Applies entries that the log has; `follow` does it if the store does not answer."""
+        """Applies the draws that began a criterion, so that later ones do not get its place, too.
+
+        `follow` does it if the store does not answer in time.
+        """
         with suppress(TimeoutError, StoreUnavailableError, StoreCorruptError), self._watched():
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_PATIENCE_S), self._reading:
                 await self._read_to(end, self.ledger)
 
     async def _append(self, texts: Sequence[str]) -> int | None:
@@ -343,11 +348,11 @@ class Auditor:
 
     def _reference(self, draw: Draw, *, kept: bool) -> AuditReference | None:
         """Returns what a drawn judgment is answered with."""
-        is_known = self.ledger.knows_use(draw)
+        audit = self.ledger.audit(draw.id) if self.ledger.knows_use(draw) else None
         # Nobody should spend a label on a draw that takes none any more.
-        if is_known and self.ledger.has_expired(draw.id, now=self._now()):
+        if audit is not None and audit.status(self._now()) == "expired":
             return None
-        return AuditReference(id=draw.id, rate=draw.rate) if is_known or kept else None
+        return AuditReference(id=draw.id, rate=draw.rate) if audit is not None or kept else None
 
     async def label(
         self, labels: Sequence[SentLabel], *, by: str, may_use: Callable[[str], bool]

@@ -2,7 +2,7 @@
 
 As Python objects, 100,000 draws would take a hundred megabytes, and one pass of the garbage
 collector over them would stop every thread. The tables are numpy's structured arrays. Only the
-event loop touches them; other threads get copies.
+event loop changes them. Other threads get copies, and views of fields that never change.
 """
 
 from collections import Counter
@@ -31,9 +31,6 @@ _LABELS: tuple[AuditLabel | None, ...] = (None, "A", "B", "tie", "none")
 NO_LABEL, LABEL_A, TIE, CLOSED = (_LABELS.index(label) for label in (None, "A", "tie", "none"))
 _MIRRORED: Mapping[AuditLabel, AuditLabel] = {"A": "B", "B": "A", "tie": "tie", "none": "none"}
 
-# Number of changed labels of a draw at which the table stops to count.
-_MOST_COUNTED = np.iinfo(np.uint16).max
-
 # Criteria of one version of a set whose draws count. Callers choose the criteria, and each one has
 # its own draws, its own figures and its own alarm.
 MOST_CRITERIA = 64
@@ -60,7 +57,7 @@ _DRAW = np.dtype(
         ("labelled_by", "i4"),
         ("first_use", "i4"),
         ("label", "u1"),
-        ("label_changes", "u2"),
+        ("label_changes", "u4"),
     ]
 )
 # One row for each drawn comparison and decider, in the order of the log. `by` is the number of
@@ -167,19 +164,41 @@ class TrailPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Uses:
-    """A copy of the drawn judgments by one version of a set.
+    """The drawn judgments by one version of a set, as they were at one moment.
 
     Args:
         deciders: The deciders by their numbers.
         keys: The names of keys by their numbers.
-        rows: Shape (n,). The judgments in the order of the log, with the fields `id`, `position`,
-            `decider` and `by` (numbers), `accepted`, `at`, `label` (a code), `labelled_at`,
-            `gap_fwd` and `gap_rev`.
+        uses: The rows of all uses, of all versions.
+        draws: The rows of all draws, whose ids and scores never change.
+        labels: A copy of the labels of all draws.
+        labelled_at: A copy of the times of these labels.
     """
 
     deciders: Mapping[int, Decider]
     keys: Mapping[int, str | None]
-    rows: Rows
+    uses: Rows
+    draws: Rows
+    labels: NDArray[np.uint8]
+    labelled_at: NDArray[np.float64]
+
+    def rows(self) -> Rows:
+        """Gathers the judgments; any thread may do it.
+
+        Returns:
+            Shape (n,). The judgments in the order of the log, with the fields `id`, `position`,
+            `decider` and `by` (numbers), `accepted`, `at`, `label` (a code), `labelled_at`,
+            `gap_fwd` and `gap_rev`.
+        """
+        uses = self.uses[np.isin(self.uses["decider"], list(self.deciders))]
+        rows = np.empty(len(uses), _OUTCOME)
+        for field in ("position", "decider", "by", "accepted", "at"):
+            rows[field] = uses[field]
+        for field in ("id", "gap_fwd", "gap_rev"):
+            rows[field] = self.draws[field][uses["draw"]]
+        rows["label"] = self.labels[uses["draw"]]
+        rows["labelled_at"] = self.labelled_at[uses["draw"]]
+        return rows
 
 
 class Ledger:
@@ -276,14 +295,6 @@ class Ledger:
             return room
         return min(room, MOST_CRITERIA_OF_KEY - self._begun[version, key])
 
-    def has_expired(self, identifier: str, *, now: float) -> bool:
-        """Whether a draw takes no label any more; False for an unknown draw."""
-        row = self._rows.get(_pair(identifier))
-        if row is None:
-            return False
-        draw = self._draws.rows[row]
-        return bool(draw["label"] == NO_LABEL and now > draw["last_at"] + self._expires_s)
-
     def changes(self, calibration: str) -> int:
         """Returns a number that grows whenever the draws, labels or alarms of a set change."""
         return self._changes[calibration]
@@ -311,21 +322,24 @@ class Ledger:
         ]
 
     def uses(self, calibration: str, write_id: str) -> Uses:
-        """Returns the draws of a version of a set that count; any thread may read them."""
+        """Returns the draws of a version of a set that count, as they are now."""
         counted = self._counted.get(_Version(calibration=calibration, write_id=write_id), ())
-        deciders = {number: self._deciders[number] for number in counted}
-        uses = self._uses.rows[np.isin(self._uses.rows["decider"], list(deciders))]
-        rows = np.empty(len(uses), _OUTCOME)
-        for field in ("position", "decider", "by", "accepted", "at"):
-            rows[field] = uses[field]
-        for field in ("id", "label", "labelled_at", "gap_fwd", "gap_rev"):
-            rows[field] = self._draws.rows[field][uses["draw"]]
-        return Uses(deciders=deciders, keys=dict(enumerate(self._keys)), rows=rows)
+        draws = self._draws.rows
+        return Uses(
+            deciders={number: self._deciders[number] for number in counted},
+            keys=dict(enumerate(self._keys)),
+            uses=self._uses.rows,
+            draws=draws,
+            labels=draws["label"].copy(),
+            labelled_at=draws["labelled_at"].copy(),
+        )
 
     def audits(self, calibration: str | None = None) -> Iterator[Audit]:
         """Returns the audits of a set, or of all sets, oldest first; any thread may read them."""
-        draws = self._draws.rows.copy()
-        if calibration is not None:
+        draws = self._draws.rows
+        if calibration is None:
+            draws = draws.copy()
+        else:
             draws = draws[draws["calibration"] == self._number_of(calibration)]
         return map(self._audit, draws, self._uses.rows[draws["first_use"]])
 
@@ -466,7 +480,7 @@ class Ledger:
         before, calibration = state["label"], self._calibrations[state["calibration"]]
         if before == NO_LABEL:
             state["labelled_at"] = entry.at
-        elif before != label and state["label_changes"] < _MOST_COUNTED:
+        elif before != label:
             state["label_changes"] += 1
         if label != before and (before != NO_LABEL or label == CLOSED):
             shown = _LABELS[before]

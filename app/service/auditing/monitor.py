@@ -48,8 +48,6 @@ OnAlarm = Literal["report", "abstain"]
 _FOLLOW_S = 0.5
 _REST = 10.0
 _MOST_SETS = 1000
-# The log names an open draw for which labels have waited so long.
-_LONG_S = 86_400.0
 # Criteria of one set that have gauges.
 _MOST_SHOWN = 20
 # Keys that the audits of a criterion are shown by.
@@ -132,12 +130,8 @@ class Monitor:
         self._known: OrderedDict[str, SetReport] = OrderedDict()
         # Set -> the criteria whose alarms are in the log of this process.
         self._told: dict[str, frozenset[Criterion]] = {}
-        # Criterion -> position of its alarm, and the write id of a version that does not end it, or
-        # for which a judgment has asked.
+        # Criterion -> position of its alarm, and the write id of a version that does not end it.
         self._kept_by: dict[Criterion, tuple[int, str]] = {}
-        self._tried_by: dict[Criterion, tuple[int, str]] = {}
-        # Set -> id of the open draw that the log has named.
-        self._named: dict[str, str] = {}
         telemetry.show_monitors(self._gauges)
         telemetry.show_waiting(self._waiting)
 
@@ -302,8 +296,8 @@ class Monitor:
     ) -> frozenset[Criterion]:
         """Returns the criteria under which judgments abstain because of their audits.
 
-        A version that was seen before is not computed anew here, and nothing is recorded: `follow`
-        does both.
+        Nothing is read or written here, so a judgment does not wait for the store. A version that
+        was seen before is not computed anew: `follow` does that, and ends alarms.
 
         Args:
             asked: Criteria with an alpha, and their calibration sets.
@@ -312,25 +306,13 @@ class Monitor:
             return frozenset()
         suspended = set[Criterion]()
         for criterion, calibration in asked:
-            if await self._has_alarm(criterion, calibration):
+            if self._auditor.ledger.alarms.state(criterion).standing is not None:
                 suspended.add(criterion)
                 continue
             report = self._report(calibration) or await self._computed(calibration)
             if criterion in report.alarmed:
                 suspended.add(criterion)
         return frozenset(suspended)
-
-    async def _has_alarm(self, criterion: Criterion, calibration: Calibration) -> bool:
-        """Whether an alarm is in force; the first judgment by a version may end it."""
-        standing = self._auditor.ledger.alarms.state(criterion).standing
-        if standing is None:
-            return False
-        asked = (standing.position, calibration.write_id)
-        if self._tried_by.get(criterion) != asked:
-            # Other judgments do not wait, and `follow` tries again if the store does not answer.
-            self._tried_by[criterion] = asked
-            await self._settle(calibration)
-        return self._auditor.ledger.alarms.state(criterion).standing is not None
 
     def _report(self, calibration: Calibration) -> SetReport | None:
         """The last report about a version; None if there is none."""
@@ -349,24 +331,6 @@ class Monitor:
             self._told[calibration.name] = report.alarmed
         else:
             self._told.pop(calibration.name, None)
-        self._tell_of_waiting(calibration, report)
-
-    def _tell_of_waiting(self, calibration: Calibration, report: SetReport) -> None:
-        """Logs an open draw, once, for which labels have waited for a day."""
-        oldest = report.oldest
-        if oldest is None or not report.waiting or self._now() - oldest.at < _LONG_S:
-            return
-        if self._named.get(calibration.name) != oldest.id:
-            self._named[calibration.name] = oldest.id
-            logger.warning(
-                "%d labels of calibration %r do not count yet: the audit %s of the key %r has had "
-                "no label since %s. Label it, or close it with a reason (docs/guides/audits.md)",
-                report.waiting,
-                calibration.name,
-                oldest.id,
-                oldest.key,
-                written(oldest.at),
-            )
 
     def _log_alarm(self, calibration: Calibration, monitored: MonitoredCriterion) -> None:
         standing = self._auditor.ledger.alarms.state(monitored.criterion).standing
@@ -461,15 +425,15 @@ def monitored(
         expires_s: Seconds after which a draw without a label expires.
     """
     criteria, until = list[MonitoredCriterion](), math.inf
-    deciders = dict(uses.deciders)
+    all_rows, deciders = uses.rows(), dict(uses.deciders)
     drawn = {decider.criterion for decider in deciders.values()}
     rung = [state.standing.entry.decider for state in states.values() if state.standing]
     # No draw has these numbers.
     deciders |= enumerate((each for each in rung if each.criterion not in drawn), -len(rung))
     for number, decider in sorted(deciders.items(), key=lambda item: _order(item[1])):
         state = states.get(decider.criterion, AlarmState())
-        is_counted = (uses.rows["decider"] == number) & (uses.rows["position"] > state.ended)
-        rows = uses.rows[is_counted]
+        is_counted = (all_rows["decider"] == number) & (all_rows["position"] > state.ended)
+        rows = all_rows[is_counted]
         accepted = rows[rows["accepted"]]
         ends = accepted["at"] + expires_s
         labelled = (accepted["label"] != NO_LABEL) & (accepted["labelled_at"] <= ends)

@@ -12,6 +12,7 @@ from app.service.auditing.monitor import OnAlarm
 from app.service.services import Services
 from tests.patience import PATIENCE_S
 from tests.serving import services_of
+from tests.unit.service.auditing.drawing import FlakyStore
 from tests.unit.service.auditing.judged import calibrate, judge
 
 OTHER: dict[str, Label] = {"A": "B", "B": "A"}
@@ -80,3 +81,20 @@ async def test_an_alarm_is_followed_by_a_service_that_judges_on() -> None:
                     pass
         finally:
             following.cancel()
+
+
+async def test_a_judgment_by_a_version_that_ends_an_alarm_does_not_wait_for_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.service.auditing.auditor._PATIENCE_S", 0.01)
+    store = FlakyStore()
+    async with services_of(store=store, audit_rate=1.0, on_alarm="abstain") as services:
+        calibration = await rung(services)
+        await calibrate(services, n=calibration.n, seed=7)
+        store.hangs = True
+        judgments = asyncio.create_task(judge(services, 3))
+        async with asyncio.timeout(PATIENCE_S):
+            assert reasons(await judgments) == {"suspended"}
+        store.hangs = False
+        now = await services.calibrations.get("default")
+        assert not (await services.monitor.of(now)).alarmed
