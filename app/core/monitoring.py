@@ -194,15 +194,13 @@ def monitor(
     evidence = _log_evidence(fewest, bound)
     certificate = _log_certificate(most, bound)
     alarm_at, certified_at = first_at(evidence, 1 / delta), first_at(certificate, 1 / delta)
-    low, high = (
-        error_interval(int(each.sum()), n, label_noise=label_noise, delta=delta)
-        for each in (fewest, most)
-    )
+    low, _ = error_interval(int(fewest.sum()), n, label_noise=label_noise, delta=delta)
+    _, high = error_interval(int(most.sum()), n, label_noise=label_noise, delta=delta)
     return MonitorFigures(
         audited=n - int(missing.sum()),
         errors=int(fewest.sum()),
         closed=int(missing.sum()),
-        error_interval=(low[0], high[1]),
+        error_interval=(low, high),
         evidence=finite(float(evidence[-1])) if n else 0.0,
         alarm=alarm_at is not None,
         alarm_at=alarm_at,

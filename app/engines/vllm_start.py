@@ -360,6 +360,7 @@ def runtime_of(engine: "AsyncLLM") -> str:
     parts = [
         f"vLLM {__version__.partition('+')[0]}",
         device if processors == 1 else f"{processors} x {device}",
-        *(["batch-invariant"] if envs.VLLM_BATCH_INVARIANT else []),
     ]
+    if envs.VLLM_BATCH_INVARIANT:
+        parts.append("batch-invariant")
     return ", ".join(parts)

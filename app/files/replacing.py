@@ -42,14 +42,12 @@ def replacing(
         if only_new:
             with suppress(FileExistsError):
                 os.link(new, path)
-            new.unlink()
         else:
             new.replace(path)
-    except BaseException:
-        # Do not leave a part of it on a full disk.
+    finally:
+        # After an error, do not leave a part of it on a full disk.
         with suppress(OSError):
-            new.unlink()
-        raise
+            new.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -58,6 +58,7 @@ class Telemetry:
         self._registry = registry
         self._make_metrics_of_judgments()
         self._make_metrics_of_the_service()
+        self._make_metrics_of_the_judge()
 
     def _make_metrics_of_judgments(self) -> None:
         counter = partial(Counter, registry=self._registry)
@@ -152,6 +153,9 @@ class Telemetry:
             "scope_pending_comparisons_limit",
             "Most comparisons that may be in progress at once.",
         )
+
+    def _make_metrics_of_the_judge(self) -> None:
+        gauge = partial(Gauge, registry=self._registry)
         self._distinct_gaps = gauge(
             "scope_distinct_gaps",
             "Share of 100 bundled prompts with a score of their own, measured after the start.",

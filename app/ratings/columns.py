@@ -19,18 +19,12 @@ Bools = NDArray[np.bool_]
 FEATURES = ("length", "headers", "bold", "lists")
 _TEXTS = ("model_a", "model_b", "winner", "reason", "error", "guarantee", "judge", "signature")
 _IDENTIFIERS = ("id", "question_id", "group", "calibration", "version", "human")
-_NUMBERS = (
-    "p_bar",
-    "p_fwd",
-    "p_rev",
-    "alpha",
-    "human_probability",
-    *(f"{name}_{side}" for name in FEATURES for side in "ab"),
-)
+_NUMBERS = ("p_bar", "p_fwd", "p_rev", "alpha", "human_probability")
+_STYLE = tuple(f"{name}_{side}" for name in FEATURES for side in "ab")
 _TYPES = {
     **dict.fromkeys(_TEXTS, pyarrow.string()),
     **dict.fromkeys(_IDENTIFIERS),
-    **dict.fromkeys(_NUMBERS, pyarrow.float64()),
+    **dict.fromkeys(_NUMBERS + _STYLE, pyarrow.float64()),
     "accepted": pyarrow.bool_(),
 }
 

@@ -30,9 +30,11 @@ def _judge_pair(one: Battles, other: Battles, board: Board, other_board: Board) 
     here, there = _shared(one, other)
     p_here, p_there = one.p_bar[here], other.p_bar[there]
     differ = preferred(p_here) != preferred(p_there)
-    scores = _soft_scores(board), _soft_scores(other_board)
-    models = sorted(scores[0].keys() & scores[1].keys())
-    correlation = kendalltau(*([each[model] for model in models] for each in scores)).statistic
+    scores, other_scores = _soft_scores(board), _soft_scores(other_board)
+    models = sorted(scores.keys() & other_scores.keys())
+    correlation = kendalltau(
+        [scores[model] for model in models], [other_scores[model] for model in models]
+    ).statistic
     return JudgePair(
         judge_a=board.judge,
         judge_b=other_board.judge,

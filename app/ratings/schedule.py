@@ -80,8 +80,10 @@ def schedule(models: Sequence[str], scores: Floats, met: Floats, count: int) -> 
         for i, j in zip(first, second, strict=True)
     ]
     return BattleSchedule(
-        tuple(sorted(pairs, key=lambda pair: -pair.battles)),
-        *(_mean_error(information * battles) for battles in (met, met + chosen, met + evenly)),
+        pairs=tuple(sorted(pairs, key=lambda pair: -pair.battles)),
+        error_now=_mean_error(information * met),
+        error_then=_mean_error(information * (met + chosen)),
+        error_evenly=_mean_error(information * (met + evenly)),
     )
 
 

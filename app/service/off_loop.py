@@ -65,7 +65,8 @@ def _do_next() -> None:
     try:
         if result.set_running_or_notify_cancel():
             result.set_result(claim.item.call())
-    except BaseException as exc:  # noqa: BLE001 - raised where the work is awaited
+    except BaseException as exc:  # noqa: BLE001
+        # Raised where the work is awaited. Without a result, that would wait for ever.
         result.set_exception(exc)
     finally:
         with _lock:

@@ -15,7 +15,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -205,13 +205,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Opens the file, and makes the tables of an empty one."""
     # isolation_level None: only this program begins and ends transactions.
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    try:
+    with ExitStack() as on_error:
+        on_error.callback(connection.close)
         connection.execute("PRAGMA synchronous = FULL")
         _make_tables(connection, path)
         _use_write_ahead_log(connection)
-    except BaseException:
-        connection.close()
-        raise
+        on_error.pop_all()
     return connection
 
 
@@ -268,8 +267,7 @@ def transaction(
     try:
         yield
         connection.execute("COMMIT")
-    except BaseException:
+    finally:
         # After some errors SQLite has already rolled back, and a second ROLLBACK would raise.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        raise
