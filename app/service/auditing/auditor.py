@@ -202,36 +202,32 @@ class Auditor:
 
     async def _read_all(self) -> None:
         """Applies all entries of the log; begins anew if it is another log than before."""
-        end = await self._store.last_audit()
-        if end >= self.ledger.position and await self._read_to(end, self.ledger):
-            return
-        logger.warning("the store has another log of audits than before, which is read from 1")
-        await self._read_secret()
-        fresh = Ledger(expires_s=self.expires_s)
-        await self._read_to(end, fresh)
-        self.ledger = fresh
+        end, ledger = await self._store.last_audit(), self.ledger
+        if end < ledger.position or not await self._has_last_entry(ledger):
+            logger.warning("the store has another log of audits than before, which is read from 1")
+            await self._read_secret()
+            ledger = Ledger(expires_s=self.expires_s)
+        await self._read_to(end, ledger)
+        self.ledger = ledger
 
-    async def _read_to(self, end: int, ledger: Ledger) -> bool:
-        """Applies the entries of the log up to a position.
+    async def _has_last_entry(self, ledger: Ledger) -> bool:
+        """Whether the log still has the last entry of a ledger; a restored backup may not."""
+        position, text = ledger.position, ledger.last_text
+        if text is None:
+            return True
+        return await self._store.audits(after=position - 1, limit=1) == [(position, text)]
 
-        Returns:
-            False if the store has another log than before, such as a restored backup.
-        """
+    async def _read_to(self, end: int, ledger: Ledger) -> None:
+        """Applies the entries of the log up to a position."""
         while ledger.position < end:
-            position, last_text = ledger.position, ledger.last_text
-            # The last known entry is read again, to compare it.
-            known = [] if last_text is None else [(position, last_text)]
-            limit = len(known) + min(_PAGE, end - position)
-            page = await self._store.audits(after=position - len(known), limit=limit)
-            if page[: len(known)] != known:
-                return False
-            if len(page) == len(known):
-                break
-            for position, text in page[len(known) :]:
+            limit = min(_PAGE, end - ledger.position)
+            page = await self._store.audits(after=ledger.position, limit=limit)
+            if not page:
+                return
+            for position, text in page:
                 ledger.apply(position, text, readable_entry(text))
             # The store in memory answers without a pause.
             await asyncio.sleep(0)
-        return True
 
     async def observe(self, judged: Sequence[JudgedComparison]) -> None:
         """Draws some of the judgments that used a set, and names the draws in them."""

@@ -115,18 +115,20 @@ async def test_a_restarted_replica_has_the_same_ledger() -> None:
 @pytest.mark.parametrize("length", [0, 1, 3, 5])
 async def test_another_log_in_the_store_is_noticed(length: int) -> None:
     store, restored = MemoryStore(), MemoryStore()
+    expected = list[str]()
     for own, numbers in ((store, range(3)), (restored, range(10, 10 + length))):
         async with services_of(store=own, audit_rate=1.0) as services:
             await services.calibrator.add("default", EXAMPLES)
-            await ids(services, traffic(numbers))
+            expected = await ids(services, traffic(numbers))
     follower = replica(store)
     await follower.open()
     assert len(audits(follower)) == 3
     store._audits = restored._audits
-    store._audits.append('{"kind": "later"}')
-    await follower.catch_up()
-    assert len(audits(follower)) == length
-    assert follower.ledger.position == length + 1
+    for further in range(2):
+        await follower.catch_up()
+        assert [each.draw.id for each in audits(follower)] == expected
+        assert follower.ledger.position == length + further
+        store._audits.append('{"kind": "later"}')
 
 
 async def test_the_secret_of_another_log_draws_from_then_on() -> None:
