@@ -96,7 +96,9 @@ class AsyncScopeClient:
         self.url = address.url
         session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
         self._service = Service(session)
-        self._transport = AsyncTransport(address, timeout_s, on_wait, sleep)
+        self._transport = AsyncTransport(
+            address, timeout_s, on_wait, sleep, session.timing.monotonic
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

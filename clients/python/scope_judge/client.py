@@ -66,7 +66,8 @@ class ScopeClient:
         url: Address of the service. By default SCOPE_URL of the environment, or else
             http://127.0.0.1:8000.
         api_key: The key, if the service needs one. By default SCOPE_API_KEY of the environment.
-        timeout_s: Longest time without an answer to one try; longer than the service's own timeout
+        timeout_s: Longest time without an answer to one try, and longest time that the rest of an
+            answer may take once it has begun; longer than the service's own timeout
             (SCOPE_TIMEOUT_S), which ends in a clearer error.
         patience_s: How long a request is repeated. By default 600 s, but not at all while no
             service has ever answered this client: the address is then probably wrong.
@@ -96,7 +97,9 @@ class ScopeClient:
         self.url = address.url
         session = Session(address, timing or Timing(), patience_s, confirmed_only=confirmed_only)
         self._service = Service(session)
-        self._transport = SyncTransport(address, timeout_s, on_wait, sleep)
+        self._transport = SyncTransport(
+            address, timeout_s, on_wait, sleep, session.timing.monotonic
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

@@ -39,6 +39,10 @@ class Call(NamedTuple):
     idempotent: bool = True
 
 
+class BodyError(httpx.RequestError):
+    """The body of an answer is one that no scope-judge service sends, and was not read."""
+
+
 class Pause(NamedTuple):
     """A pause before the next try, with the reason."""
 
@@ -79,7 +83,7 @@ _LONGEST_DETAIL = 2000
 # The client's own timeout passed.
 _LATE = (httpx.ReadTimeout, httpx.WriteTimeout)
 # After these, the same request gets no other answer.
-_FINAL = (*_LATE, httpx.DecodingError)
+_FINAL = (*_LATE, BodyError)
 # Sent by the service while its store does not answer.
 _AGE_HEADER = "scope-calibration-age"
 
@@ -134,9 +138,9 @@ class Session:
             # A proxy's own 503 does not show that there is a service behind it.
             self.reached = self.reached or content is not _NOTHING
             return self._content_or_error(answer, content)
+        if isinstance(answer, BodyError):
+            return self._unfitting(str(answer), None)
         text = f"{type(answer).__name__}: {answer}".rstrip(": ")
-        if isinstance(answer, httpx.DecodingError):
-            return self._unfitting(f"with a body that cannot be decompressed ({text})", None)
         if isinstance(answer, _LATE):
             return TooSlowError(
                 f"{self.address.url} did not answer in time ({text}): send smaller batches, "

@@ -4,21 +4,23 @@ import copy
 import gzip
 import json
 import types
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from itertools import count
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import httpx
 import pytest
 
-from scope_judge import AnswerError, ScopeError, ServerError
+from scope_judge import AnswerError, ScopeError, ServerError, TooSlowError
 from scope_judge import answers as records
 from scope_judge.address import Address
 from scope_judge.comparisons import group_item, pair_item
-from scope_judge.exchange import Call, Session, Steps
+from scope_judge.exchange import Call, Session, Steps, Timing
 from scope_judge.service import Service
 from tests.unit.clients.doors import KINDS, Kind, call
-from tests.unit.clients.planned import INFO, Clock, PlannedService, page, serving
+from tests.unit.clients.planned import INFO, Clock, Handler, PlannedService, page, serving
 
 PAIR = ("question", "a", "b")
 PAIRS = [pair_item({"question": "q", "response_a": "a", "response_b": "b"}, n) for n in range(2)]
@@ -202,14 +204,70 @@ def test_pages_of_audits_that_repeat_are_refused() -> None:
     assert isinstance(outcome("audits", json.dumps(again).encode()), AnswerError)
 
 
+WHOLE = json.dumps(JUDGMENT).encode()
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("content", [gzip.compress(b"{}" * 5000)[:-200], b"not gzip", b"\x1f\x8b"])
-def test_a_damaged_compressed_answer_is_a_scope_error_at_once(kind: Kind, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("gzip", gzip.compress(WHOLE)),
+        ("GZIP", gzip.compress(WHOLE)),
+        ("deflate", zlib.compress(WHOLE)),
+        ("gzip, gzip", gzip.compress(gzip.compress(WHOLE))),
+        ("gzip", gzip.compress(WHOLE)[:-20]),
+        ("gzip", b"not gzip"),
+        ("gzip", b"\x1f\x8b"),
+    ],
+)
+def test_a_compressed_answer_is_refused_at_once_and_is_not_asked_for(
+    kind: Kind, encoding: str, content: bytes
+) -> None:
     clock = Clock()
-    act = page(200, content, Content_Encoding="gzip")
-    with serving(PlannedService([act] * 2)) as service, pytest.raises(AnswerError):
+    act = page(200, content, Content_Encoding=encoding)
+    with (
+        serving(PlannedService([act] * 2)) as service,
+        pytest.raises(AnswerError, match="with a compressed body"),
+    ):
         call(kind, service.url, "judge", *PAIR, clock=clock, client_patience_s=100)
     assert not clock.pauses
+    assert [headers["Accept-Encoding"] for headers in service.headers] == ["identity"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("status", [200, 503])
+def test_an_answer_may_have_as_many_bytes_as_the_limit_and_no_more(
+    kind: Kind, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scope_judge.transport.LARGEST_ANSWER_BYTES", 2000)
+    acts = [page(200, WHOLE.ljust(2000)), page(status, WHOLE.ljust(2001))]
+    with serving(PlannedService(acts)) as service:
+        assert call(kind, service.url, "judge", *PAIR).verdict == "A"
+        with pytest.raises(AnswerError, match="with more than 2000 bytes"):
+            call(kind, service.url, "judge", *PAIR)
+
+
+def in_pieces(handler: Handler) -> None:
+    """Sends an answer in ten pieces, none of which takes long."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    for piece in (*[b" "] * 9, WHOLE):
+        handler.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+    handler.wfile.write(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_that_never_seems_to_end_is_given_up_after_the_timeout(kind: Kind) -> None:
+    def asked(seconds_a_piece: int) -> Any:
+        timing = Timing(monotonic=count(0, seconds_a_piece).__next__)
+        with serving(PlannedService([in_pieces])) as service:
+            options = {"client_timing": timing, "client_timeout_s": 60}
+            return call(kind, service.url, "judge", *PAIR, **options)
+
+    assert asked(1).verdict == "A"
+    with pytest.raises(TooSlowError, match="not complete after 60 s"):
+        asked(20)
 
 
 def test_an_error_shows_no_character_that_steers_a_terminal() -> None:
