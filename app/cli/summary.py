@@ -58,15 +58,16 @@ def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each criterion by which verdicts were accepted."""
     judgments = [judgment for judgment in judgments if judgment["verdict"] != "abstain"]
     criteria = Counter(
-        (j["alpha"], j["guarantee"], j["delta"], j["calibration"]["name"], j["calibration"]["n"])
+        (j["alpha"], j["delta"], j["calibration"]["name"], j["calibration"]["n"])
         for j in judgments
         if j["alpha"] is not None and j["calibration"] is not None
     )
     found = []
-    for alpha, guarantee, delta, name, n in criteria:
+    for alpha, delta, name, n in criteria:
         how = (
             "on average over calibrations"
-            if guarantee == "marginal"
+            # Only "pac" has a delta.
+            if delta is None
             else f"except with probability {delta:g} of an unlucky calibration"
         )
         found.append(

@@ -61,6 +61,13 @@ _FIRST_EXAMPLES = 100
 _MOST_AUDITS = 1000
 
 
+class _Result(NamedTuple):
+    """One result of a batch: its JSON, and the judgment or the error that it is."""
+
+    json: dict[str, Any]
+    outcome: Judgment | ItemError
+
+
 class _Part(NamedTuple):
     """The answer about some examples or pairs.
 
@@ -122,7 +129,8 @@ class Service:
         criterion = checked(criterion, Criterion)
 
         def ask(items: Sequence[Item]) -> Steps[list[Judgment | ItemError]]:
-            return [_result(result) for result in (yield from self._judge_items(items, criterion))]
+            results = yield from self._judge_items(items, criterion)
+            return [result.outcome for result in results]
 
         return self._work("/judge/batch", ask, _item_error, in_flight)
 
@@ -153,23 +161,24 @@ class Service:
     ) -> Steps[list[dict[str, Any]]]:
         """Judges comparisons in one request; returns the JSON of each result."""
         items = [pair_item(each, number) for number, each in enumerate(comparisons)]
-        return self._judge_items(items, checked(criterion, Criterion))
+        results = yield from self._judge_items(items, checked(criterion, Criterion))
+        return [result.json for result in results]
 
     def _judge_items(
         self, items: Sequence[Item], criterion: Mapping[str, Any]
-    ) -> Steps[list[dict[str, Any]]]:
+    ) -> Steps[list[_Result]]:
         """Judges items in one request, and again those with a passing error."""
         waits = Waits(self._session)
         places: Sequence[int] = range(len(items))
-        found: list[dict[str, Any]] = []
+        found: list[_Result] = []
         while True:
             body = body_of(criterion, "comparisons", (items[i] for i in places))
             answer = yield from self._session.exchange(Call("POST", "/judge/batch", body), waits)
-            results = _results(answer, "results", len(places), _object)
+            results = _results(answer, "results", len(places), _result)
             found = found or results
             for i, result in zip(places, results, strict=True):
                 found[i] = result
-            passing = {i: error for i in places if (error := _passing(found[i])) is not None}
+            passing = {i: error for i in places if (error := _passing(found[i].outcome))}
             pause = waits.pause_after(next(iter(passing.values()))) if passing else None
             if pause is None:
                 return found
@@ -380,10 +389,9 @@ def _fitting(found: GroupRewards, responses: int) -> GroupRewards:
     return found
 
 
-def _result(value: Any) -> Judgment | ItemError:
-    if isinstance(value, dict) and "error" in value:
-        return parse(ItemError, value)
-    return parse(Judgment, value)
+def _result(value: Any) -> _Result:
+    is_error = isinstance(value, dict) and "error" in value
+    return _Result(value, parse(ItemError, value) if is_error else parse(Judgment, value))
 
 
 def _group(value: Any) -> GroupRewards:
@@ -398,17 +406,10 @@ def _failed_part(item: Item, error: ScopeError) -> _Part:
     return _Part(1, error)
 
 
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise AnswerError("a result is not a JSON object", code="unexpected_answer")
-    return value
-
-
-def _passing(result: Mapping[str, Any]) -> ScopeError | None:
+def _passing(outcome: Judgment | ItemError) -> ScopeError | None:
     """The error after which the item may get a judgment; None for all other results."""
-    if "error" in result:
-        error = parse(ItemError, result).error
-        return error.exception() if error.status in _PASSING else None
+    if isinstance(outcome, ItemError) and outcome.error.status in _PASSING:
+        return outcome.error.exception()
     return None
 
 

@@ -166,6 +166,22 @@ def test_an_answer_with_a_wrong_part_is_a_result_or_a_scope_error(name: str) -> 
     assert refused > 10
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"verdict": "A"},
+        {**JUDGMENT, "verdict": "C"},
+        {**JUDGMENT, "p_bar": "0.5"},
+        {**JUDGMENT, "error": None},
+        {"error": {"code": "internal"}},
+        {},
+    ],
+)
+def test_a_batch_with_a_result_of_another_shape_has_no_results(result: dict[str, Any]) -> None:
+    content = json.dumps({"results": [JUDGMENT, result]}).encode()
+    assert isinstance(outcome("judge_batch", content), AnswerError)
+
+
 @pytest.mark.parametrize("status", [200, 404, 500, 503])
 @pytest.mark.parametrize("name", ["judge", "judge_many", "calibrate", "group_rewards"])
 @pytest.mark.parametrize(
