@@ -80,6 +80,19 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [row.fields for row in read_rows(path)]
 
 
+def test_for_excel_no_cell_is_a_formula_and_numbers_stay_numbers(
+    folder: Path, tmp_path: Path
+) -> None:
+    judged, out = tmp_path / "judged.jsonl", tmp_path / "out.tsv"
+    (row, *_) = rows_of(folder / "judged.jsonl")
+    replace_file(judged, [{**row, "=note": "=1+1", "signs": "+-@", "number": -5}])
+    result = run("decide", judged, "--no-alpha", "--flat", "--excel", "--out", out)
+    assert result.exit_code == 0, result.output
+    (found,) = rows_of(out)
+    assert (found["'=note"], found["signs"], found["number"]) == ("'=1+1", "'+-@", "-5")
+    assert float(found["p_bar"]) == row["judgment"]["p_bar"]
+
+
 @pytest.mark.parametrize("criterion", CRITERIA, ids=" ".join)
 def test_the_results_are_those_of_judging_anew(
     criterion: list[str], url: str, folder: Path, tmp_path: Path

@@ -91,6 +91,27 @@ def test_several_files_of_several_shapes_are_judged(tmp_path: Path) -> None:
     assert service.asked[0] == {"question": "Which?", "response_a": "good", "response_b": "bad"}
 
 
+def test_for_excel_no_cell_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    file, out, service = tmp_path / "pairs.csv", tmp_path / "out.csv", Service()
+    formulas = {"response_a": "=1+1", "response_b": "@SUM(A1)", "note": "-2+3", "+more": "+1+1"}
+    with file.open("w", newline="") as opened:
+        row = {"question": "q", **formulas, "number": "-5"}
+        writer = csv.DictWriter(opened, row)
+        writer.writeheader()
+        writer.writerow(row)
+    result = judged(service, file, "--flat", "--excel", out=out)
+    assert result.exit_code == 0, result.stderr
+    with out.open(newline="") as opened:
+        (found,) = csv.DictReader(opened)
+    names = {"+more": "'+more"}
+    assert {name: found[names.get(name, name)] for name in formulas} == {
+        name: f"'{value}" for name, value in formulas.items()
+    }
+    assert (found["number"], found["verdict"], found["p_bar"]) == ("-5", "A", "0.01")
+    # The judge reads the texts as they are.
+    assert [item["response_a"] for item in service.asked] == ["=1+1"]
+
+
 def test_a_map_names_the_columns(tmp_path: Path) -> None:
     file, service = tmp_path / "x.tsv", Service()
     file.write_text("q\tx\ty\nWhich?\tgood\tbad\n")
