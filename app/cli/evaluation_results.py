@@ -71,12 +71,9 @@ def _print_quality(dataset: "DatasetResults") -> None:
     for heading in ("n", "missing", "accuracy", "ECE", "AUROC", "AUPRC"):
         table.add_column(heading, justify="right")
     for found in dataset.methods:
-        table.add_row(
-            METHODS[found.method].title,
-            str(found.n),
-            str(found.unparsed + found.failed),
-            *("-" if value is None else f"{value:.3f}" for value in found.quality),
-        )
+        cells = [METHODS[found.method].title, str(found.n), str(found.unparsed + found.failed)]
+        cells += ["-" if value is None else f"{value:.3f}" for value in found.quality]
+        table.add_row(*cells)
     print_table(table, title=f"{dataset.name}: {dataset.n} pairs")
 
 

@@ -175,8 +175,8 @@ def _summary(benchmark: "Benchmark", drawn: "DrawnPairs") -> str:
         f"{len(drawn.pairs)} of {len(benchmark.pairs)} pairs on {groups} questions",
         f"{len(drawn.demonstrations)} more as demonstrations" if drawn.demonstrations else "",
         f"{benchmark.ties} ties left out" if benchmark.ties else "",
-        *(f"{n} left out: {reason}" for reason, n in benchmark.left_out.items()),
     ]
+    parts += [f"{n} left out: {reason}" for reason, n in benchmark.left_out.items()]
     return f"{benchmark.name}: {'; '.join(filter(None, parts))}"
 
 
