@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from app.cli.service_client import ServiceClient, connected
+from app.cli.service_client import ServiceClient, connected, read
 from app.cli.set_transfer import MARK, set_path, set_rows
 from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import CalibrationReference, Criterion
@@ -86,22 +86,24 @@ def rule_of_service(criterion: Criterion, url: str) -> RuleOfJudge:
         # No threshold is needed, and so no service.
         return RuleOfJudge(rule=AcceptanceRule(criterion=criterion), judge=None)
     with connected(url) as service:
-        info = service.get("/info")
-        floor = float(info.get("min_label_mass", 0.0))
+        floor = service.min_label_mass
         # Read first: a missing set is reported by its own route.
         service.get(set_path(criterion.calibration))
         described, *examples = set_rows(service, criterion.calibration)
-        suspended = info.get("on_alarm") == "abstain" and _is_suspended(service, criterion)
+        suspended = service.on_alarm == "abstain" and _is_suspended(service, criterion)
     of_set = _of_set(criterion, described, examples, floor)
     return replace(of_set, rule=replace(of_set.rule, suspended=suspended))
 
 
 def _is_suspended(service: ServiceClient, criterion: Criterion) -> bool:
     """Whether judgments by the service abstain under a criterion because of audits."""
+    from app.cli.set_answers import Monitor
+
     asked = (criterion.alpha, criterion.guarantee, criterion.delta)
+    answer = service.get(set_path(criterion.calibration, "/monitor"))
     return any(
-        row["suspended"] and (row["alpha"], row["guarantee"], row["delta"]) == asked
-        for row in service.get(set_path(criterion.calibration, "/monitor"))["criteria"]
+        row.suspended and (row.alpha, row.guarantee, row.delta) == asked
+        for row in read(Monitor, answer).criteria
     )
 
 

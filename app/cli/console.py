@@ -9,7 +9,7 @@ No width of a terminal cuts a line in two where it is read by a program, and non
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from app.core.printable import printable, printable_line
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from app.core.threshold_rows import ThresholdRow
+    from scope_judge import Threshold
 
 
 class _PlainConsole(Console):
@@ -150,7 +155,7 @@ def print_thresholds(
     name: str,
     version: int,
     n: int,
-    rows: list[dict[str, Any]],
+    rows: "Iterable[ThresholdRow | Threshold]",
     *,
     output: Console = console,
 ) -> None:
@@ -160,28 +165,26 @@ def print_thresholds(
         name: Name of the calibration set.
         version: Version of the set.
         n: Number of examples.
-        rows: Thresholds as in the answer of POST /calibrate.
+        rows: The thresholds.
         output: Console for the table.
     """
     table = Table()
     for heading in ("guarantee", "alpha", "threshold", "coverage", "empirical risk"):
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")
     for row in rows:
-        delta = f", delta {row['delta']:g}" if row["delta"] is not None else ""
-        risk = row["empirical_risk"]
+        delta = f", delta {row.delta:g}" if row.delta is not None else ""
         table.add_row(
-            row["guarantee"] + delta,
-            f"{row['alpha']:.2f}",
+            row.guarantee + delta,
+            f"{row.alpha:.2f}",
             _threshold(row),
-            f"{row['coverage']:.3f}",
-            "" if risk is None else f"{risk:.3f}",
+            f"{row.coverage:.3f}",
+            "" if row.empirical_risk is None else f"{row.empirical_risk:.3f}",
         )
     title = f"calibration {name}, version {version}, n = {n}"
     print_table(table, title=title, output=output)
 
 
-def _threshold(row: dict[str, Any]) -> str:
-    if row["feasible"]:
-        return f"{row['threshold']:.6f}"
-    # Services of older releases have no pairs without labels.
-    return "labels missing" if row.get("labels_missing") else "infeasible"
+def _threshold(row: "ThresholdRow | Threshold") -> str:
+    if row.feasible and row.threshold is not None:
+        return f"{row.threshold:.6f}"
+    return "labels missing" if row.labels_missing else "infeasible"

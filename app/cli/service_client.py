@@ -26,6 +26,7 @@ Patience = Annotated[
     typer.Option(min=0, help="Seconds for which an unanswered request is repeated."),
 ]
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _TIMEOUT_S = 600.0
@@ -52,19 +53,27 @@ class ServiceClient:
     Args:
         client: Repeats a request while the service is busy or away.
         once: Sends each request once.
-        info: The answer of GET /info.
+        answer: The answer of GET /info.
+
+    Raises:
+        CommandError: The answer is not one of scope-judge.
     """
 
-    def __init__(self, client: "ScopeClient", once: "ScopeClient", info: Mapping[str, Any]) -> None:
+    def __init__(self, client: "ScopeClient", once: "ScopeClient", answer: Any) -> None:
+        from scope_judge import Info
+
         self._client = client
         self._once = once
-        self.max_batch: int = info["limits"]["max_batch"]
-        self.max_body_bytes: int = info["limits"]["max_body_bytes"]
-        self.judge_name: str = info["judge"]
-        self.fingerprint: str = info["fingerprint"]
+        info = read(Info, answer)
+        self.max_batch = info.limits.max_batch
+        self.max_body_bytes = info.limits.max_body_bytes
+        self.judge_name = info.judge
+        self.fingerprint = info.fingerprint
+        self.version = info.version
+        self.min_label_mass = info.min_label_mass
         # Older services do not say these.
-        self.template: str | None = info.get("template")
-        self.version: str | None = info.get("version")
+        self.template: str | None = answer.get("template")
+        self.on_alarm: str | None = answer.get("on_alarm")
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Posts JSON and returns the JSON answer.
@@ -226,6 +235,17 @@ def _or_failure(ask: Callable[[], T], unanswered: str = "") -> T:
         raise CommandError(str(exc)) from None
 
 
+def read(kind: type[K], answer: Any) -> K:
+    """An answer as a dataclass of the client, or one like it.
+
+    Raises:
+        CommandError: The answer has another shape.
+    """
+    from scope_judge.parsing import parse
+
+    return _or_failure(lambda: parse(kind, answer))
+
+
 def _plain(body: T) -> T:
     """A value with types of JSON only: a Parquet file may have dates and decimals."""
     plain: T = json.loads(written(body))
@@ -274,12 +294,7 @@ def connected(
     except ValueError as exc:
         raise CommandError(f"--url: {exc}") from None
     with once, client:
-        info = _or_failure(lambda: once.get("/info"), otherwise)
-        try:
-            service = ServiceClient(client, once, info)
-        except (KeyError, TypeError):
-            raise CommandError(f"{url} does not answer like a scope-judge service") from None
-        yield service
+        yield ServiceClient(client, once, _or_failure(lambda: once.get("/info"), otherwise))
 
 
 def _print_wait(pause: "Pause") -> None:

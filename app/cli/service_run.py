@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Any, TextIO, cast
 
 import typer
@@ -221,8 +220,9 @@ def _print_ready(
                 "and calibrate this judge.",
             )
             continue
-        rows = [{**asdict(row), "feasible": row.feasible} for row in calibration.standard_rows]
-        print_thresholds(calibration.name, calibration.version, calibration.n, rows)
+        print_thresholds(
+            calibration.name, calibration.version, calibration.n, calibration.standard_rows
+        )
     if not _default_accepts(services):
         reason = (
             f"The calibration 'default' accepts nothing at alpha {services.defaults.alpha:g}"

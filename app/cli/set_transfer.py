@@ -7,15 +7,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from app.cli.console import CommandError, say
 from app.cli.running.rows import check_output, write_all
-from app.cli.service_client import ServiceClient, written
+from app.cli.service_client import ServiceClient, read, written
 from app.core.errors import InvalidRequestError
 from app.files.reading import FileRow, read_rows
 from app.files.writing import format_of
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import CalibrationReport
 
 # Room for the fields around the examples.
 _RESERVED_BYTES = 1000
@@ -36,7 +40,7 @@ class Upload:
         counts: Numbers of added, updated, tied and removed examples.
     """
 
-    answer: dict[str, Any]
+    answer: "CalibrationReport"
     counts: Counter[str]
 
 
@@ -71,6 +75,8 @@ def upload_scores(
     Raises:
         CommandError: The service does not answer for too long, or answers with an error.
     """
+    from scope_judge import CalibrationReport
+
     common: dict[str, Any] = {"judge": judge, "fingerprint": fingerprint}
     if label_noise is not None:
         common["label_noise"] = label_noise
@@ -85,10 +91,12 @@ def upload_scores(
             f"({service.max_body_bytes} bytes): they become {len(parts)} versions"
         )
     counts: Counter[str] = Counter()
-    answer: dict[str, Any] = {}
     for part in parts:
-        answer = service.post(set_path(name, "/examples"), {**common, "examples": part})
-        counts.update({count: answer[count] for count in ("added", "updated", "ties", "removed")})
+        body = {**common, "examples": part}
+        answer = read(CalibrationReport, service.post(set_path(name, "/examples"), body))
+        counts.update(
+            added=answer.added, updated=answer.updated, ties=answer.ties, removed=answer.removed
+        )
     return Upload(answer=answer, counts=counts)
 
 
@@ -148,8 +156,11 @@ def set_rows(service: ServiceClient, name: str) -> list[dict[str, Any]]:
 
 def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, Any]] | None:
     """Reads all pages of a set; None if it changed meanwhile."""
+    from app.cli.set_answers import ExamplePage
+
     path = set_path(name, "/examples")
     page = service.get(path, limit=_PAGE)
+    read(ExamplePage, page)
     described = {field: page[field] for field in _DESCRIBED}
     # Older services do not name the release.
     if page.get("release") is not None:
@@ -160,6 +171,7 @@ def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, An
     rows = [{MARK: _FORMAT, **described}, *page["examples"]]
     while len(rows) <= described["n"] and page["examples"]:
         page = service.get(path, limit=_PAGE, after=page["examples"][-1]["digest"])
+        read(ExamplePage, page)
         if page["version"] != described["version"]:
             return None
         rows += page["examples"]

@@ -1,12 +1,16 @@
 """`scope-judge audits`: closes audits that nobody can label, ends alarms, shows their trail."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.console import print_cells, say
-from app.cli.service_client import DEFAULT_URL, Url, connected
+from app.cli.service_client import DEFAULT_URL, Url, connected, read
 from app.cli.set_transfer import set_path
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge.answers import AuditEvent, EndedAlarm
 
 app = typer.Typer(
     help="Close audits that nobody can label, end alarms, and show the trail of both.",
@@ -29,12 +33,14 @@ def close(
 
     A closed audit counts as right for the alarm, and as an error for the certificate.
     """
+    from scope_judge.answers import AuditLabels
+
     rows = [{"id": each, "label": "none", "reason": reason} for each in audits]
     with connected(url) as service:
-        found = service.post("/audits/labels", {"labels": rows})
+        report = read(AuditLabels, service.post("/audits/labels", {"labels": rows}))
     say(
-        f"closed {found['closed']}, labels replaced {found['updated']}, closed before "
-        f"{found['unchanged']}, unknown {found['unknown']}, expired {found['expired']}"
+        f"closed {report.closed}, labels replaced {report.updated}, closed before "
+        f"{report.unchanged}, unknown {report.unknown}, expired {report.expired}"
     )
 
 
@@ -45,10 +51,13 @@ def resume(
     url: Url = DEFAULT_URL,
 ) -> None:
     """End the alarms of a set, so that its verdicts are accepted again; its audits begin anew."""
+    from scope_judge.answers import Resumed
+
     with connected(url) as service:
-        ended = service.change_once(set_path(name, "/resume"), {"reason": reason})["resumed"]
-    for each in ended:
-        say(f"the alarm of {each['rang_at']} under {_criterion(each)} has ended.")
+        answer = service.change_once(set_path(name, "/resume"), {"reason": reason})
+        ended = read(Resumed, answer).resumed
+    for alarm in ended:
+        say(f"the alarm of {alarm.rang_at} under {_criterion(alarm)} has ended.")
     if not ended:
         say(f"{name} has no alarm.")
 
@@ -60,25 +69,28 @@ def trail(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List alarms, their ends, changed labels and closed audits of a set, newest first."""
+    from scope_judge.answers import AuditTrail
+
     with connected(url) as service:
-        entries = service.get(set_path(name, "/audit-trail"), limit=limit)["entries"]
+        answer = service.get(set_path(name, "/audit-trail"), limit=limit)
     rows = (
-        [each["at"], each["by"], each["event"], _what(each), each["reason"] or ""]
-        for each in entries
+        [entry.at, entry.by, entry.event, _what(entry), entry.reason or ""]
+        for entry in read(AuditTrail, answer).entries
     )
     print_cells(_HEADINGS, rows)
 
 
-def _what(entry: dict[str, Any]) -> str:
-    if entry["id"] is not None:
-        return f"{entry['id']}: {entry['before'] or 'open'} to {entry['after']}"
-    text = f"version {entry['version']}, {_criterion(entry)}"
-    if entry["event"] != "alarm":
+def _what(entry: "AuditEvent") -> str:
+    # Only alarms and their ends have a criterion.
+    if entry.alpha is None:
+        return f"{entry.id}: {entry.before or 'open'} to {entry.after}"
+    text = f"version {entry.version}, {_criterion(entry)}"
+    if entry.event != "alarm":
         return text
-    abstains = ", judgments abstain" if entry["suspended"] else ""
-    return f"{text}, {entry['errors']} errors in {entry['audited']} labels{abstains}"
+    abstains = ", judgments abstain" if entry.suspended else ""
+    return f"{text}, {entry.errors} errors in {entry.audited} labels{abstains}"
 
 
-def _criterion(found: dict[str, Any]) -> str:
-    delta = "" if found["delta"] is None else f", delta {found['delta']:g}"
-    return f"alpha {found['alpha']:g} ({found['guarantee']}{delta})"
+def _criterion(alarm: "AuditEvent | EndedAlarm") -> str:
+    delta = "" if alarm.delta is None else f", delta {alarm.delta:g}"
+    return f"alpha {alarm.alpha:g} ({alarm.guarantee}{delta})"

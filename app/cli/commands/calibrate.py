@@ -24,6 +24,7 @@ from app.cli.service_client import (
     ServiceClient,
     Url,
     connected,
+    read,
 )
 from app.cli.set_transfer import Upload, set_path, upload_scores
 from app.cli.stopping import resumable
@@ -144,12 +145,15 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
         shown: Answer of GET /calibrations/{name}.
         failed: Number of pairs that were not judged.
     """
-    answer, counts = upload.answer, Counter({**upload.counts, "failed": failed})
-    say(f"calibration {name}, version {answer['version']}")
-    if shown.get("unlabelled"):
-        print_thresholds(name, shown["version"], shown["n"], shown["thresholds"])
+    from scope_judge import CalibrationDetail
+
+    counts = Counter({**upload.counts, "failed": failed})
+    say(f"calibration {name}, version {upload.answer.version}")
+    detail = read(CalibrationDetail, shown)
+    if detail.unlabelled:
+        print_thresholds(name, detail.version, detail.n, detail.thresholds)
         say(
-            f"{shown['unlabelled']} pairs have no label yet: GET {set_path(name, '/next')} lists "
+            f"{detail.unlabelled} pairs have no label yet: GET {set_path(name, '/next')} lists "
             "those to label next"
         )
     else:

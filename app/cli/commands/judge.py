@@ -141,7 +141,7 @@ def _judge_pair(
     pair: Mapping[str, str], criterion: Mapping[str, Any], url: str, patience: float
 ) -> None:
     with connected(url, patience_s=patience) as service:
-        (result,) = service.post("/judge/batch", {**criterion, "comparisons": [pair]})["results"]
+        (result,) = service.judge([pair], criterion, ())
     print(json_line(result))
     if "error" in result:
         raise CommandError(result["error"]["detail"])

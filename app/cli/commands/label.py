@@ -34,6 +34,7 @@ from app.cli.service_client import (
     ServiceClient,
     Url,
     connected,
+    read,
 )
 from app.cli.stopping import resumable
 from app.core.comparison import STANDARD_DELTA
@@ -122,9 +123,11 @@ def _check_terminal(files: Sequence[Path]) -> None:
 
 def _refuse_labelled_set(service: ServiceClient, name: str) -> None:
     """Ends the command if pairs without labels would come to a set that is in use."""
-    sets = service.get("/calibrations")["calibrations"]
-    present = next((one for one in sets if one["name"] == name), None)
-    if present is not None and not present["unlabelled"] and present["n"]:
+    from app.cli.set_answers import Sets
+
+    sets = read(Sets, service.get("/calibrations")).calibrations
+    present = next((one for one in sets if one.name == name), None)
+    if present is not None and not present.unlabelled and present.n:
         raise CommandError(
             f"{name} already has labels, and it has no marginal threshold while some of its pairs "
             "have none: name a new set, or add the pairs anyway with --add"

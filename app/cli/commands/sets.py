@@ -4,14 +4,19 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.console import CommandError, print_cells, print_thresholds, say, stdout
-from app.cli.service_client import DEFAULT_URL, Url, connected
+from app.cli.service_client import DEFAULT_URL, Url, connected, read
 from app.cli.set_transfer import read_set, set_path, set_rows, upload_scores, write_set
 from app.core.printable import printable_line
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from app.cli.set_answers import Change, MonitoredCriterion, MonitoredKey
+    from scope_judge import Calibration, CalibrationDetail, Traffic
 
 app = typer.Typer(
     help="List, show, restore, delete and move the calibration sets of a service.",
@@ -23,8 +28,7 @@ Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 
 _SHOWN_ALPHA = 0.10
-_COUNTS = ("added", "updated", "removed", "n")
-_RIGHT = {"version", "accuracy", *_COUNTS}
+_RIGHT = {"version", "accuracy", "added", "updated", "removed", "n"}
 _MONITORED = ("audited", "errors", "evidence", "open")
 
 
@@ -34,81 +38,77 @@ def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
 
     The last column has the guarantees under which alpha 0.10 accepts any verdict.
     """
+    from app.cli.set_answers import Sets
+
     with connected(url) as service:
-        calibrations = service.get("/calibrations")["calibrations"]
+        answer = service.get("/calibrations")
+        calibrations = read(Sets, answer).calibrations
     if as_json:
-        _print_json(calibrations)
+        _print_json(answer["calibrations"])
         return
     headings = ("name", "version", "n", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
-    print_cells(headings, ([*map(str, _cells(one))] for one in calibrations), right=_RIGHT)
+    print_cells(headings, map(_cells, calibrations), right=_RIGHT)
     if not calibrations:
         say("There is no calibration set: `scope-judge calibrate FILE` makes one.")
 
 
-def _cells(answer: dict[str, Any]) -> tuple[Any, ...]:
-    rows = [row for row in answer["thresholds"] if row["alpha"] == _SHOWN_ALPHA]
-    feasible = ", ".join(row["guarantee"] for row in rows if row["feasible"])
-    # Services of older releases have no pairs without labels.
-    missing = any(row.get("labels_missing") for row in rows)
-    accuracy = _share(answer["accuracy"])
+def _cells(one: "Calibration") -> list[str]:
+    rows = [row for row in one.thresholds if row.alpha == _SHOWN_ALPHA]
+    feasible = ", ".join(row.guarantee for row in rows if row.feasible)
+    missing = any(row.labels_missing for row in rows)
     can = feasible or ("labels missing" if missing else "infeasible")
-    return (
-        answer["name"],
-        answer["version"],
-        answer["n"],
-        answer["judge"],
-        accuracy,
-        can,
-    )
+    return [one.name, str(one.version), str(one.n), one.judge, _share(one.accuracy), can]
 
 
 @app.command()
 def show(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     """Show the thresholds and the quality of a set."""
+    from scope_judge import CalibrationDetail
+
     with connected(url) as service:
         answer = service.get(set_path(name))
+        detail = read(CalibrationDetail, answer)
     if as_json:
         _print_json(answer)
         return
-    print_thresholds(name, answer["version"], answer["n"], answer["thresholds"], output=stdout)
-    for line in _quality(answer):
+    print_thresholds(name, detail.version, detail.n, detail.thresholds, output=stdout)
+    for line in _quality(detail):
         say(line, output=stdout)
 
 
-def _quality(answer: dict[str, Any]) -> Iterable[str]:
-    yield f"judge {answer['judge']} ({answer['fingerprint'][:12]})"
+def _quality(detail: "CalibrationDetail") -> Iterable[str]:
+    yield f"judge {detail.judge} ({detail.fingerprint[:12]})"
     yield (
-        f"accuracy {_share(answer['accuracy'])}, AUROC {_share(answer['auroc'])}, expected "
-        f"calibration error {_share(answer['expected_calibration_error'])}"
+        f"accuracy {_share(detail.accuracy)}, AUROC {_share(detail.auroc)}, expected "
+        f"calibration error {_share(detail.expected_calibration_error)}"
     )
     yield (
-        f"position flips {_share(answer['position_flips'])}, label mass "
-        f"{_share(answer['mean_label_mass'])}, off task {answer['off_task']}, label noise "
-        f"{answer['label_noise']:g}"
+        f"position flips {_share(detail.position_flips)}, label mass "
+        f"{_share(detail.mean_label_mass)}, off task {detail.off_task}, label noise "
+        f"{detail.label_noise:g}"
     )
-    if "clusters" in answer:
+    if detail.clusters:
         yield (
-            f"labelled {answer['labelled']}, without a label {answer['unlabelled']}, "
-            f"ties of a pool {answer['pool_ties']}; pairs of one question: {answer['clusters']}, "
-            f"pac counts {answer['counted']} pairs of {answer['questions']} questions"
+            f"labelled {detail.labelled}, without a label {detail.unlabelled}, "
+            f"ties of a pool {detail.pool_ties}; pairs of one question: {detail.clusters}, "
+            f"pac counts {detail.counted} pairs of {detail.questions} questions"
         )
-    if answer["traffic"] is not None:
-        yield from _traffic(answer["traffic"])
+    if detail.traffic is not None:
+        yield from _traffic(detail.traffic)
 
 
-def _traffic(traffic: dict[str, Any]) -> Iterable[str]:
+def _traffic(traffic: "Traffic") -> Iterable[str]:
     abstentions = (
         ""
-        if traffic["abstentions"] is None
-        else f"abstentions {_share(traffic['abstentions'])} (labelled pairs: "
-        f"{_share(traffic['expected_abstentions'])}), "
+        if traffic.abstentions is None
+        else f"abstentions {_share(traffic.abstentions)} (labelled pairs: "
+        f"{_share(traffic.expected_abstentions)}), "
     )
     yield (
-        f"the last {traffic['judgments']} judgments: {abstentions}uncertainty "
-        f"{_share(traffic['uncertainty'])} (labelled pairs: "
-        f"{_share(traffic['expected_uncertainty'])})"
+        f"the last {traffic.judgments} judgments: {abstentions}uncertainty "
+        f"{_share(traffic.uncertainty)} (labelled pairs: {_share(traffic.expected_uncertainty)})"
     )
-    if traffic["drifted"]:
+    if traffic.drifted:
         yield "the traffic has drifted: it is unlike the labelled pairs (docs/guides/monitoring.md)"
 
 
@@ -120,56 +120,62 @@ def versions(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List the changes of a set, newest first: when, by whom, and with which effect."""
+    from app.cli.set_answers import Changes
+
     with connected(url) as service:
-        changes = service.get(set_path(name, "/versions"), limit=limit)["versions"]
+        answer = service.get(set_path(name, "/versions"), limit=limit)
+        changes = read(Changes, answer).versions
     if as_json:
-        _print_json(changes)
+        _print_json(answer["versions"])
         return
-    rows = (
-        [
-            str(change["version"]),
-            change["at"],
-            change["by"],
-            _action(change),
-            *("" if change[count] is None else str(change[count]) for count in _COUNTS),
-        ]
-        for change in changes
-    )
-    print_cells(("version", "when", "by", "action", *_COUNTS), rows, right=_RIGHT)
+    headings = ("version", "when", "by", "action", "added", "updated", "removed", "n")
+    print_cells(headings, map(_change_cells, changes), right=_RIGHT)
 
 
-def _action(change: dict[str, Any]) -> str:
-    to = change["rolled_back_to"]
-    return change["action"] if to is None else f"{change['action']} to {to}"
+def _change_cells(change: "Change") -> list[str]:
+    to = change.rolled_back_to
+    return [
+        str(change.version),
+        change.at,
+        change.by,
+        change.action if to is None else f"{change.action} to {to}",
+        str(change.added),
+        str(change.updated),
+        "" if change.removed is None else str(change.removed),
+        str(change.n),
+    ]
 
 
 @app.command()
 def monitor(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     """Show what labels of audits prove about a set, for each criterion and each key that asked."""
+    from app.cli.set_answers import Monitor
+
     with connected(url) as service:
-        found = service.get(set_path(name, "/monitor"))
+        answer = service.get(set_path(name, "/monitor"))
+        found = read(Monitor, answer)
     if as_json:
-        _print_json(found)
+        _print_json(answer)
         return
     headings = ("alpha", "guarantee", "delta", "key", *_MONITORED, "alarm")
-    print_cells(headings, _monitored(found["criteria"]), right={"alpha", "delta", *_MONITORED})
-    if found["note"] is not None:
-        say(found["note"])
+    print_cells(headings, _monitored(found.criteria), right={"alpha", "delta", *_MONITORED})
+    if found.note is not None:
+        say(found.note)
 
 
-def _monitored(criteria: Iterable[dict[str, Any]]) -> Iterable[list[str]]:
+def _monitored(criteria: "Iterable[MonitoredCriterion]") -> Iterable[list[str]]:
     """The cells of each criterion, and of its keys below it."""
     for each in criteria:
-        delta = "" if each["delta"] is None else f"{each['delta']:g}"
-        criterion = [f"{each['alpha']:g}", each["guarantee"], delta]
-        alarm = "alarm" if each["alarm"] else "certified" if each["certified"] else ""
+        delta = "" if each.delta is None else f"{each.delta:g}"
+        criterion = [f"{each.alpha:g}", each.guarantee, delta]
+        alarm = "alarm" if each.alarm else "certified" if each.certified else ""
         yield [*criterion, "all", *_counts(each), alarm]
-        for key in each["keys"]:
-            yield [*criterion, key["key"] or "-", *_counts(key), ""]
+        for key in each.keys:
+            yield [*criterion, key.key or "-", *_counts(key), ""]
 
 
-def _counts(found: dict[str, Any]) -> list[str]:
-    return [f"{found[name]:.4g}" if name == "evidence" else str(found[name]) for name in _MONITORED]
+def _counts(found: "MonitoredCriterion | MonitoredKey") -> list[str]:
+    return [str(found.audited), str(found.errors), f"{found.evidence:.4g}", str(found.open)]
 
 
 @app.command()
@@ -179,9 +185,12 @@ def rollback(
     url: Url = DEFAULT_URL,
 ) -> None:
     """Restore an earlier version of a set, even of a deleted one, as a new version."""
+    from scope_judge import Calibration
+
     with connected(url) as service:
-        now = service.change_once(set_path(name, "/rollback"), {"version": version})
-    say(f"{name} is version {now['version']}, with the {now['n']} examples of version {version}.")
+        answer = service.change_once(set_path(name, "/rollback"), {"version": version})
+        now = read(Calibration, answer)
+    say(f"{name} is version {now.version}, with the {now.n} examples of version {version}.")
 
 
 @app.command()
@@ -191,14 +200,19 @@ def delete(
     url: Url = DEFAULT_URL,
 ) -> None:
     """Delete a set; its trail is kept, so that a rollback can restore it."""
+    from app.cli.set_answers import Changes
+
     with connected(url) as service:
         # The trail, because a set that cannot be read can be deleted, too.
-        (newest,) = service.get(set_path(name, "/versions"), limit=1)["versions"]
+        changes = read(Changes, service.get(set_path(name, "/versions"), limit=1)).versions
+        if not changes:
+            raise CommandError(f"the trail of {name} is empty: nothing was deleted")
+        newest = changes[0]
         if not yes:
-            _confirm(f"Delete {name}, version {newest['version']} with {newest['n']} examples?")
+            _confirm(f"Delete {name}, version {newest.version} with {newest.n} examples?")
         service.delete_once(set_path(name))
     say(
-        f"{name} is deleted. `scope-judge sets rollback {name} {newest['version']}` restores it "
+        f"{name} is deleted. `scope-judge sets rollback {name} {newest.version}` restores it "
         "from its trail."
     )
 
@@ -266,7 +280,7 @@ def import_set(
             clusters=exported.clusters,
         )
     say(
-        f"{into} is version {upload.answer['version']} with {upload.answer['n']} examples: added "
+        f"{into} is version {upload.answer.version} with {upload.answer.n} examples: added "
         f"{upload.counts['added']}, updated {upload.counts['updated']}, removed "
         f"{upload.counts['removed']}."
     )

@@ -1,14 +1,18 @@
 """The pool of a calibration set of a running service, for `scope-judge label`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError
 from app.cli.running.run import ROWS_PER_REQUEST, Results, answered
-from app.cli.service_client import ServiceClient
+from app.cli.service_client import ServiceClient, read
 from app.cli.set_transfer import set_path
 from app.service.labelling.answers import Answers
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import NextLabels
 
 _DIGESTS_IN_ANSWER = 10_000
 
@@ -24,29 +28,6 @@ class Level:
 
     alpha: float
     delta: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Next:
-    """The pairs to label next, or the threshold.
-
-    Args:
-        version: Version of the set.
-        n: Number of pairs that `pac` counts.
-        labelled: Number of these that have a label.
-        needed: Number of labels that the next test needs.
-        complete: Whether the threshold is known.
-        threshold: The threshold in nats; None before it is known, and if nothing is accepted.
-        digests: Digests of the pairs to label, by rising uncertainty.
-    """
-
-    version: int
-    n: int
-    labelled: int
-    needed: int
-    complete: bool
-    threshold: float | None
-    digests: Sequence[str]
 
 
 class Pool:
@@ -100,15 +81,17 @@ class Pool:
                 **{part.items[error["index"]]: {"error": error["error"]} for error in failed},
             }
 
-    def next(self) -> Next:
+    def next(self) -> "NextLabels":
         """Asks what to label now.
 
         Raises:
             CommandError: The service does not answer for too long, or has no such set.
         """
+        from scope_judge import NextLabels
+
         level = asdict(self.level)
         answer = self._service.get(set_path(self.name, "/next"), **level, limit=_DIGESTS_IN_ANSWER)
-        return Next(**{field: answer[field] for field in Next.__dataclass_fields__})
+        return read(NextLabels, answer)
 
     def coverage(self) -> float:
         """The share of the pairs that the threshold accepts, once it is known."""

@@ -1,10 +1,15 @@
 """The last lines of `scope-judge label`: the threshold, its promise, and the limits of both."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.cli.console import say
-from app.cli.labelling.pool import Next, Pool
+from app.cli.labelling.pool import Pool
 from app.service.labelling.answers import Answers
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import NextLabels
 
 _NOT_PROMISED = (
     "Use these labels only for this threshold: not for an accuracy, a threshold of marginal, or "
@@ -23,7 +28,7 @@ class Ended:
         absent: Number of pairs that the next test needs and that are not in the files.
     """
 
-    found: Next
+    found: "NextLabels"
     skipped: int = 0
     absent: int = 0
 

@@ -123,7 +123,10 @@ class ItemError:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The threshold of one alpha and guarantee, with coverage and risk on the set's examples."""
+    """The threshold of one alpha and guarantee, with coverage and risk on the set's examples.
+
+    `labels_missing` is true if it depends on labels that the set does not have yet.
+    """
 
     alpha: float
     guarantee: str
@@ -132,6 +135,7 @@ class Threshold:
     coverage: float
     empirical_risk: float | None
     feasible: bool
+    labels_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +371,18 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationDetail(Calibration):
-    """A calibration set with its quality and its risk-coverage curve."""
+    """A calibration set with its quality and its risk-coverage curve.
+
+    Services of 0.1.0 do not say the fields from `labelled` on, which are then 0 and "".
+
+    Args:
+        labelled: Number of its pairs with a preferred side.
+        unlabelled: Number of its pairs without a label.
+        pool_ties: Number of its pairs that are ties of a pool.
+        clusters: How "pac" counts pairs of one question.
+        questions: Number of different questions.
+        counted: Number of the pairs that "pac" counts.
+    """
 
     auroc: float | None
     expected_calibration_error: float | None
@@ -378,6 +393,12 @@ class CalibrationDetail(Calibration):
     curve: tuple[CurvePoint, ...]
     traffic: Traffic | None
     requested: tuple[Threshold, ...] = ()
+    labelled: int = 0
+    unlabelled: int = 0
+    pool_ties: int = 0
+    clusters: str = ""
+    questions: int = 0
+    counted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

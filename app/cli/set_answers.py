@@ -1,0 +1,108 @@
+"""Answers about calibration sets that only the commands read; the client has all others.
+
+It imports the client, so the functions that need it import it.
+"""
+
+from dataclasses import dataclass
+
+from scope_judge.answers import Calibration, Clusters, Label
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSet(Calibration):
+    """One set of the list; services of 0.1.0 have no pairs without labels."""
+
+    unlabelled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """Every calibration set that the key may use."""
+
+    calibrations: tuple[ListedSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a set; `removed` is None in changes of older releases."""
+
+    version: int
+    at: str
+    by: str
+    action: str
+    rolled_back_to: int | None
+    added: int
+    updated: int
+    removed: int | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes of a set, newest first."""
+
+    versions: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoredKey:
+    """The audits of judgments that one key asked for."""
+
+    key: str | None
+    audited: int
+    errors: int
+    evidence: float
+    open: int
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoredCriterion:
+    """The audits of one criterion."""
+
+    alpha: float
+    guarantee: str
+    delta: float | None
+    audited: int
+    errors: int
+    evidence: float
+    open: int
+    alarm: bool
+    certified: bool
+    suspended: bool
+    keys: tuple[MonitoredKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    """The audits of a set, with a note if there is something to do."""
+
+    criteria: tuple[MonitoredCriterion, ...]
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredExample:
+    """One example of a set; older releases have no digest of its question."""
+
+    digest: str
+    gap_fwd: float | None
+    gap_rev: float | None
+    label_mass: float | None
+    label: Label | None
+    question: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExamplePage:
+    """One page of the examples of a set; older releases do not say release and runtimes."""
+
+    name: str
+    version: int
+    judge: str
+    fingerprint: str
+    label_noise: float
+    clusters: Clusters
+    n: int
+    examples: tuple[ScoredExample, ...]
+    release: str | None = None
+    runtimes: tuple[str, ...] = ()

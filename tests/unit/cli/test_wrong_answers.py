@@ -1,0 +1,73 @@
+"""An answer of another shape ends a command with a sentence, and never with a traceback."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app, set_answers
+from scope_judge import answers as records
+from tests.unit.cli.commands import write_rows
+from tests.unit.clients.planned import INFO, Handler, PlannedService, serving
+from tests.unit.clients.test_answers import JUDGMENT, example
+
+EXPORTED = {
+    "scope_judge_set": 2,
+    "name": "x",
+    "version": 1,
+    "judge": "planned",
+    "fingerprint": INFO["fingerprint"],
+    "label_noise": 0.0,
+    "clusters": "one",
+    "n": 0,
+}
+# Command -> an answer that fits it.
+COMMANDS: dict[str, Any] = {
+    "judge --question q --a x --b y": {"results": [JUDGMENT]},
+    "sets list": example(set_answers.Sets),
+    "sets show x": example(records.CalibrationDetail),
+    "sets versions x": example(set_answers.Changes),
+    "sets monitor x": example(set_answers.Monitor),
+    "sets rollback x 1": example(records.Calibration),
+    "sets delete x --yes": example(set_answers.Changes),
+    "sets export x": example(set_answers.ExamplePage),
+    "sets import SET": example(records.CalibrationReport),
+    "audits close x --reason y": example(records.AuditLabels),
+    "audits resume x --reason y": example(records.Resumed),
+    "audits trail x": example(records.AuditTrail),
+}
+
+
+def with_a_wrong_part(value: Any) -> Iterator[Any]:
+    """The value with each of its parts replaced by an object, in turn; of a list, its first one."""
+    yield {}
+    if isinstance(value, list):
+        yield from ([wrong, *value[1:]] for wrong in with_a_wrong_part(value[0]))
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield from ({**value, name: wrong} for wrong in with_a_wrong_part(part))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_an_answer_of_another_shape_ends_the_command_in_words(words: str, tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "set.jsonl", [EXPORTED])
+
+    def run(answer: Any) -> Result:
+        def act(handler: Handler, body: dict[str, Any]) -> None:
+            handler.send(200, json.dumps(answer).encode())
+
+        service.rule = act
+        arguments = [str(file) if word == "SET" else word for word in words.split()]
+        return CliRunner().invoke(app, [*arguments, "--url", service.url])
+
+    with serving(PlannedService()) as service:
+        assert run(COMMANDS[words]).exit_code == 0
+        refused = 0
+        for wrong in (None, [], 1, "x", *with_a_wrong_part(COMMANDS[words])):
+            result = run(wrong)
+            assert isinstance(result.exception, SystemExit | None), (wrong, result.exception)
+            refused += "unexpected_answer: the answer" in result.stderr
+    assert refused > 5
