@@ -54,7 +54,7 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_pending = max_pending
-        telemetry.show_pending(lambda: self._pending, limit=max_pending)
+        telemetry.show_pending(lambda: self.pending, limit=max_pending)
         self._clock = clock
         self._queue = FairQueue[_Places]()
         self._reserved_free = max_pending // _RESERVED_SHARE
@@ -66,16 +66,12 @@ class Admission:
     @property
     def pending(self) -> int:
         """Number of comparisons in progress."""
-        return self._pending
+        return self._max_pending - self._free - self._reserved_free
 
     @property
     def largest_request(self) -> int:
         """Most comparisons that one request can have; large ones leave places to other callers."""
         return max(1, self._max_pending // 2)
-
-    @property
-    def _pending(self) -> int:
-        return self._max_pending - self._free - self._reserved_free
 
     def check_room(self) -> None:
         """Raises OverloadedError if the current flow could not even have one comparison judged."""
@@ -167,11 +163,11 @@ class Admission:
         wait_s = 1.0
         if self._finished:
             took_s = max(1.0, self._clock() - self._finished[0][0])
-            wait_s = self._pending * took_s / self._finished_count
+            wait_s = self.pending * took_s / self._finished_count
         waiting = sum(other.size for other in self._queue.waiting() if other is not claim)
         more = f", {waiting} more wait for their turn" if waiting else ""
         return OverloadedError(
-            f"{self._pending} comparisons are in progress{more} and the limit is "
+            f"{self.pending} comparisons are in progress{more} and the limit is "
             f"{self._max_pending} (SCOPE_MAX_PENDING): try again later, or send smaller batches",
             retry_after_s=min(_LONGEST_RETRY_S, max(1, math.ceil(wait_s))),
         )
