@@ -29,8 +29,6 @@ Patience = Annotated[
 K = TypeVar("K")
 T = TypeVar("T")
 
-_TIMEOUT_S = 600.0
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Posted:
@@ -223,13 +221,13 @@ def _or_failure(ask: Callable[[], T], unanswered: str = "") -> T:
 
     Args:
         ask: Asks the service.
-        unanswered: Advice after the message if the service may have worked on the request.
+        unanswered: Advice after the message if there is no answer, or none that can be read.
     """
-    from scope_judge import ScopeError, UnavailableError
+    from scope_judge import AnswerError, ScopeError, UnavailableError
 
     try:
         return ask()
-    except UnavailableError as exc:
+    except (AnswerError, UnavailableError) as exc:
         raise CommandError(f"{exc}{unanswered}") from None
     except ScopeError as exc:
         raise CommandError(str(exc)) from None
@@ -282,10 +280,9 @@ def connected(
     from scope_judge import ScopeClient
 
     try:
-        once = ScopeClient(url, timeout_s=_TIMEOUT_S, patience_s=0)
+        once = ScopeClient(url, patience_s=0)
         client = ScopeClient(
             url,
-            timeout_s=_TIMEOUT_S,
             patience_s=patience_s,
             on_wait=_print_wait,
             # A file is read later, when nobody looks at the age of its thresholds.

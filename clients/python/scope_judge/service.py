@@ -257,7 +257,10 @@ class Service:
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
             call = Call("POST", path, body_of({}, "comparisons", some))
-            return [_Part(len(some), (yield from self._read(PoolReport, call)))]
+            report = yield from self._read(PoolReport, call)
+            if len(report.digests) != len(some):
+                raise _unfitting("does not have a digest for each pair")
+            return [_part(report, len(some))]
 
         return _merged_pool(items, (yield from self._parts(path, items, ask)))
 
@@ -274,7 +277,7 @@ class Service:
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
             call = Call("POST", "/calibrate", body_of(common, "examples", some))
-            return [_Part(len(some), (yield from self._read(CalibrationReport, call)))]
+            return [_part((yield from self._read(CalibrationReport, call)), len(some))]
 
         return _merged(items, (yield from self._parts("/calibrate", items, ask)))
 
@@ -400,6 +403,13 @@ def _group(value: Any) -> GroupRewards:
 
 def _raise(item: Item, error: ScopeError) -> NoReturn:
     raise error
+
+
+def _part(report: CalibrationReport | PoolReport, examples: int) -> _Part:
+    """The report about so many examples; raises AnswerError if it has an error of another one."""
+    if any(not 0 <= error.index < examples for error in report.errors):
+        raise _unfitting("has an error of an example that was not sent")
+    return _Part(examples, report)
 
 
 def _failed_part(item: Item, error: ScopeError) -> _Part:

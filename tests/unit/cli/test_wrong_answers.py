@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app, set_answers
 from scope_judge import answers as records
-from tests.unit.cli.commands import write_rows
-from tests.unit.clients.planned import INFO, Handler, PlannedService, serving
+from tests.unit.cli.commands import one_line, write_rows
+from tests.unit.clients.planned import INFO, Handler, PlannedService, page, serving
 from tests.unit.clients.test_answers import JUDGMENT, example
 
 EXPORTED = {
@@ -71,3 +71,11 @@ def test_an_answer_of_another_shape_ends_the_command_in_words(words: str, tmp_pa
             assert isinstance(result.exception, SystemExit | None), (wrong, result.exception)
             refused += "unexpected_answer: the answer" in result.stderr
     assert refused > 5
+
+
+def test_a_change_whose_answer_cannot_be_read_may_have_been_made() -> None:
+    with serving(PlannedService([page(200)])) as service:
+        result = CliRunner().invoke(app, ["sets", "rollback", "x", "1", "--url", service.url])
+    assert result.exit_code == 1
+    assert "check whether the change was made before you repeat it" in one_line(result.stderr)
+    assert len(service.bodies) == 1

@@ -215,6 +215,20 @@ def test_rewards_of_another_number_of_responses_are_refused() -> None:
     assert isinstance(outcome("group_rewards", json.dumps(shorter).encode()), AnswerError)
 
 
+@pytest.mark.parametrize("index", [-1, 2])
+@pytest.mark.parametrize("name", ["calibrate", "pool"])
+def test_an_error_of_an_example_that_was_not_sent_is_refused(name: str, index: int) -> None:
+    _, answer = CALLS[name]
+    content = json.dumps({**answer, "errors": [{**answer["errors"][0], "index": index}]}).encode()
+    assert isinstance(outcome(name, content), AnswerError)
+
+
+@pytest.mark.parametrize("digests", [[], ["x"], ["x"] * 3])
+def test_digests_of_another_number_of_pairs_are_refused(digests: list[str]) -> None:
+    content = json.dumps({**CALLS["pool"][1], "digests": digests}).encode()
+    assert isinstance(outcome("pool", content), AnswerError)
+
+
 def test_pages_of_audits_that_repeat_are_refused() -> None:
     again = {**CALLS["audits"][1], "next_after": 0}
     assert isinstance(outcome("audits", json.dumps(again).encode()), AnswerError)
