@@ -162,7 +162,6 @@ class Auditor:
         newest = self.ledger.newest()
         if self._sampler is None or newest is None or self._sampler.made(newest.draw):
             return
-        # Reading the log works, so the next reader would take the store for mended.
         self._sampler = None
         raise StoreCorruptError(
             "the secret of the audits is not the one that made the draws of their log. It was "
@@ -185,8 +184,7 @@ class Auditor:
             await asyncio.sleep(_FOLLOW_S)
             with suppress(StoreUnavailableError, StoreCorruptError):
                 # After an outage the store may be another one, with another secret.
-                is_unsure = self._store_is_away or self._sampler is None
-                await (self.open() if is_unsure else self.catch_up())
+                await (self.open() if self._store_is_away else self.catch_up())
 
     async def catch_up(self) -> None:
         """Applies all entries that the log has now.
@@ -520,6 +518,9 @@ class Auditor:
 
     def _note_back(self) -> None:
         """Logs one line when the store is back, unless its last write failed."""
+        if self.rate > 0 and self._sampler is None:
+            # Without the secret, the store is not the one that there was before.
+            return
         if self._store_is_away and not self._store_refuses:
             logger.warning("the store takes draws for audits again")
         self._store_is_away = False

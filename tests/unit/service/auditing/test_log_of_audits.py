@@ -161,13 +161,16 @@ async def test_a_secret_that_did_not_make_the_draws_of_the_log_is_refused() -> N
             assert len(audits(none.auditor)) == len(audits(services.auditor))
 
 
-async def test_a_secret_that_was_lost_in_an_outage_draws_nothing_until_it_is_back() -> None:
+async def test_a_secret_that_was_lost_in_an_outage_draws_nothing_until_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store = FlakyStore()
     async with services_of(store=store, audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
         drawn = await ids(services, traffic(range(3)))
         store.trouble = store.refuse
-        assert await judged(services, traffic([3])) == [None]
+        with pytest.raises(StoreUnavailableError):
+            await services.auditor.catch_up()
         store.trouble, secret = None, await store.secret()
         store._secret = None
         with pytest.raises(StoreCorruptError, match="secret"):
@@ -176,8 +179,10 @@ async def test_a_secret_that_was_lost_in_an_outage_draws_nothing_until_it_is_bac
         await services.auditor.catch_up()
         assert await judged(services, traffic(range(4))) == [None] * 4
         assert await store.last_audit() == 3
+        assert "again" not in caplog.text
         store._secret = secret
         await services.auditor.open()
+        assert caplog.text.count("takes draws for audits again") == 1
         assert (await ids(services, traffic(range(4))))[:3] == drawn
 
 
