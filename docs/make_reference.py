@@ -338,7 +338,6 @@ def _labels(metric: Any) -> Sequence[str]:
 def _collected_metrics() -> list[Metric]:
     """The families that the service makes when metrics are read."""
     telemetry = Telemetry.on_own_registry()
-    without = set(telemetry._registry._collector_to_names)
     traffic = TrafficFigures(200, 0.1, 0.1, 0.3, 0.3)
     figures = CalibrationFigures("default", 1, 1, 0.0, 0.0, [("marginal", 0.1, 0.1)], traffic)
     telemetry.show_calibrations(lambda: [figures], count=lambda: 1, lost=lambda: ["default"])
@@ -346,7 +345,11 @@ def _collected_metrics() -> list[Metric]:
     telemetry.show_waiting(list)
     telemetry.show_drift(list)
     telemetry.show_dropped_lines(lambda: 0)
-    added = [each for each in telemetry._registry._collector_to_names if each not in without]
+    added = [
+        collector
+        for collector in telemetry._registry._collector_to_names
+        if not isinstance(collector, MetricWrapperBase)
+    ]
     return [family for collector in added for family in collector.collect()]
 
 

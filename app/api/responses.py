@@ -52,6 +52,7 @@ _MIDDLEWARE_ERRORS: tuple[type[ScopeJudgeError], ...] = (
     errors.BodyTooLargeError,
     errors.BodyTooSlowError,
     errors.OverloadedError,
+    errors.RateLimitedError,
     errors.DeadlineExceededError,
     errors.DrainingError,
     errors.InternalError,
@@ -60,10 +61,11 @@ _MIDDLEWARE_ERRORS: tuple[type[ScopeJudgeError], ...] = (
 # Errors of a route that needs a key, if the service has a key file.
 KEY_ERRORS: tuple[type[ScopeJudgeError], ...] = (
     errors.UnauthenticatedError,
+    errors.ForbiddenError,
     errors.KeysUnavailableError,
 )
 # Errors of a route that needs a role or uses one calibration set.
-ACCESS_ERRORS = (*KEY_ERRORS, errors.ForbiddenError, errors.InvalidRequestError)
+ACCESS_ERRORS = (*KEY_ERRORS, errors.InvalidRequestError)
 STORE_ERRORS: tuple[type[ScopeJudgeError], ...] = (
     errors.StoreUnavailableError,
     errors.StoreCorruptError,

@@ -22,6 +22,7 @@
     │   └── LabelChangesError         the label of an audit was changed too often
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
+    │   ├── RateLimitedError          the key has used up its comparisons a minute
     │   ├── DeadlineExceededError     the time limit passed; the work was stopped
     │   ├── DrainingError             the service is shutting down
     │   ├── KeysUnavailableError      the file of keys cannot be read
@@ -220,6 +221,13 @@ class OverloadedError(UnavailableError):
 
     code = "overloaded"
     title = "The judge is overloaded"
+
+
+class RateLimitedError(UnavailableError):
+    """The key has used up its comparisons a minute."""
+
+    code = "rate_limited"
+    title = "The key has reached its limit"
 
 
 class DeadlineExceededError(UnavailableError):

@@ -267,6 +267,15 @@ def choices_of(answer: Any, n: int) -> list[Any] | JudgmentFailedError:
     return JudgmentFailedError("the judge's server did not answer with one choice for each prompt")
 
 
+def prompt_tokens_of(answer: Any) -> int:
+    """Tokens of the prompts of an answer, as its server counts them; 0 if it does not say."""
+    try:
+        tokens = answer["usage"]["prompt_tokens"]
+    except (TypeError, KeyError):
+        return 0
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0
+
+
 def has_ids(choice: Any, ids: Sequence[int]) -> bool:
     """Whether a choice has the log-probability of each of these token ids."""
     try:

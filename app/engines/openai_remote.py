@@ -17,6 +17,7 @@ from app.engines.openai_dialects import (
     choices_of,
     decodes_to_labels,
     has_ids,
+    prompt_tokens_of,
 )
 from app.engines.openai_servers import (
     Endpoints,
@@ -256,7 +257,7 @@ class OpenAiEngine:
 
             def ask_one(server: Server) -> Awaitable[list[T | PromptError]]:
                 times.note_wait(time.perf_counter() - begun)
-                return _ask(server, dialect, sent, params(places[0]), read)
+                return _ask(server, dialect, sent, params(places[0]), read, times)
 
             answers = await self._servers.run(
                 ask_one,
@@ -298,6 +299,7 @@ async def _ask(
     asks: Sequence[Ask],
     params: dict[str, Any],
     read: Callable[[Any], T | JudgmentFailedError],
+    times: CallTimes | None = None,
 ) -> list[T | PromptError]:
     """Sends prompts to one server, in as many HTTP requests as the dialect needs."""
 
@@ -308,6 +310,8 @@ async def _ask(
         choices = choices_of(answer, len(chunk))
         if isinstance(choices, PromptError):
             return [choices] * len(chunk)
+        if times is not None:
+            times.prompt_tokens += prompt_tokens_of(answer)
         return [read(choice) for choice in choices]
 
     step = dialect.together

@@ -85,6 +85,7 @@ class TransformersEngine:
                 if isinstance(ids, RequestError):
                     results.append(ids)
                     continue
+                times.prompt_tokens += len(ids)
                 work = asyncio.ensure_future(asyncio.to_thread(self._forward, self._model, ids))
                 try:
                     results.append(await asyncio.shield(work))

@@ -235,6 +235,7 @@ class VllmEngine:
                 f"this judge's context is {self._context_tokens}; shorten the question or the "
                 "responses, or run a judge with a longer context"
             )
+        times.prompt_tokens += len(ids)
         outputs = engine.generate(
             tokens_input(ids), params, f"s{next(self._request_ids)}", priority=priority
         )

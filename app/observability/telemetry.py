@@ -24,6 +24,7 @@ from app.core.monitoring import MonitoredCriterion
 from app.core.noise import Noise, Resolution
 from app.observability import gauges
 from app.observability.gauges import CalibrationFigures, DriftFigures, WaitingFigures
+from app.observability.usage import UsageByKey
 
 Stage = Literal["queue", "render", "engine", "decide"]
 
@@ -59,6 +60,8 @@ class Telemetry:
         self._make_metrics_of_judgments()
         self._make_metrics_of_the_service()
         self._make_metrics_of_the_judge()
+        self.usage = UsageByKey()
+        registry.register(gauges.WhenRead(self.usage.metrics))
 
     def _make_metrics_of_judgments(self) -> None:
         counter = partial(Counter, registry=self._registry)

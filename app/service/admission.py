@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from app.core.errors import OverloadedError
 from app.observability.telemetry import Telemetry
 from app.service.fair_queue import CURRENT_FLOW, Claim, FairQueue
+from app.service.rate_limits import RateLimits
 
 # One place in eight is reserved for small requests (at most 8 comparisons), so that batches cannot
 # delay single judgments. In the engine both take turns (ports.Engine).
@@ -56,6 +57,7 @@ class Admission:
         self._max_pending = max_pending
         telemetry.show_pending(lambda: self.pending, limit=max_pending)
         self._clock = clock
+        self._rate_limits = RateLimits(clock)
         self._queue = FairQueue[_Places]()
         self._reserved_free = max_pending // _RESERVED_SHARE
         self._shared = self._free = max_pending - self._reserved_free
@@ -74,7 +76,8 @@ class Admission:
         return max(1, self._max_pending // 2)
 
     def check_room(self) -> None:
-        """Raises OverloadedError if the current flow could not even have one comparison judged."""
+        """Raises the error of `admit` if the current flow could not have one comparison judged."""
+        self._rate_limits.check(CURRENT_FLOW.get())
         claim = self._claim(1)
         try:
             if self._admissible() is not claim:
@@ -94,6 +97,7 @@ class Admission:
 
         Raises:
             OverloadedError: No place is free, and the flow has its share. No place was taken.
+            RateLimitedError: The caller's key has used up its comparisons a minute.
         """
         if not comparisons:
             yield
@@ -101,9 +105,10 @@ class Admission:
         claim = self._claim(comparisons)
         try:
             self._admit_waiting()
+            if not claim.holds and not patient:
+                self._check_share(claim)
+            self._rate_limits.spend(claim.flow, comparisons)
             if not claim.holds:
-                if not patient:
-                    self._check_share(claim)
                 await claim.item.turn
             yield
             self._note_finished(comparisons)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 Item = TypeVar("Item")
@@ -19,10 +19,14 @@ class Flow:
         caller: Name of the caller's key, or its address if the service has no keys; empty for the
             service's own work.
         kind: Kind of the requests; everything that is neither judged nor rewarded is "calibration".
+        key: Name under which the use of the caller's key is counted.
+        comparisons_per_minute: Limit of the key; None without one.
     """
 
     caller: str = ""
     kind: Kind = "calibration"
+    key: str = field(default="service", compare=False)
+    comparisons_per_minute: int | None = field(default=None, compare=False)
 
 
 _OWN_WORK = Flow()

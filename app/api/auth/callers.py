@@ -1,6 +1,7 @@
 """The caller of a request: name of the key, roles and permitted calibration sets."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, get_args
 
 from app.core.errors import ForbiddenError
@@ -18,11 +19,15 @@ class Caller:
         name: Name of the key; the trail of a calibration set records it.
         roles: Roles of the key.
         calibrations: Names of the calibration sets that the key may use; None for all.
+        comparisons_per_minute: Most comparisons a minute on average; None for no limit.
+        expires: Time after which the key is refused; None for never.
     """
 
     name: str
     roles: frozenset[Role]
     calibrations: frozenset[str] | None = None
+    comparisons_per_minute: int | None = None
+    expires: datetime | None = None
 
     def may_use(self, calibration: str) -> bool:
         """Whether the caller may use a calibration set."""
@@ -34,6 +39,14 @@ class Caller:
             raise ForbiddenError(
                 f"the key {self.name!r} may not use the calibration {calibration!r}: "
                 "`scope-judge keys list` shows the permitted ones"
+            )
+
+    def check_not_expired(self, now: float) -> None:
+        """Raises ForbiddenError if the key has expired; `now` is in seconds since 1970."""
+        if self.expires is not None and now >= self.expires.timestamp():
+            raise ForbiddenError(
+                f"the key {self.name!r} expired at {self.expires:%Y-%m-%d %H:%M %Z}: ask for a new "
+                "one (`scope-judge keys add`)"
             )
 
     def check_all_calibrations(self) -> None:

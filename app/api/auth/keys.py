@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from app.api.auth.callers import Caller, Role
 from app.core.errors import KeysUnavailableError, StartupError, UnauthenticatedError
@@ -42,19 +42,27 @@ class _Strict(BaseModel):
 
 
 class KeyEntry(_Strict):
-    """One key: its name, its hash, its roles and its calibration sets."""
+    """One key: its name, its hash, its roles, its calibration sets and its limits."""
 
     name: KeyName
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     roles: list[Role]
     calibrations: list[CalibrationName] | None = None
     created: datetime
+    expires: AwareDatetime | None = None
+    comparisons_per_minute: Annotated[int, Field(ge=1)] | None = None
 
     @property
     def caller(self) -> Caller:
         """The caller that this key identifies."""
         sets = None if self.calibrations is None else frozenset(self.calibrations)
-        return Caller(self.name, frozenset(self.roles), sets)
+        return Caller(
+            self.name,
+            frozenset(self.roles),
+            sets,
+            comparisons_per_minute=self.comparisons_per_minute,
+            expires=self.expires,
+        )
 
 
 class KeyFile(_Strict):
@@ -170,11 +178,19 @@ class Keys:
     Args:
         path: Path of the key file.
         clock: Monotonic clock in seconds.
+        now: Seconds since 1970.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._path = path
         self._clock = clock
+        self._now = now
         self._checked_at = clock()
         # Time since which the last keys are kept without the file; None while it can be opened.
         self._kept_since: float | None = None
@@ -210,6 +226,7 @@ class Keys:
 
         Raises:
             UnauthenticatedError: The key is unknown or was revoked.
+            ForbiddenError: The key has expired.
             KeysUnavailableError: The key file cannot be read, so every key is refused.
         """
         self.check()
@@ -221,6 +238,7 @@ class Keys:
                 found = caller
         if found is None:
             raise UnauthenticatedError("this key is unknown or was revoked")
+        found.check_not_expired(self._now())
         return found
 
     def check(self) -> None:

@@ -39,6 +39,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/readyz"): "nothing",
     ("GET", "/metrics"): "switch",
     ("GET", "/info"): "key",
+    ("GET", "/usage"): "key",
     ("GET", "/openapi.json"): "key",
     ("GET", "/docs"): "key",
     ("GET", "/docs/{name}"): "key",

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.auth.access import MOST_CONNECTIONS
-from app.api.auth.callers import CALLER_KEY
+from app.api.auth.callers import ANYONE, CALLER_KEY
 from app.api.errors import answer
 from app.core.errors import (
     BodyTooLargeError,
@@ -290,7 +290,12 @@ def _flow_of(scope: Scope) -> Flow:
     """The flow of a request; without keys, each address is a caller."""
     caller = scope.get(CALLER_KEY)
     address = scope.get("client") or ("",)
-    return Flow(caller=address[0] if caller is None else caller.name, kind=_kind_of(scope["path"]))
+    return Flow(
+        caller=address[0] if caller is None else caller.name,
+        kind=_kind_of(scope["path"]),
+        key=(caller or ANYONE).name,
+        comparisons_per_minute=(caller or ANYONE).comparisons_per_minute,
+    )
 
 
 def _kind_of(path: str) -> Kind:

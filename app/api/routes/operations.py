@@ -1,4 +1,4 @@
-"""GET /healthz, /readyz, /metrics and /info."""
+"""GET /healthz, /readyz, /metrics, /info and /usage."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
@@ -8,6 +8,7 @@ from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, error_res
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 from app.service.off_loop import off_loop
 from app.wire.answers import InfoOut, StatusOut
+from app.wire.usage import UsageOut
 
 router = APIRouter(tags=["operations"])
 
@@ -57,3 +58,11 @@ async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
 async def info(services: CurrentServices) -> InfoOut:
     """Shows the judge, its fingerprint, the limits, the version and its commit."""
     return InfoOut.of(services)
+
+
+@router.get("/usage", responses=error_responses(*KEY_ERRORS))
+async def usage(services: CurrentServices, caller: CurrentCaller) -> UsageOut:
+    """Shows what the caller's key has used since this replica started; to an admin, every key."""
+    return UsageOut.of(
+        services.telemetry.usage, only=None if "admin" in caller.roles else caller.name
+    )

@@ -42,6 +42,17 @@ def add(
         typer.Option(help="Only these calibration sets; repeat for more.  [default: all]"),
     ] = None,
     file: File = None,
+    comparisons_per_minute: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most comparisons a minute, on average and for each replica."),
+    ] = None,
+    expires: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"],
+            help="The service refuses the key from this time on, in UTC.",
+        ),
+    ] = None,
 ) -> None:
     """Make a key and print it; the file keeps only its hash.
 
@@ -55,6 +66,10 @@ def add(
             "no key was made: /metrics shows every calibration set, so leave --calibration out, or "
             "make a separate key for metrics"
         )
+    now = datetime.now(UTC).replace(microsecond=0)
+    expires = None if expires is None else expires.replace(tzinfo=UTC)
+    if expires is not None and expires <= now:
+        raise CommandError(f"no key was made: {expires:%Y-%m-%d %H:%M %Z} has passed")
     key = new_key()
     try:
         entry = key_entry(
@@ -62,7 +77,9 @@ def add(
             sha256=hash_of(key.encode()).hex(),
             roles=list(dict.fromkeys(role or ())),
             calibrations=list(dict.fromkeys(calibration)) if calibration else None,
-            created=datetime.now(UTC).replace(microsecond=0),
+            created=now,
+            expires=expires,
+            comparisons_per_minute=comparisons_per_minute,
         )
     except KeyFileError as exc:
         raise CommandError(f"no key was made: {exc}") from None
@@ -75,6 +92,10 @@ def add(
         held.append(entry)
     print(key, flush=True)
     say(f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}.")
+    if entry.comparisons_per_minute:
+        say(f"It may have {entry.comparisons_per_minute} comparisons a minute from each replica.")
+    if entry.expires:
+        say(f"It expires at {_time(entry.expires)}.")
     say(
         "This is the only time the key is shown. Send it as `Authorization: Bearer KEY`; "
         "`scope-judge judge`, `calibrate` and `sets` read it from SCOPE_API_KEY."
@@ -90,7 +111,7 @@ def list_keys(file: File = None) -> None:
     """List the keys as a table, or on a pipe as tab-separated lines."""
     entries = _read(_path(file))
     print_cells(
-        ("name", "roles", "calibrations", "created"),
+        ("name", "roles", "calibrations", "created", "expires", "per minute"),
         map(_row_for_people, entries),
         piped=map(_row_for_programs, entries),
     )
@@ -113,12 +134,29 @@ def revoke(name: Name, file: File = None) -> None:
 
 
 def _row_for_people(entry: "KeyEntry") -> tuple[str, ...]:
-    created = f"{entry.created:%Y-%m-%d %H:%M %Z}"
-    return entry.name, ", ".join(entry.roles) or "only reads", _sets(entry), created
+    return (
+        entry.name,
+        ", ".join(entry.roles) or "only reads",
+        _sets(entry),
+        _time(entry.created),
+        "never" if entry.expires is None else _time(entry.expires),
+        str(entry.comparisons_per_minute or "no limit"),
+    )
 
 
 def _row_for_programs(entry: "KeyEntry") -> tuple[str, ...]:
-    return entry.name, ",".join(entry.roles) or "-", _sets(entry), entry.created.isoformat()
+    return (
+        entry.name,
+        ",".join(entry.roles) or "-",
+        _sets(entry),
+        entry.created.isoformat(),
+        "-" if entry.expires is None else entry.expires.isoformat(),
+        str(entry.comparisons_per_minute or "-"),
+    )
+
+
+def _time(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _sets(entry: "KeyEntry") -> str:

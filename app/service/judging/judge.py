@@ -20,6 +20,7 @@ from app.core.preference import preference_from_gaps
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
 from app.service.calibration.cache import Calibrations, ConfirmedCalibration
+from app.service.fair_queue import CURRENT_FLOW
 from app.service.judged import JudgedComparison
 from app.service.judging.decisions import AcceptanceRule, decide
 from app.service.judging.thresholds import find_thresholds
@@ -150,7 +151,9 @@ class Judge:
             if isinstance(request, RequestError):
                 self._telemetry.count_judgment_error(request.code)
         await self._observe(items, by=by)
-        return [item if isinstance(item, RequestError) else _outcome(item) for item in batch]
+        outcomes = [item if isinstance(item, RequestError) else _outcome(item) for item in batch]
+        self._count_usage(outcomes)
+        return outcomes
 
     async def _find_calibrations(self, items: Sequence[_Item]) -> None:
         """Finds the calibration of each criterion with an alpha, or its error."""
@@ -253,6 +256,17 @@ class Judge:
                 self._telemetry.count_judgment_error(outcome.code)
             else:
                 self._telemetry.count_judgment(outcome)
+
+    def _count_usage(self, outcomes: Sequence[Outcome]) -> None:
+        """Counts the outcomes for the key that asked."""
+        usage = self._telemetry.usage[CURRENT_FLOW.get().key]
+        for outcome in outcomes:
+            if isinstance(outcome, ScopeJudgeError):
+                usage.errors += 1
+            elif outcome.verdict == "abstain":
+                usage.abstentions += 1
+            else:
+                usage.verdicts += 1
 
     async def _observe(self, items: Sequence[_Item], *, by: str) -> None:
         """Shows the judgments to the observers, which may name audits in them."""

@@ -23,6 +23,7 @@ from app.ports import (
     PromptError,
     no_stage,
 )
+from app.service.fair_queue import CURRENT_FLOW
 from app.service.scoring.prompts import PromptTemplate, rendered_pairs
 from app.service.scoring.quoting import FENCE_VERSION
 from app.service.scoring.scorer import ScoreError
@@ -119,6 +120,8 @@ class LabelLogitScorer:
     ) -> list[LabelLogits | PromptError]:
         """Calls the engine, and observes the time of each stage."""
         self._telemetry.count_engine_prompts(len(prompts))
+        usage = self._telemetry.usage[CURRENT_FLOW.get().key]
+        usage.comparisons += len(prompts) // 2
         rendered_s, begun = times.render_s, time.perf_counter()
         tracing = self._tracing
         try:
@@ -128,6 +131,7 @@ class LabelLogitScorer:
             self._telemetry.count_engine_error(exc.code)
             raise
         finally:
+            usage.prompt_tokens += times.prompt_tokens
             call_s = time.perf_counter() - begun
             # The engine adds its tokenising to `render_s`; subtract only that part.
             model_s = call_s - (times.render_s - rendered_s) - times.queue_s

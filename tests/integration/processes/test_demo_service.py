@@ -68,6 +68,11 @@ def test_metrics_contain_vllms_own_and_the_time_by_stage(demo_server: Server) ->
     for stage in ("queue", "render", "engine", "decide"):
         assert float(values[f'scope_stage_duration_seconds_count{{stage="{stage}"}}']) > 0
     assert float(values['scope_stage_duration_seconds_sum{stage="engine"}']) > 0
+    # vLLM also counts the prompts of the warm-up and of the service's own checks.
+    tokens = float(values['scope_key_prompt_tokens_total{key="anonymous"}'])
+    read = [float(v) for k, v in values.items() if k.startswith("vllm:prompt_tokens_total{")]
+    compared = float(values['scope_key_comparisons_total{key="anonymous"}'])
+    assert 20 * compared < tokens < sum(read)
 
 
 def test_swapping_the_responses_mirrors_p_bar_and_the_verdict(demo_server: Server) -> None:

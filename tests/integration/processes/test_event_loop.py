@@ -320,6 +320,7 @@ CASES: dict[str, Case] = {
     "ready": Case(("GET", "/readyz")),
     "metrics": Case(("GET", "/metrics")),
     "info": Case(("GET", "/info")),
+    "usage": Case(("GET", "/usage")),
     "document": Case(("GET", "/openapi.json")),
     "docs": Case(("GET", "/docs")),
     "docs script": Case(("GET", "/docs/{name}"), url="/docs/swagger-ui-bundle.js"),

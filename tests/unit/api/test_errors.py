@@ -21,6 +21,7 @@ from app.core.errors import (
     EngineUnavailableError,
     OverloadedError,
     PromptTooLongError,
+    RateLimitedError,
     RequestError,
     ScopeJudgeError,
     StartupError,
@@ -105,6 +106,9 @@ REACHED: dict[str, Reach] = {
         body={"labels": [{"id": draw_id(1), "label": side} for side in "AB" * 51]},
     ),
     "overloaded": Reach(raises(OverloadedError("full", retry_after_s=7)), body=PLAIN),
+    "rate_limited": Reach(
+        raises(RateLimitedError("the key has used them", retry_after_s=7)), body=PLAIN
+    ),
     "deadline_exceeded": Reach(body=PLAIN, settings={"timeout_s": 0.05}),
     "draining": Reach(method="GET", path="/readyz"),
     "engine_unavailable": Reach(raises(EngineUnavailableError("down")), body=PLAIN),
@@ -179,7 +183,7 @@ async def test_each_code_is_answered_as_a_problem_and_counted(
         assert f'scope_problems_total{{code="{code}"}} 1.0' in metrics
     for where in (response.text, caplog.text, metrics):
         assert MARKER not in where
-    if code == "overloaded":
+    if code in ("overloaded", "rate_limited"):
         assert response.headers["retry-after"] == "7"
     if code == "body_too_slow":
         assert response.headers["connection"] == "close"

@@ -54,6 +54,35 @@ def test_a_key_is_printed_once_and_only_its_hash_is_kept(path: Path) -> None:
     assert caller == Caller("ci", frozenset({"judge", "calibrate"}))
 
 
+def test_a_key_can_expire_and_have_a_limit(path: Path) -> None:
+    limits = ("--expires", "2999-12-31 18:00", "--comparisons-per-minute", "600")
+    result = run(path, "add", "ci", "--role", "judge", *limits)
+    assert result.exit_code == 0, result.stderr
+    assert "600 comparisons a minute" in one_line(result.stderr)
+    assert "expires at 2999-12-31 18:00 UTC" in one_line(result.stderr)
+    caller = Keys(path).caller(result.stdout.removesuffix("\n").encode())
+    assert caller.comparisons_per_minute == 600
+    assert caller.expires is not None
+    run(path, "add", "free")
+    lines = [line.split("\t") for line in run(path, "list").stdout.splitlines()]
+    assert [line[4:] for line in lines] == [["2999-12-31T18:00:00+00:00", "600"], ["-", "-"]]
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (["--expires", "2020-01-01"], "has passed"),
+        (["--expires", "tomorrow"], "expires"),
+        (["--comparisons-per-minute", "0"], "comparisons-per-minute"),
+    ],
+)
+def test_a_key_with_a_wrong_limit_is_not_made(path: Path, limits: list[str], said: str) -> None:
+    result = run(path, "add", "ci", *limits)
+    assert result.exit_code != 0
+    assert said in one_line(result.stderr)
+    assert not path.exists()
+
+
 def test_only_the_owner_can_read_a_new_file_and_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "keys.json"
     before = os.umask(0)

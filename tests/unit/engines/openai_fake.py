@@ -30,6 +30,10 @@ def response(status: int, body: bytes, *, headers: str = "", length: int | None 
     return head.encode() + body
 
 
+# Tokens of each prompt of a chat, as the fake server counts them.
+PROMPT_TOKENS = 7
+
+
 @dataclass
 class FakeServer:
     """One server; a test may change its fields while it runs.
@@ -148,7 +152,9 @@ class FakeServer:
             choices = [self._chat(body)]
         numbered = [{"index": i, "finish_reason": "stop", **c} for i, c in enumerate(choices)]
         # Reversed, because only the index defines the order.
-        return {"choices": numbered[::-1]}
+        prompts = body.get("prompt", [[0] * PROMPT_TOKENS])
+        usage = {"prompt_tokens": sum(map(len, prompts)), "completion_tokens": len(choices)}
+        return {"choices": numbered[::-1], "usage": usage}
 
     def _by_id(self, ids: list[int], body: dict[str, Any]) -> dict[str, Any]:
         text = f"{sum(ids)} {body.get('seed')}"

@@ -21,13 +21,21 @@ from app.core.errors import (
 from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
 from app.engines.openai_servers import Endpoints, parse_urls
 from app.engines.rendering import PromptRenderer, load_tokenizer
-from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError, TextGenerator
+from app.ports import (
+    CallTimes,
+    EngineIdentity,
+    Generated,
+    LabelLogits,
+    Prompt,
+    PromptError,
+    TextGenerator,
+)
 from app.service.scoring.prompts import PromptTemplate
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER, make_engine
 from tests.patience import PATIENCE_S
 from tests.serving import pair
-from tests.unit.engines.openai_fake import FakeServer, response, scored, serving
+from tests.unit.engines.openai_fake import PROMPT_TOKENS, FakeServer, response, scored, serving
 
 FOLDER = str(DEMO_FOLDER / "model")
 TEMPLATE = PromptTemplate(system="Judge.")
@@ -124,6 +132,27 @@ async def test_labels_are_read_by_token_id_whatever_the_order_of_the_choices() -
             "return_tokens_as_token_ids": True,
         }.items()
     )
+
+
+async def test_tokens_are_counted_as_the_server_counts_them() -> None:
+    prompts, times = prompts_of(40), CallTimes()
+    async with started(FakeServer()) as engine:
+        await engine.label_logits(prompts, times)
+    assert times.prompt_tokens == sum(map(len, ids_of(prompts)))
+    times = CallTimes()
+    async with started(FakeServer(vllm=False)) as engine:
+        await engine.label_logits(prompts, times)
+    assert times.prompt_tokens == len(prompts) * PROMPT_TOKENS
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "9"}])
+async def test_a_server_that_counts_no_tokens_judges_all_the_same(usage: Any) -> None:
+    prompts, times = prompts_of(4), CallTimes()
+    server = FakeServer()
+    async with started(server) as engine:
+        server.change = lambda answer: {**answer, "usage": usage}
+        assert await engine.label_logits(prompts, times) == expected(prompts)
+    assert times.prompt_tokens == 0
 
 
 async def test_both_orders_share_a_request_and_servers_share_a_batch() -> None:

@@ -6,6 +6,7 @@ import hmac
 import json
 import logging
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ import pytest
 
 from app.api.auth.callers import Caller
 from app.api.auth.keys import CHECK_EVERY_S, KEPT_S, Keys, hash_of, new_key, open_keys
-from app.core.errors import KeysUnavailableError, StartupError, UnauthenticatedError
+from app.core.errors import (
+    ForbiddenError,
+    KeysUnavailableError,
+    StartupError,
+    UnauthenticatedError,
+)
 from tests.unit.api.keyring import entry, key_of, write_keys
 
 
@@ -51,6 +57,33 @@ def test_a_key_identifies_its_caller_with_roles_and_sets(path: Path, clock: Cloc
     assert a == Caller("a", frozenset({"judge", "admin"}), None)
     assert b == Caller("b", frozenset(), frozenset({"one", "two"}))
     assert len(keys) == 2
+
+
+def test_a_key_is_refused_with_the_reason_from_its_end_on(path: Path, clock: Clock) -> None:
+    ends = datetime(2026, 11, 30, tzinfo=UTC)
+    limits = {"expires": "2026-11-30T00:00:00Z", "comparisons_per_minute": 60}
+    write_keys(path, entry("a") | limits, entry("b"))
+    now = Clock()
+    keys = Keys(path, clock=clock, now=now)
+    now.now = ends.timestamp() - 1
+    found = keys.caller(key_of("a").encode())
+    assert (found.expires, found.comparisons_per_minute) == (ends, 60)
+    now.now = ends.timestamp()
+    with pytest.raises(ForbiddenError, match="'a' expired at 2026-11-30 00:00 UTC"):
+        keys.caller(key_of("a").encode())
+    assert caller_name(keys, "b") == "b"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"comparisons_per_minute": 0}, {"expires": "2026-11-30T00:00:00"}, {"expires": "soon"}],
+)
+def test_a_limit_that_is_not_valid_makes_the_file_unusable(
+    path: Path, clock: Clock, limits: dict[str, Any]
+) -> None:
+    write_keys(path, entry("a") | limits)
+    with pytest.raises(StartupError, match=next(iter(limits))):
+        Keys(path, clock=clock)
 
 
 @pytest.mark.parametrize(
