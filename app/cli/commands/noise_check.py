@@ -62,7 +62,7 @@ def noise_check(
             f"{noise.threshold:.4f}"
         )
         for warning in check.warnings:
-            say(f"[yellow]warning:[/] {warning}")
+            say(("warning:", "yellow"), f" {warning}")
     if check.warnings:
         raise typer.Exit(1)
 
