@@ -1,12 +1,13 @@
 """The rule by which `scope-judge decide` accepts: from a set of a service, or from a file."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from app.cli.labelled_rows import print_label_report
 from app.cli.service_client import ServiceClient, connected, read
 from app.cli.set_transfer import MARK, set_path, set_rows
 from app.core.calibration import Calibration, LabelledExample
@@ -15,10 +16,12 @@ from app.core.errors import InvalidRequestError, RequestError
 from app.core.score import Preference, Score
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
+from app.files.labelled import check_words, known_comparison
 from app.files.reading import FileRow, read_rows
 from app.files.results import result_columns
-from app.files.shapes import label_in
+from app.files.shapes import known_shape, label_in
 from app.service.judging.decisions import AcceptanceRule
+from app.service.labelling.checking import LabelledRow, checked
 
 # An export and a file have no number of a version.
 _NO_VERSION = 0
@@ -107,18 +110,21 @@ def _is_suspended(service: ServiceClient, criterion: Criterion) -> bool:
     )
 
 
-def rule_of_file(criterion: Criterion, file: Path, label_noise: float) -> RuleOfJudge:
+def rule_of_file(
+    criterion: Criterion, file: Path, label_noise: float, encoding: str | None = None
+) -> RuleOfJudge:
     """The rule of an exported set, or of results with labels.
 
     Args:
         criterion: The criterion.
         file: Written by `scope-judge sets export`, or results of `scope-judge judge` with labels.
         label_noise: Probability that a label of the results is flipped; an export has its own.
+        encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Raises:
         InvalidRequestError: The file cannot be read, or has no labelled result.
     """
-    rows = list(read_rows(file))
+    rows = list(read_rows(file, encoding))
     if rows and MARK in rows[0].fields:
         return _of_set(criterion, rows[0].fields, [row.fields for row in islice(rows, 1, None)], 0)
     return _of_results(criterion, file, rows, label_noise)
@@ -168,6 +174,36 @@ def _of_set(
     return RuleOfJudge(rule=rule, judge=calibration.judge)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _ScoredRow(LabelledRow):
+    """A row of results with its score and the name of its judge."""
+
+    score: WrittenScore | None
+    judge: str | None
+
+
+def _scored_rows(rows: Sequence[FileRow]) -> Iterator[_ScoredRow]:
+    columns = result_columns(row.fields for row in rows)
+    check_words(rows, None)
+    shape = known_shape(rows[0].fields) if rows else None
+    for row in rows:
+        result = columns.result(row.fields) if columns is not None else {}
+        score = score_of(result)
+        label, problem = None, None if score is not None else "no scores of a judge"
+        try:
+            label = label_in(row.fields)
+        except RequestError as exc:
+            problem = exc.detail
+        yield _ScoredRow(
+            place=row.place,
+            comparison=known_comparison(row, shape),
+            label=label,
+            problem=problem,
+            score=score,
+            judge=result.get("judge"),
+        )
+
+
 def _of_results(
     criterion: Criterion, file: Path, rows: Sequence[FileRow], label_noise: float
 ) -> RuleOfJudge:
@@ -176,23 +212,18 @@ def _of_results(
     The uncertainties are used as they were written. Those of a set are computed from its gaps, and
     may differ in the last digit: the pair at the threshold would then be lost.
     """
-    columns = result_columns(row.fields for row in rows)
-    uncertainty, error, judges, n = [], [], set(), 0
-    for row in rows:
-        result = columns.result(row.fields) if columns is not None else {}
-        score = score_of(result)
-        try:
-            label = label_in(row.fields)
-        except RequestError as exc:
-            raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
-        if score is None or label not in ("A", "B"):
-            continue
-        n += 1
-        judges.add(result.get("judge"))
-        if not score.off_task:
-            p_bar = score.preference.p_bar
-            uncertainty.append(score.preference.uncertainty)
-            error.append(p_bar <= 0.5 if label == "A" else p_bar >= 0.5)
+    scored = list(_scored_rows(rows))
+    judges = {row.judge for row in scored if row.problem is None and row.label is not None}
+    found = checked(scored)
+    print_label_report(found.report)
+    used = [row for row in found.labelled if row.label != "tie"]
+    uncertainty, error, n = [], [], len(used)
+    for row in used:
+        assert row.score is not None, "a row that counts has a score"
+        if not row.score.off_task:
+            p_bar = row.score.preference.p_bar
+            uncertainty.append(row.score.preference.uncertainty)
+            error.append(p_bar <= 0.5 if row.label == "A" else p_bar >= 0.5)
     if not n:
         raise InvalidRequestError(
             f"{file} has no labelled result: --labels takes what `scope-judge judge` wrote, with a "

@@ -1,6 +1,5 @@
 """The measurement of a judge: judged pairs in, results out."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,29 +66,29 @@ def sources_of(
     Raises:
         InvalidRequestError: The file has no judged pair, or answers of several judges.
     """
-    judges = {pair.judge for pair in judged.pairs}
-    if len(judges) > 1:
-        names = ", ".join(sorted(name or "an unnamed one" for name in judges))
+    if len(judged.judges) > 1:
+        names = ", ".join(sorted(name or "an unnamed one" for name in judged.judges))
         raise InvalidRequestError(
             f"{file} has answers of several judges ({names}): evaluate one at a time"
         )
-    if not judges:
-        raise InvalidRequestError(f"{file} has no labelled pair that was judged")
+    if not judged.pairs:
+        raise InvalidRequestError(
+            f"{file} has no labelled pair that was judged: there are {judged.report.sentence}"
+        )
     datasets: dict[str, list[JudgedPair]] = {}
     for pair in judged.pairs:
         datasets.setdefault(pair.dataset or data_name(file), []).append(pair)
-    left_out = Counter(f"no {skipped.reason}" for skipped in judged.skipped)
     # The data set of a line that was left out is unknown; the first one reports all of them.
     first = next(iter(datasets))
     judged_datasets = {
         name: JudgedDataset(
             pairs=_drawn(pairs, at_most, seed),
-            ties=judged.ties if name == first else 0,
-            left_out=dict(left_out) if name == first else {},
+            ties=judged.report.ties if name == first else 0,
+            left_out=judged.report.left_out if name == first else {},
         )
         for name, pairs in datasets.items()
     }
-    return judges.pop(), judged_datasets
+    return judged.pairs[0].judge, judged_datasets
 
 
 def _drawn(pairs: Sequence[JudgedPair], at_most: int, seed: int) -> list[JudgedPair]:
@@ -171,7 +170,7 @@ def _measure_dataset(
 
 
 def _on_all_labels(points: Points, design: Design) -> tuple[AlphaRow, ...]:
-    scores = LabelledScores(uncertainty=points.uncertainty, error=points.error, ties=0, skipped=())
+    scores = LabelledScores(uncertainty=points.uncertainty, error=points.error)
     assessment = assessment_of(scores, design.alphas, delta=design.delta, label_noise=0.0)
     return tuple(assessment.rows)
 

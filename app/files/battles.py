@@ -11,18 +11,17 @@ from typing import Any, Literal
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields
+from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
 from app.files.shapes import (
     LABEL,
     OPTIONAL,
     REQUIRED,
     SHAPES,
     ComparisonShape,
-    columns_of,
-    label_of,
     listed,
     shape_of_columns,
-    suggested_map,
 )
+from app.files.suggestion import suggested_map
 
 Winner = Literal["model_a", "model_b", "tie"]
 
@@ -137,10 +136,12 @@ class BattleShape:
     Args:
         comparison: The columns of the question and of the responses.
         columns: Other field of a battle -> its column.
+        words: Word of a person's label in lower case -> label.
     """
 
     comparison: ComparisonShape
     columns: Mapping[str, str]
+    words: Mapping[str, Label]
 
     def battle(self, row: Mapping[str, Any]) -> Battle:
         """The battle of a row.
@@ -166,7 +167,8 @@ class BattleShape:
         )
 
     def _value(self, row: Mapping[str, Any], field: str) -> Any:
-        return _known(row.get(self.columns[field]))
+        value = row.get(self.columns[field])
+        return None if is_empty(value) else value
 
     def _text(self, row: Mapping[str, Any], field: str) -> str | None:
         value = self._value(row, field)
@@ -184,11 +186,11 @@ class BattleShape:
     def _human(self, row: Mapping[str, Any]) -> Winner | None:
         label = self._value(row, "human")
         if label is None and self.comparison.label:
-            label = _known(row.get(self.comparison.label))
-        if label is None:
+            label = row.get(self.comparison.label)
+        if is_empty(label):
             return None
         try:
-            return _WINNERS[label_of(label)]
+            return _WINNERS[label_of(label, self.words)]
         except InvalidComparisonError:
             raise InvalidComparisonError(
                 f"the human label {str(label)[:40]!r} is not model_a, model_b or tie"
@@ -223,10 +225,15 @@ def battle_shape(
     Raises:
         InvalidRequestError: The columns do not hold battles. The message has a map that may fit.
     """
-    named = columns_of(columns, (*REQUIRED, LABEL, *OPTIONAL, *MODELS, *_MORE)) if columns else {}
-    others = {field: named.get(field, field) for field in (*MODELS, *_MORE)}
-    if shape is None and any(named.get(field, field) != field for field in REQUIRED):
-        shape = shape_of_columns({field: named[field] for field in (*REQUIRED, LABEL, *OPTIONAL)})
+    fields = (*REQUIRED, LABEL, *OPTIONAL, *MODELS, *_MORE)
+    named = (
+        named_columns(columns, fields)
+        if columns
+        else NamedColumns(columns={field: field for field in fields}, words=KNOWN_WORDS)
+    )
+    others = {field: named.columns[field] for field in (*MODELS, *_MORE)}
+    if shape is None and any(named.columns[field] != field for field in REQUIRED):
+        shape = shape_of_columns(named)
     if shape is None:
         # The chosen response of preference data is a label, and belongs to no model.
         shape = next(
@@ -244,15 +251,9 @@ def battle_shape(
     if shape is None or any(others[field] not in row for field in MODELS):
         raise InvalidRequestError(
             f"the columns are {listed(row)}, and a battle needs question, response_a, response_b, "
-            f"model_a and model_b: name the columns with --map {suggested_map(row, _USUAL)}"
+            f"model_a and model_b: name the columns with --map {suggested_map([row], more=_USUAL)}"
         )
-    return BattleShape(comparison=shape, columns=others)
-
-
-def _known(value: Any) -> Any:
-    """A value; None where there is none, as JSON, CSV and pandas write it."""
-    is_nan = isinstance(value, float) and math.isnan(value)
-    return None if value == "" or is_nan else value
+    return BattleShape(comparison=shape, columns=others, words=named.words)
 
 
 def _digest(value: Any) -> str:

@@ -25,7 +25,7 @@ def preferred_of(row: Mapping[str, Any], shape: ComparisonShape) -> Label:
     label = label_in(row, shape)
     if label is not None:
         return label
-    if shape.is_battle:
+    if shape.is_battle or row.get(shape.label) is not None:
         raise InvalidComparisonError(f"there is no label in {shape.label}")
     return "A"
 

@@ -1,7 +1,8 @@
 """Reads the rows of a file; its content, not its name, tells the format and the compression.
 
 Formats: JSONL, JSON (an array of objects, or one object), CSV and TSV with a header, and Parquet;
-each of them as it is, or compressed with gzip or zstd. Text is UTF-8 or has a byte order mark.
+each of them as it is, or compressed with gzip or zstd. Text has a byte order mark, or the encoding
+that is named, or else UTF-8.
 """
 
 import ast
@@ -31,6 +32,7 @@ from app.files.growth import (
     open_parquet,
     rest_of,
 )
+from app.files.shapes import ComparisonShape
 
 STDIN = Path("-")
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -49,6 +51,8 @@ _DELIMITERS = ("\t", ",", ";")
 _MESSAGES = re.compile(r"""\[?\s*\{\s*["'](role|content|from|value|messages|tools)["']\s*:""")
 # Few, because a row may have long lists of texts, which are measured in memory.
 _ROWS_PER_BATCH = 100
+# The encoding of "CSV" in an Excel of Western Europe and America.
+_ANSI = "cp1252"
 # Cells of a CSV file; the service takes no larger comparison.
 _LARGEST_CELL = 2**27
 
@@ -61,10 +65,25 @@ class FileRow:
         place: File and line or row number, for messages.
         fields: Column name -> value. The values of CSV and TSV are texts and lists of messages;
             empty cells are missing.
+        delimiter: Delimiter of a table; None for other formats.
     """
 
     place: str
     fields: dict[str, Any]
+    delimiter: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputFormat:
+    """How the rows of files are written, as far as it is named.
+
+    Args:
+        shape: How a row holds its comparison; None to recognise it for each file.
+        encoding: Encoding of text without a byte order mark; None for UTF-8.
+    """
+
+    shape: ComparisonShape | None = None
+    encoding: str | None = None
 
 
 def files_of(inputs: Sequence[Path]) -> list[Path]:
@@ -105,11 +124,12 @@ def _is_known(path: Path) -> bool:
     return not path.name.startswith(".") and name.endswith(ENDINGS)
 
 
-def read_rows(path: Path) -> Iterator[FileRow]:
+def read_rows(path: Path, encoding: str | None = None) -> Iterator[FileRow]:
     """Yields the rows of a file.
 
     Args:
         path: The file; `-` is standard input.
+        encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Raises:
         InvalidRequestError: The file is empty, cannot be read, or is not what it seems to be. The
@@ -122,15 +142,25 @@ def read_rows(path: Path) -> Iterator[FileRow]:
             if file.peek(4)[:4] == _PARQUET:
                 yield from _parquet_rows(file, name)
             else:
-                yield from _text_rows(file, name, stack)
+                yield from _text_rows(file, name, stack, encoding)
     except UnicodeDecodeError as exc:
         raise InvalidRequestError(
             f"{name} is not {exc.encoding.upper()}: byte {exc.start} of a block cannot be read; "
-            "save it as UTF-8"
+            f"{_advice(exc.object) if encoding is None else 'name another --encoding'}"
         ) from None
     except (OSError, EOFError, zlib.error) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
         raise InvalidRequestError(f"{name} cannot be read: {reason}") from None
+
+
+def _advice(block: bytes) -> str:
+    # Text in UTF-8 with one damaged byte has whole letters outside ASCII, too.
+    letters = set(block.decode("utf-8", "ignore"))
+    is_utf8 = any(letter > "\x7f" for letter in letters)
+    has_controls = any(letter < " " and letter not in "\t\r\n" for letter in letters)
+    if is_utf8 or has_controls:
+        return "save it as UTF-8"
+    return f"this looks like Excel's ANSI: add --encoding {_ANSI}, or save as CSV UTF-8"
 
 
 def is_parquet(path: Path) -> bool:
@@ -208,11 +238,14 @@ def _is_seekable_itself(file: IO[bytes]) -> bool:
     return isinstance(getattr(file, "raw", None), io.BufferedReader) and file.seekable()
 
 
-def _text_rows(file: io.BufferedReader, name: str, stack: ExitStack) -> Iterator[FileRow]:
+def _text_rows(
+    file: io.BufferedReader, name: str, stack: ExitStack, named: str | None
+) -> Iterator[FileRow]:
     beginning = file.peek(4)
-    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if beginning.startswith(mark)), None)
+    marked = next((name for mark, name in _BYTE_ORDER_MARKS if beginning.startswith(mark)), None)
+    encoding = marked or named or "utf-8"
     # Lines end with a line feed only: a text may hold every other line end.
-    text = stack.enter_context(io.TextIOWrapper(file, encoding=encoding or "utf-8", newline="\n"))
+    text = stack.enter_context(io.TextIOWrapper(file, encoding=encoding, newline="\n"))
     first, number = "", 0
     lines = lines_of(text, name)
     for line in lines:
@@ -297,6 +330,7 @@ def _table_rows(first: str, rest: Iterator[str], name: str, number: int) -> Iter
                     for column, cell in zip(header, cells, strict=True)
                     if cell
                 },
+                delimiter=delimiter,
             )
     except csv.Error as exc:
         raise InvalidRequestError(

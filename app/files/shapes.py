@@ -5,26 +5,23 @@ makes one of a map such as `question=prompt,response_a=chosen,response_b=rejecte
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from app.core.comparison import Label
-from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.core.errors import InvalidComparisonError
 from app.core.messages import Fields, messages_of, question_of, response_of
+from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
 
 REQUIRED = ("question", "response_a", "response_b")
 # A row may override the criterion of the command line. Its id stays with the row.
 OPTIONAL = ("alpha", "guarantee", "delta", "delta_for", "calibration")
 LABEL = "label"
+# Name of the shape of our own columns.
+PAIRS = "pairs"
 _NUMBERS = ("alpha", "delta")
-_LABELS: Mapping[str, Label] = {
-    **dict.fromkeys(("a", "model_a", "response_a", "left", "[[a]]"), "A"),
-    **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
-    **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
-}
 DELTA_FOR = "delta_for"
 _MOST_TURNS = 10**6
 _CONVERSATIONS = ("conversation_a", "conversation_b")
@@ -41,6 +38,7 @@ class ComparisonShape:
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
         label: Column of the label; "" for preference data, in which the label is always A.
+        words: Word of the label in lower case -> label.
     """
 
     name: str
@@ -48,40 +46,30 @@ class ComparisonShape:
     convert: Callable[[Mapping[str, Any]], Fields]
     texts: tuple[str, ...] = ()
     label: str = LABEL
+    words: Mapping[str, Label] = field(default_factory=lambda: KNOWN_WORDS)
 
     @property
     def is_battle(self) -> bool:
         """Whether the two responses are whole conversations, of which only a label prefers one."""
         return self.columns == _CONVERSATIONS
 
-    def labelled(self, row: Mapping[str, Any]) -> Fields:
-        """The fields of the comparison, and its `label`.
+    def label_in(self, row: Mapping[str, Any]) -> Label | None:
+        """The label of a row; None if it is empty.
 
         Raises:
-            InvalidComparisonError: The row has no comparison of this shape, or no known label.
+            InvalidComparisonError: The label is not a known word.
         """
-        fields = self._fields(row)
-        if LABEL not in fields:
-            where = "label, or --map label=COLUMN" if self.label == LABEL else self.label
-            raise InvalidComparisonError(
-                f"there is no label: the columns are {listed(row)}; A, B or tie is expected in "
-                f"{where}"
-            )
-        # An example has no criterion.
-        kept = {name: fields[name] for name in REQUIRED}
-        return {**kept, LABEL: label_of(fields[LABEL])}
+        if not self.label:
+            return "A"
+        value = row.get(self.label)
+        return None if is_empty(value) else label_of(value, self.words)
 
     def fields(self, row: Mapping[str, Any]) -> Fields:
-        """The fields of the comparison; a label, known or not, is left out.
+        """The fields of the comparison, without the label.
 
         Raises:
             InvalidComparisonError: The row has no comparison of this shape.
         """
-        fields = self._fields(row)
-        fields.pop(LABEL, None)
-        return fields
-
-    def _fields(self, row: Mapping[str, Any]) -> Fields:
         missing = [column for column in self.columns if column not in row]
         if missing:
             raise InvalidComparisonError(f"{_named(missing)} missing; there is {listed(row)}")
@@ -94,19 +82,11 @@ class ComparisonShape:
         return fields
 
 
-def shape_for(row: Mapping[str, Any]) -> ComparisonShape:
-    """The first shape whose columns the row has.
-
-    Raises:
-        InvalidRequestError: None fits. The message names the columns and a map that may fit.
-    """
-    for shape in SHAPES.values():
-        if all(column in row for column in shape.columns):
-            return shape
-    raise InvalidRequestError(
-        f"the columns are {listed(row)}, and a comparison needs question, response_a and "
-        f"response_b: name the columns with --map {suggested_map(row)}, or a known data set with "
-        f"--shape ({', '.join(SHAPES)})"
+def known_shape(row: Mapping[str, Any]) -> ComparisonShape | None:
+    """The first shape whose columns the row has; None if none fits."""
+    return next(
+        (s for s in SHAPES.values() if all(column in row for column in s.columns)),
+        None,
     )
 
 
@@ -121,46 +101,35 @@ def shape_of(text: str) -> ComparisonShape:
 
 
 def custom_shape(text: str) -> ComparisonShape:
-    """Makes a shape of a map: FIELD=COLUMN, separated by commas; other fields keep their names.
+    """Makes a shape of a map: FIELD=COLUMN and LABEL=WORD, separated by commas.
 
     Raises:
         InvalidRequestError: The text is not such a map.
     """
-    return shape_of_columns(columns_of(text, (*REQUIRED, LABEL, *OPTIONAL)))
+    return shape_of_columns(named_columns(text, (*REQUIRED, LABEL, *OPTIONAL)))
 
 
-def columns_of(text: str, fields: Sequence[str]) -> dict[str, str]:
-    """The column of each field by a map; a field that is not in the map has its own name.
-
-    Raises:
-        InvalidRequestError: The text is not a map of these fields.
-    """
-    columns = {name: name for name in fields}
-    for part in text.split(","):
-        field, equals, column = (piece.strip() for piece in part.partition("="))
-        if not equals or not column or field not in columns:
-            raise InvalidRequestError(
-                f"--map: {part.strip()!r} is not FIELD=COLUMN with one of the fields "
-                f"{', '.join(columns)}"
-            )
-        columns[field] = column
-    return columns
-
-
-def shape_of_columns(columns: Mapping[str, str]) -> ComparisonShape:
+def shape_of_columns(named: NamedColumns) -> ComparisonShape:
     """Makes a shape of the column of each field of a comparison."""
+    columns = named.columns
+    own = {name: columns[name] for name in (*REQUIRED, *OPTIONAL)}
 
     def convert(row: Mapping[str, Any]) -> Fields:
-        return _pair({field: row[name] for field, name in columns.items() if name in row})
+        return _pair({name: row[column] for name, column in own.items() if column in row})
 
-    needed = tuple(columns[field] for field in REQUIRED)
+    needed = tuple(columns[name] for name in REQUIRED)
     return ComparisonShape(
-        name="map", columns=needed, convert=convert, texts=needed, label=columns[LABEL]
+        name="map",
+        columns=needed,
+        convert=convert,
+        texts=needed,
+        label=columns[LABEL],
+        words=named.words,
     )
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
-    fields = {name: row[name] for name in (LABEL, *OPTIONAL) if name in row}
+    fields = {name: row[name] for name in OPTIONAL if name in row}
     return {
         "question": question_of(row["question"], "question"),
         "response_a": response_of(row["response_a"], "response_a"),
@@ -181,7 +150,7 @@ def _preference(row: Mapping[str, Any]) -> Fields:
         question, a, b = _implicit_prompt(
             messages_of(chosen, "chosen"), messages_of(rejected, "rejected")
         )
-    return {"question": question, "response_a": a, "response_b": b, LABEL: "A"}
+    return {"question": question, "response_a": a, "response_b": b}
 
 
 def _transcripts(chosen: str, rejected: str) -> tuple[list[Fields], str, str]:
@@ -228,10 +197,7 @@ def _battle(row: Mapping[str, Any]) -> Fields:
     if users == 0 or any(len(side) != users for side in answers):
         raise InvalidComparisonError("a conversation needs one answer to each question")
     response_a, response_b = answers if users > 1 else (side[0] for side in answers)
-    fields = {"question": asked, "response_a": response_a, "response_b": response_b}
-    if row.get("winner") is not None:
-        fields[LABEL] = row["winner"]
-    return fields
+    return {"question": asked, "response_a": response_a, "response_b": response_b}
 
 
 def _turns(turn: Any) -> int | None:
@@ -258,7 +224,6 @@ def _openai_preference(row: Mapping[str, Any]) -> Fields:
         "question": question_of(prompt["messages"], "input"),
         "response_a": response_of(row["preferred_output"], "preferred_output"),
         "response_b": response_of(row["non_preferred_output"], "non_preferred_output"),
-        LABEL: "A",
     }
 
 
@@ -266,7 +231,7 @@ def _openai_preference(row: Mapping[str, Any]) -> Fields:
 SHAPES: Mapping[str, ComparisonShape] = {
     shape.name: shape
     for shape in (
-        ComparisonShape(name="pairs", columns=REQUIRED, convert=_pair, texts=REQUIRED),
+        ComparisonShape(name=PAIRS, columns=REQUIRED, convert=_pair, texts=REQUIRED),
         ComparisonShape(
             name="arena",
             columns=_CONVERSATIONS,
@@ -302,26 +267,14 @@ def label_in(row: Mapping[str, Any], shape: ComparisonShape | None = None) -> La
     Raises:
         InvalidComparisonError: The label is not a known word.
     """
-    for candidate in SHAPES.values() if shape is None else (shape,):
-        if candidate.label and row.get(candidate.label) is not None:
-            return label_of(row[candidate.label])
-        if not candidate.label and all(column in row for column in candidate.columns):
-            return "A"
-    return None
+    if shape is not None:
+        return shape.label_in(row) if _may_be_labelled(row, shape) else None
+    labels = (s.label_in(row) for s in SHAPES.values() if _may_be_labelled(row, s))
+    return next((label for label in labels if label is not None), None)
 
 
-def label_of(value: Any) -> Label:
-    """The label that a data set's word for the better side means: "A", "B" or "tie".
-
-    Raises:
-        InvalidComparisonError: The word is not known. Nothing else is ever taken for a tie.
-    """
-    label = _LABELS.get(value.strip().lower()) if isinstance(value, str) else None
-    if label is None:
-        raise InvalidComparisonError(
-            f"the label {str(value)[:40]!r} is not A, B or tie (or model_a, model_b, both_bad)"
-        )
-    return label
+def _may_be_labelled(row: Mapping[str, Any], shape: ComparisonShape) -> bool:
+    return bool(shape.label) or all(column in row for column in shape.columns)
 
 
 def _number(text: str, field: str) -> float:
@@ -345,51 +298,3 @@ def listed(row: Mapping[str, Any]) -> str:
 
 def _named(columns: list[str]) -> str:
     return f"{', '.join(columns)} {'is' if len(columns) == 1 else 'are'}"
-
-
-# Words that other data sets use for the fields of a comparison, in lower case with underscores.
-_USUAL: Mapping[str, tuple[str, ...]] = {
-    "question": ("prompt", "instruction", "input", "query", "user", "text"),
-    "response_a": (
-        "chosen",
-        "answer_a",
-        "output_a",
-        "completion_a",
-        "a",
-        "response_1",
-        "answer_1",
-        "output_1",
-        "completion_1",
-    ),
-    "response_b": (
-        "rejected",
-        "answer_b",
-        "output_b",
-        "completion_b",
-        "b",
-        "response_2",
-        "answer_2",
-        "output_2",
-        "completion_2",
-    ),
-    LABEL: ("winner", "preference", "preferred", "better", "choice"),
-}
-
-
-def suggested_map(
-    row: Mapping[str, Any], more: Mapping[str, Sequence[str]] = MappingProxyType({})
-) -> str:
-    """A map that may fit the columns, as it is typed in a shell.
-
-    Args:
-        row: A row of the file.
-        more: Field -> words that other data sets use for it, for fields beside the comparison's.
-    """
-    known = {str(name).lower().replace(" ", "_"): str(name) for name in row}
-    parts = []
-    for field, words in {**_USUAL, **more}.items():
-        column = next((known[word] for word in (field, *words) if word in known), None)
-        if (field in REQUIRED or field in more) or column not in (None, field):
-            parts.append(f"{field}={column or 'COLUMN'}")
-    text = ",".join(parts)
-    return f"'{text}'" if " " in text else text

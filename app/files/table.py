@@ -17,7 +17,9 @@ from app.files.reading import STDIN, is_parquet, is_plain_jsonl, read_rows
 _BLOCK_BYTES = 2**24
 
 
-def read_table(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
+def read_table(
+    path: Path, columns: Mapping[str, Any], encoding: str | None = None
+) -> pyarrow.Table:
     """The named columns that a file has, in the order of its rows.
 
     Parquet, JSONL and CSV with commas are parsed by Arrow where they are plain and every column
@@ -26,6 +28,7 @@ def read_table(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
     Args:
         path: A file in a format of `app.files.reading`.
         columns: Name -> type of Arrow, or None for a column of texts or whole numbers.
+        encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Returns:
         A table of the columns that have a value, with the types that the file gives them. Lists
@@ -35,14 +38,14 @@ def read_table(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
         InvalidRequestError: The file is empty, cannot be read, or is not what it seems to be.
     """
     try:
-        if path != STDIN and path.is_file() and path.stat().st_size:
+        if encoding is None and path != STDIN and path.is_file() and path.stat().st_size:
             table = _by_arrow(path, columns)
             if table is not None:
                 return _flat(table)
     except (pyarrow.ArrowException, UnicodeError, KeyError, OSError):
         # The reader of rows finds the place of the fault, or reads what Arrow cannot.
         pass
-    return _by_rows(path, list(columns))
+    return _by_rows(path, list(columns), encoding)
 
 
 def _by_arrow(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table | None:
@@ -109,9 +112,9 @@ def _csv(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table | None:
     )
 
 
-def _by_rows(path: Path, columns: Sequence[str]) -> pyarrow.Table:
+def _by_rows(path: Path, columns: Sequence[str], encoding: str | None) -> pyarrow.Table:
     values: dict[str, list[Any]] = {name: [] for name in columns}
-    for row in read_rows(path):
+    for row in read_rows(path, encoding):
         for name, column in values.items():
             column.append(row.fields.get(name))
     return _flat(pyarrow.table({name: _column(column) for name, column in values.items()}))

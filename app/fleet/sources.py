@@ -9,7 +9,8 @@ from pathlib import Path
 from app.core.errors import RequestError, ScopeJudgeError, StartupError
 from app.files.reading import files_of, is_plain_jsonl, read_rows
 from app.files.replacing import UNFINISHED, replacing
-from app.files.shapes import shape_for, shape_of
+from app.files.shapes import shape_of
+from app.files.suggestion import shape_for
 from app.files.writing import json_line
 
 

@@ -41,14 +41,15 @@ class Columns:
 
     Args:
         inputs: Files, folders or patterns, as `app.files.reading.files_of` takes them.
+        encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Raises:
         InvalidRequestError: A file cannot be read, or there is no row.
     """
 
-    def __init__(self, inputs: Sequence[Path]) -> None:
+    def __init__(self, inputs: Sequence[Path], encoding: str | None = None) -> None:
         self._files = files_of(inputs)
-        tables = [read_table(path, _TYPES) for path in self._files]
+        tables = [read_table(path, _TYPES, encoding) for path in self._files]
         self._ends = np.cumsum([len(table) for table in tables])
         self.n = int(self._ends[-1])
         if not self.n:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.shapes import label_of
+from app.files.labels import is_empty, label_of
 from app.ratings.battles import Battles
 from app.ratings.bradley_terry import Floats, Ints
 from app.ratings.columns import FEATURES, Bools, Columns
@@ -18,19 +18,20 @@ _NO_REASON = "no reason given"
 
 
 def read_battles(
-    inputs: Sequence[Path], *, human_probability: float | None = None
+    inputs: Sequence[Path], *, human_probability: float | None = None, encoding: str | None = None
 ) -> list[Battles]:
     """Reads the battles of each judge, the judge with the most judgments first.
 
     Args:
         inputs: Files, folders or patterns.
         human_probability: Probability of a label in the rows that do not say it.
+        encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Raises:
         InvalidRequestError: A file cannot be read, or a row cannot be believed. The message names
             the file, the first such row, and the reason.
     """
-    columns = Columns(inputs)
+    columns = Columns(inputs, encoding)
     judge, names = _judges(columns)
     battles = _battles(columns, human_probability)
     copy = _copies(columns, battles, judge)
@@ -153,7 +154,8 @@ def _outcomes_of(
     for code, word in enumerate(words):
         try:
             abstained = name == "winner" and word.strip().lower() == _ABSTAIN
-            outcomes.append(np.nan if abstained else _OUTCOMES[label_of(word)])
+            unlabelled = name == "human" and is_empty(word)
+            outcomes.append(np.nan if abstained or unlabelled else _OUTCOMES[label_of(word)])
         except InvalidComparisonError:
             outcomes.append(np.nan)
             wrong = (columns.codes(name)[0] == code) & ~exempt

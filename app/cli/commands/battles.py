@@ -15,6 +15,7 @@ from app.cli.running.options import (
     CalibrationSet,
     Delta,
     DeltaFor,
+    Encoding,
     Guarantee,
     Inputs,
     NoAlpha,
@@ -23,8 +24,9 @@ from app.cli.running.options import (
     RayAddress,
     RayReplicas,
     ShapeName,
+    check_encoding,
     given_criterion,
-    given_shape,
+    given_format,
 )
 from app.cli.running.rows import write_all
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, is_given
@@ -64,9 +66,10 @@ def battles(
             "--map",
             help="Names of columns: question=prompt,response_a=left,response_b=right,"
             "model_a=left_model,model_b=right_model; also id, question_id, group, human and "
-            "human_probability.",
+            "human_probability, and words of the label: A=1,B=2,tie=equal.",
         ),
     ] = None,
+    encoding: Encoding = None,
     keep_texts: Annotated[
         bool, typer.Option("--keep-texts", help="Write the question and the responses, too.")
     ] = False,
@@ -88,14 +91,15 @@ def battles(
     OUT.partial.
     """
     if schedule is not None:
-        _print_schedule(files, schedule, out)
+        check_encoding(encoding)
+        _print_schedule(files, schedule, out, encoding)
         return
     if out is None:
         raise CommandError("give --out FILE for the rows, or --schedule N")
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     options = BattleOptions(
         criterion=given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha),
-        shape=given_shape(shape, columns=None),
+        form=given_format(shape, None, encoding),
         columns=columns,
         seed=seed,
         out=out.resolve(),
@@ -115,13 +119,16 @@ def battles(
     judge_battles(files, options, url=url, patience_s=patience)
 
 
-def _print_schedule(inputs: Sequence[Path], count: int, out: Path | None) -> None:
+def _print_schedule(
+    inputs: Sequence[Path], count: int, out: Path | None, encoding: str | None
+) -> None:
     """Prints which pairs of models the next battles should be of.
 
     Args:
         inputs: Rows of `scope-judge battles`.
         count: Number of battles.
         out: File for the pairs; it is replaced. None to print only.
+        encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Raises:
         InvalidRequestError: The rows cannot be read.
@@ -132,7 +139,7 @@ def _print_schedule(inputs: Sequence[Path], count: int, out: Path | None) -> Non
     from app.ratings.rows import read_battles
     from app.ratings.schedule import schedule_of
 
-    found = schedule_of(read_battles(inputs)[0], count)
+    found = schedule_of(read_battles(inputs, encoding=encoding)[0], count)
     if out is not None:
         write_all(out, [pair._asdict() for pair in found.pairs])
     points = RatingSettings().points

@@ -13,8 +13,18 @@ import typer
 
 from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.console import CommandError, print_thresholds, say
-from app.cli.running.options import ColumnMap, Inputs, ShapeName, check_label_noise, given_shape
-from app.cli.running.rows import read_items
+from app.cli.labelled_rows import checked_pairs
+from app.cli.running.options import (
+    ColumnMap,
+    Encoding,
+    Inputs,
+    OnContradictions,
+    ShapeName,
+    check_label_noise,
+    given_contradictions,
+    given_format,
+)
+from app.cli.running.rows import Item
 from app.cli.running.run import Ask, Results, Run, finished, is_judged, journal_path
 from app.cli.service_client import (
     DEFAULT_URL,
@@ -55,6 +65,8 @@ def calibrate(
     ] = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
+    encoding: Encoding = None,
+    contradictions: OnContradictions = "drop",
     batch_size: Annotated[int, typer.Option(min=1, help="Examples in one request.")] = 100,
     overwrite: Annotated[
         bool, typer.Option(help="Drop an unfinished run with another judge.")
@@ -64,15 +76,19 @@ def calibrate(
 ) -> None:
     """Add labelled pairs to a calibration set of a running service.
 
-    A label is A, B or tie (or model_a, model_b, both_bad). All pairs of a run become one version of
-    the set. If interrupted, the set is unchanged; rerun the command, and it resumes where it
-    stopped.
+    A label is A, B or tie (or model_a, model_b, both_bad), or a word that --map names. The rows are
+    checked first: a repeated pair counts once. All pairs of a run become one version of the set. If
+    interrupted, the set is unchanged; rerun the command, and it resumes where it stopped.
     """
     # Checked here, because the service sees it after everything has been judged.
     check_label_noise(label_noise)
     if clusters not in (None, "one", "adjusted", "ignore"):
         raise CommandError(f"--clusters must be one, adjusted or ignore, got {clusters!r}")
-    items = read_items(files, given_shape(shape, columns), labelled=True)
+    form = given_format(shape, columns, encoding)
+    rows = checked_pairs(files, form, given_contradictions(contradictions))
+    items = [
+        Item.of(row.row, row.shape, {**row.fields, "label": row.label}) for row in rows.labelled
+    ]
     with connected(url, patience_s=patience) as service:
         run = Run(
             journal=journal_path(files, f"calibrate-{name}.partial"),
@@ -105,9 +121,10 @@ def calibrate(
                     clusters=clusters,
                 )
         shown = service.get(set_path(name))
-    _print_outcome(name, upload, shown, failed=len(failures))
-    if failures:
-        _print_failures(failures)
+    unusable = len(rows.report.unusable)
+    _print_outcome(name, upload, shown, failed=len(failures) + unusable)
+    _print_failures(failures)
+    if failures or unusable:
         raise typer.Exit(1)
 
 

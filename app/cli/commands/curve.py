@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.assessment import print_assessment
-from app.cli.console import CommandError, console, say
-from app.cli.running.judged_first import Judging, judged_by_service, judged_here
+from app.cli.console import CommandError, console
+from app.cli.labelled_rows import print_label_report
+from app.cli.running.judged_first import Judging, checked_before, judged_by_service, judged_here
 from app.cli.running.options import (
     ColumnMap,
     DeltaFor,
+    Encoding,
     Inputs,
+    OnContradictions,
     ShapeName,
     check_label_noise,
     check_share,
-    given_shape,
+    given_contradictions,
+    given_format,
 )
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
@@ -26,9 +30,10 @@ from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 if TYPE_CHECKING:
     from app.evaluation.curve.labelled_scores import LabelledScores
     from app.evaluation.judgments.jsonl import Judged
+    from app.files.labelled import FilePair
+    from app.service.labelling.checking import CheckedRows
 
 _PLOT_ENDINGS = (".png", ".svg")
-_SHOWN_PLACES = 3
 
 
 def curve(
@@ -52,6 +57,8 @@ def curve(
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
+    encoding: Encoding = None,
+    contradictions: OnContradictions = "drop",
     judge: Annotated[
         str | None,
         typer.Option(
@@ -80,12 +87,26 @@ def curve(
     shared = delta_for or 1
     from app.evaluation.curve.labelled_scores import labelled_scores_of
     from app.evaluation.curve.rows import assessment_of
+    from app.evaluation.judgments.jsonl import read_judgments
 
     judging = Judging(
-        shape=given_shape(shape, columns), judge=judge, url=url, patience_s=patience, out=out
+        form=given_format(shape, columns, encoding),
+        contradictions=given_contradictions(contradictions),
+        judge=judge,
+        url=url,
+        patience_s=patience,
+        out=out,
     )
-    scores = labelled_scores_of(_judged(files, judging), ", ".join(map(str, files)))
-    _print_left_out(scores)
+    judged = read_judgments(files, judging.form, judging.contradictions)
+    told = None
+    if judged.signal is None:
+        rows = checked_before(files, judging)
+        told = rows.report.sentence
+        judged = _judged(files, judging, rows)
+    scores = labelled_scores_of(judged, ", ".join(map(str, files)))
+    # A judgment that failed makes another report.
+    if scores.report.sentence != told:
+        print_label_report(scores.report)
     found = assessment_of(scores, alphas, delta=delta, label_noise=label_noise, delta_for=shared)
     print_assessment(found)
     if split:
@@ -94,15 +115,10 @@ def curve(
         _write_figure(scores, plot, delta / shared, label_noise)
 
 
-def _judged(files: list[Path], judging: Judging) -> "Judged":
-    from app.evaluation.judgments.jsonl import read_judgments
-
-    judged = read_judgments(files, judging.shape)
-    if judged.signal is not None:
-        return judged
+def _judged(files: list[Path], judging: Judging, rows: "CheckedRows[FilePair]") -> "Judged":
     if judging.judge is not None:
-        return judged_here(files, judging)
-    return read_judgments([judged_by_service(files, judging)], judging.shape)
+        return judged_here(judging, rows)
+    return judged_by_service(files, judging, rows)
 
 
 def _check(
@@ -120,16 +136,6 @@ def _check(
         raise CommandError(f"--plot {plot}: the name must end in .png or .svg")
     if find_spec("matplotlib") is None:
         raise CommandError("--plot needs matplotlib: pip install scope-judge[evaluation]")
-
-
-def _print_left_out(scores: "LabelledScores") -> None:
-    if scores.ties:
-        say(f"left out: {scores.ties} ties")
-    reasons = dict.fromkeys(skipped.reason for skipped in scores.skipped)
-    for reason in reasons:
-        places = [skipped.place for skipped in scores.skipped if skipped.reason == reason]
-        shown = "; ".join(places[:_SHOWN_PLACES]) + ("; ..." if places[_SHOWN_PLACES:] else "")
-        say(("left out:", "yellow"), f" {len(places)} without {reason} ({shown})")
 
 
 def _print_splits(

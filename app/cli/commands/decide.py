@@ -11,9 +11,11 @@ import typer
 from app.cli.console import CommandError
 from app.cli.running.options import (
     DeltaFor,
+    Encoding,
     Excel,
     Inputs,
     NoAlpha,
+    check_encoding,
     check_label_noise,
     check_share,
     divided_delta,
@@ -68,6 +70,7 @@ def decide(
         bool, typer.Option(help="Write verdict, p_bar ... as columns, not as one `judgment`.")
     ] = False,
     excel: Excel = False,
+    encoding: Encoding = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Apply another alpha to the results of `judge FILE`, without judging again.
@@ -82,11 +85,12 @@ def decide(
     paths = files_of(files)
     check_output(out, paths, overwrite=overwrite)
     check_excel(out, excel=excel)
-    parts = [list(read_rows(path)) for path in paths]
+    check_encoding(encoding)
+    parts = [list(read_rows(path, encoding)) for path in paths]
     layouts = [result_columns(row.fields for row in part) for part in parts]
     if not any(layouts):
         raise InvalidRequestError(f"{files[0]} has no results of `scope-judge judge FILE`")
-    judge_rule = _judge_rule(criterion, labels, label_noise, url)
+    judge_rule = _judge_rule(criterion, labels, label_noise, encoding, url)
     rows = [row for part in parts for row in part]
     results = [
         _decided(row, layout, judge_rule)
@@ -134,13 +138,13 @@ def _criterion(
 
 
 def _judge_rule(
-    criterion: Criterion, labels: Path | None, label_noise: float, url: str
+    criterion: Criterion, labels: Path | None, label_noise: float, encoding: str | None, url: str
 ) -> "RuleOfJudge":
     from app.cli.acceptance import rule_of_file, rule_of_service
 
     if labels is None:
         return rule_of_service(criterion, url)
-    return rule_of_file(criterion, labels, label_noise)
+    return rule_of_file(criterion, labels, label_noise, encoding)
 
 
 def _decided(

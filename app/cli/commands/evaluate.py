@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from app.cli.console import CommandError, console, say
-from app.cli.running.options import check_extra, check_share
+from app.cli.console import CommandError, console
+from app.cli.labelled_rows import print_label_report
+from app.cli.running.options import (
+    ColumnMap,
+    Encoding,
+    OnContradictions,
+    ShapeName,
+    check_extra,
+    check_share,
+    given_contradictions,
+    given_format,
+)
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
+from app.files.reading import InputFormat
+from app.service.labelling.checking import Contradictions
 
 # The help of the command needs its options only, and most modules of app.evaluation need libraries
 # of the extra "evaluation": functions import them.
@@ -73,6 +85,10 @@ def evaluate(
         typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
+    shape: ShapeName = None,
+    columns: ColumnMap = None,
+    encoding: Encoding = None,
+    contradictions: OnContradictions = "drop",
 ) -> None:
     """Measure a judge on labelled pairs as in the paper: tables, figures, one report.
 
@@ -80,11 +96,18 @@ def evaluate(
     rerun the command; it resumes where it stopped.
     """
     check_extra("evaluation")
+    form = given_format(shape, columns, encoding)
+    decision = given_contradictions(contradictions)
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
     from app.cli.evaluation_results import write_results
-    from app.cli.running.evaluation_run import EvaluationJob, choose_judge, judged_sources
+    from app.cli.running.evaluation_run import (
+        EvaluationJob,
+        choose_judge,
+        judged_sources,
+        loaded_benchmarks,
+    )
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
     from app.evaluation.judgments.ownership import LOG_NAME, check_foreign_log, check_report
     from app.wiring.engines import judge_name
@@ -96,7 +119,7 @@ def evaluate(
     if judged is not None:
         own = judged.name == LOG_NAME
         folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
-        name, sources = _read(judged, observations, limit, seed)
+        name, sources = _read(judged, form, decision, observations, limit=limit, seed=seed)
         check_foreign_log(out or folder, judged)
         check_report(out or folder, name, sources)
     else:
@@ -104,7 +127,11 @@ def evaluate(
         name = judge_name(choice.settings)
         folder = Path(f"evaluation-{name.rpartition('/')[2]}")
         job = EvaluationJob(
-            data=data or (), observations=observations or (), limit=limit, seed=seed, retry=retry
+            benchmarks=loaded_benchmarks(data or (), form, decision),
+            observations=observations or (),
+            limit=limit,
+            seed=seed,
+            retry=retry,
         )
         sources = judged_sources(job, choice, out or folder)
     write_results(_measured(name, sources, design), out or folder)
@@ -127,16 +154,19 @@ def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) 
 
 
 def _read(
-    file: Path, observations: "Sequence[Observation] | None", limit: int, seed: int
+    file: Path,
+    form: InputFormat,
+    contradictions: Contradictions,
+    observations: "Sequence[Observation] | None",
+    *,
+    limit: int,
+    seed: int,
 ) -> "tuple[str | None, dict[str, JudgedDataset]]":
     from app.evaluation.judgments.jsonl import read_judgments
     from app.evaluation.measurement import sources_of
 
-    judged = read_judgments([file])
-    for skipped in judged.skipped[:3]:
-        say(("left out:", "yellow"), f" {skipped.place} has no {skipped.reason}")
-    if len(judged.skipped) > 3:
-        say(("left out:", "yellow"), f" {len(judged.skipped)} rows in total")
+    judged = read_judgments([file], form, contradictions)
+    print_label_report(judged.report)
     if observations is not None:
         pairs = tuple(pair.only(observations) for pair in judged.pairs)
         judged = replace(judged, pairs=pairs)

@@ -17,12 +17,13 @@ from app.cli.running.options import (
     ColumnMap,
     Delta,
     DeltaFor,
+    Encoding,
     Excel,
     Guarantee,
     Inputs,
     ShapeName,
     given_criterion,
-    given_shape,
+    given_format,
 )
 from app.cli.running.rows import Item, check_excel, check_first, check_output, read_items, write_all
 from app.cli.running.run import ROWS_PER_REQUEST, finished, is_judged
@@ -72,6 +73,7 @@ def filter(
     calibration: CalibrationSet = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
+    encoding: Encoding = None,
     batch_size: Annotated[
         int, typer.Option(min=1, help="Comparisons in one request.")
     ] = ROWS_PER_REQUEST,
@@ -93,7 +95,7 @@ def filter(
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     criterion = given_criterion({**given, "calibration": calibration})
-    items = _labelled(read_items(files, given_shape(shape, columns), labelled=False))
+    items = _labelled(read_items(files, given_format(shape, columns, encoding)))
     _check_outputs(files, out, review, overwrite=overwrite)
     check_excel(out, excel=excel)
     # A link stays, and its target is replaced.

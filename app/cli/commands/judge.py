@@ -14,6 +14,7 @@ from app.cli.running.options import (
     ColumnMap,
     Delta,
     DeltaFor,
+    Encoding,
     Excel,
     Guarantee,
     NoAlpha,
@@ -23,6 +24,7 @@ from app.cli.running.options import (
     RayReplicas,
     ShapeName,
     given_criterion,
+    given_format,
     given_shape,
 )
 from app.cli.running.rows import check_excel
@@ -67,6 +69,7 @@ def judge(
     batch_size: BatchSize = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
+    encoding: Encoding = None,
     flat: Annotated[
         bool, typer.Option(help="Write verdict, p_bar ... as columns, not as one `judgment`.")
     ] = False,
@@ -95,8 +98,10 @@ def judge(
     if ray:
         if not files or (question, a, b) != (None, None, None) or is_given(url):
             raise CommandError("--ray takes files or folders, and no --question, --a, --b or --url")
-        if flat or excel or overwrite or not keep_texts:
-            raise CommandError("--ray has no --flat, --excel, --no-keep-texts or --overwrite")
+        if flat or excel or overwrite or not keep_texts or encoding:
+            raise CommandError(
+                "--ray has no --flat, --excel, --no-keep-texts, --overwrite or --encoding"
+            )
         given_shape(shape, columns)
         # Imported late: the other ways to judge need neither settings nor fleet.
         from app.cli.running.bulk import judge_in_bulk
@@ -118,7 +123,7 @@ def judge(
             raise CommandError("give either files, or --question with --a and --b")
         check_excel(out, excel=excel)
         options = FileOptions(
-            shape=given_shape(shape, columns),
+            form=given_format(shape, columns, encoding),
             out=None if out is None or str(out) in _STDOUT else out,
             overwrite=overwrite,
             flat=flat,

@@ -15,17 +15,19 @@ from typing import Annotated
 import typer
 
 from app.cli.console import CommandError, say
+from app.cli.labelled_rows import print_label_report
 from app.cli.labelling.pool import Level, Pool
 from app.cli.labelling.report import Ended, print_report
 from app.cli.running.options import (
     ColumnMap,
     DeltaFor,
+    Encoding,
     ShapeName,
     check_share,
     divided_delta,
-    given_shape,
+    given_format,
 )
-from app.cli.running.rows import Item, read_items
+from app.cli.running.rows import comparison_key
 from app.cli.running.run import journal_path
 from app.cli.service_client import (
     DEFAULT_URL,
@@ -38,11 +40,11 @@ from app.cli.service_client import (
 )
 from app.cli.stopping import resumable
 from app.core.comparison import STANDARD_DELTA
-from app.core.errors import ScopeJudgeError
 from app.files.journal import Journal
+from app.files.labelled import FilePair, has_label, read_pairs
 from app.files.reading import STDIN
-from app.files.shapes import REQUIRED
 from app.service.labelling.answers import Answers
+from app.service.labelling.checking import CheckedRows, checked
 from app.service.labelling.pairs import BlindPair, left_side
 from app.service.labelling.session import LabelSession
 
@@ -72,6 +74,7 @@ def label(
     ] = 0,
     shape: ShapeName = None,
     columns: ColumnMap = None,
+    encoding: Encoding = None,
     add: Annotated[
         bool, typer.Option("--add", help="Add the pairs to a set that already has labels.")
     ] = False,
@@ -91,16 +94,16 @@ def label(
     """
     level = _level(alpha, delta, delta_for)
     _check_terminal(files)
-    items = read_items(files, given_shape(shape, columns), labelled=False)
+    rows = checked(read_pairs(files, given_format(shape, columns, encoding), labelled=False))
     kept = journal_path(files, f"label-{name}.journal")
     with connected(url, patience_s=patience) as service:
         settings = {"judge": service.fingerprint, "calibration": name, "seed": seed}
         with Journal(kept, {**settings, **asdict(level)}, replace=overwrite) as journal:
-            answers = Answers(journal, _pairs(items, seed))
+            answers = Answers(journal, _pairs(rows.unlabelled, seed))
             if not journal.results and not add:
                 _refuse_labelled_set(service, name)
             with resumable(f"your answers are in {kept}; rerun the command to resume"):
-                _label(Pool(service, name, level), answers, items)
+                _label(Pool(service, name, level), answers, rows)
 
 
 def _level(alpha: float, delta: float, delta_for: int | None) -> Level:
@@ -134,13 +137,17 @@ def _refuse_labelled_set(service: ServiceClient, name: str) -> None:
         )
 
 
-def _label(pool: Pool, answers: Answers, items: Sequence[Item]) -> None:
-    left_out = [item for item in items if isinstance(item.fields, ScopeJudgeError)]
-    if left_out:
-        say(f"left out: {len(left_out)} rows without a comparison, e.g. {_reason(left_out[0])}")
+def _label(pool: Pool, answers: Answers, rows: CheckedRows[FilePair]) -> None:
+    print_label_report(rows.report)
+    known = sum(has_label(row) for row in rows.unlabelled)
+    if known:
+        say(
+            f"{known} of the pairs have a label in the files, which is not used: `scope-judge "
+            "calibrate` takes labels"
+        )
     failed = pool.fill(answers)
     if failed:
-        place = next(item.row.place for item in items if item.key in failed)
+        place = next(row.place for row in rows.unlabelled if comparison_key(row.fields) in failed)
         reason = next(iter(failed.values()))
         say(f"not judged: {len(failed)} pairs, e.g. {place}: {reason}")
     if not answers.pooled:
@@ -153,11 +160,10 @@ def _label(pool: Pool, answers: Answers, items: Sequence[Item]) -> None:
     print_report(pool, answers, ended)
 
 
-def _pairs(items: Sequence[Item], seed: int) -> Iterator[BlindPair]:
-    for item in items:
-        if not isinstance(item.fields, ScopeJudgeError):
-            texts = {name: item.fields[name] for name in REQUIRED}
-            yield BlindPair(key=item.key, fields=texts, left=left_side(seed, item.key))
+def _pairs(rows: Sequence[FilePair], seed: int) -> Iterator[BlindPair]:
+    for row in rows:
+        key = comparison_key(row.fields)
+        yield BlindPair(key=key, fields=row.fields, left=left_side(seed, key))
 
 
 def _asked(pool: Pool, answers: Answers) -> Ended:
@@ -187,8 +193,3 @@ def _asked(pool: Pool, answers: Answers) -> Ended:
         if not screen.run():
             pool.post(answers)
             return Ended(found=pool.next())
-
-
-def _reason(item: Item) -> str:
-    assert isinstance(item.fields, ScopeJudgeError), "only rows without a comparison"
-    return f"{item.row.place}: {item.fields.detail}"

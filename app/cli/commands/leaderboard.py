@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from app.cli.console import CommandError, console, print_table, say, stdout
-from app.cli.running.options import Excel, check_extra, check_share
+from app.cli.running.options import Encoding, Excel, check_encoding, check_extra, check_share
 from app.files.replacing import replace_text
 
 # The help needs none of these: functions import them.
@@ -58,6 +58,7 @@ def leaderboard(
     level: Annotated[float, typer.Option(help="Level of the intervals, in (0, 1).")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     excel: Excel = False,
+    encoding: Encoding = None,
 ) -> None:
     """Rates models from the rows that `scope-judge battles` writes.
 
@@ -65,6 +66,7 @@ def leaderboard(
     p_bar. If people labelled a random sample, they also have human and human_probability.
     """
     _check(rounds, level, human_probability)
+    check_encoding(encoding)
     from app.ratings.leaderboard import results_from
     from app.ratings.results import RatingSettings
     from app.ratings.rows import read_battles
@@ -78,7 +80,7 @@ def leaderboard(
     )
     begun = time.monotonic()
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    battles = read_battles(rows, human_probability=human_probability)
+    battles = read_battles(rows, human_probability=human_probability, encoding=encoding)
     with console.status("rating"):
         results = results_from(battles, settings, made=made, against=against)
     _write(results, battles[0], out, excel=excel)

@@ -15,8 +15,7 @@ from app.cli.summary import print_summary
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
 from app.files.battles import Battle, BattleShape, battle_shape
-from app.files.reading import FileRow, files_of, read_rows
-from app.files.shapes import ComparisonShape
+from app.files.reading import FileRow, InputFormat, files_of, read_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +37,7 @@ class BattleOptions:
 
     Args:
         criterion: Fields of the criterion that the command line sets.
-        shape: How the rows hold their texts; None to recognise it for each file.
+        form: How the rows are written, as far as the texts are concerned.
         columns: Map of columns; None for none.
         seed: Seed of the order in which the responses are shown.
         out: File of the rows.
@@ -49,7 +48,7 @@ class BattleOptions:
     """
 
     criterion: Mapping[str, Any]
-    shape: ComparisonShape | None
+    form: InputFormat
     columns: str | None
     seed: int
     out: Path
@@ -104,7 +103,7 @@ def read_battles(files: Sequence[Path], options: BattleOptions) -> list[Entry]:
     entries: list[Entry] = []
     for path in paths:
         shape: BattleShape | None = None
-        for row in read_rows(path):
+        for row in read_rows(path, options.form.encoding):
             shape = shape or _shape_of(row, options)
             entries.append(_entry(row, shape, options.seed))
     check_first([entry.item for entry in entries])
@@ -115,7 +114,7 @@ def read_battles(files: Sequence[Path], options: BattleOptions) -> list[Entry]:
 
 def _shape_of(row: FileRow, options: BattleOptions) -> BattleShape:
     try:
-        return battle_shape(row.fields, options.shape, options.columns)
+        return battle_shape(row.fields, options.form.shape, options.columns)
     except RequestError as exc:
         raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError, say
+from app.cli.labelled_rows import print_label_report
 from app.cli.progress import ConsoleObserver, progress_bar
 from app.cli.stopping import ending_at_ctrl_c, resumable
-from app.files.shapes import ComparisonShape
+from app.files.reading import InputFormat
+from app.service.labelling.checking import Contradictions
 from app.service.scoring.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
 from app.wiring.engines import judge_name
@@ -33,20 +35,18 @@ class EvaluationJob:
     """The pairs to judge and the observations to make on each.
 
     Args:
-        data: Benchmarks and files, as given on the command line.
+        benchmarks: The data sets.
         observations: Kinds of question that the methods need.
         limit: Largest number of pairs of each data set.
         seed: Seed of draws and samples.
         retry: Whether to ask again after a failure that normally repeats.
-        shape: How the rows of files hold their pairs; None to recognise it.
     """
 
-    data: Sequence[str]
+    benchmarks: "Sequence[Benchmark]"
     observations: "Sequence[Observation]"
     limit: int
     seed: int
     retry: bool = False
-    shape: ComparisonShape | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +113,7 @@ def judged_sources(
     from app.evaluation.judgments.ownership import LOG_NAME, check_report, check_same_data
     from app.evaluation.measurement import JudgedDataset
 
-    benchmarks, datasets = _drawn(job, choice.template)
+    datasets = _drawn(job, choice.template)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -122,7 +122,7 @@ def judged_sources(
     check_report(folder, judge, [dataset.name for dataset in datasets])
     with JudgmentLog(folder / LOG_NAME, judge=judge) as log, resumable(_KEPT):
         known = log.read()
-        check_same_data(known.values(), benchmarks, folder)
+        check_same_data(known.values(), job.benchmarks, folder)
         missing = missing_answers(datasets, job.observations, known, retry=job.retry)
         if any(one.pairs for one in missing):
             asyncio.run(_ask(choice, missing, known, log))
@@ -135,22 +135,45 @@ def judged_sources(
             ties=benchmark.ties,
             left_out=benchmark.left_out,
         )
-        for dataset, benchmark in zip(datasets, benchmarks, strict=True)
+        for dataset, benchmark in zip(datasets, job.benchmarks, strict=True)
     }
 
 
-def _drawn(job: EvaluationJob, template: PromptTemplate) -> "tuple[list[Benchmark], list[Dataset]]":
+def loaded_benchmarks(
+    data: Sequence[str], form: InputFormat, contradictions: Contradictions
+) -> "list[Benchmark]":
+    """Loads data sets, and prints what became of the rows of files.
+
+    Args:
+        data: Benchmarks and files, as given on the command line.
+        form: How the rows of files are written.
+        contradictions: The decision about pairs of a file whose labels differ.
+
+    Raises:
+        InvalidRequestError: A data set cannot be read, or has no labelled pair.
+    """
     from app.evaluation.benchmarks.catalogue import load_benchmark
+
+    benchmarks = []
+    for entry in data:
+        name, _, source = entry.partition("=") if not Path(entry).exists() else (entry, "", "")
+        benchmark = load_benchmark(
+            name, source=source or None, form=form, contradictions=contradictions
+        )
+        if benchmark.report is not None:
+            print_label_report(benchmark.report)
+        benchmarks.append(benchmark)
+    return benchmarks
+
+
+def _drawn(job: EvaluationJob, template: PromptTemplate) -> "list[Dataset]":
     from app.evaluation.benchmarks.labelled_pairs import POOL, draw
     from app.evaluation.judgments.interview import Dataset
     from app.evaluation.judgments.questions import Questionnaire
 
-    benchmarks: list[Benchmark] = []
     datasets: list[Dataset] = []
-    for entry in job.data:
-        name, _, source = entry.partition("=") if not Path(entry).exists() else (entry, "", "")
-        benchmark = load_benchmark(name, source=source or None, shape=job.shape)
-        if benchmark.name in {other.name for other in benchmarks}:
+    for benchmark in job.benchmarks:
+        if benchmark.name in {other.name for other in datasets}:
             raise CommandError(
                 f"two data sets are called {benchmark.name}: rename one of the files"
             )
@@ -162,11 +185,10 @@ def _drawn(job: EvaluationJob, template: PromptTemplate) -> "tuple[list[Benchmar
         )
         say(_summary(benchmark, drawn))
         questionnaire = Questionnaire.of(template, drawn.demonstrations, job.observations, job.seed)
-        benchmarks.append(benchmark)
         datasets.append(
             Dataset(name=benchmark.name, pairs=drawn.pairs, questionnaire=questionnaire)
         )
-    return benchmarks, datasets
+    return datasets
 
 
 def _summary(benchmark: "Benchmark", drawn: "DrawnPairs") -> str:

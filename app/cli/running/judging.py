@@ -4,7 +4,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -28,9 +28,9 @@ from app.cli.running.run import (
 from app.cli.service_client import ServiceClient, connected
 from app.cli.summary import print_summary
 from app.core.errors import UnavailableError
-from app.files.reading import files_of
+from app.files.reading import InputFormat, files_of
 from app.files.results import OutputColumns
-from app.files.shapes import OPTIONAL, ComparisonShape
+from app.files.shapes import OPTIONAL
 from app.files.writing import json_line
 
 # Errors of the run and not of a row: the service, or its calibration, must be mended first.
@@ -47,7 +47,7 @@ class FileOptions:
     """How a run reads and writes.
 
     Args:
-        shape: How the rows hold their comparison; None to recognise it for each file.
+        form: How the rows are written.
         out: File of the results; None for stdout.
         overwrite: Replace a file of results, and drop an unfinished run with other settings.
         flat: Write the fields of a judgment beside the columns of the row.
@@ -58,7 +58,7 @@ class FileOptions:
         may_fail: Whether rows without a judgment are no failure of the run.
     """
 
-    shape: ComparisonShape | None = None
+    form: InputFormat = field(default_factory=InputFormat)
     out: Path | None = None
     overwrite: bool = False
     flat: bool = False
@@ -92,7 +92,7 @@ def judge_files(
             judgment.
     """
     begun = time.monotonic()
-    items = read_items(inputs, options.shape, labelled=False)
+    items = read_items(inputs, options.form)
     check_output(options.out, files_of(inputs), overwrite=options.overwrite)
     columns = OutputColumns({name for item in items for name in item.row.fields}, flat=options.flat)
     row = partial(_row, columns=columns, texts=options.keep_texts)

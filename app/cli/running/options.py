@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 from app.cli.console import CommandError
 from app.core.errors import RequestError
+from app.files.reading import InputFormat
 from app.files.shapes import SHAPES, ComparisonShape, custom_shape
+from app.service.labelling.checking import Contradictions
 
 Inputs = Annotated[
     list[Path],
@@ -29,7 +31,24 @@ ShapeName = Annotated[
 ColumnMap = Annotated[
     str | None,
     typer.Option(
-        "--map", help="Names of columns: question=prompt,response_a=chosen,response_b=rejected."
+        "--map",
+        help="Names of columns, and words of the label: "
+        "question=prompt,response_a=left,response_b=right,label=better,A=1,B=2,tie=equal.",
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="Encoding of text files without a byte order mark, such as cp1252 for CSV of Excel.  "
+        "[default: utf-8]"
+    ),
+]
+OnContradictions = Annotated[
+    str,
+    typer.Option(
+        "--contradictions",
+        help="Pairs that have several different labels: drop them, let the last label count, or "
+        "refuse the files: drop, last or refuse.",
     ),
 ]
 BatchSize = Annotated[
@@ -113,6 +132,43 @@ def given_shape(name: str | None, columns: str | None) -> ComparisonShape | None
         return custom_shape(columns) if columns is not None else SHAPES.get(name or "")
     except RequestError as exc:
         raise CommandError(exc.detail) from None
+
+
+def given_format(name: str | None, columns: str | None, encoding: str | None) -> InputFormat:
+    """How the options say that rows are written.
+
+    Raises:
+        CommandError: The options contradict each other, or name no shape or no encoding.
+    """
+    check_encoding(encoding)
+    return InputFormat(shape=given_shape(name, columns), encoding=encoding)
+
+
+def check_encoding(encoding: str | None) -> None:
+    """Refuses an encoding of text that Python does not know.
+
+    Raises:
+        CommandError: The encoding is unknown.
+    """
+    try:
+        "".encode(encoding or "utf-8")
+    except LookupError:
+        raise CommandError(
+            f"--encoding {encoding} is unknown; cp1252 is that of Excel in Western Europe"
+        ) from None
+
+
+def given_contradictions(contradictions: str) -> Contradictions:
+    """The decision about pairs with different labels.
+
+    Raises:
+        CommandError: There is no such decision.
+    """
+    for known in get_args(Contradictions):
+        if contradictions == known:
+            decision: Contradictions = known
+            return decision
+    raise CommandError(f"--contradictions must be drop, last or refuse, got {contradictions!r}")
 
 
 def check_share(option: str, share: float | None) -> None:

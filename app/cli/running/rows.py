@@ -10,8 +10,9 @@ from typing import Any
 
 from app.cli.console import CommandError
 from app.core.errors import RequestError, ScopeJudgeError
-from app.files.reading import FileRow, files_of, read_rows
-from app.files.shapes import ComparisonShape, shape_for
+from app.files.reading import FileRow, InputFormat, files_of, read_rows
+from app.files.shapes import ComparisonShape
+from app.files.suggestion import shape_for
 from app.files.writing import format_of, json_line, replace_file
 
 
@@ -42,15 +43,12 @@ class Item:
         return cls(row=row, shape=shape, fields=fields, key=key)
 
 
-def read_items(
-    inputs: Sequence[Path], shape: ComparisonShape | None, *, labelled: bool
-) -> list[Item]:
+def read_items(inputs: Sequence[Path], form: InputFormat) -> list[Item]:
     """Reads all rows of files.
 
     Args:
         inputs: Files, folders and patterns.
-        shape: How the rows hold their comparison; None to recognise it for each file.
-        labelled: Whether each comparison must have a label.
+        form: How the rows are written.
 
     Returns:
         The rows in order; a row without a comparison has its error.
@@ -61,10 +59,10 @@ def read_items(
     """
     items: list[Item] = []
     for path in files_of(inputs):
-        its_shape = shape
-        for row in read_rows(path):
+        its_shape = form.shape
+        for row in read_rows(path, form.encoding):
             its_shape = its_shape or _recognised(row)
-            items.append(_item(row, its_shape, labelled=labelled))
+            items.append(_item(row, its_shape))
     check_first(items)
     return items
 
@@ -89,9 +87,9 @@ def _recognised(row: FileRow) -> ComparisonShape:
         raise CommandError(f"{row.place}: {exc.detail}") from None
 
 
-def _item(row: FileRow, shape: ComparisonShape, *, labelled: bool) -> Item:
+def _item(row: FileRow, shape: ComparisonShape) -> Item:
     try:
-        return Item.of(row, shape, (shape.labelled if labelled else shape.fields)(row.fields))
+        return Item.of(row, shape, shape.fields(row.fields))
     except RequestError as exc:
         return Item.of(row, shape, exc)
 

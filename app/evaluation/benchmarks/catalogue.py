@@ -9,10 +9,11 @@ from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_pairs
 from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
-from app.evaluation.benchmarks.pair_file import file_pairs
+from app.evaluation.benchmarks.pair_file import benchmark_of_file
 from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of
-from app.files.reading import ENDINGS
-from app.files.shapes import ComparisonShape
+from app.files.labelled import read_pairs
+from app.files.reading import ENDINGS, InputFormat
+from app.service.labelling.checking import Contradictions, checked
 
 _DEMO = "demo"
 
@@ -23,7 +24,11 @@ def benchmark_names() -> tuple[str, ...]:
 
 
 def load_benchmark(
-    name_or_path: str, *, source: str | None = None, shape: ComparisonShape | None = None
+    name_or_path: str,
+    *,
+    source: str | None = None,
+    form: InputFormat | None = None,
+    contradictions: Contradictions = "drop",
 ) -> Benchmark:
     """Loads a benchmark by its name, or labelled pairs from a file.
 
@@ -33,7 +38,8 @@ def load_benchmark(
             same question.
         source: For a benchmark of the paper, a folder with a local copy that
             `datasets.load_dataset` can read. For any other name, a file to load under that name.
-        shape: Columns of a file that hold the comparison; None to recognise them.
+        form: How the rows of a file are written; None to recognise it.
+        contradictions: The decision about pairs of a file whose labels differ.
 
     Raises:
         InvalidRequestError: No such benchmark or file exists, it cannot be loaded, or it has no
@@ -49,7 +55,9 @@ def load_benchmark(
             f"{path} is neither a file nor a benchmark; the benchmarks are "
             f"{', '.join(benchmark_names())}"
         )
-    return _checked_benchmark(name_or_path if source else data_name(path), file_pairs(path, shape))
+    rows = checked(read_pairs([path], form or InputFormat()), contradictions)
+    name = name_or_path if source else data_name(path)
+    return benchmark_of_file(name, rows.labelled, rows.report)
 
 
 def data_name(file: Path) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.core.comparison import Comparison, Side
+from app.service.labelling.checking import LabelReport
 
 # Pairs judged of each benchmark (SCOPE, section on data sets), and demonstrations kept for the
 # simulated annotators (SCOPE, appendix on Simulated Annotators).
@@ -65,12 +66,14 @@ class Benchmark:
         pairs: Labelled pairs without ties.
         ties: Number of ties, which are left out as in the paper.
         left_out: Number of other rows that were left out, by reason.
+        report: The outcome of the check of a file's rows; None for a data set of the hub.
     """
 
     name: str
     pairs: tuple[LabelledPair, ...]
     ties: int
     left_out: Mapping[str, int]
+    report: LabelReport | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """The scores of a judge on labelled pairs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from app.core.diagnostics import auroc
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2, FloatArray
-from app.evaluation.judgments.jsonl import Judged, Skipped
+from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.methods import METHODS, preferences_of
+from app.service.labelling.checking import LabelReport, RowPlace
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -19,16 +20,14 @@ class LabelledScores:
     Args:
         uncertainty: Shape (n,). s(x) in nats, within [0, ln 2].
         error: Shape (n,). True where the judge disagrees with the label or has no preference.
-        ties: Number of rows with label "tie", which are left out.
-        skipped: Rows without a label or a signal. A missing answer is never read as 0.5.
+        report: The outcome of the check of all rows. A missing answer is never read as 0.5.
         position_flips: Share of pairs in which the two orders prefer different responses; None for
             a reward model, which has no order.
     """
 
     uncertainty: FloatArray
     error: NDArray[np.bool_]
-    ties: int
-    skipped: tuple[Skipped, ...]
+    report: LabelReport = field(default_factory=LabelReport)
     position_flips: float | None = None
 
     @property
@@ -58,9 +57,8 @@ def labelled_scores_of(judged: Judged, source: str) -> LabelledScores:
     Raises:
         InvalidRequestError: No row is usable, or the rows have the answers of several judges.
     """
-    names = {pair.judge for pair in judged.pairs}
-    if len(names) > 1:
-        listed = ", ".join(sorted(name or "an unnamed one" for name in names))
+    if len(judged.judges) > 1:
+        listed = ", ".join(sorted(name or "an unnamed one" for name in judged.judges))
         raise InvalidRequestError(
             f"{source} has answers of several judges ({listed}): give those of one"
         )
@@ -68,18 +66,18 @@ def labelled_scores_of(judged: Judged, source: str) -> LabelledScores:
     if not len(scores.pairs):
         raise InvalidRequestError(
             f"{source} has no labelled pair: each row needs a label (A or B), and p_fwd and p_rev, "
-            "or score_a and score_b"
+            f"or score_a and score_b; there are {judged.report.sentence}"
         )
     unscored = set(range(len(judged.pairs))) - set(scores.pairs.tolist())
     unusable = [
-        Skipped(place=judged.places[i], reason="judgment of both orders") for i in sorted(unscored)
+        RowPlace(place=judged.places[i], detail="no judgment of both orders")
+        for i in sorted(unscored)
     ]
     used = [judged.pairs[i] for i in scores.pairs]
     flips = None if used[0].scores is not None else preferences_of(used).position_flips
     return LabelledScores(
         uncertainty=scores.uncertainty,
         error=scores.error,
-        ties=judged.ties,
-        skipped=(*judged.skipped, *unusable),
+        report=judged.report.without(unusable),
         position_flips=flips,
     )

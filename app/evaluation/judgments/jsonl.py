@@ -2,19 +2,21 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from app.core.comparison import Label, Side
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
-from app.files.reading import files_of, read_rows
+from app.files.labelled import check_words, known_comparison, refuse_unlabelled
+from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import FIELDS, result_columns
-from app.files.shapes import ComparisonShape, label_in
+from app.files.shapes import ComparisonShape, known_shape, label_in
 from app.ports import Generated
+from app.service.labelling.checking import Contradictions, LabelledRow, LabelReport, checked
 
 # Every line that `judgment_line` writes begins with these bytes.
 LINE_BEGINS = b'{"dataset": "'
@@ -30,16 +32,14 @@ _SHARES = ("p_fwd", "p_rev", "label_mass")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Skipped:
-    """A row that was left out.
+class JudgedRow(LabelledRow):
+    """A row of a file of judged pairs, or the merged lines of a pair that `evaluate` wrote.
 
     Args:
-        place: File, and line or row number.
-        reason: The missing fields.
+        pair: The pair with the judge's answers; None without a label of a side or an answer.
     """
 
-    place: str
-    reason: str
+    pair: JudgedPair | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,21 +47,25 @@ class Judged:
     """The content of files of judged pairs.
 
     Args:
-        pairs: In the order of the files. Several lines of one pair are merged.
-        places: Place of the last row of each pair.
-        ties: Number of rows with label "tie", which are left out.
-        skipped: Rows without a label or without an answer. A missing answer is never read as 0.5.
+        pairs: The pairs that count, in the order of the files.
+        places: Place of the row of each pair; of the last one if several lines were merged.
+        report: The outcome of the check of all rows. A missing answer is never read as 0.5.
+        judges: Names of the judges of all rows with answers; None for an unnamed one.
         signal: Name of the signal that the rows have; None if no row has one.
     """
 
     pairs: tuple[JudgedPair, ...]
     places: tuple[str, ...]
-    ties: int
-    skipped: tuple[Skipped, ...]
+    report: LabelReport
+    judges: frozenset[str | None]
     signal: str | None = None
 
 
-def read_judgments(inputs: Sequence[Path], shape: ComparisonShape | None = None) -> Judged:
+def read_judgments(
+    inputs: Sequence[Path],
+    form: InputFormat | None = None,
+    contradictions: Contradictions = "drop",
+) -> Judged:
     """Reads files of pairs that a judge has judged and people have labelled.
 
     Each row has a label (see `label_in`) and the judge's answers: `gap_fwd` and `gap_rev`, the
@@ -73,13 +77,32 @@ def read_judgments(inputs: Sequence[Path], shape: ComparisonShape | None = None)
 
     Args:
         inputs: Files of any format, folders and patterns.
-        shape: The shape of the rows, which tells the label; None to look for one.
+        form: How the rows are written; None to recognise it.
+        contradictions: The decision about pairs whose labels differ.
 
     Raises:
-        InvalidRequestError: A file cannot be read, or a row does not have this format. The message
-            names the file and the line.
+        InvalidRequestError: A file cannot be read, or an answer does not have this format; the
+            message names the file and the line. Or judged rows have no known label.
     """
-    return _collected(line for file in files_of(inputs) for line in _lines(file, shape))
+    form = form or InputFormat()
+    lines: list[_Line] = []
+    for file in files_of(inputs):
+        lines += _lines(file, form)
+    kind = _signal_of(lines)
+    if kind is not None:
+        refuse_unlabelled([line.row for line in lines], form.shape)
+    rows = _rows(lines, kind)
+    # A repeated pair may be the answer of another judge, which must not be lost in silence.
+    judges = frozenset(row.pair.judge for row in rows if row.pair is not None)
+    checked_rows = checked(rows, contradictions)
+    kept = [row for row in checked_rows.labelled if row.pair is not None]
+    return Judged(
+        pairs=tuple(row.pair for row in kept if row.pair is not None),
+        places=tuple(row.place for row in kept),
+        report=checked_rows.report,
+        judges=judges,
+        signal=kind,
+    )
 
 
 def judgment_line(pair: JudgedPair) -> str:
@@ -118,64 +141,71 @@ def judgment_line(pair: JudgedPair) -> str:
     return json.dumps(given, allow_nan=False) + "\n"
 
 
-def _lines(file: Path, shape: ComparisonShape | None) -> Iterator["_Line"]:
-    rows = list(read_rows(file))
+def _lines(file: Path, form: InputFormat) -> Iterator["_Line"]:
+    rows = list(read_rows(file, form.encoding))
     columns = result_columns(row.fields for row in rows)
+    check_words(rows, form.shape)
+    shape = form.shape or known_shape(rows[0].fields)
     for row in rows:
-        try:
-            label = label_in(row.fields, shape)
-        except InvalidComparisonError as exc:
-            raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
         fields = row.fields
         if columns is not None:
             # A column of the input may be called as a field of the judge.
             own = columns.without(fields)
             own = {name: value for name, value in own.items() if name not in FIELDS}
             fields = {**own, **columns.result(fields)}
-        yield _Line(place=row.place, fields=fields, label=label)
+        yield _Line(row=row, fields=fields, form=form, shape=shape)
 
 
-def _collected(lines: Iterable["_Line"]) -> Judged:
-    """Merges the lines of each pair, and counts the lines that are left out."""
-    pairs: dict[tuple[str, ...], JudgedPair] = {}
-    last: dict[tuple[str, ...], str] = {}
-    skipped: list[Skipped] = []
-    ties, kind = 0, None
+def _signal_of(lines: Iterable["_Line"]) -> str | None:
+    kind = None
     for line in lines:
-        signal, label = line.signal, line.label
+        signal = line.signal
         if signal and kind and signal != kind:
             raise line.error(
                 f"{_SIGNALS[signal][0]} after lines with {_SIGNALS[kind][0]}: a file must hold the "
                 "answers of one judge"
             )
         kind = kind or signal
-        if label == "tie":
-            ties += 1
-            continue
-        pair = line.pair(label, expected=_SIGNALS[kind or "p"])
-        if isinstance(pair, Skipped):
-            skipped.append(pair)
-            continue
+    return kind
+
+
+def _rows(lines: Iterable["_Line"], kind: str | None) -> Collection[JudgedRow]:
+    """The row of each line; the lines of a pair that `evaluate` wrote are one row."""
+    rows: dict[tuple[str, ...], JudgedRow] = {}
+    for line in lines:
+        row = line.judged(expected=_SIGNALS[kind or "p"])
         # Ids in files of users may repeat: only lines that `evaluate` wrote are merged.
-        key = (pair.dataset, pair.id) if line.is_of_evaluate else (line.place,)
-        pairs[key] = pairs[key].updated_by(pair) if key in pairs else pair
-        last[key] = line.place
-    return Judged(
-        pairs=tuple(pairs.values()),
-        places=tuple(last.values()),
-        ties=ties,
-        skipped=tuple(skipped),
-        signal=kind,
-    )
+        if line.is_of_evaluate and row.pair is not None:
+            key: tuple[str, ...] = (row.pair.dataset, row.pair.id)
+            earlier = rows[key].pair if key in rows else None
+            if earlier is not None:
+                row = replace(row, pair=earlier.updated_by(row.pair))
+        else:
+            key = (row.place,)
+        rows[key] = row
+    return rows.values()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Line:
-    """One row of a file, with the answers among its fields, and its place for messages."""
+    """One row of a file, with the answers among its fields.
 
-    place: str
+    Args:
+        row: The row as it was read.
+        fields: Its columns, and the fields of its result.
+        form: How the rows of the file are written.
+        shape: How the row holds its texts; None if they are unknown.
+    """
+
+    row: FileRow
     fields: Mapping[str, Any]
-    label: Label | None
+    form: InputFormat
+    shape: ComparisonShape | None
+
+    @property
+    def place(self) -> str:
+        """File, and line or row number."""
+        return self.row.place
 
     def error(self, reason: str) -> InvalidRequestError:
         """An error that names the file and the line."""
@@ -194,33 +224,47 @@ class _Line:
         """Whether `evaluate` wrote the line."""
         return "asked" in self.fields
 
-    def pair(self, label: Side | None, *, expected: tuple[str, str]) -> JudgedPair | Skipped:
-        """The judged pair of the line, or the fields that it lacks.
+    def judged(self, *, expected: tuple[str, str]) -> JudgedRow:
+        """The row with its pair, or the reason why it cannot be used.
 
         Args:
-            label: Label of the line.
             expected: Fields to name as missing where the line has no answer at all.
 
         Raises:
             InvalidRequestError: A field has a wrong type or is out of range.
         """
-        signal, missing = self.signal, self._missing()
+        label, problem = None, None
+        try:
+            label = label_in(self.row.fields, self.form.shape)
+        except InvalidComparisonError as exc:
+            problem = exc.detail
         # Every answer is read before any line is left out: a bad value is always an error.
+        pair = self._pair("B" if label == "B" else "A")
+        has_side = label in ("A", "B")
+        missing = self._missing()
+        if not missing and not self.is_of_evaluate and not pair.has_answers:
+            missing = list(expected)
+        if missing and has_side:
+            problem = f"no {' and '.join(missing)}"
+        return JudgedRow(
+            place=self.place,
+            comparison=known_comparison(self.row, self.shape),
+            label=label,
+            problem=problem,
+            unique=self.is_of_evaluate,
+            pair=pair if has_side and problem is None else None,
+        )
+
+    def _pair(self, label: Side) -> JudgedPair:
+        signal, missing = self.signal, self._missing()
         gaps = self._two_numbers("gaps") if signal == "gaps" and not missing else None
         p = self._two_numbers("p") if signal == "p" and not missing else None
         scores = self._two_numbers("scores") if signal == "scores" and not missing else None
         label_mass, verdicts = self._label_mass(), self._verdicts()
         verbalized = self._text_or_none("verbalized")
         annotators, samples = self._numbers("annotators"), self._texts("samples")
-        answers = (gaps, p, scores, label_mass, verdicts, verbalized, annotators, samples)
         if self.is_of_evaluate and not (self.fields.get("dataset") and self.fields.get("id")):
             raise self.error("a line with asked needs dataset and id")
-        if label is None:
-            return Skipped(place=self.place, reason="label")
-        if missing:
-            return Skipped(place=self.place, reason=" and ".join(missing))
-        if not self.is_of_evaluate and all(answer is None for answer in answers):
-            return Skipped(place=self.place, reason=" and ".join(expected))
         return JudgedPair(
             dataset=self._string("dataset") or "",
             id=self._string("id") or self.place,

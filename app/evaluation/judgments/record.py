@@ -61,6 +61,12 @@ class JudgedPair:
     failed: Mapping[Observation, str] | None = None
     asked: Mapping[Observation, str] | None = None
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether the judge has answered any question."""
+        answers = (getattr(self, name) for names in _ANSWERS.values() for name in names)
+        return any(answer is not None for answer in answers)
+
     def only(self, observations: Collection[Observation]) -> "JudgedPair":
         """The same pair with the answers and failures of these observations only."""
         return replace(

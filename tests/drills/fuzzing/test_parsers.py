@@ -32,7 +32,8 @@ from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.jsonl import read_judgments
 from app.evaluation.judgments.log import JudgmentLog
 from app.files.reading import read_rows
-from app.files.shapes import shape_for
+from app.files.shapes import REQUIRED
+from app.files.suggestion import shape_for
 from app.ports import Generated, LabelLogits, StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
 from app.service.calibration.trail import Change
@@ -436,8 +437,10 @@ def test_a_file_for_the_service_is_rows_or_an_error_that_names_it(
     for row in found:
         shape = outcome(partial(shape_for, row.fields), RequestError)
         if not isinstance(shape, RequestError):
-            fields = outcome(partial(shape.labelled, row.fields), RequestError)
-            assert isinstance(fields, RequestError) or fields["label"] in ("A", "B", "tie")
+            fields = outcome(partial(shape.fields, row.fields), RequestError)
+            assert isinstance(fields, RequestError) or set(REQUIRED) <= set(fields)
+            label = outcome(partial(shape.label_in, row.fields), RequestError)
+            assert isinstance(label, RequestError) or label in ("A", "B", "tie", None)
 
 
 ANSWER_NAMES = (

@@ -98,8 +98,9 @@ ALLOWED: dict[str, set[str]] = {
     "stores.sqlite": _ADAPTER | {"stores.sqlite_file"},
     "stores.sqlite_file": {"core"},
     "stores.memory": _ADAPTER,
-    # Comparisons in files of any format, for the command line.
-    "files": {"core", "pyarrow"},
+    # Comparisons in files of any format, for the command line; labelled rows go through the check
+    # that a page shares.
+    "files": {"core", "service.labelling", "pyarrow"},
     "evaluation": {
         "core",
         "ports",

@@ -113,9 +113,9 @@ def test_a_run_makes_one_version_whatever_the_batches(
         httpx.post(f"{url}/calibrate", json={"calibration": "one", "examples": rows})
         assert examples_in(url, "default") == examples_in(url, "one")
     assert (only["action"], only["n"], only["label_noise"]) == ("import", ROWS - 1, 0.1)
-    # The repeated row counts as an update.
-    assert (only["added"], only["updated"], only["ties"]) == (ROWS - 1, 1, 1)
-    assert "added 19, updated 1, ties 1, removed 0, failed 0" in result.stderr
+    assert (only["added"], only["updated"], only["ties"]) == (ROWS - 1, 0, 1)
+    assert "21 rows: 19 usable, 1 tie, 1 repeated" in result.stderr
+    assert "added 19, updated 0, ties 1, removed 0, failed 0" in result.stderr
     assert journals(tmp_path) == []
 
 
@@ -297,9 +297,9 @@ def test_pairs_that_are_too_large_for_one_request_are_sent_in_parts(
 def test_a_run_in_which_nothing_was_judged_changes_nothing(
     judging: Judging, tmp_path: Path
 ) -> None:
-    rows = [{**row, "response_a": " "} for row in examples(5)]
+    rows = [{**row, "response_a": BROKEN} for row in examples(5)]
     file = written(tmp_path, rows)
-    with listening(judging.application()) as url:
+    with listening(application_of(LimitedJudge(most=3))) as url:
         result = calibrated(url, file, "--label-noise", "0.1")
         assert result.exit_code == 1
         assert "no pair was judged, and default is unchanged" in one_line(result.stderr)

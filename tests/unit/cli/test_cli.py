@@ -71,9 +71,10 @@ def test_many_failures_are_shown_in_part(clean_url: str, tmp_path: Path) -> None
     arguments = ["calibrate", str(file), "--url", clean_url, "--name", "other"]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 1
-    assert result.stderr.count("not added:") == 3
-    assert f"{file}, line 5: response_a, response_b are missing" in result.stderr
-    assert "and 17 more" in result.stderr
+    assert "22 rows: 2 usable, 20 unusable" in result.stderr
+    first = "; ".join(f"{file}, line {line}" for line in (3, 4, 5))
+    why = "response_a, response_b are missing; there is question, label"
+    assert f"unusable, 20: {why} ({first}; ...)" in result.stderr
     assert "added 2, updated 0, ties 0, removed 0, failed 20" in one_line(result.stderr)
     assert httpx.get(f"{clean_url}/calibrations/other").json()["n"] == 2
 

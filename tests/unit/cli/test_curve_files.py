@@ -102,7 +102,8 @@ def test_every_format_and_shape_gives_the_same_screen(
     assert result.exit_code == 0, result.output
     assert result.stdout == expected.stdout
     if shaped is not probabilities:
-        assert "left out: 1 without p_fwd and p_rev" in one_line(result.output)
+        assert "61 rows: 60 usable, 1 unusable" in result.stderr
+        assert "unusable, 1: no p_fwd and p_rev" in one_line(result.stderr)
 
 
 def test_several_files_and_folders_are_one_sample(

@@ -34,7 +34,7 @@ def assessed(
     alphas: tuple[float, ...] = STANDARD_ALPHAS,
     delta_for: int = 1,
 ) -> Assessment:
-    scores = LabelledScores(uncertainty=uncertainty, error=error, ties=0, skipped=())
+    scores = LabelledScores(uncertainty=uncertainty, error=error)
     return assessment_of(
         scores, alphas, delta=STANDARD_DELTA, label_noise=noise, delta_for=delta_for
     )

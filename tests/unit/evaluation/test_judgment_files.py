@@ -12,7 +12,7 @@ from app.evaluation.measurement import measure, sources_of
 from app.evaluation.methods import METHODS
 from app.evaluation.protocol import Design
 from app.evaluation.results import DatasetResults
-from tests.judgment_files import SYNTHETIC, each_file, file_of, is_reward_model, rows_of
+from tests.judgment_files import SYNTHETIC, each_file, is_reward_model, rows_of, without_texts
 
 # shared/data/README.md: n, accuracy and AUROC of the order-averaged score.
 REAL_FILES = {
@@ -46,7 +46,7 @@ def figures_of(name: str) -> tuple[int, float, float]:
 
 
 def measured(name: str) -> DatasetResults:
-    file = file_of(name)
+    file = without_texts(name)
     judge, sources = sources_of(read_judgments([file]), file, at_most=2000, seed=0)
     results = measure(judge, sources, Design(splits=300, ablation_splits=20))
     (dataset,) = results.datasets
@@ -78,7 +78,7 @@ def test_bpe_has_the_known_accuracy_and_auroc_if_a_coin_decides_undecided_pairs(
     # changes the accuracy of most files by more than 0.001. That number determines the AUROC,
     # because all such pairs have confidence 0.5.
     _, accuracy, area = figures_of(name)
-    scores = METHODS["bpe"].score(read_judgments([file_of(name)]).pairs)
+    scores = METHODS["bpe"].score(read_judgments([without_texts(name)]).pairs)
     right, undecided = ~scores.error, np.flatnonzero(scores.error & (scores.confidence == 0.5))
     explained = []
     for lucky in range(len(undecided) + 1):

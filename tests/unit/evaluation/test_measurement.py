@@ -10,7 +10,7 @@ import pytest
 
 from app.core.errors import InvalidRequestError
 from app.core.preference import preference_from_gaps
-from app.evaluation.judgments.jsonl import Judged, Skipped
+from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.measurement import JudgedDataset, measure, sources_of
 from app.evaluation.metrics import RiskCoverage
@@ -26,6 +26,7 @@ from app.evaluation.protocol import (
 from app.evaluation.results import MethodResults, Results, to_json
 from app.evaluation.selectors import SELECTORS, Points, RiskTarget
 from app.ports import Generated
+from app.service.labelling.checking import LabelReport
 
 QUICK = Design(seed=1, splits=4, ablation_splits=3)
 
@@ -274,8 +275,8 @@ def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:
     judged = Judged(
         pairs=(*pairs, *other),
         places=tuple(map(str, range(35))),
-        ties=4,
-        skipped=(Skipped(place="line 9", reason="label"), Skipped(place="line 10", reason="label")),
+        report=LabelReport(usable=35, ties=4, unlabelled=2),
+        judges=frozenset({"j"}),
     )
     judge, found = sources_of(judged, Path("x/mine.jsonl.gz"), at_most=20, seed=1)
     assert judge == "j"
@@ -288,9 +289,11 @@ def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:
 
 def test_a_file_of_several_judges_or_none_is_refused() -> None:
     two = (pair(1, 0.9), JudgedPair(dataset="d", id="2", group=None, label="A", gaps=(1.0, 1.0)))
+    several = Judged(
+        pairs=two, places=("1", "2"), report=LabelReport(), judges=frozenset({None, "j"})
+    )
     with pytest.raises(InvalidRequestError, match=r"several judges \(an unnamed one, j\)"):
-        sources_of(
-            Judged(pairs=two, places=("1", "2"), ties=0, skipped=()), Path("x"), at_most=9, seed=1
-        )
+        sources_of(several, Path("x"), at_most=9, seed=1)
+    none = Judged(pairs=(), places=(), report=LabelReport(), judges=frozenset())
     with pytest.raises(InvalidRequestError, match="no labelled pair that was judged"):
-        sources_of(Judged(pairs=(), places=(), ties=0, skipped=()), Path("x"), at_most=9, seed=1)
+        sources_of(none, Path("x"), at_most=9, seed=1)

@@ -104,6 +104,19 @@ def test_a_byte_order_mark_tells_the_encoding(tmp_path: Path, format: str, encod
     assert fields_of(path) == ROWS
 
 
+def test_a_named_encoding_is_that_of_text_without_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes("Frage;Antwort\r\nWei\u00df?;\u20ac\r\n".encode("cp1252"))
+    (row,) = read_rows(path, "cp1252")
+    assert (row.fields, row.delimiter) == ({"Frage": "Wei\u00df?", "Antwort": "\u20ac"}, ";")
+    for content in (FORMATS["parquet"](), FORMATS["csv"]().decode().encode("utf-8-sig")):
+        path.write_bytes(content)
+        assert [row.fields for row in read_rows(path, "cp1252")] == ROWS
+    path.write_bytes(b"a,b\n\xe4,2\n")
+    with pytest.raises(InvalidRequestError, match=r"is not ASCII.*name another --encoding"):
+        list(read_rows(path, "ascii"))
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_standard_input_is_read_like_a_file(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(FORMATS[format]())))
@@ -134,8 +147,8 @@ def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:
     assert [row.place for row in read_rows(path)] == [f"{path}, line 2", f"{path}, line 4"]
     path.write_text('a,b\n"two\nlines",1\n3,4\n')
     assert list(read_rows(path)) == [
-        FileRow(place=f"{path}, line 2", fields={"a": "two\nlines", "b": "1"}),
-        FileRow(place=f"{path}, line 4", fields={"a": "3", "b": "4"}),
+        FileRow(place=f"{path}, line 2", fields={"a": "two\nlines", "b": "1"}, delimiter=","),
+        FileRow(place=f"{path}, line 4", fields={"a": "3", "b": "4"}, delimiter=","),
     ]
     path.write_text('[{"a": 1}, {"a": 2}]')
     assert [row.place for row in read_rows(path)] == [f"{path}, row 1", f"{path}, row 2"]
@@ -157,6 +170,13 @@ def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:
         (b'a,b\n"1,2\n', "this is not CSV"),
         (b"a,b,a\n1,2,3\n", "the column 'a' occurs twice"),
         (b"question,b\n\xe4,2\n", "is not UTF-8"),
+        (
+            b"question,b\n\xe4,2\n",
+            "this looks like Excel's ANSI: add --encoding cp1252, or save as",
+        ),
+        # One damaged byte of UTF-8, and something that is not text.
+        ("question,b\n\xe4,2\n".encode() + b"\xe4,2\n", "cannot be read; save it as UTF-8"),
+        (b"question\x00,b\n\xe4,2\n", "cannot be read; save it as UTF-8"),
         (gzip.compress(jsonl(), mtime=0)[:-20], "cannot be read"),
         (zstd(jsonl())[:-20], "cannot be read"),
         (parquet_file()[:-20], "looks like Parquet but cannot be read"),

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.shapes import REQUIRED, custom_shape, label_of, shape_for
+from app.files.labels import label_of
+from app.files.shapes import custom_shape
+from app.files.suggestion import shape_for
 
 USER = {"role": "user", "content": "Which?"}
 TALK = [USER, {"role": "assistant", "content": "a1"}, {"role": "user", "content": "And?"}]
@@ -136,16 +138,15 @@ def test_a_known_shape_is_recognised_and_read(case: str) -> None:
     row, name, fields = CASES[case]
     shape = shape_for(row)
     assert shape.name == name
-    labelled = {name: fields[name] for name in (*REQUIRED, "label") if name in fields}
     if "label" in fields:
-        assert shape.labelled(row) == labelled
+        assert shape.label_in(row) == fields["label"]
     assert shape.fields(row) == {k: v for k, v in fields.items() if k != "label"}
 
 
 def test_a_map_names_columns() -> None:
     shape = custom_shape("question=q, response_a=x,response_b=y,label=best")
     row = {"q": "Which?", "x": "good", "y": "bad", "best": "[[A]]", "id": "9", "question": "no"}
-    assert shape.labelled(row) == {"question": "Which?", **AB, "label": "A"}
+    assert (shape.fields(row), shape.label_in(row)) == ({"question": "Which?", **AB}, "A")
 
 
 @pytest.mark.parametrize(
@@ -188,8 +189,6 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
         ),
         ({"question": "x", "response_a": [says("y"), says("z")], "response_b": "w"}, "2 messages"),
         ({"question": "x", "response_a": USER, "response_b": "w"}, "one message of the assistant"),
-        ({"question": "x", **AB, "label": "maybe"}, "the label 'maybe'"),
-        ({"question": "x", **AB, "label": None}, "the label 'None'"),
         ({"question": "x", **AB, "alpha": "many"}, "alpha is not a number"),
         ({"chosen": "good", "rejected": "bad"}, "not transcripts"),
         ({"chosen": [USER, says("x")], "rejected": [says("y")]}, "equal except for their last"),
@@ -210,21 +209,43 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
 def test_a_row_without_a_comparison_says_why(row: dict[str, Any], message: str) -> None:
     shape = custom_shape("question=question") if "question" in row else shape_for(row)
     with pytest.raises(InvalidComparisonError, match=message):
-        shape.labelled(row)
+        shape.fields(row)
 
 
-@pytest.mark.parametrize("label", [1, None, "maybe", [1], 0.5])
+@pytest.mark.parametrize("label", [1, "maybe", [1], 0.5])
 def test_a_row_is_judged_whatever_its_label_and_id_are(label: Any) -> None:
     row = {"question": "x", **AB, "label": label, "id": 1.5}
     assert shape_for(row).fields(row) == {"question": "x", **AB}
     with pytest.raises(InvalidComparisonError, match="the label"):
-        shape_for(row).labelled(row)
+        shape_for(row).label_in(row)
 
 
-def test_an_example_needs_a_label() -> None:
-    row = {"question": "x", **AB, "winner": "A"}
-    with pytest.raises(InvalidComparisonError, match="there is no label: the columns are question"):
-        shape_for(row).labelled(row)
+@pytest.mark.parametrize("label", [None, "", "  ", float("nan")])
+def test_an_empty_label_is_no_label(label: Any) -> None:
+    for row in ({"label": label}, {"winner": "A"}, {}):
+        assert custom_shape("question=question").label_in(row) is None
+
+
+def test_a_map_names_the_words_of_labels() -> None:
+    shape = custom_shape("label=Besser?, A=Antwort 1,A=links,B=2,tie=gleich")
+    words = {"antwort 1": "A", "LINKS ": "A", 2: "B", "2": "B", "Gleich": "tie"}
+    for word, label in words.items():
+        assert shape.label_in({"Besser?": word}) == label
+    assert shape.label_in({"Besser?": 2.0}) == "B"
+    # A label that is named has only its own words.
+    for word in ("A", "model_b", "tie", True, 2.5):
+        with pytest.raises(InvalidComparisonError, match="is not a word of the map"):
+            shape.label_in({"Besser?": word})
+    named = custom_shape("tie=equal")
+    assert [named.label_in({"label": word}) for word in ("A", "b", "equal")] == ["A", "B", "tie"]
+    assert custom_shape("A=B,B=A").label_in({"label": "a"}) == "B"
+    with pytest.raises(InvalidRequestError, match="'x' cannot mean both A and tie"):
+        custom_shape("A=x,tie=X")
+
+
+def test_a_part_of_a_map_with_a_comma_is_quoted_as_in_csv() -> None:
+    shape = custom_shape('question=Q,"label=Which is better, A or B?","tie=same, or ""equal"""')
+    assert shape.label_in({"Which is better, A or B?": 'same, or "equal"'}) == "tie"
 
 
 @pytest.mark.parametrize("value", ["", "C", "abstain", "unknown", None, 1, True, 0.5])

@@ -257,3 +257,24 @@ def test_another_judges_label_of_the_same_battle_must_agree(tmp_path: Path) -> N
     ]
     with pytest.raises(InvalidRequestError, match="another human label"):
         read_battles([write(tmp_path / "rows.jsonl", rows)])
+
+
+@pytest.mark.parametrize("empty", ["", " ", None])
+def test_an_empty_label_of_a_person_is_no_label(tmp_path: Path, empty: str | None) -> None:
+    labelled = row(question_id="q9", human="tie", human_probability=0.5)
+    rows = mixed(labelled, row(question_id="q10", human=empty))
+    for name in ("rows.jsonl", "rows.csv"):
+        path = tmp_path / name
+        replace_file(path, rows)
+        (battles,) = read_battles([path])
+        assert int((~np.isnan(battles.human)).sum()) == 1
+
+
+def test_rows_that_excel_saved_as_ansi_are_read_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    replace_file(path, mixed(row(question_id="Wei\u00df?")))
+    path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
+    with pytest.raises(InvalidRequestError, match="add --encoding cp1252"):
+        read_battles([path])
+    (battles,) = read_battles([path], encoding="cp1252")
+    assert len(battles.first) == 9

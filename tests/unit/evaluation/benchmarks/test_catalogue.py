@@ -15,6 +15,7 @@ from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
 from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair, draw
+from app.files.reading import InputFormat
 from app.files.shapes import custom_shape
 
 Row = dict[str, Any]
@@ -336,7 +337,7 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
         LINE,
         "",
         LINE | {"id": 7, "group": 3, "label": "B", "question": turns, "response_a": ["a"]},
-        LINE | {"label": "tie"},
+        LINE | {"label": "tie", "question": "Tied?"},
         LINE | {"response_b": None},
         LINE | {"question": " "},
         LINE | {"response_a": [None]},
@@ -365,7 +366,7 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
         "question is blank, or has a blank turn": 1,
         "a message must have a role and a content": 1,
         "response_a has 3 texts and response_b 1: both need the same number": 1,
-        "half of a surrogate pair": 1,
+        "the text is not valid Unicode: it contains half of a surrogate pair": 1,
     }
 
 
@@ -379,10 +380,6 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
         ({"prompt": "Q?", "chosen": "a"}, "--map question=prompt,response_a=chosen"),
         (LINE | {"label": "C"}, "line 1: the label 'C' is not A, B or tie"),
         (LINE | {"label": []}, r"line 1: the label '\[\]' is not A, B or tie"),
-        (
-            {k: v for k, v in LINE.items() if k != "label"},
-            "line 1: there is no label: the",
-        ),
         (LINE | {"question": 3}, "line 1: question is neither a text nor a list of messages"),
         (LINE | {"question": [{"role": "user"}]}, "line 1: a message has no content"),
         (LINE | {"question": [{"role": "judge", "content": "x"}]}, "the unknown role 'judge'"),
@@ -396,6 +393,14 @@ def test_a_bad_first_row_is_refused_with_file_and_line(
         load_benchmark(jsonl(tmp_path, line, LINE))
 
 
+def test_a_file_without_any_label_is_refused(tmp_path: Path) -> None:
+    bare = {k: v for k, v in LINE.items() if k != "label"}
+    with pytest.raises(InvalidRequestError, match="line 1: there is no label: the columns are"):
+        load_benchmark(jsonl(tmp_path, bare, LINE | {"label": ""}))
+    # An empty label among others is no error.
+    assert load_benchmark(jsonl(tmp_path, bare, LINE)).left_out == {"a repeated pair": 1}
+
+
 def test_a_bad_later_row_is_left_out_and_counted(tmp_path: Path) -> None:
     found = load_benchmark(jsonl(tmp_path, LINE, LINE | {"label": "C"}, LINE | {"question": 3}))
     assert [pair.id for pair in found.pairs] == ["line-1"]
@@ -407,7 +412,7 @@ def test_a_bad_later_row_is_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_an_id_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="has the id 'line-1' twice"):
-        load_benchmark(jsonl(tmp_path, LINE, LINE | {"id": "line-1"}))
+        load_benchmark(jsonl(tmp_path, LINE, LINE | {"id": "line-1", "question": "Else?"}))
 
 
 def test_a_file_of_any_format_and_shape_is_a_benchmark(tmp_path: Path) -> None:
@@ -421,9 +426,10 @@ def test_a_file_of_any_format_and_shape_is_a_benchmark(tmp_path: Path) -> None:
     assert [(pair.id, pair.label) for pair in found.pairs] == [(f"row-{i}", "A") for i in (1, 2, 3)]
     (pair,) = load_benchmark(str(tmp_path / "mine.csv")).pairs
     assert (pair.id, pair.comparison) == ("line-2", Comparison.of("Q?", "a", "b"))
-    shape = custom_shape("question=prompt,response_a=rejected,response_b=chosen,label=best")
+    columns = "question=prompt,response_a=rejected,response_b=chosen,label=best"
+    form = InputFormat(shape=custom_shape(columns))
     file = jsonl(tmp_path, {"prompt": "Q?", "rejected": "a", "chosen": "b", "best": "model_b"})
-    (pair,) = load_benchmark(file, shape=shape).pairs
+    (pair,) = load_benchmark(file, form=form).pairs
     assert (pair.comparison, pair.label) == (Comparison.of("Q?", "a", "b"), "B")
 
 
@@ -432,7 +438,7 @@ def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:
         InvalidRequestError, match="neither a file nor a benchmark; the benchmarks are mt-bench"
     ):
         load_benchmark("mtbench")
-    with pytest.raises(InvalidRequestError, match="no labelled pair: 1 ties, no other row"):
+    with pytest.raises(InvalidRequestError, match="no labelled pair: 1 row: 0 usable, 1 tie"):
         load_benchmark(jsonl(tmp_path, LINE | {"label": "tie"}))
     broken = tmp_path / "x.jsonl.gz"
     broken.write_bytes(b"\x1f\x8b\x08 no gzip")

@@ -26,9 +26,7 @@ def scores(n: int = 400, seed: int = 5) -> LabelledScores:
     """A judge that is wrong more often when it is less confident."""
     rng = np.random.default_rng(seed)
     uncertainty = rng.random(n) * LN2
-    return LabelledScores(
-        uncertainty=uncertainty, error=rng.random(n) < 0.3 * uncertainty, ties=0, skipped=()
-    )
+    return LabelledScores(uncertainty=uncertainty, error=rng.random(n) < 0.3 * uncertainty)
 
 
 @pytest.fixture
@@ -51,9 +49,7 @@ def test_rows_by_hand() -> None:
     # accepts 18 of 20 without an error, 0.15 accepts all, and 0.05 accepts none; 1/18 is the
     # smallest feasible alpha. At 0.05 the error rates need 1 / (0.05 * 18) * 20 = 22.2 points, that
     # is 3 more.
-    data = LabelledScores(
-        uncertainty=np.arange(20) / 40, error=np.arange(20) >= 18, ties=0, skipped=()
-    )
+    data = LabelledScores(uncertainty=np.arange(20) / 40, error=np.arange(20) >= 18)
     found = assessment_of(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
     infeasible, some, every = found.rows[:3]
     assert [row.guarantee for row in found.rows] == ["marginal"] * 3 + ["pac"] * 3
@@ -86,13 +82,9 @@ def test_rows_agree_with_the_core_with_and_without_noise() -> None:
     "data",
     [
         scores(),
-        LabelledScores(uncertainty=np.zeros(1), error=np.ones(1, dtype=bool), ties=0, skipped=()),
-        LabelledScores(
-            uncertainty=np.full(50, LN2), error=np.zeros(50, dtype=bool), ties=0, skipped=()
-        ),
-        LabelledScores(
-            uncertainty=np.full(50, LN2), error=np.ones(50, dtype=bool), ties=0, skipped=()
-        ),
+        LabelledScores(uncertainty=np.zeros(1), error=np.ones(1, dtype=bool)),
+        LabelledScores(uncertainty=np.full(50, LN2), error=np.zeros(50, dtype=bool)),
+        LabelledScores(uncertainty=np.full(50, LN2), error=np.ones(50, dtype=bool)),
     ],
 )
 def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_path: Path) -> None:
@@ -143,8 +135,8 @@ def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(fil
         "0.25",
     ]
     assert sum(row[:3] == ["pac,", "delta", "0.1"] for row in rows) == 5
-    assert "left out: 1 ties" in result.stderr
-    assert f"left out: 1 without p_rev ({file}, line 302)" in result.stderr
+    assert "302 rows: 300 usable, 1 tie, 1 unusable" in result.stderr
+    assert f"unusable, 1: no p_rev ({file}, line 302)" in result.stderr
 
 
 def test_the_command_takes_alphas_delta_noise_and_a_plot(file: Path, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
 from app.evaluation.curve.labelled_scores import LabelledScores, labelled_scores_of
-from app.evaluation.judgments.jsonl import Skipped, read_judgments
+from app.evaluation.judgments.jsonl import read_judgments
+from app.service.labelling.checking import RowPlace
 from tests.judgment_files import SYNTHETIC, each_file, file_of
 
 
@@ -46,7 +47,7 @@ def test_probabilities_by_hand(tmp_path: Path) -> None:
     scores = of(tmp_path, [pair(0.9, 0.7), pair(0.5, 0.0, "B"), pair(0.9, 0.7, "B")])
     assert scores.uncertainty == pytest.approx([entropy(0.8), entropy(0.25), entropy(0.8)])
     assert scores.error.tolist() == [False, False, True]
-    assert (scores.n, scores.ties, scores.skipped) == (3, 0, ())
+    assert (scores.n, scores.report.rows, scores.report.usable) == (3, 3, 3)
     assert scores.accuracy == pytest.approx(2 / 3)
     # The wrong pair ties with one right pair (a half) and is more confident than the other (0).
     assert scores.auroc == 0.25
@@ -104,16 +105,15 @@ def test_ties_and_incomplete_lines_are_left_out_and_counted(tmp_path: Path) -> N
         pair(None, 0.4, "tie"),
     ]
     scores = of(tmp_path, rows)
-    assert (scores.n, scores.ties) == (2, 2)
-    assert scores.skipped == (
-        Skipped(place=place(tmp_path, 2), reason="p_rev"),
-        Skipped(place=place(tmp_path, 4), reason="p_fwd and p_rev"),
-        Skipped(place=place(tmp_path, 5), reason="label"),
-    )
+    assert (scores.n, scores.report.ties, scores.report.unlabelled) == (2, 2, 1)
+    assert list(scores.report.unusable) == [
+        RowPlace(place=place(tmp_path, 2), detail="no p_rev"),
+        RowPlace(place=place(tmp_path, 4), detail="no p_fwd and p_rev"),
+    ]
     rows = [{"score_a": 1, "score_b": 0, "label": "A"}, {"score_a": None, "label": "B"}]
-    assert of(tmp_path, rows).skipped == (
-        Skipped(place=place(tmp_path, 2), reason="score_a and score_b"),
-    )
+    assert list(of(tmp_path, rows).report.unusable) == [
+        RowPlace(place=place(tmp_path, 2), detail="no score_a and score_b")
+    ]
 
 
 def test_a_file_without_a_usable_line_is_refused(tmp_path: Path) -> None:
@@ -133,6 +133,10 @@ REAL_FILES = {
 }
 
 
+# Rows of LLMBar that repeat the texts of an earlier row, in either order, with the same label.
+REPEATED = {"llmbar_case__GPT-4_prompt-ensemble": 2, "llmbar_processed_human__GPT-4": 5}
+
+
 def n_and_levels(name: str) -> tuple[int, int | None]:
     if name in REAL_FILES:
         return REAL_FILES[name]
@@ -146,6 +150,8 @@ def n_and_levels(name: str) -> tuple[int, int | None]:
 def test_files_of_judgments_are_read_completely(name: str) -> None:
     n, levels = n_and_levels(name)
     scores = read_labelled_scores(file_of(name))
-    assert (scores.n, scores.ties, scores.skipped) == (n, 0, ())
+    repeated = REPEATED.get(name, 0)
+    assert (scores.n, scores.report.rows) == (n - repeated, n)
+    assert len(scores.report.repeated) == repeated
     if levels is not None:
         assert len(np.unique(scores.uncertainty)) == levels

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.judgments.jsonl import Skipped, judgment_line, read_judgments
+from app.evaluation.judgments.jsonl import judgment_line, read_judgments
 from app.evaluation.judgments.record import JudgedPair
 from app.ports import Generated
+from app.service.labelling.checking import RowPlace
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SHARE = st.floats(0.0, 1.0)
@@ -84,7 +85,7 @@ def test_a_file_of_scope_judge_judge_is_read(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     judged = read_judgments([file])
     assert [(pair.label, pair.p) for pair in judged.pairs] == [("A", (0.9, 0.7))]
-    assert [skipped.place for skipped in judged.skipped] == [f"{file}, line 2"]
+    assert [row.place for row in judged.report.unusable] == [f"{file}, line 2"]
 
 
 def test_lines_of_one_pair_are_merged(tmp_path: Path) -> None:
@@ -153,12 +154,11 @@ def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path)
     )
     judged = read_judgments([file])
     assert [pair.id for pair in judged.pairs] == [f"{file}, line 1"]
-    assert judged.ties == 1
-    assert judged.skipped == (
-        Skipped(place=f"{file}, line 3", reason="label"),
-        Skipped(place=f"{file}, line 5", reason="p_rev"),
-        Skipped(place=f"{file}, line 6", reason="p_fwd and p_rev"),
-    )
+    assert (judged.report.rows, judged.report.ties, judged.report.unlabelled) == (5, 1, 1)
+    assert list(judged.report.unusable) == [
+        RowPlace(place=f"{file}, line 5", detail="no p_rev"),
+        RowPlace(place=f"{file}, line 6", detail="no p_fwd and p_rev"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,6 @@ def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path)
         ("[1]\n", "this is not a JSON object"),
         ("{\n", "this is not a JSON object"),
         ("[" * 100_000, "this is not a JSON object"),
-        ({"label": "C"}, "is not A, B or tie"),
-        ({"label": ["A"]}, "is not A, B or tie"),
         ({"label": "A", "p_fwd": 1.5, "p_rev": 0.1}, r"p_fwd must be in \[0, 1\], got 1.5"),
         ({"label": "A", "p_fwd": 1, "p_rev": -0.5}, r"p_rev must be in \[0, 1\], got -0.5"),
         ({"label": "A", "p_fwd": "x", "p_rev": 0.5}, "p_fwd is not a finite number"),
@@ -194,6 +192,23 @@ def test_a_bad_line_is_refused_with_file_and_line(
     file = write(tmp_path, {"label": "A", "verdict_fwd": "A", "verdict_rev": "A"}, line)
     with pytest.raises(InvalidRequestError, match=f"judgments.jsonl, line 2: .*{reason}"):
         read_judgments([file])
+
+
+@pytest.mark.parametrize("label", ["C", ["A"], 1])
+def test_an_unknown_label_is_never_read_as_another_one(label: Any, tmp_path: Path) -> None:
+    known, unknown = ({"label": word, "p_fwd": 0.9, "p_rev": 0.8} for word in ("A", label))
+    judged = read_judgments([write(tmp_path, known, unknown)])
+    assert [pair.label for pair in judged.pairs] == ["A"]
+    (left_out,) = judged.report.unusable
+    assert "is not A, B or tie" in left_out.detail
+    with pytest.raises(InvalidRequestError, match=r"line 1: the label .* --map"):
+        read_judgments([write(tmp_path, unknown, known)])
+
+
+def test_judged_rows_without_any_label_are_refused(tmp_path: Path) -> None:
+    row = {"p_fwd": 0.9, "p_rev": 0.8, "Better": "", "label": None}
+    with pytest.raises(InvalidRequestError, match="line 1: there is no label: the columns are p_f"):
+        read_judgments([write(tmp_path, row)])
 
 
 def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:

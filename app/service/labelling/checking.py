@@ -1,0 +1,238 @@
+"""The one check of labelled rows: what is usable, repeated or contradictory, before any judging.
+
+A pair is the same pair in either order of its responses, as in a calibration set: the swapped pair
+with the swapped label agrees.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeVar
+
+from app.core.comparison import Comparison, Label
+from app.core.errors import InvalidRequestError
+from app.core.fingerprint import example_digest
+
+# The decision about pairs whose labels differ: no label of them counts, or the last one does, or
+# all rows are refused.
+Contradictions = Literal["drop", "last", "refuse"]
+
+_SWAPPED: dict[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledRow:
+    """A row that may have a label.
+
+    Args:
+        place: File and line or row number, for people.
+        comparison: The pair; None where the texts are unknown, so that no other row can be the same
+            pair.
+        label: The label; None if it is empty.
+        problem: The reason why the row cannot be used; None if it can.
+        unique: Whether no other row has the pair, whatever its texts are.
+    """
+
+    place: str
+    comparison: Comparison | None = None
+    label: Label | None = None
+    problem: str | None = None
+    unique: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowPlace:
+    """A row in a report.
+
+    Args:
+        place: File and line or row number.
+        detail: The reason why it is not usable, or its label in the order of the first row.
+    """
+
+    place: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelReport:
+    """The outcome of the check of labelled rows; each row counts once.
+
+    Args:
+        usable: Number of rows with label A or B that count.
+        ties: Number of rows with label "tie" that count.
+        unlabelled: Number of rows without a label.
+        unusable: The rows that cannot be used.
+        repeated: Places of the rows that repeat an earlier pair with the same label.
+        contradicting: For each pair with different labels, all of its rows.
+        contradictions: The decision about these pairs.
+        without_texts: Number of rows whose texts are unknown: repeated pairs are not found among
+            them.
+    """
+
+    usable: int = 0
+    ties: int = 0
+    unlabelled: int = 0
+    unusable: Sequence[RowPlace] = ()
+    repeated: Sequence[str] = ()
+    contradicting: Sequence[Sequence[RowPlace]] = ()
+    contradictions: Contradictions = "drop"
+    without_texts: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of all rows."""
+        return self.usable + self.ties + sum(self.left_out.values())
+
+    @property
+    def sentence(self) -> str:
+        """All counts in a sentence."""
+        counts = (
+            (self.ties, "ties" if self.ties != 1 else "tie"),
+            (self.unlabelled, "unlabelled"),
+            (len(self.unusable), "unusable"),
+            (len(self.repeated), "repeated"),
+            (sum(map(len, self.contradicting)), "contradict each other"),
+        )
+        told = [f"{n} {word}" for n, word in counts if n]
+        # Pairs that are to be labelled are not usable yet.
+        if self.usable or not self.unlabelled:
+            told.insert(0, f"{self.usable} usable")
+        return f"{self.rows} row{'s' * (self.rows != 1)}: {', '.join(told)}"
+
+    @property
+    def details(self) -> list[str]:
+        """A sentence for each kind of row that does not count, with the first of them."""
+        return [*self._unusable(), *self._repeated(), *self._contradicting(), *self._unknown()]
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Reason -> number of rows that do not count, without ties."""
+        counts = Counter(row.detail for row in self.unusable)
+        counts["no label"] += self.unlabelled
+        counts["a repeated pair"] += len(self.repeated)
+        # The last row of each pair is among the usable ones or the ties.
+        used = len(self.contradicting) if self.contradictions == "last" else 0
+        counts["contradicting labels"] += sum(map(len, self.contradicting)) - used
+        return {reason: number for reason, number in counts.items() if number}
+
+    def without(self, unusable: Sequence[RowPlace]) -> "LabelReport":
+        """The report after usable rows turned out to be unusable."""
+        return replace(
+            self, usable=self.usable - len(unusable), unusable=(*self.unusable, *unusable)
+        )
+
+    def _unusable(self) -> list[str]:
+        reasons = Counter(row.detail for row in self.unusable)
+        told = []
+        for reason, number in reasons.most_common(_SHOWN):
+            places = [row.place for row in self.unusable if row.detail == reason]
+            told.append(f"unusable, {number}: {reason} ({_listed(places)})")
+        others = len(reasons) - _SHOWN
+        return told + ([f"unusable for {others} other reasons"] if others > 0 else [])
+
+    def _repeated(self) -> list[str]:
+        return [f"repeated: {_listed(self.repeated)}"] if self.repeated else []
+
+    def _contradicting(self) -> list[str]:
+        if not self.contradicting:
+            return []
+        pairs = [
+            " and ".join(f"{row.place} ({row.detail})" for row in rows)
+            for rows in self.contradicting
+        ]
+        decided = {
+            "drop": "none of them counts; --contradictions last lets the last one count, and "
+            "refuse stops",
+            "last": "the last row of each pair counts",
+            "refuse": "",
+        }[self.contradictions]
+        return [f"contradict each other: {_listed(pairs)}{decided and f': {decided}'}"]
+
+    def _unknown(self) -> list[str]:
+        if not self.without_texts:
+            return []
+        return [f"{self.without_texts} without texts, so a repeated pair is not recognised"]
+
+
+Row = TypeVar("Row", bound=LabelledRow)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedRows(Generic[Row]):
+    """Rows after the check.
+
+    Args:
+        labelled: The rows that count, in order: one for each pair with label A, B or "tie".
+        unlabelled: The first row of each pair that has no label in any row.
+        report: The outcome of the check of all rows.
+    """
+
+    labelled: Sequence[Row]
+    unlabelled: Sequence[Row]
+    report: LabelReport
+
+
+def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> CheckedRows[Row]:
+    """Finds the rows that count; long work for large texts, because each text is hashed.
+
+    Args:
+        rows: The rows in order.
+        contradictions: The decision about pairs whose labels differ. A tie and a side differ, too.
+
+    Raises:
+        InvalidRequestError: Labels contradict each other, and they are to be refused.
+    """
+    unusable: list[RowPlace] = []
+    pairs: dict[str, list[Row]] = defaultdict(list)
+    unknown = 0
+    for number, row in enumerate(rows):
+        if row.problem is not None:
+            unusable.append(RowPlace(place=row.place, detail=row.problem))
+        elif row.comparison is None or row.unique:
+            unknown += not row.unique
+            pairs[f"row {number}"].append(row)
+        else:
+            pairs[example_digest("", row.comparison)].append(row)
+    kept: list[Row] = []
+    repeated: list[str] = []
+    contradicting: list[list[RowPlace]] = []
+    for same in pairs.values():
+        labelled = [row for row in same if row.label is not None]
+        found = labelled or same[:1]
+        told = [RowPlace(place=row.place, detail=_in_order_of(found[0], row)) for row in labelled]
+        if len({row.detail for row in told}) > 1:
+            contradicting.append(told)
+            repeated += [row.place for row in same if row.label is None]
+            kept += labelled[-1:] if contradictions == "last" else []
+        else:
+            kept.append(found[0])
+            repeated += [row.place for row in same if row is not found[0]]
+    report = LabelReport(
+        usable=sum(row.label in ("A", "B") for row in kept),
+        ties=sum(row.label == "tie" for row in kept),
+        unlabelled=sum(row.label is None for row in kept),
+        unusable=unusable,
+        repeated=repeated,
+        contradicting=contradicting,
+        contradictions=contradictions,
+        without_texts=unknown,
+    )
+    if contradicting and contradictions == "refuse":
+        raise InvalidRequestError("\n".join([report.sentence, *report.details]))
+    return CheckedRows(
+        labelled=[row for row in kept if row.label is not None],
+        unlabelled=[row for row in kept if row.label is None],
+        report=report,
+    )
+
+
+def _in_order_of(first: LabelledRow, row: LabelledRow) -> str:
+    """The label of a row, in the order of the responses of the first row of its pair."""
+    assert row.label is not None, "the row has a label"
+    same = first.comparison == row.comparison
+    return row.label if same else _SWAPPED[row.label]
+
+
+def _listed(items: Sequence[str]) -> str:
+    return "; ".join(items[:_SHOWN]) + ("; ..." if len(items) > _SHOWN else "")
