@@ -146,4 +146,6 @@ async def absorb(
         leave_out=body.unlabelled == "leave_out",
         by=caller.name,
     )
+    # Otherwise judgments would abstain until the monitor looks at the set again.
+    await services.monitor.settle(report.batch.calibration)
     return await off_loop(as_json, partial(AbsorbOut.of, report))

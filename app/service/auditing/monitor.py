@@ -152,7 +152,7 @@ class Monitor:
 
     async def of(self, calibration: Calibration) -> SetReport:
         """Returns the audits of a version as they are now, and records alarms and their ends."""
-        await self._settle(calibration)
+        await self.settle(calibration)
         report = await self._computed(calibration)
         alarms = self._alarms(calibration, report)
         if alarms and await self._record(alarms):
@@ -189,7 +189,7 @@ class Monitor:
             self._known.popitem(last=False)
         return report
 
-    async def _settle(self, calibration: Calibration) -> None:
+    async def settle(self, calibration: Calibration) -> None:
         """Ends the alarms that enough newer examples of this version end."""
         ends = await self._ends(calibration)
         if ends:
@@ -297,7 +297,8 @@ class Monitor:
         """Returns the criteria under which judgments abstain because of their audits.
 
         Nothing is read or written here, so a judgment does not wait for the store. A version that
-        was seen before is not computed anew: `follow` does that, and ends alarms.
+        was seen before is not computed anew: `follow` does that, and ends alarms that were not
+        settled when the version was made.
 
         Args:
             asked: Criteria with an alpha, and their calibration sets.
