@@ -1,5 +1,6 @@
 """The settings of the service, read once from environment variables."""
 
+import difflib
 import json
 import os
 from pathlib import Path
@@ -251,6 +252,8 @@ class Settings(BaseSettings):
             raise ValueError("not a JSON object") from None
 
 
+VARIABLES = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
+
 # The client and its adapters read these; `serve` may run in the same shell.
 CLIENT_VARIABLES = {
     "SCOPE_URL",
@@ -269,6 +272,11 @@ CLIENT_VARIABLES = {
 }
 
 
+# How like a setting an unknown name must be to be taken for a misspelt one (`ratio` of difflib).
+# Those that Kubernetes sets for a service named scope-judge reach 0.57 (SCOPE_JUDGE_PORT).
+_LEAST_ALIKE = 0.7
+
+
 def read_settings(**overrides: Any) -> Settings:
     """Reads the environment.
 
@@ -280,14 +288,10 @@ def read_settings(**overrides: Any) -> Settings:
             the prefix SCOPE_ is invalid too: a misspelt SCOPE_STORE_ULR would otherwise leave the
             default store in use.
     """
-    known = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
-    known |= CLIENT_VARIABLES
+    known = VARIABLES | CLIENT_VARIABLES
     unknown = sorted(name for name in os.environ if name.startswith("SCOPE_") and name not in known)
     if unknown:
-        raise ValueError(
-            f"{', '.join(unknown)}: unknown setting. Kubernetes sets such variables if a service "
-            "is named scope: set enableServiceLinks: false in the pod"
-        )
+        raise ValueError(_refusal(unknown))
     try:
         return Settings(**overrides)
     except ValidationError as exc:
@@ -296,3 +300,23 @@ def read_settings(**overrides: Any) -> Settings:
             for fault in exc.errors(include_input=False, include_url=False)
         ]
         raise ValueError("\n".join(lines)) from None
+
+
+def _refusal(unknown: list[str]) -> str:
+    """A line for each misspelt setting, and one for all other unknown variables."""
+    lines, others = [], []
+    for name in unknown:
+        # The common prefix would make all names alike.
+        close = difflib.get_close_matches(
+            name.removeprefix("SCOPE_").lower(), Settings.model_fields, n=1, cutoff=_LEAST_ALIKE
+        )
+        if close:
+            lines.append(f"{name}: unknown setting; did you mean SCOPE_{close[0].upper()}?")
+        else:
+            others.append(name)
+    if others:
+        lines.append(
+            f"{', '.join(others)}: unknown setting. Kubernetes sets such variables if the name of "
+            "a service begins with scope: set enableServiceLinks: false in the pod"
+        )
+    return "\n".join(lines)

@@ -172,6 +172,44 @@ def test_an_unknown_variable_is_reported(monkeypatch: pytest.MonkeyPatch, name: 
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("SCOPE_AUDITS_RATE", "SCOPE_AUDIT_RATE"),
+        ("SCOPE_STORE_ULR", "SCOPE_STORE_URL"),
+        ("SCOPE_TIMEOUT", "SCOPE_TIMEOUT_S"),
+        # Not the client's SCOPE_API_KEY: a service that was meant to have keys would have none.
+        ("SCOPE_API_KEYS", "SCOPE_API_KEYS_FILE"),
+    ],
+)
+def test_a_misspelt_setting_is_told_the_one_that_was_meant(
+    written: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(written, SECRET)
+    with pytest.raises(ValueError, match="unknown") as raised:
+        read_settings()
+    assert str(raised.value) == f"{written}: unknown setting; did you mean {meant}?"
+
+
+@pytest.mark.parametrize("service", ["SCOPE", "SCOPE_JUDGE"])
+def test_variables_of_kubernetes_are_not_taken_for_misspelt_settings(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_80_TCP"]
+    names += ["PORT_80_TCP_PROTO", "PORT_80_TCP_PORT", "PORT_80_TCP_ADDR"]
+    # SCOPE_PORT is a setting, with an invalid value.
+    names += ["PORT"] if service == "SCOPE_JUDGE" else []
+    for name in names:
+        monkeypatch.setenv(f"{service}_{name}", "tcp://10.0.0.1:80")
+    monkeypatch.setenv("SCOPE_PROT", "1")
+    with pytest.raises(ValueError, match="unknown") as raised:
+        read_settings()
+    misspelt, others = str(raised.value).splitlines()
+    assert misspelt == "SCOPE_PROT: unknown setting; did you mean SCOPE_PORT?"
+    assert others.startswith(f"{service}_PORT")
+    assert others.endswith("set enableServiceLinks: false in the pod")
+
+
+@pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
 )
 def test_an_invalid_value_is_reported_by_name_and_never_repeated(
