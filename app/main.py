@@ -69,7 +69,13 @@ def build(
                 await tracing.stop()
             logs.finish()
 
-    application = create_application(opened, limits=limits, keys=keys, metrics=settings.metrics)
+    application = create_application(
+        opened,
+        limits=limits,
+        keys=keys,
+        metrics=settings.metrics,
+        metrics_port=settings.metrics_port,
+    )
     if tracing is not None:
         tracing.instrument(application)
     return application

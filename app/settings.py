@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, SecretStr, ValidationError, field_validator
+from pydantic import Field, JsonValue, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -220,6 +220,12 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for any free one.")
+    metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        None,
+        description="A second port of `scope-judge serve`, which answers /metrics without a key "
+        "and nothing else, whatever SCOPE_METRICS says: for a network that only Prometheus "
+        "reaches. Empty for none.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Level of the log. No level logs questions or responses."
     )
@@ -235,11 +241,19 @@ class Settings(BaseSettings):
         "openai_api_key",
         "prompt_file",
         "api_keys_file",
+        "metrics_port",
         mode="before",
     )
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @field_validator("metrics_port")
+    @classmethod
+    def _is_another_port(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value == info.data.get("port"):
+            raise ValueError("the same port as SCOPE_PORT")
+        return value
 
     @field_validator("vllm_args", mode="before")
     @classmethod
@@ -273,8 +287,8 @@ CLIENT_VARIABLES = {
 
 
 # How like a setting an unknown name must be to be taken for a misspelt one (`ratio` of difflib).
-# Those that Kubernetes sets for a service named scope-judge reach 0.57 (SCOPE_JUDGE_PORT).
-_LEAST_ALIKE = 0.7
+# Those that Kubernetes sets reach 0.75 (SCOPE_SERVICE_PORT for a service named scope).
+_LEAST_ALIKE = 0.76
 
 
 def read_settings(**overrides: Any) -> Settings:

@@ -51,6 +51,7 @@ def create_application(
     limits: GateLimits,
     keys: Keys | None,
     metrics: MetricsSwitch,
+    metrics_port: int | None,
 ) -> FastAPI:
     """Builds the application.
 
@@ -59,6 +60,7 @@ def create_application(
         limits: Limits of one request, and of all requests together.
         keys: The accepted keys; None to accept requests from this machine without a key.
         metrics: Access to /metrics.
+        metrics_port: Port on which /metrics needs no key and is the only route.
     """
 
     @asynccontextmanager
@@ -83,7 +85,7 @@ def create_application(
     app.state.keys = keys
     app.add_middleware(Gate, limits=limits)
     # Middleware that is added later runs earlier: authentication comes before any body is read.
-    app.add_middleware(Authentication, keys=keys, metrics=metrics)
+    app.add_middleware(Authentication, keys=keys, metrics=metrics, metrics_port=metrics_port)
     app.add_middleware(Observation)
     errors.install(app)
     for routes in (

@@ -250,8 +250,13 @@ class DrainingServer(uvicorn.Server):
         self.should_exit = True
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int, *, setting: str) -> socket.socket:
     """Binds the address before a judge is loaded, without listening on it yet.
+
+    Args:
+        host: Address of this machine.
+        port: Port; 0 for any free one.
+        setting: Name of the port's setting, for the error.
 
     Raises:
         StartupError: The address is in use or does not belong to this machine.
@@ -264,7 +269,7 @@ def bound(host: str, port: int) -> socket.socket:
             listener.bind(address)
             on_failure.pop_all()
     except OSError as exc:
-        raise StartupError(f"SCOPE_HOST={host}, SCOPE_PORT={port}: {exc.strerror}") from None
+        raise StartupError(f"SCOPE_HOST={host}, {setting}={port}: {exc.strerror}") from None
     return listener
 
 

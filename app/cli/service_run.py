@@ -5,8 +5,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, TextIO, cast
 
 import typer
@@ -47,8 +47,8 @@ def run_service(*, host: str | None, port: int | None) -> None:
     settings = _reachable(settings, keys, observer)
     try:
         run = _Run(settings, observer, keys)
-        with bound(settings.host, settings.port) as listener:
-            run.until_stopped(listener)
+        with ExitStack() as stack:
+            run.until_stopped([stack.enter_context(each) for each in _listeners(settings)])
     except StartupError as exc:
         raise _failure(exc.detail, as_json=as_json) from None
     finally:
@@ -104,12 +104,12 @@ class _Run:
         """The reason why engine or store can never answer again; None while they can."""
         return self._server.lost
 
-    def until_stopped(self, listener: socket.socket) -> None:
+    def until_stopped(self, listeners: list[socket.socket]) -> None:
         """Serves until a signal arrives, engine or store are lost, or the start fails."""
         # `serve` prints the reason why a start failed; uvicorn would add a traceback.
         logging.getLogger("uvicorn.error").addFilter(lambda record: self.refused is None)
         try:
-            self._server.run(sockets=[listener])
+            self._server.run(sockets=listeners)
         except SystemExit:
             # Uvicorn exits by itself if the start failed.
             if self.refused is None:
@@ -181,6 +181,17 @@ def _reachable(settings: Settings, keys: Keys | None, observer: StartupObserver)
         "SCOPE_API_KEYS_FILE=keys.json"
     )
     return settings.model_copy(update={"host": "127.0.0.1"})
+
+
+def _listeners(settings: Settings) -> Iterator[socket.socket]:
+    """Binds the port of the service, then that of the metrics if there is one.
+
+    Raises:
+        StartupError: An address is in use or does not belong to this machine.
+    """
+    yield bound(settings.host, settings.port, setting="SCOPE_PORT")
+    if settings.metrics_port is not None:
+        yield bound(settings.host, settings.metrics_port, setting="SCOPE_METRICS_PORT")
 
 
 def _url_of(host: str, port: int) -> str:

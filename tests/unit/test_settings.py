@@ -55,6 +55,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "traces": ("true", True),
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("0", 0),
+    "metrics_port": ("9464", 9464),
     "log_level": ("debug", "debug"),
     "log_format": ("json", "json"),
 }
@@ -90,6 +91,7 @@ WRONG: dict[str, list[str]] = {
     "engine_metrics": [SECRET, ""],
     "traces": [SECRET, ""],
     "port": ["-1", "65536", SECRET],
+    "metrics_port": ["0", "65536", "8000", SECRET],
     "log_level": [SECRET],
     "log_format": [SECRET],
 }
@@ -134,6 +136,7 @@ def test_a_variable_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "prompt_file",
         "prefill",
         "api_keys_file",
+        "metrics_port",
         "openai_urls",
         "openai_api_key",
         "tokenizer",
@@ -148,6 +151,12 @@ def test_an_empty_variable_is_unset(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_overrides_replace_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCOPE_PORT", "1234")
     assert read_settings(port=4321).port == 4321
+
+
+def test_the_metrics_cannot_have_the_port_of_the_command_line() -> None:
+    assert read_settings(port=9000, metrics_port=8000).metrics_port == 8000
+    with pytest.raises(ValueError, match=r"^SCOPE_METRICS_PORT: .*the same port as SCOPE_PORT$"):
+        read_settings(port=9464, metrics_port=9464)
 
 
 def test_variables_of_other_programs_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +209,11 @@ def test_variables_of_kubernetes_are_not_taken_for_misspelt_settings(
     names += ["PORT"] if service == "SCOPE_JUDGE" else []
     for name in names:
         monkeypatch.setenv(f"{service}_{name}", "tcp://10.0.0.1:80")
-    monkeypatch.setenv("SCOPE_PROT", "1")
+    monkeypatch.setenv("SCOPE_PORTS", "1")
     with pytest.raises(ValueError, match="unknown") as raised:
         read_settings()
     misspelt, others = str(raised.value).splitlines()
-    assert misspelt == "SCOPE_PROT: unknown setting; did you mean SCOPE_PORT?"
+    assert misspelt == "SCOPE_PORTS: unknown setting; did you mean SCOPE_PORT?"
     assert others.startswith(f"{service}_PORT")
     assert others.endswith("set enableServiceLinks: false in the pod")
 

@@ -50,12 +50,16 @@ class Authentication:
         app: The next ASGI application.
         keys: The accepted keys; None to accept requests from this machine without a key.
         metrics: Access to /metrics.
+        metrics_port: Port of this machine on which /metrics needs no key and is the only route.
     """
 
-    def __init__(self, app: ASGIApp, *, keys: Keys | None, metrics: MetricsSwitch) -> None:
+    def __init__(
+        self, app: ASGIApp, *, keys: Keys | None, metrics: MetricsSwitch, metrics_port: int | None
+    ) -> None:
         self._app = app
         self._keys = keys
         self._metrics = metrics
+        self._metrics_port = metrics_port
         # Cache of (method, path) for routes without parameters, so that its size is bounded.
         self._matches: dict[tuple[str, str], _RouteMatch] = {}
 
@@ -83,7 +87,11 @@ class Authentication:
             check_local(scope)
         route, need, allowed = self._match(scope)
         path = None if route is None else route.path
-        if path == "/metrics" and self._metrics == "off":
+        if self._is_for_metrics(scope):
+            if path != "/metrics":
+                raise RouteNotFoundError("this port answers /metrics alone (SCOPE_METRICS_PORT)")
+            need = "nothing"
+        elif path == "/metrics" and self._metrics == "off":
             raise RouteNotFoundError("/metrics is turned off: SCOPE_METRICS is off")
         if need == "switch":
             need = "nothing" if self._metrics == "open" else "metrics"
@@ -101,6 +109,11 @@ class Authentication:
                 f"the key {caller.name!r} does not have the role {need!r}, which this route needs: "
                 "`scope-judge keys list` shows its roles"
             )
+
+    def _is_for_metrics(self, scope: Scope) -> bool:
+        """Whether the request came to the port of the metrics, not whether its Host says so."""
+        server = scope.get("server")
+        return server is not None and server[1] is not None and server[1] == self._metrics_port
 
     def _match(self, scope: Scope) -> _RouteMatch:
         key = (scope["method"], scope["path"])

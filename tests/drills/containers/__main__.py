@@ -331,7 +331,9 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
         key = composed("exec", "-T", "judge", "scope-judge", "keys", "add", "me", "--role", "judge")
         eventually(lambda: ask(judge, "/judge", key, PAIR)[0] == 200, 30, "a verdict", logs)
         query = "/api/v1/query?query=" + quote('up{job="scope-judge"} == 1')
-        eventually(lambda: b"judge:8000" in ask(metrics, query)[1], 60, "a scrape", lambda: logs())
+        eventually(lambda: b"judge:9464" in ask(metrics, query)[1], 60, "a scrape", lambda: logs())
+        if ask(judge, "/metrics")[0] != 401:
+            raise SystemExit("/metrics is open on the published port")
         rules = json.loads(ask(metrics, "/api/v1/rules")[1])["data"]["groups"]
         stored = composed(
             "exec", "-T", "redis", "redis-cli", "EXISTS", "scope:calibration:default:meta"
@@ -349,7 +351,7 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
         "ready after": f"{ready_s:.0f} s",
         "key, verdict": "made, given",
         "Redis": "holds the calibration, appendfsync always; not root, no capabilities",
-        "Prometheus": f"scrapes judge:8000, {len(rules)} groups of rules",
+        "Prometheus": f"scrapes judge:9464, {len(rules)} groups of rules",
     }
 
 

@@ -112,9 +112,44 @@ def test_the_environment_of_an_image_are_settings_that_exist(path: Path) -> None
 
 
 @pytest.mark.parametrize("service", ["judge", "judge-gpu"])
-def test_the_environment_of_a_service_are_settings_that_exist(service: str) -> None:
-    names = {name for name in variables(service) if name.startswith("SCOPE_")}
-    assert {name.removeprefix("SCOPE_").lower() for name in names} <= set(Settings.model_fields)
+def test_every_setting_is_passed_on_to_a_judge(service: str) -> None:
+    given = {name: value for name, value in variables(service).items() if name[:6] == "SCOPE_"}
+    # The published ports and Prometheus lead to these.
+    addresses = {"SCOPE_HOST", "SCOPE_PORT", "SCOPE_METRICS_PORT"}
+    settings = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
+    assert given.keys() - addresses == settings - addresses
+    for name in given.keys() - addresses:
+        # Without a value here, it has the one of the shell or of .env, or stays unset.
+        assert given[name] is None or given[name].startswith(f"${{{name}:-"), name
+    # Compose removes a variable without a value, the image's too.
+    image = GPU if service == "judge-gpu" else CPU
+    of_image = dict(re.findall(r"(SCOPE_\w+)=(\S+)", " ".join(values(image, "ENV"))))
+    assert all(given[name] is not None for name in of_image.keys() - addresses)
+    file = of_image["SCOPE_API_KEYS_FILE"]
+    assert given["SCOPE_API_KEYS_FILE"] == f"${{SCOPE_API_KEYS_FILE:-{file}}}"
+
+
+def test_prometheus_alone_reaches_the_metrics() -> None:
+    services = compose()["services"]
+    config = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
+    (job,) = config["scrape_configs"]
+    for service in ("judge", "judge-gpu"):
+        port = variables(service)["SCOPE_METRICS_PORT"]
+        assert job["static_configs"][0]["targets"] == [f"judge:{port}"]
+        assert [each.rpartition(":")[2] for each in services[service]["ports"]] == ["8000"]
+        assert variables(service)["SCOPE_METRICS"] is None
+    assert Settings().metrics == "key"
+
+
+def test_the_memory_of_every_container_is_limited() -> None:
+    for name, service in compose()["services"].items():
+        assert re.fullmatch(r"(\$\{JUDGE_MEMORY:-)?\d+[gm]\}?", service["mem_limit"]), name
+
+
+def test_the_log_of_every_container_is_rotated() -> None:
+    for name, service in compose()["services"].items():
+        assert service["logging"]["driver"] == "json-file", name
+        assert set(service["logging"]["options"]) == {"max-size", "max-file"}, name
 
 
 def test_the_gpu_image_is_a_vllm_that_the_package_allows() -> None:
@@ -154,9 +189,6 @@ def test_prometheus_and_grafana_files_are_mounted_at_their_paths() -> None:
 
 
 def test_prometheus_scrapes_the_name_of_whichever_judge_runs() -> None:
-    config = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
-    (job,) = [each for each in config["scrape_configs"] if each["job_name"] == "scope-judge"]
-    assert job["static_configs"][0]["targets"] == ["judge:8000"]
     networks = compose()["services"]["judge-gpu"]["networks"]
     assert "judge" in networks["watch"]["aliases"]
 
@@ -224,6 +256,9 @@ def test_redis_keeps_acknowledged_writes() -> None:
     assert options["--appendonly"] == "yes"
     assert options["--appendfsync"] == "always"
     assert options["--maxmemory-policy"] == "noeviction"
+    # At the container's limit it would be killed; a rewrite of its file may copy all of its memory.
+    held = compose()["services"]["redis"]["mem_limit"]
+    assert int(options["--maxmemory"].removesuffix("gb")) * 2 <= int(held.removesuffix("g"))
 
 
 @pytest.mark.parametrize("service", ["judge", "judge-gpu"])

@@ -107,7 +107,7 @@ def _shipped(folder: Path, targets: Sequence[str], *, every_s: int) -> dict[str,
     config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": interval, "evaluation_interval": interval}
     (job,) = config["scrape_configs"]
-    assert job["static_configs"] == [{"targets": ["judge:8000"]}]
+    assert job["static_configs"] == [{"targets": ["judge:9464"]}]
     job["static_configs"] = [{"targets": list(targets)}]
     return config
 

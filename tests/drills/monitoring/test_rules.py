@@ -42,6 +42,21 @@ def test_the_configuration_is_one_that_prometheus_reads() -> None:
     promtool("check", "config", "prometheus.yml")
 
 
+def test_the_configuration_for_kubernetes_is_one_that_prometheus_reads(tmp_path: Path) -> None:
+    config = yaml.safe_load((FOLDER / "prometheus.kubernetes.yml").read_text())
+    (job,) = config["scrape_configs"]
+    # Debian's Prometheus is built without the discovery of pods, and refuses it.
+    assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    shutil.copy(FOLDER / "rules.yml", tmp_path)
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    promtool("check", "config", str(tmp_path / "prometheus.yml"))
+
+
+def test_every_configuration_of_prometheus_is_checked() -> None:
+    checked = {"prometheus.yml", "prometheus.kubernetes.yml", "rules.yml", "rules_test.yml"}
+    assert {file.name for file in FOLDER.iterdir()} == checked
+
+
 def test_the_rules_are_ones_that_prometheus_reads() -> None:
     promtool("check", "rules", "rules.yml")
 

@@ -107,7 +107,7 @@ def kubernetes_config(folder: Path) -> dict[str, Any]:
     job["static_configs"] = [
         _pod("10.0.0.1", name="judge-1"),
         _pod("10.0.0.2", name="judge-2", phase="Succeeded"),
-        _pod("10.0.0.3", name="judge-3", port="other"),
+        _pod("10.0.0.3", name="judge-3", port="http"),
         _pod("10.0.0.4", name="redis-0", app="redis"),
     ]
     return config
@@ -119,7 +119,7 @@ def _pod(
     name: str,
     app: str = "scope-judge",
     phase: str = "Running",
-    port: str = "http",
+    port: str = "metrics",
 ) -> dict[str, Any]:
     meta = {
         "namespace": "judging",
@@ -129,7 +129,7 @@ def _pod(
         "pod_container_port_name": port,
     }
     labels = {f"__meta_kubernetes_{key}": value for key, value in meta.items()}
-    return {"targets": [f"{ip}:8000"], "labels": labels}
+    return {"targets": [f"{ip}:9464"], "labels": labels}
 
 
 def vllm_names() -> set[str]:
@@ -240,7 +240,7 @@ def test_on_kubernetes_the_pods_of_the_service_are_scraped_and_no_others(
     scraped: Scraped,
 ) -> None:
     (target,) = scraped.pods
-    assert target["scrapeUrl"] == "http://10.0.0.1:8000/metrics"
+    assert target["scrapeUrl"] == "http://10.0.0.1:9464/metrics"
     assert target["labels"] == {
         "instance": "judge-1",
         "job": "scope-judge",

@@ -6,6 +6,7 @@ for each fault.
 """
 
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from app.settings import Settings
 from tests.integration.kubernetes.kustomize import Manifest, identity, read
 
 ROOT = Path(__file__).parents[3] / "deploy" / "kubernetes"
+PROMETHEUS = ROOT.parent / "prometheus"
 DEPLOYED = ("base", "overlays/single-gpu", "overlays/fleet")
 # The oldest version that supports all fields in use (matchLabelKeys and unhealthyPodEvictionPolicy
 # are on by default from 1.27 on), and the newest version with schemas.
@@ -113,6 +115,9 @@ def schema_faults(
 ) -> Iterator[str]:
     """Yields schema faults; an unknown field, which Kubernetes would silently drop, is a fault."""
     for manifest in manifests:
+        if manifest["apiVersion"].startswith("monitoring.coreos.com/"):
+            # Not a part of Kubernetes: the operator's own resource. It was validated by hand.
+            continue
         for version in versions:
             try:
                 kubernetes_validate.validate(manifest, version, strict=True)
@@ -205,30 +210,40 @@ def the_selectors_select(it: Deployed) -> Iterator[str]:
 
 def the_ports_agree(it: Deployed) -> Iterator[str]:
     ports = {each["name"]: each["containerPort"] for each in it.container["ports"]}
-    if list(ports.values()) != [it.settings.port]:
-        yield f"the service listens on {it.settings.port}, the container names {ports}"
+    listening = {"http": it.settings.port, "metrics": it.settings.metrics_port}
+    if ports != listening:
+        yield f"the service listens on {listening}, the container names {ports}"
     for port in it.spec("Service")["ports"]:
         if port["targetPort"] not in ports:
             yield f"Service: the container has no port {port['targetPort']}"
+        if port["targetPort"] == "metrics":
+            yield "Service: leads clients to the metrics"
     notes = it.template["metadata"]["annotations"]
-    if notes["prometheus.io/port"] != str(it.settings.port):
+    if notes["prometheus.io/port"] != str(it.settings.metrics_port):
         yield "Prometheus scrapes another port"
     if ("GET", notes["prometheus.io/path"]) not in NEEDS:
         yield "Prometheus scrapes a route that does not exist"
-    if it.settings.metrics != "open":
-        yield "Prometheus has no key"
+    if it.settings.metrics == "open":
+        yield "clients read /metrics without a key"
 
 
 def the_network_is_closed_but_for_what_is_needed(it: Deployed) -> Iterator[str]:
     policy = it.spec("NetworkPolicy")
     if set(policy["policyTypes"]) != {"Ingress", "Egress"}:
         yield "NetworkPolicy: leaves a direction open"
-    (ports,) = ([each["name"]] for each in it.container["ports"])
+    entered = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+    if sorted(entered) != sorted(each["name"] for each in it.container["ports"]):
+        yield f"NetworkPolicy: lets in to the ports {entered}"
     for rule in policy["ingress"]:
         if not rule.get("from") or not all(rule["from"]):
             yield "NetworkPolicy: lets everybody in"
-        if [each["port"] for each in rule["ports"]] != ports:
-            yield f"NetworkPolicy: lets nobody in to the port {ports}"
+        pods = [
+            each.get("podSelector", {}).get("matchLabels", {}).get("app.kubernetes.io/name")
+            for each in rule["from"]
+        ]
+        to_metrics = "metrics" in [each["port"] for each in rule["ports"]]
+        if to_metrics != (pods == ["prometheus"]):
+            yield "NetworkPolicy: Prometheus alone must reach the metrics, and nothing else"
     out = {
         (port["protocol"], port["port"])
         for rule in policy["egress"]
@@ -237,6 +252,61 @@ def the_network_is_closed_but_for_what_is_needed(it: Deployed) -> Iterator[str]:
     }
     if out != {("UDP", 53), ("TCP", 53), ("TCP", 6379), ("TCP", 443)}:
         yield f"NetworkPolicy: lets out to {sorted(out)}"
+
+
+def the_ingress_leads_to_the_service_with_tls(it: Deployed) -> Iterator[str]:
+    if not it.of_kind("Ingress"):
+        return
+    (ingress,) = it.of_kind("Ingress")
+    service = {each["name"] for each in it.spec("Service")["ports"]}
+    (name,) = (each["metadata"]["name"] for each in it.of_kind("Service"))
+    covered = {host for each in ingress["spec"].get("tls", ()) for host in each["hosts"]}
+    for rule in ingress["spec"]["rules"]:
+        if rule["host"] not in covered:
+            yield f"Ingress: there is no TLS for {rule['host']}"
+        for path in rule["http"]["paths"]:
+            backend = path["backend"]["service"]
+            if backend["name"] != name or backend["port"]["name"] not in service:
+                yield f"Ingress: there is no {backend}"
+    limits = {key.rpartition("/")[2]: value for key, value in _notes(ingress).items()}
+    if int(limits["proxy-body-size"].removesuffix("m")) * 2**20 < it.settings.max_body_bytes:
+        yield "Ingress: refuses bodies that the service accepts"
+    if int(limits["proxy-read-timeout"]) <= it.settings.timeout_s:
+        yield "Ingress: gives up before the service does"
+
+
+def _notes(manifest: Manifest) -> dict[str, str]:
+    notes: dict[str, str] = manifest["metadata"]["annotations"]
+    return notes
+
+
+def the_operator_scrapes_as_our_own_configuration_does(it: Deployed) -> Iterator[str]:
+    if not it.of_kind("PodMonitor"):
+        return
+    monitor = it.spec("PodMonitor")
+    ports = {each["name"] for each in it.container["ports"]}
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    config = read(PROMETHEUS / "prometheus.kubernetes.yml")
+    (job,) = config["scrape_configs"]
+    if not it.selects(monitor["selector"]["matchLabels"]):
+        yield "PodMonitor: selects none of the pods"
+    if endpoint["port"] != "metrics" or endpoint["port"] not in ports:
+        yield f"PodMonitor: scrapes the port {endpoint['port']}"
+    if ("GET", endpoint["path"]) not in NEEDS:
+        yield f"PodMonitor: there is no route {endpoint['path']}"
+    if endpoint["interval"] != config["global"]["scrape_interval"]:
+        yield "PodMonitor: has another interval"
+    # The operator makes the job's name from this label of the pods.
+    if it.template["metadata"]["labels"].get(monitor["jobLabel"]) != job["job_name"]:
+        yield "PodMonitor: the alerts know the job by another name"
+    instance = [
+        (each["source_labels"], each["target_label"])
+        for each in job["relabel_configs"]
+        if each.get("target_label") == "instance"
+    ]
+    theirs = [(each["sourceLabels"], each["targetLabel"]) for each in endpoint["relabelings"]]
+    if theirs != instance:
+        yield "PodMonitor: gives instances another name"
 
 
 def a_disruption_leaves_replicas(it: Deployed) -> Iterator[str]:
@@ -383,6 +453,8 @@ RULES: tuple[Callable[[Deployed], Iterator[str]], ...] = (
     the_selectors_select,
     the_ports_agree,
     the_network_is_closed_but_for_what_is_needed,
+    the_ingress_leads_to_the_service_with_tls,
+    the_operator_scrapes_as_our_own_configuration_does,
     a_disruption_leaves_replicas,
     the_autoscaler_follows_a_metric_that_there_is,
     updates_fit_the_hardware,
@@ -391,6 +463,17 @@ RULES: tuple[Callable[[Deployed], Iterator[str]], ...] = (
     the_pod_is_restricted,
     the_image_is_a_placeholder_of_this_version,
 )
+
+
+def with_every_component(folder: Path, overlay: str) -> Path:
+    """Copies the manifests; returns an overlay there with all optional components."""
+    shutil.copytree(ROOT, folder, dirs_exist_ok=True)
+    file = folder / "overlays" / overlay / "kustomization.yaml"
+    text = file.read_text(encoding="utf-8")
+    listed = re.findall(r"^  (?:# )?- \.\./\.\./components/(\S+)$", text, re.MULTILINE)
+    assert set(listed) == {each.name for each in (ROOT / "components").iterdir()}
+    file.write_text(text.replace("  # - ../../components/", "  - ../../components/"))
+    return file.parent
 
 
 def rule_faults(manifests: list[Manifest]) -> list[str]:

@@ -6,14 +6,14 @@ from typing import Any
 from tests.drills.monitoring.prometheus import FOLDER, Prometheus
 from tests.integration.kubernetes.kustomize import Manifest, build, read
 from tests.integration.kubernetes.manifests import ROOT, Deployed, adapter_rule
-from tests.integration.processes.server import Server
+from tests.integration.processes.server import Server, free_port
 
 _POD = "scope-judge-7d9c5b7f4-x2x5k"
 
 
 def _discovered(it: Deployed, *, port: int, name: str, app: str) -> dict[str, Any]:
     """A target of Prometheus as the discovery of pods makes it, before relabelling."""
-    (named,) = it.container["ports"]
+    (named,) = (each for each in it.container["ports"] if each["name"] == "metrics")
     pod = {
         "name": name,
         "phase": "Running",
@@ -52,12 +52,14 @@ def test_the_adapter_finds_each_judge_and_its_pending_comparisons(tmp_path: Path
     keys.write_text('{"keys": []}', encoding="utf-8")
     settings = {name: value for name, value in it.env.items() if name.startswith("SCOPE_")}
     settings |= {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
+    port = free_port()
     settings |= {"SCOPE_API_KEYS_FILE": str(keys), "SCOPE_DRAIN_LAG_S": "0"}
+    settings |= {"SCOPE_METRICS_PORT": str(port)}
 
-    with Server(tmp_path, settings) as server:
+    with Server(tmp_path, settings):
         pods = [
-            _discovered(it, port=server.port, name=_POD, app="scope-judge"),
-            _discovered(it, port=server.port, name="redis-0", app="redis"),
+            _discovered(it, port=port, name=_POD, app="scope-judge"),
+            _discovered(it, port=port, name="redis-0", app="redis"),
         ]
         with Prometheus(tmp_path / "prometheus", config=_scraping(pods)) as prometheus:
             prometheus.wait_until("scope_pending_comparisons")

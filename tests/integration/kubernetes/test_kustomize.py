@@ -19,7 +19,7 @@ from tests.integration.kubernetes.kustomize import (
     each_list,
     identity,
 )
-from tests.integration.kubernetes.manifests import DEPLOYED, ROOT
+from tests.integration.kubernetes.manifests import DEPLOYED, ROOT, with_every_component
 from tests.patience import PATIENCE_S
 
 
@@ -52,11 +52,20 @@ def _by_identity(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
 
 @pytest.mark.parametrize("folder", DEPLOYED)
 def test_a_real_kustomize_renders_the_same(folder: str) -> None:
+    _compare(ROOT / folder)
+
+
+@pytest.mark.parametrize("overlay", ["single-gpu", "fleet"])
+def test_a_real_kustomize_renders_the_components_the_same(overlay: str, tmp_path: Path) -> None:
+    _compare(with_every_component(tmp_path, overlay))
+
+
+def _compare(folder: Path) -> None:
     command = _kustomize()
     if command is None:
         pytest.skip("kustomize 5 or later is not installed")
     said = subprocess.run(
-        [*command, str(ROOT / folder)],
+        [*command, str(folder)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -67,7 +76,7 @@ def test_a_real_kustomize_renders_the_same(folder: str) -> None:
 
     theirs = list(yaml.safe_load_all(said.stdout))
 
-    assert _by_identity(build(ROOT / folder)) == _by_identity(theirs)
+    assert _by_identity(build(folder)) == _by_identity(theirs)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.integration.kubernetes.manifests import (
     adapter_rule,
     rule_faults,
     schema_faults,
+    with_every_component,
 )
 
 _DOCS = ROOT.parents[1] / "docs" / "guides" / "deploy" / "kubernetes.md"
@@ -45,22 +46,21 @@ def test_the_overlays_fit_their_size() -> None:
 
 
 @pytest.mark.parametrize("overlay", ["single-gpu", "fleet"])
-def test_a_judge_can_share_gpus_and_name_its_runtime(overlay: str, tmp_path: Path) -> None:
-    shutil.copytree(ROOT, tmp_path, dirs_exist_ok=True)
-    file = tmp_path / "overlays" / overlay / "kustomization.yaml"
-    text = file.read_text(encoding="utf-8")
-    assert text.count("  # - ../../components/") == 2
-    file.write_text(text.replace("  # - ../../components/", "  - ../../components/"))
+def test_an_overlay_can_take_every_component(overlay: str, tmp_path: Path) -> None:
+    folder = with_every_component(tmp_path, overlay)
 
-    manifests = build(file.parent)
+    manifests = build(folder)
 
     it = Deployed(manifests)
     assert [*schema_faults(manifests), *rule_faults(manifests)] == []
     assert (it.gpus, it.settings.tensor_parallel) == (2, 2)
     assert it.pod["runtimeClassName"] == "nvidia"
+    assert it.of_kind("Ingress")
+    assert it.of_kind("PodMonitor")
+    assert {each["metadata"]["namespace"] for each in manifests} == {"scope-judge"}
     shm = tmp_path / "components" / "two-gpus" / "deployment.yaml"
     shm.write_text(shm.read_text(encoding="utf-8").replace("8Gi\n", "1Gi\n"))
-    faults = rule_faults(build(file.parent))
+    faults = rule_faults(build(folder))
     assert "a_judge_on_gpus_has_what_vllm_needs: 1Gi of shared memory for 2 GPUs" in faults
 
 
@@ -118,6 +118,8 @@ class Break(NamedTuple):
 
 _POD, _SERVICE, _NETWORK = "base/deployment.yaml", "base/service.yaml", "base/networkpolicy.yaml"
 _GPU, _FLEET = "components/gpu/deployment.yaml", "overlays/fleet/deployment.yaml"
+_INGRESS = "components/ingress/ingress.yaml"
+_MONITOR = "components/pod-monitor/podmonitor.yaml"
 _HPA, _PDB = "overlays/fleet/autoscaler.yaml", "overlays/fleet/disruptions.yaml"
 
 _BREAKS = (
@@ -134,8 +136,12 @@ _BREAKS = (
     Break(_POD, "PeriodSeconds: 160", "PeriodSeconds: 30", "killed after 30 s"),
     Break(_POD, 'command: ["sleep", "5"]', 'command: ["true"]', "preStop: does not wait"),
     Break(_POD, 'value: "120"', 'value: "30"', "may be cut off"),
-    Break(_POD, "SCOPE_METRICS", "SCOPE_METRIC", "there is no setting SCOPE_METRIC"),
-    Break(_POD, "value: open", "value: opened", "metrics"),
+    Break(_POD, "SCOPE_METRICS_PORT", "SCOPE_METRIC_PORT", "no setting SCOPE_METRIC_PORT"),
+    Break(_POD, 'value: "9464"', 'value: "many"', "metrics_port"),
+    Break(_POD, 'io/port: "9464"', 'io/port: "8000"', "Prometheus scrapes another port"),
+    Break(_POD, "containerPort: 9464", "containerPort: 9090", "the container names"),
+    Break(_POD, "SCOPE_DRAIN_LAG_S\n              value: \"5\"",
+          "SCOPE_METRICS\n              value: open", "clients read /metrics without a key"),
     Break(_POD, "HF_TOKEN\n", "HF_TOKEN\n              value: hf_x\n", "HF_TOKEN has a literal"),
     Break(_POD, "readOnly: true\n", "readOnly: true\n              subPath: k\n", "a changed file"),
     Break(_POD, "enableServiceLinks: false", "hostNetwork: false", "enableServiceLinks"),
@@ -144,8 +150,22 @@ _BREAKS = (
     Break(_POD, "claimName: scope-judge-weights", "claimName: other", "there is no claim other"),
     Break(_SERVICE, "  selector:\n    app.", "  selector:\n    ", "Service: {'kubernetes.io/name'"),
     Break(_SERVICE, "targetPort: http", "targetPort: https", "no port https"),
+    Break(_SERVICE, "targetPort: http", "targetPort: metrics", "leads clients to the metrics"),
     Break(_NETWORK, "    - from:\n", "    - from:\n        - {}\n", "lets everybody in"),
     Break(_NETWORK, "port: 53", "port: 54", "lets out to"),
+    Break(_NETWORK, "port: metrics", "port: http", "lets in to the ports"),
+    Break(_NETWORK, "app.kubernetes.io/name: prometheus", "app: prometheus", "Prometheus alone"),
+    Break(_INGRESS, "    - host: judge", "    - host: other", "there is no TLS for other"),
+    Break(_INGRESS, "name: http", "name: metrics", "Ingress: there is no"),
+    Break(_INGRESS, "pathType: Prefix", "pathTyp: Prefix", "'pathType' is a required"),
+    Break(_INGRESS, "body-size: 2m", "body-size: 1m", "refuses bodies that the service accepts"),
+    Break(_INGRESS, '"130"', '"60"', "gives up before the service does"),
+    Break(_MONITOR, "- port: metrics", "- port: http", "scrapes the port http"),
+    Break(_MONITOR, "path: /metrics", "path: /metric", "there is no route /metric"),
+    Break(_MONITOR, "interval: 15s", "interval: 60s", "has another interval"),
+    Break(_MONITOR, "jobLabel: app.kubernetes.io/name", "jobLabel: app", "by another name"),
+    Break(_MONITOR, "__meta_kubernetes_pod_name", "__meta_kubernetes_pod_ip", "another name"),
+    Break(_MONITOR, "matchLabels:\n      app", "matchLabels:\n      ap", "selects none"),
     Break(_GPU, "nvidia.com/gpu: 1", "nvidia.com/gpu: 2", "2 GPUs for a judge that uses 1"),
     Break(_GPU, 'cpu: "4"', 'cpu: "2"', "fewer than 3 cores for 1 GPUs"),
     Break(_GPU, "emptyDir: null\n          ", "", "compiled kernels are lost"),
@@ -172,7 +192,13 @@ def test_the_checks_find_a_broken_manifest(tmp_path: Path, how: Break) -> None:
     text = (broken / how.file).read_text(encoding="utf-8")
     assert how.old in text
     (broken / how.file).write_text(text.replace(how.old, how.new), encoding="utf-8")
-    intact = build(ROOT / "overlays" / "fleet")
+    before = shutil.copytree(ROOT, tmp_path / "intact")
+    for root in (before, broken):
+        # The components that change the pod have a test of their own.
+        file = root / "overlays" / "fleet" / "kustomization.yaml"
+        taken = re.sub(r"# (- \S+/(ingress|pod-monitor))\n", r"\1\n", file.read_text())
+        file.write_text(taken)
+    intact = build(before / "overlays" / "fleet")
 
     manifests = build(broken / "overlays" / "fleet")
 

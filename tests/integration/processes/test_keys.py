@@ -5,6 +5,7 @@ import socket
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -12,7 +13,7 @@ from app.api.auth.keys import hash_of
 from app.api.auth.local import is_loopback
 from app.cli import app
 from app.main import create
-from tests.integration.processes.server import Server
+from tests.integration.processes.server import Server, free_port
 from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison, problem
 
@@ -95,6 +96,23 @@ def test_a_service_with_keys_requires_one_and_follows_the_key_file(tmp_path: Pat
     for key in (judge, reader, prometheus, late, "scope_wrong"):
         assert key not in told
         assert hash_of(key.encode()).hex()[:12] not in told
+
+
+def test_the_port_of_the_metrics_needs_no_key_and_shows_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    admin = keys(path, "add", "admin", "--role", "admin", "--role", "judge")
+    port = free_port()
+    settings = {"SCOPE_API_KEYS_FILE": str(path), "SCOPE_METRICS_PORT": str(port)}
+    with Server(tmp_path, SCRIPTED | settings) as server:
+        beside = f"http://127.0.0.1:{port}"
+        assert httpx.get(f"{beside}/metrics", timeout=PATIENCE_S).status_code == 200
+        problem(httpx.get(f"{beside}/info", headers=bearer(admin), timeout=PATIENCE_S), "not_found")
+        lying = server.client.get("/metrics", headers={"Host": f"127.0.0.1:{port}"})
+        problem(lying, "unauthenticated")
+        body = comparison(alpha=None)
+        assert server.client.post("/judge", json=body, headers=bearer(admin)).status_code == 200
+        assert f"http://127.0.0.1:{server.port}" in server.log.read_text()
+    assert not connects("127.0.0.1", port)
 
 
 def test_a_large_body_of_a_refused_caller_is_not_awaited(tmp_path: Path) -> None:

@@ -214,3 +214,12 @@ def test_an_address_in_use_is_reported_before_the_judge_is_loaded(url: str) -> N
     assert result.exit_code == 1
     assert f"SCOPE_PORT={port}" in result.stderr
     assert "Loading" not in result.stderr
+
+
+def test_a_port_of_the_metrics_in_use_is_reported_before_the_judge_is_loaded(url: str) -> None:
+    port = url.rsplit(":", 1)[1]
+    environment = {**SCRIPTED, "SCOPE_METRICS_PORT": port}
+    result = runner.invoke(app, ["serve", "--port", "0"], env=environment)
+    assert result.exit_code == 1
+    assert f"SCOPE_METRICS_PORT={port}" in result.stderr
+    assert "Loading" not in result.stderr

@@ -279,6 +279,30 @@ async def test_the_metrics_have_a_switch_of_their_own(
             problem(await client.post("/metrics"), "not_found")
 
 
+@pytest.mark.parametrize("switch", ["key", "open", "off"])
+async def test_the_port_of_the_metrics_answers_them_to_everybody_and_nothing_else(
+    switch: str, keys: Keys
+) -> None:
+    async with client_of(keys=keys, metrics=switch, metrics_port=9464) as client:
+
+        async def on_it(method: str, path: str, holder: str = "", **more: Any) -> httpx.Response:
+            headers = header_of(holder) if holder else {}
+            url = f"http://localhost:9464{path}"
+            return await client.request(method, url, headers=headers, **more)
+
+        assert (await on_it("GET", "/metrics")).text.startswith("# HELP")
+        everything = "-".join(ROLES)
+        for path in ("/healthz", "/readyz", "/info", "/docs", "/metrics/", "/nothing"):
+            answer = problem(await on_it("GET", path, everything), "not_found")
+            assert "SCOPE_METRICS_PORT" in answer["detail"]
+        judged = await on_it("POST", "/judge", everything, json=comparison(alpha=None))
+        problem(judged, "not_found")
+        problem(await on_it("POST", "/metrics"), "method_not_allowed")
+        # The caller chooses the Host header, and not the port.
+        lying = await client.get("/metrics", headers={"Host": "localhost:9464"})
+        assert lying.status_code == {"key": 401, "open": 200, "off": 404}[switch]
+
+
 async def test_a_key_limited_to_sets_cannot_read_metrics(keys: Keys) -> None:
     async with client_of(keys=keys) as client:
         answer = problem(await response_to(client, "GET", "/metrics", "one"), "forbidden")
