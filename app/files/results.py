@@ -1,7 +1,8 @@
 """Where the results of `scope-judge judge FILE` are among the columns of its rows.
 
-They are one object under `judgment`, or with `--flat` columns of their own. A name that the input
-had already was avoided: `judgment_2`, or `judgment_alpha` and `judgment_alpha_2` for `alpha`.
+They are one object under `judgment`, or flat: columns of their own, such as `verdict`, `p_bar` and
+`calibration_name`. A name that the input had already was avoided: `judgment_2`, or `judgment_alpha`
+and `judgment_alpha_2` for `alpha`.
 """
 
 import json
@@ -12,7 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 RESULT = "judgment"
-_OBJECTS = ("calibration", "audit", "error")
+# Field with an object -> the values of it that flat results have. Earlier releases wrote the
+# object as JSON.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "calibration": ("name", "version", "n"),
+    "audit": ("id", "rate"),
+    "error": ("code", "detail"),
+}
+_OBJECTS = tuple(_PARTS)
 _NUMBERS = (
     "p_fwd",
     "p_rev",
@@ -25,8 +33,11 @@ _NUMBERS = (
     "risk_level",
     "label_mass",
 )
+_WHOLE = ("calibration_version", "calibration_n")
+_PART_NUMBERS = ("audit_rate",)
 _WORDS = ("verdict", "preferred", "reason", "guarantee", "judge")
-FIELDS = (*_WORDS, *_NUMBERS, *_OBJECTS)
+_FLAT_PARTS = tuple(f"{field}_{part}" for field, parts in _PARTS.items() for part in parts)
+FIELDS = (*_WORDS, *_NUMBERS, *_OBJECTS, *_FLAT_PARTS)
 _SETS: Mapping[str, tuple[str, ...]] = {
     "verdict": ("A", "B", "abstain"),
     "preferred": ("A", "B"),
@@ -35,6 +46,7 @@ _SETS: Mapping[str, tuple[str, ...]] = {
 }
 # Fields of which a judgment, or an error, has one at least.
 _ESSENTIAL = ("verdict", "error")
+_FLAT_ESSENTIAL = (*_ESSENTIAL, "error_code")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +67,8 @@ class ResultColumns:
             fields = _object(row.get(self.nested)) or {}
         else:
             fields = {field: row.get(column) for field, column in self.flat.items()}
-        return {name: _value(name, value) for name, value in fields.items() if value is not None}
+        found = {name: _value(name, value) for name, value in fields.items() if value is not None}
+        return found if self.nested is not None else _with_objects(found)
 
     def without(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The row without its result."""
@@ -80,7 +93,7 @@ class OutputColumns:
         """A row of the output: columns of the input, and the result."""
         if not self._flat:
             return {**kept, self._name(RESULT): dict(result)}
-        return {**kept, **{self._name(name): value for name, value in result.items()}}
+        return {**kept, **{self._name(name): value for name, value in _flat(result).items()}}
 
     def _name(self, wanted: str) -> str:
         """The name of a column that no row has, e.g. "judgment_alpha"."""
@@ -93,6 +106,28 @@ class OutputColumns:
                 name, number = f"{base}_{number}", number + 1
             self._names[wanted] = name
         return self._names[wanted]
+
+
+def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result whose objects are values of their own, such as `error_code`."""
+    flat: dict[str, Any] = {}
+    for name, value in result.items():
+        if name in _PARTS:
+            values = value or {}
+            flat |= {f"{name}_{part}": values[part] for part in _PARTS[name] if part in values}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _with_objects(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The result that was made flat; an object of which nothing is known is left out."""
+    result = {name: value for name, value in flat.items() if name not in _FLAT_PARTS}
+    for name, parts in _PARTS.items():
+        values = {part: flat[f"{name}_{part}"] for part in parts if f"{name}_{part}" in flat}
+        if values:
+            result.setdefault(name, values)
+    return result
 
 
 def result_columns(rows: Iterable[Mapping[str, Any]]) -> ResultColumns | None:
@@ -120,7 +155,7 @@ def result_columns(rows: Iterable[Mapping[str, Any]]) -> ResultColumns | None:
         for field, name in names.items()
         if name is not None and all(_fits(field, row.get(name)) for row in rows)
     }
-    if not any(field in flat for field in _ESSENTIAL):
+    if not any(field in flat for field in _FLAT_ESSENTIAL):
         return None
     return ResultColumns(nested=None, flat=flat)
 
@@ -139,7 +174,8 @@ def _fits(field: str, value: Any) -> bool:
         return _object(value) is not None
     if field in _SETS:
         return value in _SETS[field]
-    return field not in _NUMBERS or not isinstance(_value(field, value), str)
+    numbers = (*_NUMBERS, *_PART_NUMBERS, *_WHOLE)
+    return field not in numbers or not isinstance(_value(field, value), str)
 
 
 def _number(name: str) -> int:
@@ -161,7 +197,11 @@ def _value(field: str, value: Any) -> Any:
         return value
     if field in _OBJECTS:
         return _object(value) or value
-    if field in _NUMBERS:
+    if field in _WHOLE:
         with suppress(ValueError):
-            return float(value)
+            return int(value)
+    elif field in (*_NUMBERS, *_PART_NUMBERS):
+        with suppress(ValueError):
+            # None of these numbers reaches a thousand: a comma is a decimal comma.
+            return float(value.replace(",", "."))
     return value

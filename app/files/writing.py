@@ -36,7 +36,13 @@ def format_of(path: Path) -> str:
     return kind
 
 
-def replace_file(path: Path, rows: Sequence[Mapping[str, Any]], *, excel: bool = False) -> None:
+def replace_file(
+    path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    excel: bool = False,
+    delimiter: str | None = None,
+) -> None:
     """Writes all rows to a file, which appears or is replaced as a whole; its mode stays.
 
     Lists and objects become JSON in CSV and TSV, and in Parquet if a column mixes types or has an
@@ -45,7 +51,9 @@ def replace_file(path: Path, rows: Sequence[Mapping[str, Any]], *, excel: bool =
     Args:
         path: The file; its name tells format and compression.
         rows: Columns may differ between rows; a missing value is null, or an empty cell.
-        excel: Write no text that a spreadsheet takes for a formula; see `for_excel`.
+        excel: Write a table that Excel opens: with a byte order mark, no text that it takes for a
+            formula, and semicolons, unless another delimiter is named.
+        delimiter: Delimiter of CSV; None for the usual one.
 
     Raises:
         InvalidRequestError: The name asks for an unknown format.
@@ -59,9 +67,11 @@ def replace_file(path: Path, rows: Sequence[Mapping[str, Any]], *, excel: bool =
             _write_parquet(file, rows)
             return
         # UTF-8 cannot encode half of a surrogate pair: a table has its escape, as JSON has.
-        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+        encoding = "utf-8-sig" if excel else "utf-8"
+        text = io.TextIOWrapper(file, encoding=encoding, errors="backslashreplace", newline="")
         if kind in ("csv", "tsv"):
-            _write_table(text, rows, "," if kind == "csv" else "\t")
+            usual = ";" if excel else ","
+            _write_table(text, rows, (delimiter or usual) if kind == "csv" else "\t", excel=excel)
         elif kind == "json":
             text.write("[\n" + ",\n".join(json_line(row) for row in rows) + "\n]\n")
         else:
@@ -118,12 +128,16 @@ def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(columns)
 
 
-def _write_table(text: IO[str], rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
-    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
+def _write_table(
+    text: IO[str], rows: Sequence[Mapping[str, Any]], delimiter: str, *, excel: bool
+) -> None:
+    # Where Excel separates by semicolons, its decimals have a comma: it takes 1.5 for 1 May.
+    shown = _decimal_comma if excel and delimiter == ";" else _cell
+    cells = [{name: shown(value) for name, value in row.items()} for row in rows]
     # Python before 3.13 quotes a carriage return only if line ends have one. Without quotes it ends
     # the row.
     returns = any("\r" in str(part) for row in cells for item in row.items() for part in item)
-    ends = "\r\n" if returns else "\n"
+    ends = "\r\n" if returns or excel else "\n"
     writer = csv.DictWriter(text, _columns(rows), delimiter=delimiter, lineterminator=ends)
     writer.writeheader()
     writer.writerows(cells)
@@ -133,6 +147,10 @@ def _cell(value: Any) -> Any:
     if isinstance(value, bool | list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return value
+
+
+def _decimal_comma(value: Any) -> Any:
+    return str(value).replace(".", ",") if isinstance(value, float) else _cell(value)
 
 
 def _write_parquet(file: IO[bytes], rows: Sequence[Mapping[str, Any]]) -> None:

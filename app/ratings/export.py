@@ -9,7 +9,7 @@ import pyarrow
 from pyarrow import csv
 
 from app.files.replacing import replacing
-from app.files.writing import for_excel
+from app.files.writing import replace_file
 from app.ratings.battles import Battles
 from app.ratings.bradley_terry import Floats
 from app.ratings.outcomes import Outcomes, views_of
@@ -26,7 +26,7 @@ def write_csv(results: LeaderboardResults, path: Path, *, excel: bool) -> None:
     Args:
         results: The results.
         path: File to write or replace.
-        excel: Write no text that a spreadsheet takes for a formula.
+        excel: Write a table that Excel opens; see `app.files.writing.replace_file`.
 
     Raises:
         OSError: The file cannot be written.
@@ -38,7 +38,8 @@ def write_csv(results: LeaderboardResults, path: Path, *, excel: bool) -> None:
         for rating in view.ratings
     ]
     if excel:
-        rows = [for_excel(row) for row in rows]
+        replace_file(path, rows, excel=True)
+        return
     _replace_csv(path, pyarrow.Table.from_pylist(rows))
 
 

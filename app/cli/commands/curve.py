@@ -1,5 +1,6 @@
 """`scope-judge curve`: says whether a judge is good enough, from labelled pairs in files."""
 
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.assessment import print_assessment
+from app.cli.assessment import print_assessment, print_more_labels
 from app.cli.console import CommandError, console
 from app.cli.labelled_rows import print_label_report
 from app.cli.running.judged_first import Judging, checked_before, judged_by_service, judged_here
@@ -24,11 +25,13 @@ from app.cli.running.options import (
     given_format,
 )
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url
+from app.core.assessment import Assessment
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
     from app.evaluation.curve.labelled_scores import LabelledScores
+    from app.evaluation.curve.labels import LabelsRow
     from app.evaluation.judgments.jsonl import Judged
     from app.files.labelled import FilePair
     from app.service.labelling.checking import CheckedRows
@@ -86,6 +89,7 @@ def curve(
     _check(alphas, delta, label_noise, plot, split=split)
     shared = delta_for or 1
     from app.evaluation.curve.labelled_scores import labelled_scores_of
+    from app.evaluation.curve.labels import coverage_with_more_labels
     from app.evaluation.curve.rows import assessment_of
     from app.evaluation.judgments.jsonl import read_judgments
 
@@ -109,10 +113,12 @@ def curve(
         print_label_report(scores.report)
     found = assessment_of(scores, alphas, delta=delta, label_noise=label_noise, delta_for=shared)
     print_assessment(found)
+    more = coverage_with_more_labels(scores, alphas, delta=delta / shared, label_noise=label_noise)
+    print_more_labels(found, more)
     if split:
         _print_splits(scores, alphas, delta / shared, label_noise)
     if plot is not None:
-        _write_figure(scores, plot, delta / shared, label_noise)
+        _write_figure(scores, found, more, plot, label_noise)
 
 
 def _judged(files: list[Path], judging: Judging, rows: "CheckedRows[FilePair]") -> "Judged":
@@ -159,11 +165,18 @@ def _print_splits(
     print_splits(rows, scores.n)
 
 
-def _write_figure(scores: "LabelledScores", plot: Path, delta: float, label_noise: float) -> None:
+def _write_figure(
+    scores: "LabelledScores",
+    found: Assessment,
+    more: "Sequence[LabelsRow]",
+    plot: Path,
+    label_noise: float,
+) -> None:
     # Imported late, because the other commands work without matplotlib.
-    from app.evaluation.curve.figure import write_curve_figure
+    from app.evaluation.curve.figure import Findings, write_curve_figure
 
+    findings = Findings(scores=scores, assessment=found, more=more, label_noise=label_noise)
     try:
-        write_curve_figure(scores, plot, delta=delta, label_noise=label_noise)
+        write_curve_figure(findings, plot)
     except OSError as exc:
         raise CommandError(f"{plot} cannot be written: {exc.strerror}") from None

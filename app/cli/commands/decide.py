@@ -1,7 +1,6 @@
 """`scope-judge decide`: takes results to another alpha without judging again."""
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ from app.cli.running.options import (
     DeltaFor,
     Encoding,
     Excel,
+    Flat,
     Inputs,
     NoAlpha,
     check_encoding,
@@ -20,7 +20,7 @@ from app.cli.running.options import (
     check_share,
     divided_delta,
 )
-from app.cli.running.rows import check_excel, check_output, write_all
+from app.cli.running.rows import check_excel, check_output, delimiter_of, is_table, write_all
 from app.cli.service_client import DEFAULT_URL, Url
 from app.cli.summary import print_summary
 from app.core.comparison import Criterion, Guarantee
@@ -66,9 +66,7 @@ def decide(
         typer.Option(help="File to write, in the format of its ending; default: JSONL on stdout."),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace --out.")] = False,
-    flat: Annotated[
-        bool, typer.Option(help="Write verdict, p_bar ... as columns, not as one `judgment`.")
-    ] = False,
+    flat: Flat = None,
     excel: Excel = False,
     encoding: Encoding = None,
     url: Url = DEFAULT_URL,
@@ -102,8 +100,12 @@ def decide(
         for part, layout in zip(parts, layouts, strict=True)
         for row in part
     ]
-    is_flat = flat or any(layout is not None and layout.nested is None for layout in layouts)
-    _write(out, kept, results, flat=is_flat, excel=excel)
+    if flat is None:
+        was_flat = any(layout is not None and layout.nested is None for layout in layouts)
+        flat = was_flat or is_table(out)
+    columns = OutputColumns({column for row in kept for column in row}, flat=flat)
+    decided = [columns.row(row, result) for row, result in zip(kept, results, strict=True)]
+    write_all(out, decided, excel=excel, delimiter=delimiter_of(rows))
     print_summary(results, [row.place for row in rows], asked=0, seconds=0.0)
     failed = sum("error" in result for result in results)
     if failed:
@@ -177,16 +179,3 @@ def _decided(
     rule = replace(judge_rule.rule, min_label_mass=math.inf) if score.off_task else judge_rule.rule
     judgment = decided(score.preference, rule, label_mass=score.label_mass, judge=str(judge))
     return JudgmentOut.of(judgment, None).model_dump(mode="json", exclude={"id"})
-
-
-def _write(
-    out: Path | None,
-    kept: Sequence[Mapping[str, Any]],
-    results: Sequence[Mapping[str, Any]],
-    *,
-    flat: bool,
-    excel: bool,
-) -> None:
-    columns = OutputColumns({column for row in kept for column in row}, flat=flat)
-    rows = [columns.row(row, result) for row, result in zip(kept, results, strict=True)]
-    write_all(out, rows, excel=excel)

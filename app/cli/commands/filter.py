@@ -25,7 +25,15 @@ from app.cli.running.options import (
     given_criterion,
     given_format,
 )
-from app.cli.running.rows import Item, check_excel, check_first, check_output, read_items, write_all
+from app.cli.running.rows import (
+    Item,
+    check_excel,
+    check_first,
+    check_output,
+    delimiter_of,
+    read_items,
+    write_all,
+)
 from app.cli.running.run import ROWS_PER_REQUEST, finished, is_judged
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.summary import REASONS, promises
@@ -105,10 +113,15 @@ def filter(
         with finished(items, judging(service, criterion), run) as done:
             results = [done.results[item.key] for item in items]
             decisions = [decided(i, r, flip=flip) for i, r in zip(items, results, strict=True)]
-            write_all(out, kept_rows(items, decisions), kept=NOTHING_LOST, excel=excel)
+            write = partial(
+                write_all,
+                kept=NOTHING_LOST,
+                excel=excel,
+                delimiter=delimiter_of(item.row for item in items),
+            )
+            write(out, kept_rows(items, decisions))
             if review is not None:
-                dropped = dropped_rows(items, decisions)
-                write_all(review.resolve(), dropped, kept=NOTHING_LOST, excel=excel)
+                write(review.resolve(), dropped_rows(items, decisions))
     _print_summary(decisions, results)
     failed = sum(not is_judged(result) for result in results)
     if failed:

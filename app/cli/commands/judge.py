@@ -16,6 +16,7 @@ from app.cli.running.options import (
     DeltaFor,
     Encoding,
     Excel,
+    Flat,
     Guarantee,
     NoAlpha,
     OnRay,
@@ -70,9 +71,7 @@ def judge(
     shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
-    flat: Annotated[
-        bool, typer.Option(help="Write verdict, p_bar ... as columns, not as one `judgment`.")
-    ] = False,
+    flat: Flat = None,
     keep_texts: Annotated[
         bool, typer.Option(help="Keep the columns with the question and the responses.")
     ] = True,
@@ -98,7 +97,7 @@ def judge(
     if ray:
         if not files or (question, a, b) != (None, None, None) or is_given(url):
             raise CommandError("--ray takes files or folders, and no --question, --a, --b or --url")
-        if flat or excel or overwrite or not keep_texts or encoding:
+        if flat is not None or excel or overwrite or not keep_texts or encoding:
             raise CommandError(
                 "--ray has no --flat, --excel, --no-keep-texts, --overwrite or --encoding"
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.cli.console import CommandError, say
 from app.cli.running.judging import NOTHING_LOST, judging, run_into
-from app.cli.running.rows import Item, check_first, check_output, write_all
+from app.cli.running.rows import Item, check_first, check_output, delimiter_of, write_all
 from app.cli.running.run import ROWS_PER_REQUEST, Results, finished, is_judged
 from app.cli.service_client import connected
 from app.cli.summary import print_summary
@@ -169,7 +169,8 @@ def write_battles(
     if options.keep_texts:
         texts = ({n: e.item.row.fields.get(n) for n in e.item.shape.texts} for e in entries)
         rows = [{**row, **kept} for row, kept in zip(rows, texts, strict=True)]
-    write_all(options.out, rows, kept=NOTHING_LOST)
+    delimiter = delimiter_of(entry.item.row for entry in entries)
+    write_all(options.out, rows, kept=NOTHING_LOST, delimiter=delimiter)
 
 
 def print_battles(

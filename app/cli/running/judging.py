@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.console import CommandError
-from app.cli.running.rows import Item, check_output, read_items, write_all
+from app.cli.running.rows import Item, check_output, delimiter_of, is_table, read_items, write_all
 from app.cli.running.run import (
     ROWS_PER_REQUEST,
     Ask,
@@ -50,8 +50,8 @@ class FileOptions:
         form: How the rows are written.
         out: File of the results; None for stdout.
         overwrite: Replace a file of results, and drop an unfinished run with other settings.
-        flat: Write the fields of a judgment beside the columns of the row.
-        excel: Write no text that a spreadsheet takes for a formula.
+        flat: Write the fields of a judgment beside the columns of the row; None for tables only.
+        excel: Write a table that Excel opens.
         keep_texts: Keep the columns that the comparison was made of.
         batch_size: Largest number of comparisons in one request.
         otherwise: Another way, for the message, if there is no service.
@@ -61,7 +61,7 @@ class FileOptions:
     form: InputFormat = field(default_factory=InputFormat)
     out: Path | None = None
     overwrite: bool = False
-    flat: bool = False
+    flat: bool | None = None
     excel: bool = False
     keep_texts: bool = True
     batch_size: int = ROWS_PER_REQUEST
@@ -94,7 +94,8 @@ def judge_files(
     begun = time.monotonic()
     items = read_items(inputs, options.form)
     check_output(options.out, files_of(inputs), overwrite=options.overwrite)
-    columns = OutputColumns({name for item in items for name in item.row.fields}, flat=options.flat)
+    flat = is_table(options.out) if options.flat is None else options.flat
+    columns = OutputColumns({name for item in items for name in item.row.fields}, flat=flat)
     row = partial(_row, columns=columns, texts=options.keep_texts)
     # Connected last, so that a wrong file is reported first.
     with connected(url, patience_s=patience_s, otherwise=options.otherwise) as service:
@@ -108,7 +109,8 @@ def judge_files(
             run = run_into(out, service, criterion, overwrite=options.overwrite, batch_size=size)
             with finished(items, ask, run) as done:
                 rows = [row(item, done.results[item.key]) for item in items]
-                write_all(out, rows, kept=NOTHING_LOST, excel=options.excel)
+                delimiter = delimiter_of(item.row for item in items)
+                write_all(out, rows, kept=NOTHING_LOST, excel=options.excel, delimiter=delimiter)
     results = [done.results[item.key] for item in items]
     places = [item.row.place for item in items]
     print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)

@@ -88,7 +88,16 @@ Excel = Annotated[
     bool,
     typer.Option(
         "--excel",
-        help="For CSV that people open: put ' before texts that a spreadsheet takes for a formula.",
+        help="For CSV that people open in Excel: with a byte order mark, the input's delimiter or "
+        "else semicolons, decimal commas beside semicolons, and ' before texts that a spreadsheet "
+        "takes for a formula.",
+    ),
+]
+Flat = Annotated[
+    bool | None,
+    typer.Option(
+        help="Write verdict, p_bar ... as columns, not as one `judgment`.  [default: for CSV and "
+        "TSV]"
     ),
 ]
 DeltaFor = Annotated[

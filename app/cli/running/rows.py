@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,14 +134,29 @@ def check_output(out: Path | None, inputs: Sequence[Path], *, overwrite: bool) -
         raise CommandError(f"{out} cannot be written: Permission denied")
 
 
+def is_table(out: Path | None) -> bool:
+    """Whether a file is written as CSV or TSV."""
+    return out is not None and format_of(out) in ("csv", "tsv")
+
+
+def delimiter_of(rows: Iterable[FileRow]) -> str | None:
+    """The delimiter of CSV that is read, and so of CSV that is written; None without CSV."""
+    return next((row.delimiter for row in rows if row.delimiter in (",", ";")), None)
+
+
 def check_excel(out: Path | None, *, excel: bool) -> None:
     """Refuses --excel for another file than a table; raises CommandError."""
-    if excel and (out is None or format_of(out) not in ("csv", "tsv")):
+    if excel and not is_table(out):
         raise CommandError("--excel goes with --out FILE.csv or FILE.tsv")
 
 
 def write_all(
-    out: Path | None, rows: Sequence[Mapping[str, Any]], *, kept: str = "", excel: bool = False
+    out: Path | None,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    kept: str = "",
+    excel: bool = False,
+    delimiter: str | None = None,
 ) -> None:
     """Replaces a file as a whole, or prints the rows as JSONL.
 
@@ -149,7 +164,8 @@ def write_all(
         out: The file; None for stdout.
         rows: Its rows.
         kept: End of the message if the file cannot be written.
-        excel: Write no text that a spreadsheet takes for a formula.
+        excel: Write a table that Excel opens.
+        delimiter: Delimiter of CSV; None for the usual one.
 
     Raises:
         InvalidRequestError: The name asks for an unknown format.
@@ -160,6 +176,6 @@ def write_all(
             print(json_line(row))
         return
     try:
-        replace_file(out, rows, excel=excel)
+        replace_file(out, rows, excel=excel, delimiter=delimiter)
     except OSError as exc:
         raise CommandError(f"{out} cannot be written: {exc.strerror}{kept}") from None

@@ -1,26 +1,29 @@
-"""The figure of `scope-judge curve`."""
+"""The figure of `scope-judge curve`, for people who have read nothing else."""
 
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from app.core.calibration import GUARANTEES, STANDARD_ALPHAS, ThresholdRow
+from app.core.assessment import AlphaRow, Assessment, recommendation, share_interval
+from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
 from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
-from app.evaluation.curve.labels import coverage_by_labels
+from app.evaluation.curve.labels import LabelsRow, coverage_by_labels
 from app.evaluation.curve.rows import threshold_rows
 from app.files.replacing import replacing
 
-_ALPHAS = np.arange(4, 121) / 400  # 0.01 to 0.30
+_LARGEST_ALPHA = 0.30
 _USUAL_ALPHA = 0.10
 # Blue and vermilion of Okabe and Ito (2008): distinguishable with any colour vision.
 _COLOURS: dict[Guarantee, str] = {"marginal": "#0072B2", "pac": "#D55E00"}
@@ -28,39 +31,81 @@ _MARKERS: dict[Guarantee, str] = {"marginal": "o", "pac": "s"}
 _GREY, _BAND = "#777777", "#d9d9d9"
 # Points that are nearer to each other share one text.
 _TEXT_WIDTH = 0.07
+# Characters in a line of the conclusion, and of the explanation.
+_CONCLUSION, _EXPLANATION = 125, 190
+_WORDS = (
+    "The judge answers a pair only if it is certain enough, and abstains otherwise. Coverage is "
+    "the share of pairs that it answers. Alpha is the largest share of wrong answers that is "
+    "allowed among these. The promise of marginal holds on average over many calibrations; that "
+    "of pac holds for this one, except with probability delta of an unlucky sample. Everything "
+    "here is calibrated on all of these labels; dashed lines assume that further pairs are like "
+    "these."
+)
 
 
-def write_curve_figure(
-    scores: LabelledScores, file: Path, *, delta: float, label_noise: float
-) -> None:
-    """Writes risk against coverage, coverage against alpha, and coverage against labels.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Findings:
+    """The content of the figure.
 
     Args:
         scores: Scores of a judge on labelled pairs.
-        file: File to write; its ending, .png or .svg, chooses the format.
-        delta: Level of "pac", in (0, 1).
+        assessment: Their assessment, with the alphas to mark.
+        more: Estimates for more labels at these alphas.
         label_noise: Probability in [0, 0.5) that a label is flipped.
+    """
+
+    scores: LabelledScores
+    assessment: Assessment
+    more: Sequence[LabelsRow]
+    label_noise: float
+
+    @property
+    def delta(self) -> float:
+        """Level of each row of "pac"."""
+        return next(row.delta for row in self.assessment.pac_rows if row.delta is not None)
+
+    @property
+    def alphas(self) -> list[float]:
+        """The alphas that were asked for, in ascending order."""
+        return sorted({row.alpha for row in self.assessment.rows})
+
+    def of(self, guarantee: Guarantee) -> list[AlphaRow]:
+        """The rows of one guarantee, by rising alpha."""
+        rows = [row for row in self.assessment.rows if row.guarantee == guarantee]
+        return sorted(rows, key=lambda row: row.alpha)
+
+
+def write_curve_figure(findings: Findings, file: Path) -> None:
+    """Writes the conclusion in words, and under it three panels.
+
+    They show risk against coverage, coverage against alpha, and coverage against labels.
+
+    Args:
+        findings: The content.
+        file: File to write; its ending, .png or .svg, chooses the format.
 
     Raises:
         OSError: The file cannot be written.
     """
-    figure = Figure(figsize=(13.0, 4.3), layout="constrained")
+    figure = Figure(figsize=(13.0, 6.4), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 3)
-    chosen = threshold_rows(scores, STANDARD_ALPHAS, delta=delta, label_noise=label_noise)
-    fine = threshold_rows(scores, _ALPHAS.tolist(), delta=delta, label_noise=label_noise)
-    _draw_risk(panels[0], scores, chosen, label_noise)
-    _draw_coverage(panels[1], fine, chosen)
-    _draw_labels(panels[2], scores, delta, label_noise)
+    parts = figure.subfigures(3, 1, height_ratios=(0.95, 4.6, 0.7), squeeze=False)
+    top, middle, bottom = parts[:, 0]
+    _write_conclusion(top, findings)
+    bottom.text(0.01, 0.95, textwrap.fill(_WORDS, _EXPLANATION), va="top", fontsize=8.5)
+    panels = middle.subplots(1, 3)
+    _draw_risk(panels[0], findings)
+    _draw_coverage(panels[1], findings)
+    _draw_labels(panels[2], findings)
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#e5e5e5", linewidth=0.6)
         axes.set_axisbelow(True)
     handles, names = panels[1].get_legend_handles_labels()
-    names = [name if name == "marginal" else f"pac, delta {delta:g}" for name in names]
+    names = [name if name == "marginal" else f"pac, delta {findings.delta:g}" for name in names]
     band, its_name = panels[0].get_legend_handles_labels()
     # Below the panels, so that no curve crosses the legend.
-    figure.legend(
+    middle.legend(
         [*handles, *band],
         [*names, *its_name],
         loc="outside lower center",
@@ -74,9 +119,22 @@ def write_curve_figure(
         figure.savefig(image, format=kind, dpi=130, metadata=metadata)
 
 
-def _draw_risk(
-    axes: Axes, scores: LabelledScores, rows: list[ThresholdRow], label_noise: float
-) -> None:
+def _write_conclusion(part: SubFigure, findings: Findings) -> None:
+    found = findings.assessment
+    assert found.accuracy is not None, "there are pairs"
+    low, high = share_interval(found.accuracy, found.n)
+    answered = ", ".join(f"{row.alpha:g}: {row.coverage:.0%}" for row in findings.of("pac"))
+    figures = (
+        f"The judge agrees with people on {found.accuracy:.1%} of {found.n} labelled pairs (95% "
+        f"interval {low:.1%} to {high:.1%}). Share answered with pac at alpha {answered}."
+    )
+    conclusion = textwrap.fill(recommendation(found), _CONCLUSION)
+    part.text(0.01, 0.95, conclusion, va="top", fontsize=12.5, fontweight="bold")
+    part.text(0.01, 0.06, figures, fontsize=10.5)
+
+
+def _draw_risk(axes: Axes, findings: Findings) -> None:
+    scores, noise = findings.scores, " (noisy labels)" if findings.label_noise else ""
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
     tallies = [curve.accepted_at(score, undecided=scores.undecided) for score in curve.scores]
     counts = np.array([tally for tally in tallies if tally[0]], dtype=np.int64).reshape(-1, 2)
@@ -91,8 +149,8 @@ def _draw_risk(
     for guarantee in GUARANTEES:
         accepted = [
             (row.coverage, row.empirical_risk, row.alpha)
-            for row in rows
-            if row.guarantee == guarantee and row.empirical_risk is not None
+            for row in findings.of(guarantee)
+            if row.empirical_risk is not None
         ]
         if accepted:
             # Inside the axes, with room for the text.
@@ -101,7 +159,7 @@ def _draw_risk(
             _draw_points(axes, guarantee, accepted, ends.tolist())
     axes.set(
         xlabel="coverage (share of pairs accepted)",
-        ylabel="share of errors among the accepted" + (" (noisy labels)" if label_noise else ""),
+        ylabel="share of errors among the accepted" + noise,
         title=f"Risk at each alpha, n = {scores.n}",
         xlim=(0, 1.04),
         ylim=(0, top),
@@ -166,10 +224,16 @@ def _draw_points(
         )
 
 
-def _draw_coverage(axes: Axes, fine: list[ThresholdRow], chosen: list[ThresholdRow]) -> None:
+def _draw_coverage(axes: Axes, findings: Findings) -> None:
+    largest = max(_LARGEST_ALPHA, findings.alphas[-1])
+    # From 0.01, 116 of them.
+    fine = np.linspace(0.01, largest, 117).tolist()
+    rows = threshold_rows(
+        findings.scores, fine, delta=findings.delta, label_noise=findings.label_noise
+    )
     for guarantee in GUARANTEES:
-        line = [row for row in fine if row.guarantee == guarantee]
-        marked = [row for row in chosen if row.guarantee == guarantee]
+        line = [row for row in rows if row.guarantee == guarantee]
+        marked = findings.of(guarantee)
         axes.plot(
             [row.alpha for row in line],
             [row.coverage for row in line],
@@ -187,18 +251,24 @@ def _draw_coverage(axes: Axes, fine: list[ThresholdRow], chosen: list[ThresholdR
             label=guarantee,
         )
     axes.set(
-        xlabel="alpha (largest share of errors)",
-        ylabel="coverage",
+        xlabel="alpha (largest share of wrong answers)",
+        ylabel="coverage (share of pairs answered)",
         title="Coverage at each alpha",
-        xlim=(0, 0.3),
+        xlim=(0, 1.02 * largest),
         ylim=(-0.03, 1.04),
     )
 
 
-def _draw_labels(axes: Axes, scores: LabelledScores, delta: float, label_noise: float) -> None:
-    rows = coverage_by_labels(scores, alpha=_USUAL_ALPHA, delta=delta, label_noise=label_noise)
+def _draw_labels(axes: Axes, findings: Findings) -> None:
+    alphas = findings.alphas
+    alpha = _USUAL_ALPHA if _USUAL_ALPHA in alphas else alphas[0]
+    rows = coverage_by_labels(
+        findings.scores, alpha=alpha, delta=findings.delta, label_noise=findings.label_noise
+    )
+    n = findings.scores.n
     for guarantee in GUARANTEES:
         line = [row for row in rows if row.guarantee == guarantee]
+        beyond = [row for row in findings.more if (row.guarantee, row.alpha) == (guarantee, alpha)]
         axes.plot(
             [row.labels for row in line],
             [row.coverage for row in line],
@@ -207,10 +277,18 @@ def _draw_labels(axes: Axes, scores: LabelledScores, delta: float, label_noise: 
             markersize=4,
             linewidth=1.6,
         )
+        axes.plot(
+            [n, *(row.labels for row in beyond)],
+            [line[-1].coverage, *(row.coverage for row in beyond)],
+            color=_COLOURS[guarantee],
+            linestyle="--",
+            linewidth=1.2,
+        )
+    axes.axvline(n, color=_GREY, linewidth=0.8)
     axes.set(
-        xlabel="number of labels (random subsets of these)",
+        xlabel=f"number of labels (now {n}; dashed: an estimate)",
         ylabel="mean coverage",
-        title=f"Would more labels help? alpha {_USUAL_ALPHA:.2f}",
-        xlim=(0, 1.04 * scores.n),
+        title=f"Would more labels help? alpha {alpha:g}",
+        xlim=(0, 1.04 * max([n, *(row.labels for row in findings.more)])),
         ylim=(-0.03, 1.04),
     )

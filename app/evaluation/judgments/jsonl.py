@@ -301,6 +301,9 @@ class _Line:
         number = math.nan
         # A bool is an int in Python; an int of 400 digits has no float. CSV has texts only.
         if isinstance(value, int | float | str) and not isinstance(value, bool):
+            if isinstance(value, str) and self.row.delimiter == ";":
+                # Where semicolons separate, Excel writes a decimal comma.
+                value = value.replace(",", ".")
             with suppress(OverflowError, ValueError):
                 number = float(value)
         if not math.isfinite(number):

@@ -80,7 +80,7 @@ def test_several_files_of_several_shapes_are_judged(tmp_path: Path) -> None:
         writer = csv.writer(file)
         writer.writerows([["prompt", "chosen", "rejected"], ["Which?", "good", "bad"]])
     service, out = Service(), tmp_path / "out.csv"
-    result = judged(service, inputs, "--flat", out=out)
+    result = judged(service, inputs, out=out)
     assert result.exit_code == 0, result.stderr
     with out.open(newline="") as opened:
         found = list(csv.DictReader(opened))
@@ -89,6 +89,24 @@ def test_several_files_of_several_shapes_are_judged(tmp_path: Path) -> None:
     assert [row["verdict"] for row in found] == ["A"] * 3
     # A label is not sent: a judgment does not need it.
     assert service.asked[0] == {"question": "Which?", "response_a": "good", "response_b": "bad"}
+
+
+def test_a_table_has_columns_without_json_and_the_delimiter_of_the_input(tmp_path: Path) -> None:
+    file, out = tmp_path / "pairs.csv", tmp_path / "out.csv"
+    file.write_text("question;response_a;response_b;calibration_name\nq;x;y;mine\nq;;y;mine\n")
+    result = judged(Service(), file, "--no-alpha", out=out)
+    assert result.exit_code == 1
+    header, *rows = csv.reader(out.read_text().splitlines(), delimiter=";")
+    assert not any("{" in cell for row in rows for cell in row)
+    first, second = (dict(zip(header, row, strict=True)) for row in rows)
+    assert (first["verdict"], first["p_bar"], first["calibration_name"]) == ("A", "0.01", "mine")
+    assert second["error_code"] == "invalid_comparison"
+    assert "response_b" in first
+    assert "response_a is missing" in second["error_detail"]
+    # One object on request.
+    result = judged(Service(), file, "--no-alpha", "--no-flat", "--overwrite", out=out)
+    header, *rows = csv.reader(out.read_text().splitlines(), delimiter=";")
+    assert json.loads(rows[0][header.index("judgment")])["verdict"] == "A"
 
 
 def test_for_excel_no_cell_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:

@@ -39,18 +39,37 @@ def test_for_excel_no_text_is_a_formula_and_numbers_stay_numbers(
     rows = [{"=name": value} for value in (*formulas, *numbers, *texts, None)]
     path = tmp_path / f"out.{ending}"
     replace_file(path, rows, excel=True)
-    with path.open(encoding="utf-8", newline="") as file:
-        header, *cells = csv.reader(file, delimiter="," if ending == "csv" else "\t")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header, *cells = csv.reader(file, delimiter=";" if ending == "csv" else "\t")
     assert header == ["'=name"]
     assert [each[0] if each else "" for each in cells] == [
         *(f"'{text}" for text in formulas),
-        *map(str, numbers),
+        *(str(n).replace("-0.25", "-0,25" if ending == "csv" else "-0.25") for n in numbers),
         *texts,
         "",
     ]
     replace_file(path, rows)
     with path.open(encoding="utf-8", newline="") as file:
         assert next(csv.reader(file)) == ["=name"]
+
+
+def test_a_german_excel_opens_the_bytes(tmp_path: Path) -> None:
+    rows = [{"Frage": "Wei\u00df?", "p": 0.5, "n": 3, "ja": True, "x": 1e-07, "leer": None}]
+    path = tmp_path / "out.csv"
+    replace_file(path, rows, excel=True)
+    expected = "Frage;p;n;ja;x;leer\r\nWei\u00df?;0,5;3;true;1e-07;\r\n"
+    assert path.read_bytes() == expected.encode("utf-8-sig")
+    # An Excel that separates by commas has decimal points.
+    replace_file(path, rows, excel=True, delimiter=",")
+    assert path.read_bytes().startswith("Frage,p,n,ja,x,leer\r\nWei\u00df?,0.5".encode("utf-8-sig"))
+
+
+def test_csv_has_the_delimiter_that_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    replace_file(path, [{"a": "x;y", "b": 0.5}], delimiter=";")
+    assert path.read_bytes() == b'a;b\n"x;y";0.5\n'
+    (row,) = read_rows(path)
+    assert (row.fields, row.delimiter) == ({"a": "x;y", "b": "0.5"}, ";")
 
 
 @pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
