@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
@@ -146,9 +147,32 @@ def print_cells(
     print_table(table)
 
 
+def confirm(question: str, *, otherwise: str) -> None:
+    """Asks a question; goes on only after a yes.
+
+    Args:
+        question: The question.
+        otherwise: Message if the answer is no, or nobody can be asked.
+
+    Raises:
+        CommandError: The answer is no, or stdin is not a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise CommandError(
+            f"{otherwise}: stdin is not a terminal, so nobody can be asked; give --yes"
+        )
+    if not typer.confirm(printable_line(question), err=True):
+        raise CommandError(otherwise)
+
+
 def on_a_terminal() -> bool:
     """Whether people read stdout."""
     return sys.stdout.isatty()
+
+
+def evidence(value: float) -> str:
+    """Evidence for people: beyond 1000 its size says nothing more."""
+    return "more than 1000" if value > 1000.0 else f"{value:.4g}"
 
 
 def print_thresholds(

@@ -81,6 +81,71 @@ class Monitor:
 
 
 @dataclass(frozen=True, slots=True)
+class Ringing:
+    """When an alarm rang, and the judgments that led to it."""
+
+    rang_at: str | None
+    rang_version: int | None
+    first_judged_at: str | None
+    last_judged_at: str | None
+
+    @property
+    def told(self) -> str:
+        """The same in words."""
+        version = "" if self.rang_version is None else f" (version {self.rang_version})"
+        judged = ""
+        if self.first_judged_at is not None:
+            judged = f", after judgments from {self.first_judged_at} to {self.last_judged_at}"
+        return f"since {self.rang_at or 'an unknown time'}{version}{judged}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(Ringing):
+    """Evidence of drift in one value of the judgments."""
+
+    evidence: float
+    alarm: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DriftOfSet:
+    """Evidence of drift in three values of the judgments."""
+
+    uncertainty: Stream
+    position_gap: Stream
+    label_mass: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedCriterion(Ringing):
+    """The audits of one criterion with its alarm."""
+
+    alpha: float
+    guarantee: str
+    delta: float | None
+    audited: int
+    errors: int
+    error_interval: tuple[float, ...]
+    evidence: float
+    open: int
+    waiting: int
+    alarm: bool
+    certified: bool
+    suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditStatus:
+    """The audits, alarms and drift of a set, with a sentence that services of 0.2.0 do not have."""
+
+    version: int
+    criteria: tuple[AuditedCriterion, ...]
+    drift: DriftOfSet
+    summary: str
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredExample:
     """One example of a set; older releases have no digest of its question."""
 

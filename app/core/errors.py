@@ -19,6 +19,7 @@
     │   ├── JudgeMismatchError        the calibration set belongs to another judge
     │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
     │   ├── AuditsIncompleteError     audits have no label, so the others are no random sample
+    │   ├── BecomesInfeasibleError    a change of a set would end all verdicts at an alpha in use
     │   └── LabelChangesError         the label of an audit was changed too often
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
@@ -207,6 +208,13 @@ class AuditsIncompleteError(RequestError):
 
     code = "audits_incomplete"
     title = "Audits have no label"
+
+
+class BecomesInfeasibleError(RequestError):
+    """After the change, the calibration set would accept nothing at an alpha that is in use."""
+
+    code = "becomes_infeasible"
+    title = "An alpha in use would have no verdicts"
 
 
 class LabelChangesError(RequestError):

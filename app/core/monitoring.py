@@ -100,6 +100,32 @@ class OpenDraw:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedSpan:
+    """The times of the first and of the last judgment that led to an alarm, in seconds since 1970.
+
+    Both are None for alarms of earlier releases.
+    """
+
+    first_judged_at: float | None = None
+    last_judged_at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ringing:
+    """When an alarm in force rang.
+
+    Args:
+        at: Time of the alarm, in seconds since 1970.
+        version: Number of the version that rang.
+        span: The judgments that led to it.
+    """
+
+    at: float
+    version: int
+    span: JudgedSpan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MonitoredCriterion:
     """The audits of one criterion under one version of its set.
 
@@ -117,8 +143,9 @@ class MonitoredCriterion:
         keys: The same by the keys that asked; those with the most errors come first.
         further_keys: Number of keys that are not in `keys`.
         oldest: The first open draw, for which the waiting labels wait; None without an open draw.
-        rang_at: Time of the alarm in force, in seconds since 1970. It may have rung under an
-            earlier version, and figures of corrected labels may have no alarm any more.
+        alarm_span: The judgments whose labels let the figures ring; None without an alarm in them.
+        rang: The alarm in force. It may have rung under an earlier version, and figures of
+            corrected labels may have no alarm any more.
     """
 
     criterion: Criterion
@@ -133,12 +160,13 @@ class MonitoredCriterion:
     keys: tuple[MonitoredKey, ...]
     further_keys: int
     oldest: OpenDraw | None = None
-    rang_at: float | None = None
+    alarm_span: JudgedSpan | None = None
+    rang: Ringing | None = None
 
     @property
     def alarm(self) -> bool:
         """Whether the figures have an alarm, or an alarm is in force."""
-        return self.figures.alarm or self.rang_at is not None
+        return self.figures.alarm or self.rang is not None
 
 
 def monitor(

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import Field
 
 from app.core.comparison import Guarantee, Label
-from app.service.auditing.absorption import AbsorbReport, Period
 from app.service.auditing.alarms import Alarm
 from app.service.auditing.auditor import LabelReport, SentLabel, TrailEntry
 from app.service.auditing.entries import (
@@ -18,10 +16,10 @@ from app.service.auditing.entries import (
     DrawId,
     LabelEntry,
     written,
+    written_span,
 )
 from app.service.auditing.ledger import Audit, AuditPage, Status
 from app.wire.answers import Out
-from app.wire.calibrations import CalibrationOut, calibration_fields
 from app.wire.requests import Strict
 
 # Labels of people arrive in small numbers; this bounds the work on the event loop.
@@ -141,80 +139,6 @@ class AuditsOut(Out):
         return cls(audits=audits, next_after=page.next_after)
 
 
-def _text(value: object) -> object:
-    """The value itself; raises ValueError for a number, which pydantic would take for a time."""
-    if not isinstance(value, str):
-        raise ValueError("a time is a text in ISO 8601")
-    return value
-
-
-def _in_range(moment: datetime) -> datetime:
-    """The moment itself; raises ValueError for one that no clock can have."""
-    try:
-        moment.astimezone(UTC).timestamp()
-    except (OverflowError, ValueError):
-        raise ValueError("the time is out of range") from None
-    return moment
-
-
-Time = Annotated[
-    AwareDatetime, Field(strict=False), BeforeValidator(_text), AfterValidator(_in_range)
-]
-
-
-class AbsorbIn(Strict):
-    """The labelled audits that become examples of a calibration set."""
-
-    since: Time | None = Field(
-        None, description="Only comparisons that were first judged at this time or later."
-    )
-    until: Time | None = Field(
-        None,
-        description="Only comparisons that were first judged before this time. Choose it without a "
-        "look at the labels.",
-    )
-    replace: bool = Field(False, description="Remove all other examples of the set.")
-    unlabelled: Literal["refuse", "leave_out"] = Field(
-        "refuse",
-        description="If audits of that time have no label: `refuse`, or `leave_out` these.",
-    )
-
-    @property
-    def period(self) -> Period:
-        """The time of the audits."""
-        return Period(
-            since=None if self.since is None else self.since.timestamp(),
-            until=None if self.until is None else self.until.timestamp(),
-        )
-
-
-class AbsorbOut(CalibrationOut):
-    """The calibration set after labelled audits were absorbed, with their counts."""
-
-    added: int
-    updated: int
-    ties: int
-    removed: int
-    unlabelled_audits: int
-    other_judge: int
-    rates: list[float]
-
-    @classmethod
-    def of(cls, report: AbsorbReport) -> "AbsorbOut":
-        """Converts a report."""
-        batch = report.batch
-        return cls(
-            **calibration_fields(batch.calibration),
-            added=batch.added,
-            updated=batch.updated,
-            ties=batch.ties,
-            removed=batch.removed,
-            unlabelled_audits=report.unlabelled,
-            other_judge=report.other_judge,
-            rates=list(report.rates),
-        )
-
-
 class ResumeIn(Strict):
     """The reason why judgments of a set are accepted again after an alarm."""
 
@@ -275,6 +199,8 @@ class AuditEventOut(Out):
     errors: int | None = None
     audited: int | None = None
     suspended: bool | None = None
+    first_judged_at: str | None = None
+    last_judged_at: str | None = None
 
     @classmethod
     def of(cls, item: TrailEntry) -> "AuditEventOut":
@@ -303,6 +229,7 @@ class AuditEventOut(Out):
                 errors=entry.errors,
                 audited=entry.audited,
                 suspended=entry.suspends,
+                **written_span(entry.ringing.span),
                 **criterion,
             )
         return cls(

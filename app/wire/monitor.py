@@ -1,16 +1,42 @@
 """JSON answers about audits and drift of a calibration set."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
 
 from app.core.calibration import Calibration
 from app.core.comparison import Guarantee
-from app.core.monitoring import MonitoredCriterion
-from app.service.auditing.drift import Figures
-from app.service.auditing.entries import written
+from app.core.monitoring import MonitoredCriterion, Ringing
+from app.service.auditing.drift import Figures, StreamFigures
+from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
 from app.service.auditing.monitor import OnAlarm, SetReport
 from app.service.services import Services
 from app.wire.answers import Out
+
+
+class RingingOut(Out):
+    """When an alarm rang, and the judgments that led to it; all null without an alarm.
+
+    Alarms of earlier releases do not have all of these.
+    """
+
+    rang_at: str | None
+    rang_version: int | None
+    first_judged_at: str | None
+    last_judged_at: str | None
+
+
+def ringing_fields(rang: Ringing | None) -> dict[str, Any]:
+    """The fields of `RingingOut`, which longer answers extend."""
+    if rang is None:
+        return dict.fromkeys(RingingOut.model_fields)
+    return {
+        "rang_at": written(rang.at),
+        "rang_version": rang.version,
+        **written_span(rang.span),
+    }
 
 
 class MonitoredKeyOut(Out):
@@ -27,7 +53,7 @@ class MonitoredKeyOut(Out):
     open: int
 
 
-class MonitoredOut(Out):
+class MonitoredOut(RingingOut):
     """The audits of one criterion under this version of the set.
 
     The labels of drawn accepted judgments count in the order of the draws: `waiting` ones wait for
@@ -52,7 +78,6 @@ class MonitoredOut(Out):
     evidence: float
     alarm: bool
     alarm_at: int | None
-    rang_at: str | None
     certificate: float
     certified: bool
     certified_at: int | None
@@ -75,17 +100,17 @@ class MonitoredOut(Out):
         """
         fields = asdict(monitored)
         criterion, figures = fields.pop("criterion"), fields.pop("figures")
-        rang_at = fields.pop("rang_at")
+        del fields["rang"], fields["alarm_span"]
         return cls(
             **criterion,
             **{**figures, "alarm": monitored.alarm},
             **fields,
-            rang_at=None if rang_at is None else written(rang_at),
+            **ringing_fields(monitored.rang),
             suspended=suspends and monitored.alarm,
         )
 
 
-class StreamOut(Out):
+class StreamOut(RingingOut):
     """Evidence of all replicas that one value of the judgments is unlike the labelled pairs.
 
     `alarm` is true once the evidence has reached 20, which by chance alone any of the three values
@@ -94,6 +119,11 @@ class StreamOut(Out):
 
     evidence: float
     alarm: bool
+
+    @classmethod
+    def of(cls, figures: StreamFigures) -> "StreamOut":
+        """Converts the evidence of one value."""
+        return cls(evidence=figures.evidence, alarm=figures.alarm, **ringing_fields(figures.rang))
 
 
 class DriftOut(Out):
@@ -110,7 +140,8 @@ class MonitorOut(Out):
     `criteria` has the first 64 criteria that judgments of this version were drawn under: those with
     an alarm first, then those with the most labels. `refused` counts the draws under other criteria
     that the answering process did not make. `alarm` is true if any criterion or any value of
-    `drift` has an alarm. `note` says what to do; null if there is nothing to do.
+    `drift` has an alarm. `summary` says in a sentence how wrong the verdicts are, under the first
+    of the criteria. `note` says what to do; null if there is nothing to do.
     """
 
     name: str
@@ -121,6 +152,7 @@ class MonitorOut(Out):
     refused: int
     drift: DriftOut
     alarm: bool
+    summary: str
     note: str | None
 
     @classmethod
@@ -131,20 +163,19 @@ class MonitorOut(Out):
         on_alarm, rate = services.monitor.on_alarm, services.auditor.rate
         refused = services.auditor.refused(calibration)
         has_drifted = any(stream.alarm for stream in drift.values())
+        criteria = sorted(report.criteria, key=_importance)
         return cls(
             name=calibration.name,
             version=calibration.version,
             audit_rate=rate,
             on_alarm=on_alarm,
             criteria=[
-                MonitoredOut.of(monitored, suspends=on_alarm == "abstain")
-                for monitored in sorted(report.criteria, key=_importance)
+                MonitoredOut.of(monitored, suspends=on_alarm == "abstain") for monitored in criteria
             ],
             refused=refused,
-            drift=DriftOut(
-                **{stream: StreamOut(**asdict(figures)) for stream, figures in drift.items()}
-            ),
+            drift=DriftOut(**{stream: StreamOut.of(figures) for stream, figures in drift.items()}),
             alarm=bool(report.alarmed) or has_drifted,
+            summary=summary(criteria, drift, now=services.monitor.now()),
             note=_note(report, rate=rate, refused=refused, has_drifted=has_drifted),
         )
 
@@ -182,3 +213,51 @@ def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) ->
         "no judgment by this version was drawn, so nothing is known about wrong verdicts: set "
         "SCOPE_AUDIT_RATE, such as 0.02, and label the judgments that GET /audits lists"
     )
+
+
+def summary(criteria: Sequence[MonitoredCriterion], drift: Figures, *, now: float) -> str:
+    """Says in a sentence how wrong the verdicts are.
+
+    Args:
+        criteria: The audits of each criterion; the sentence is about the first one.
+        drift: The drift of the traffic.
+        now: The time in seconds since 1970.
+    """
+    about = _about(criteria[0], now) if criteria else "nothing is known about wrong verdicts"
+    drifted = [each for each in drift.values() if each.alarm]
+    if not drifted:
+        return about
+    since = min((each.rang.at for each in drifted if each.rang is not None), default=None)
+    return f"{about}; the traffic is unlike the labelled pairs{_since(since, now)}"
+
+
+def _about(monitored: MonitoredCriterion, now: float) -> str:
+    figures, criterion = monitored.figures, monitored.criterion
+    assert criterion.alpha is not None, "only criteria with an alpha are audited"
+    delta = "" if criterion.delta is None else f", delta {criterion.delta:g}"
+    under = f"alpha {criterion.alpha:g} ({criterion.guarantee}{delta})"
+    if not figures.audited + figures.closed:
+        return (
+            f"nothing is known about wrong verdicts under {under} without labels: "
+            f"{monitored.open} audits wait for one"
+        )
+    low, high = (f"{100 * share:.0f}%" for share in figures.error_interval)
+    wrong = f"{low} to {high} of the verdicts are wrong"
+    promised = f"promised were {100 * criterion.alpha:g}% by {under}"
+    if monitored.alarm:
+        rang = None if monitored.rang is None else monitored.rang.at
+        return f"{wrong}; {promised}; the alarm rings{_since(rang, now)}"
+    kept = "; labels prove that this is kept" if figures.certified else ""
+    return f"{wrong}; {promised}{kept}"
+
+
+def _since(at: float | None, now: float) -> str:
+    """Writes the begin of an alarm as people say it, in UTC; "" if it is unknown."""
+    if at is None:
+        return ""
+    moment, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC).date()
+    days = (today - moment.date()).days
+    day = {0: "today", 1: "yesterday"}.get(days)
+    if day is None:
+        return f" since {moment:%Y-%m-%d %H:%M} UTC"
+    return f" since {moment:%H:%M} UTC {day}"

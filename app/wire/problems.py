@@ -26,6 +26,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.JudgeMismatchError: 409,
     errors.LabelsMissingError: 409,
     errors.AuditsIncompleteError: 409,
+    errors.BecomesInfeasibleError: 409,
     errors.LabelChangesError: 409,
     errors.OverloadedError: 429,
     errors.RateLimitedError: 429,

@@ -158,6 +158,7 @@ def assembled(
         observers=(calibrations.traffic, auditor),
     )
     calibrator = Calibrator(scorer, store, calibrations)
+    drift = Drift(calibrations, store, telemetry)
     limits = _limits_of(settings, scorer.identity, admission)
     return Services(
         scorer=scorer,
@@ -165,11 +166,11 @@ def assembled(
         rewarder=_rewarder_of(judge, admission, limits),
         calibrator=calibrator,
         calibrations=calibrations,
-        drift=Drift(calibrations, store, telemetry),
+        drift=drift,
         auditor=auditor,
         monitor=monitor,
         absorber=Absorber(
-            auditor, calibrator, calibrations, fingerprint=scorer.identity.fingerprint
+            auditor, calibrator, calibrations, drift, fingerprint=scorer.identity.fingerprint
         ),
         store=store,
         admission=admission,

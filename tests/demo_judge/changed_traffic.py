@@ -183,7 +183,8 @@ class _Traffic:
 
     def absorb(self, since: str | None) -> int:
         """Makes the labelled audits the calibration set; returns their number."""
-        absorbing = {"since": since, "replace": True}
+        begin = {"all": True} if since is None else {"since": since}
+        absorbing = {**begin, "replace": True}
         added: int = self._post("/calibrations/default/absorb", absorbing)["added"]
         return added
 

@@ -10,16 +10,16 @@ from app.api.dependencies import CurrentCaller, CurrentServices
 from app.api.responses import ACCESS_ERRORS, STORE_ERRORS, as_json, error_responses
 from app.core.errors import (
     AuditsIncompleteError,
+    BecomesInfeasibleError,
     CalibrationNotFoundError,
     JudgeMismatchError,
     LabelChangesError,
 )
 from app.service.auditing.ledger import Status
 from app.service.off_loop import off_loop
+from app.wire.absorption import AbsorbIn, AbsorbOut
 from app.wire.audits import (
     MOST_LABELS,
-    AbsorbIn,
-    AbsorbOut,
     AuditLabelsIn,
     AuditLabelsOut,
     AuditsOut,
@@ -129,6 +129,7 @@ async def resume(
         CalibrationNotFoundError,
         JudgeMismatchError,
         AuditsIncompleteError,
+        BecomesInfeasibleError,
     ),
 )
 async def absorb(
@@ -137,15 +138,15 @@ async def absorb(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Makes labelled audits examples of a calibration set, in one new version."""
+    """Makes labelled audits examples of a calibration set, in one new version.
+
+    With `dry_run` it says what would happen, and changes nothing.
+    """
     caller.check_calibration(name)
-    report = await services.absorber.absorb(
-        name,
-        period=body.period,
-        replace=body.replace,
-        leave_out=body.unlabelled == "leave_out",
-        by=caller.name,
-    )
-    # Otherwise judgments would abstain until the monitor looks at the set again.
-    await services.monitor.settle(report.batch.calibration)
-    return await off_loop(as_json, partial(AbsorbOut.of, report))
+    if body.dry_run:
+        report = await services.absorber.preview(name, body.asked, by=caller.name)
+    else:
+        report = await services.absorber.absorb(name, body.asked, by=caller.name)
+        # Otherwise judgments would abstain until the monitor looks at the set again.
+        await services.monitor.settle(report.batch.calibration)
+    return await off_loop(as_json, partial(AbsorbOut.of, report, dry_run=body.dry_run))

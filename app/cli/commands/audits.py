@@ -1,19 +1,21 @@
-"""`scope-judge audits`: closes audits that nobody can label, ends alarms, shows their trail."""
+"""`scope-judge audits`: shows, absorbs and closes audits, ends alarms, shows their trail."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import print_cells, say
+from app.cli.console import confirm, evidence, print_cells, say
 from app.cli.service_client import DEFAULT_URL, Url, connected, read
 from app.cli.set_transfer import set_path
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge.answers import AuditEvent, EndedAlarm
+    from app.cli.set_answers import AuditedCriterion
+    from scope_judge.answers import AuditEvent, Effect, EndedAlarm, Threshold
 
 app = typer.Typer(
-    help="Close audits that nobody can label, end alarms, and show the trail of both.",
+    help="Say what audits show, make labelled ones calibration examples, close audits that nobody "
+    "can label, end alarms, and show the trail of all this.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -21,6 +23,15 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
 
 _HEADINGS = ("when", "by", "event", "what", "reason")
+_AUDITS = ("labels", "errors", "wrong", "evidence", "open", "waiting")
+_EFFECTS = ("alpha", "guarantee", "delta")
+_NUMBERS = (
+    "threshold before",
+    "threshold after",
+    "coverage before",
+    "coverage after",
+    "labels missing",
+)
 
 
 @app.command()
@@ -42,6 +53,130 @@ def close(
         f"closed {report.closed}, labels replaced {report.updated}, closed before "
         f"{report.unchanged}, unknown {report.unknown}, expired {report.expired}"
     )
+
+
+@app.command()
+def status(name: Name, url: Url = DEFAULT_URL) -> None:
+    """Say how wrong the verdicts of a set are, with the audits and alarms that show it.
+
+    The evidence is that the error is above alpha: 1 means nothing, and the alarm is at 20.
+    """
+    from app.cli.set_answers import AuditStatus
+
+    with connected(url) as service:
+        found = read(AuditStatus, service.get(set_path(name, "/monitor")))
+    say((f"{name}, version {found.version}: {found.summary}.", "bold"))
+    headings = ("alpha", "guarantee", "delta", *_AUDITS, "state")
+    print_cells(headings, map(_audited, found.criteria), right={"alpha", "delta", *_AUDITS})
+    for each in found.criteria:
+        if each.alarm:
+            say(("alarm", "bold red"), f" under {_criterion(each)} {each.told}")
+    for value in ("uncertainty", "position_gap", "label_mass"):
+        stream = getattr(found.drift, value)
+        if stream.alarm:
+            say(
+                ("drift", "bold red"),
+                f" alarm of the {value.replace('_', ' ')} {stream.told}, "
+                f"evidence {evidence(stream.evidence)}",
+            )
+    if found.note is not None:
+        say(found.note)
+
+
+def _audited(criterion: "AuditedCriterion") -> list[str]:
+    interval = " to ".join(f"{100 * share:.0f}%" for share in criterion.error_interval)
+    alarm = "alarm, suspended" if criterion.suspended else "alarm"
+    return [
+        f"{criterion.alpha:g}",
+        criterion.guarantee,
+        "" if criterion.delta is None else f"{criterion.delta:g}",
+        str(criterion.audited),
+        str(criterion.errors),
+        interval,
+        evidence(criterion.evidence),
+        str(criterion.open),
+        str(criterion.waiting),
+        alarm if criterion.alarm else "certified" if criterion.certified else "",
+    ]
+
+
+@app.command()
+def absorb(
+    name: Name,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Only comparisons that were first judged from this time on, such as "
+            '"2026-11-22 17:39" (UTC), or alarm: the time at which the newest alarm in force rang.'
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Take the audits of all times.")] = False,
+    audits: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Only so many audits, the first ones from --since on; choose the number before "
+            "you look at labels.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="Only comparisons that were first judged before this time, likewise; choose it "
+            "before you look at labels."
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Remove all other examples of the set.")
+    ] = False,
+    leave_out: Annotated[
+        bool,
+        typer.Option("--leave-out", help="Leave audits without a label out; default: refuse."),
+    ] = False,
+    even_if_infeasible: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-infeasible", help="Absorb even if an alpha in use has no verdicts any more."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Make labelled audits calibration examples, after a look at what that does.
+
+    Shows thresholds and coverage of the alphas in use before and after, and asks. Nothing changes
+    until the answer is yes.
+    """
+    from scope_judge import AbsorbReport
+
+    given = {"since": since, "until": until, "audits": audits}
+    body = {field: value for field, value in given.items() if value is not None} | {
+        "all": every,
+        "replace": replace,
+        "unlabelled": "leave_out" if leave_out else "refuse",
+        "even_if_infeasible": even_if_infeasible,
+    }
+    path = set_path(name, "/absorb")
+    with connected(url) as service:
+        would = read(AbsorbReport, service.post(path, {**body, "dry_run": True}))
+        say(f"{name}, version {would.version}: {would.note}.")
+        print_cells((*_EFFECTS, *_NUMBERS), map(_effect, would.effects), right={"alpha", *_NUMBERS})
+        if not yes:
+            confirm(f"Absorb into {name}?", otherwise="nothing was absorbed")
+        done = read(AbsorbReport, service.post(path, body))
+    say(f"{name} is version {done.version} with {done.n} examples.")
+
+
+def _effect(effect: "Effect") -> list[str]:
+    thresholds = [_threshold(row) for row in (effect.before, effect.after)]
+    coverages = [f"{row.coverage:.3f}" for row in (effect.before, effect.after)]
+    delta = "" if effect.delta is None else f"{effect.delta:g}"
+    missing = "no number" if effect.more_labels is None else str(effect.more_labels or "")
+    return [f"{effect.alpha:g}", effect.guarantee, delta, *thresholds, *coverages, missing]
+
+
+def _threshold(row: "Threshold") -> str:
+    return "infeasible" if row.threshold is None else f"{row.threshold:.6f}"
 
 
 @app.command()
@@ -91,6 +226,6 @@ def _what(entry: "AuditEvent") -> str:
     return f"{text}, {entry.errors} errors in {entry.audited} labels{abstains}"
 
 
-def _criterion(alarm: "AuditEvent | EndedAlarm") -> str:
+def _criterion(alarm: "AuditEvent | EndedAlarm | AuditedCriterion") -> str:
     delta = "" if alarm.delta is None else f", delta {alarm.delta:g}"
     return f"alpha {alarm.alpha:g} ({alarm.guarantee}{delta})"

@@ -1,17 +1,23 @@
 """`scope-judge sets`: lists, shows, restores, deletes and moves calibration sets of a service."""
 
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.console import CommandError, print_cells, print_thresholds, say, stdout
+from app.cli.console import (
+    CommandError,
+    confirm,
+    evidence,
+    print_cells,
+    print_thresholds,
+    say,
+    stdout,
+)
 from app.cli.service_client import DEFAULT_URL, Url, connected, read
 from app.cli.set_transfer import read_set, set_path, set_rows, upload_scores, write_set
-from app.core.printable import printable_line
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
@@ -175,7 +181,7 @@ def _monitored(criteria: "Iterable[MonitoredCriterion]") -> Iterable[list[str]]:
 
 
 def _counts(found: "MonitoredCriterion | MonitoredKey") -> list[str]:
-    return [str(found.audited), str(found.errors), f"{found.evidence:.4g}", str(found.open)]
+    return [str(found.audited), str(found.errors), evidence(found.evidence), str(found.open)]
 
 
 @app.command()
@@ -209,21 +215,15 @@ def delete(
             raise CommandError(f"the trail of {name} is empty: nothing was deleted")
         newest = changes[0]
         if not yes:
-            _confirm(f"Delete {name}, version {newest.version} with {newest.n} examples?")
+            confirm(
+                f"Delete {name}, version {newest.version} with {newest.n} examples?",
+                otherwise="nothing was deleted",
+            )
         service.delete_once(set_path(name))
     say(
         f"{name} is deleted. `scope-judge sets rollback {name} {newest.version}` restores it "
         "from its trail."
     )
-
-
-def _confirm(question: str) -> None:
-    if not _can_ask():
-        raise CommandError(
-            "cannot ask for confirmation, because stdin is not a terminal: give --yes to delete"
-        )
-    if not typer.confirm(printable_line(question), err=True):
-        raise CommandError("nothing was deleted")
 
 
 @app.command(name="export")
@@ -288,10 +288,6 @@ def import_set(
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _can_ask() -> bool:
-    return sys.stdin.isatty()
 
 
 def _print_json(value: Any) -> None:

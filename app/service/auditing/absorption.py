@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, Literal
 
-from app.core.calibration import LabelledExample
-from app.core.errors import AuditsIncompleteError
+from app.core.calibration import Calibration, LabelledExample
+from app.core.comparison import Criterion
+from app.core.errors import AuditsIncompleteError, InvalidRequestError
 from app.service.auditing.auditor import Auditor
+from app.service.auditing.drift import Drift
 from app.service.auditing.ledger import Audit
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.cache import Calibrations
-from app.service.calibration.calibrator import CalibrationReport, Calibrator
+from app.service.calibration.calibrator import CalibrationReport, Calibrator, Preview
+from app.service.calibration.effects import Effect, effects_of, refuse_infeasible
 from app.service.off_loop import off_loop
 
 
@@ -23,12 +27,45 @@ class AbsorbReport:
         other_judge: Number of draws that were left out because another judge made them.
         rates: Probabilities with which the draws were drawn, sorted. More than one means that a
             part of the time counts more than another.
+        effects: The effect on each criterion in use.
     """
 
     batch: CalibrationReport
     unlabelled: int
     other_judge: int
     rates: tuple[float, ...]
+    effects: tuple[Effect, ...]
+
+    @property
+    def n_before(self) -> int:
+        """Number of examples of the set before it."""
+        return self.batch.calibration.n - self.batch.added + self.batch.removed
+
+
+# Stands for the time at which the newest alarm of a set that is in force rang.
+ALARM: Final = "alarm"
+Moment = float | Literal["alarm"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The draws to absorb, and how.
+
+    Args:
+        since: Begin of the time of the traffic, in seconds since 1970 or `ALARM`; None for none.
+        until: Its end, which is no part of it, likewise.
+        audits: Only so many audits, the first ones of that time; None for all of them.
+        replace: Remove all other examples of the set.
+        leave_out: Leave draws without a label out instead of refusing.
+        even_if_infeasible: Absorb even if a criterion in use has no verdicts any more.
+    """
+
+    since: Moment | None = None
+    until: Moment | None = None
+    audits: int | None = None
+    replace: bool = False
+    leave_out: bool = False
+    even_if_infeasible: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,10 +75,12 @@ class Period:
     Args:
         since: Its begin; None for none.
         until: Its end, which is no part of it; None for none.
+        audits: Only so many draws, the first ones of the judge in that time; None for all of them.
     """
 
     since: float | None = None
     until: float | None = None
+    audits: int | None = None
 
     def includes(self, at: float) -> bool:
         """Whether a moment is in the period."""
@@ -67,12 +106,24 @@ class _Sorted:
         """Sorts the audits of a set."""
         of_period = [audit for audit in audits if period.includes(audit.draw.at)]
         own = [audit for audit in of_period if audit.draw.fingerprint == fingerprint]
-        labelled = [audit for audit in own if audit.label not in (None, "none")]
+        # They are oldest first.
+        counted = own[: period.audits]
+        labelled = [audit for audit in counted if audit.label not in (None, "none")]
         return cls(
             labelled=labelled,
-            unlabelled=len(own) - len(labelled),
+            unlabelled=len(counted) - len(labelled),
             other_judge=len(of_period) - len(own),
         )
+
+    @property
+    def drawn(self) -> int:
+        """Number of audits by the judge."""
+        return len(self.labelled) + self.unlabelled
+
+    @property
+    def criteria(self) -> frozenset[Criterion]:
+        """The criteria under which the labelled ones were drawn first."""
+        return frozenset(audit.draw.decider.criterion for audit in self.labelled)
 
 
 class Absorber:
@@ -82,6 +133,7 @@ class Absorber:
         auditor: Keeps the audits.
         calibrator: Changes the sets.
         calibrations: The cache of the sets.
+        drift: Has alarms whose times can be meant.
         fingerprint: Fingerprint of the judge.
     """
 
@@ -90,69 +142,140 @@ class Absorber:
         auditor: Auditor,
         calibrator: Calibrator,
         calibrations: Calibrations,
+        drift: Drift,
         *,
         fingerprint: str,
     ) -> None:
         self._auditor = auditor
+        self._drift = drift
         self._calibrator = calibrator
         self._calibrations = calibrations
         self._fingerprint = fingerprint
 
-    async def absorb(
-        self, name: str, *, period: Period, replace: bool, leave_out: bool, by: str
-    ) -> AbsorbReport:
+    async def preview(self, name: str, asked: Asked, *, by: str) -> AbsorbReport:
+        """Returns what `absorb` would do now, and changes nothing.
+
+        It refuses what `absorb` refuses, but for a criterion that becomes infeasible: the effects
+        of the report show that.
+        """
+        audits = await self._chosen(name, asked)
+        change = await self._calibrator.preview(name, self._batch(audits, asked), by=by)
+        effects = await self._effects(change, audits)
+        return _report(change.report, audits, effects)
+
+    async def absorb(self, name: str, asked: Asked, *, by: str) -> AbsorbReport:
         """Makes labelled draws examples of the set, all in one version or not at all.
 
         Ties are left out, as by POST /calibrate. Absorbing again changes nothing.
 
         Args:
             name: Name of the calibration set.
-            period: Only draws whose first judgment was in this time. It must not be chosen by the
-                labels.
-            replace: Remove all other examples of the set.
-            leave_out: Leave draws without a label out instead of refusing.
+            asked: The draws, and how. Their time must not be chosen by the labels.
             by: Name of the key that asked for it, for the trail.
 
         Raises:
             CalibrationNotFoundError: There is no such set.
             JudgeMismatchError: The set belongs to another judge.
+            InvalidRequestError: There is no alarm whose time could be meant.
             AuditsIncompleteError: Draws have no label, so the labelled ones are no random sample.
-                Or `replace` would leave no example.
+                Or `replace` would leave no example, or there are fewer draws than asked for.
+            BecomesInfeasibleError: A criterion in use would have no verdicts any more.
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
-        await self._calibrations.get(name)
+        audits = await self._chosen(name, asked)
+        effects: tuple[Effect, ...] = ()
+
+        async def check(change: Preview) -> None:
+            nonlocal effects
+            effects = await self._effects(change, audits)
+            if not asked.even_if_infeasible:
+                refuse_infeasible(name, effects)
+
+        batch = self._batch(audits, asked)
+        report = await self._calibrator.put(name, batch, by=by, check=check)
+        return _report(report, audits, effects)
+
+    async def _chosen(self, name: str, asked: Asked) -> _Sorted:
+        """Returns the draws that are asked for; see `absorb` for errors."""
+        calibration = await self._calibrations.get(name)
         await self._auditor.catch_up()
+        period = await self._period(calibration, asked)
         audits = await off_loop(
             _Sorted.of,
             self._auditor.ledger.audits(name),
             period=period,
             fingerprint=self._fingerprint,
         )
-        if audits.unlabelled and not leave_out:
-            raise AuditsIncompleteError(
-                f"{audits.unlabelled} of {audits.unlabelled + len(audits.labelled)} audits of the "
-                f"calibration {name!r} have no label, so the labelled ones may be no random sample "
-                "of the traffic. Label the open ones (GET /audits?status=open), choose another "
-                '`since` or `until`, or send "unlabelled": "leave_out" if labels are missing for '
-                "no reason that has to do with the answers; closed audits have no label either"
-            )
-        if replace and all(audit.label == "tie" for audit in audits.labelled):
-            raise AuditsIncompleteError(
-                f"there are no labelled audits of the calibration {name!r} in that time, so "
-                "replacing its examples would leave none"
-            )
-        batch = JudgedBatch(
+        _check_complete(name, audits, asked)
+        return audits
+
+    async def _period(self, calibration: Calibration, asked: Asked) -> Period:
+        since, until = [
+            await self._alarm_at(calibration, field) if moment == ALARM else moment
+            for field, moment in (("since", asked.since), ("until", asked.until))
+        ]
+        return Period(since=since, until=until, audits=asked.audits)
+
+    async def _alarm_at(self, calibration: Calibration, field: str) -> float:
+        """The time of the newest alarm in force, of the audits or of the drift."""
+        drift = (await self._drift.of(calibration)).values()
+        standing = self._auditor.ledger.alarms.standing(calibration.name)
+        times = [alarm.entry.at for alarm in standing]
+        times += [figures.rang.at for figures in drift if figures.rang is not None]
+        if not times:
+            reason = f"calibration {calibration.name!r} has no alarm in force: give a time"
+            raise InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
+        return max(times)
+
+    def _batch(self, audits: _Sorted, asked: Asked) -> JudgedBatch:
+        return JudgedBatch(
             examples=[_example(audit) for audit in audits.labelled],
             fingerprint=self._fingerprint,
             label_noise=None,
             action="absorb",
-            replaces=replace,
+            replaces=asked.replace,
         )
-        return AbsorbReport(
-            batch=await self._calibrator.put(name, batch, by=by),
-            unlabelled=audits.unlabelled,
-            other_judge=audits.other_judge,
-            rates=tuple(sorted({audit.draw.rate for audit in audits.labelled})),
+
+    async def _effects(self, change: Preview, audits: _Sorted) -> tuple[Effect, ...]:
+        """The effects on the criteria in use: those of draws, and of this process's traffic."""
+        before = change.before
+        in_use = (
+            audits.criteria
+            | self._auditor.ledger.criteria(before.name, before.write_id)
+            | self._calibrations.traffic.criteria(before)
+        )
+        return await effects_of(in_use, before=before, after=change.after)
+
+
+def _report(batch: CalibrationReport, audits: _Sorted, effects: tuple[Effect, ...]) -> AbsorbReport:
+    return AbsorbReport(
+        batch=batch,
+        unlabelled=audits.unlabelled,
+        other_judge=audits.other_judge,
+        rates=tuple(sorted({audit.draw.rate for audit in audits.labelled})),
+        effects=effects,
+    )
+
+
+def _check_complete(name: str, audits: _Sorted, asked: Asked) -> None:
+    """Refuses draws that are no random sample; raises AuditsIncompleteError."""
+    if asked.audits is not None and audits.drawn < asked.audits:
+        raise AuditsIncompleteError(
+            f"the calibration {name!r} has {audits.drawn} audits in that time so far, and "
+            f"{asked.audits} are asked for: wait for more draws"
+        )
+    if audits.unlabelled and not asked.leave_out:
+        raise AuditsIncompleteError(
+            f"{audits.unlabelled} of {audits.drawn} audits of the "
+            f"calibration {name!r} have no label, so the labelled ones may be no random sample "
+            "of the traffic. Label the open ones (GET /audits?status=open), choose another "
+            '`since` or `until`, or send "unlabelled": "leave_out" if labels are missing for '
+            "no reason that has to do with the answers; closed audits have no label either"
+        )
+    if asked.replace and all(audit.label == "tie" for audit in audits.labelled):
+        raise AuditsIncompleteError(
+            f"there are no labelled audits of the calibration {name!r} in that time, so "
+            "replacing its examples would leave none"
         )
 
 

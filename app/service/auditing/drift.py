@@ -11,11 +11,13 @@ same merged evidence, which raises a false alarm as rarely as that of one.
 import asyncio
 import json
 import logging
+import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -23,9 +25,11 @@ import numpy as np
 from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale, merged
 from app.core.errors import ScopeJudgeError, StoreUnavailableError
+from app.core.monitoring import JudgedSpan, Ringing
 from app.observability import gauges
 from app.observability.telemetry import Telemetry
 from app.ports import AuditStore
+from app.service.auditing.entries import between, written
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.parsing import PARSE_ERRORS, parse_finite
 from app.service.calibration.traffic import VALUES
@@ -41,6 +45,7 @@ _EXCHANGE_S = 5.0
 # Judgments that one call of a thread tests: 20 ms, so that other work gets its turn.
 _MOST_AT_ONCE = 4096
 _MOST_SETS = 1000
+_SPAN = ("first_judged_at", "last_judged_at")
 
 logger = logging.getLogger("app.drift")
 
@@ -53,10 +58,12 @@ class StreamFigures:
         evidence: Wealth of the bets that the judgments are unlike the labelled pairs; the largest
             so far, merged over the replicas.
         alarm: Whether it has reached 1 / delta.
+        rang: When it did; None without an alarm, or if no replica that runs or has run knows.
     """
 
     evidence: float
     alarm: bool
+    rang: Ringing | None = None
 
 
 Figures = Mapping[str, StreamFigures]
@@ -97,8 +104,10 @@ class _SetDrift:
         write_id: The version.
         martingales: The tests; None before the first judgment.
         place: Place of this replica among those that were registered for this version, from 1.
-        others: Place -> evidence of the other replicas.
+        others: Place -> entry of the other replicas.
         figures: The merged evidence.
+        span: The judgments that this replica has tested; None before the first one.
+        rang: Stream -> its alarm, if this replica was the one that noticed it.
         lock: Held while the state changes.
         exchanged: Number of tested judgments at the last exchange.
         exchanged_at: Time of the loop at the last exchange.
@@ -107,8 +116,10 @@ class _SetDrift:
     write_id: str
     martingales: Martingales | None = None
     place: int | None = None
-    others: dict[int, dict[str, float]] = field(default_factory=dict)
+    others: "dict[int, _Entry]" = field(default_factory=dict)
     figures: Figures = field(default_factory=dict)
+    span: JudgedSpan | None = None
+    rang: dict[str, Ringing] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     exchanged: int = 0
     exchanged_at: float = -_EXCHANGE_S
@@ -128,6 +139,7 @@ class Drift:
         telemetry: Shows the evidence about the sets that have gauges.
         replica: Unique name of this process; None for a random one.
         seed: Seed of the random numbers that break ties; None for a random one.
+        now: Clock in seconds since 1970.
     """
 
     def __init__(
@@ -138,11 +150,13 @@ class Drift:
         *,
         replica: str | None = None,
         seed: int | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._calibrations = calibrations
         self._store = store
         self._replica = replica or uuid4().hex
         self._rng = np.random.default_rng(seed)
+        self._now = now
         # The most recently used set comes last.
         self._sets: OrderedDict[str, _SetDrift] = OrderedDict()
         telemetry.show_drift(self._gauges)
@@ -212,6 +226,11 @@ class Drift:
     async def _settle(self, state: _SetDrift, calibration: Calibration) -> None:
         """Tests the judgments since the last call, in threads."""
         fresh = self._calibrations.traffic.take_fresh(calibration)
+        if fresh:
+            # They were judged within the last second or so.
+            now = self._now()
+            begun = now if state.span is None else state.span.first_judged_at
+            state.span = JudgedSpan(first_judged_at=begun, last_judged_at=now)
         for begin in range(0, len(fresh), _MOST_AT_ONCE * VALUES):
             part = fresh[begin : begin + _MOST_AT_ONCE * VALUES]
             tested = off_loop(self._tested, state.martingales, calibration, part)
@@ -242,43 +261,76 @@ class Drift:
             # The places of another version's entries are free.
             places = range(1, len(entries) + 2)
             state.place = next(place for place in places if place not in entries)
+        state.others = {place: each for place, each in entries.items() if place != state.place}
+        self._merge(state, calibration)
         if state.judged and state.place is not None and state.martingales is not None:
             entry = _Entry(
                 write_id=calibration.write_id,
                 replica=self._replica,
                 largest=state.martingales.largest,
+                rang=state.rang,
             )
             if stored.get(str(state.place)) != entry.text:
                 # A store that can only be read, such as one on a full disk, still shows the others.
                 with suppress(StoreUnavailableError):
                     await self._store.put_evidence(calibration.name, str(state.place), entry.text)
-        state.others = {
-            place: each.largest for place, each in entries.items() if place != state.place
-        }
         state.exchanged = state.judged
-        self._merge(state, calibration)
 
     def _merge(self, state: _SetDrift, calibration: Calibration) -> None:
         """Merges the evidence of all replicas, and logs new alarms."""
-        known = dict(state.others)
+        known = {place: each.largest for place, each in state.others.items()}
         if state.martingales is not None:
             known[state.place or max(known, default=0) + 1] = state.martingales.largest
-        before = state.figures
+        before, state.figures = (
+            state.figures,
+            {
+                name: stream_figures({place: each[name] for place, each in known.items()})
+                for name in STREAMS
+            },
+        )
+        for name, figures in state.figures.items():
+            if figures.alarm:
+                self._note_alarm(state, calibration, name)
         state.figures = {
-            name: stream_figures({place: each[name] for place, each in known.items()})
-            for name in STREAMS
+            name: replace(figures, rang=_first_ringing(state, name)) if figures.alarm else figures
+            for name, figures in state.figures.items()
         }
         for name, figures in state.figures.items():
             if figures.alarm and not (name in before and before[name].alarm):
-                logger.warning(
-                    "the traffic of calibration %r (version %d) is unlike its labelled pairs: the "
-                    "evidence from the %s of its judgments is %.3g; docs/guides/monitoring.md says "
-                    "what to do",
-                    calibration.name,
-                    calibration.version,
-                    name.replace("_", " "),
-                    figures.evidence,
-                )
+                _log_alarm(calibration, name, figures)
+
+    def _note_alarm(self, state: _SetDrift, calibration: Calibration, name: str) -> None:
+        """Notes the time of an alarm that is there by the judgments of this replica.
+
+        An alarm of the other replicas alone has their time, or none if an earlier release wrote it.
+        """
+        others = {place: each.largest[name] for place, each in state.others.items()}
+        is_theirs = stream_figures(others).alarm or _first_ringing(state, name) is not None
+        if state.span is not None and not is_theirs:
+            state.rang[name] = Ringing(at=self._now(), version=calibration.version, span=state.span)
+
+
+def _first_ringing(state: _SetDrift, name: str) -> Ringing | None:
+    """The first of the times at which replicas noticed the alarm of a stream."""
+    noted = [state.rang, *(entry.rang for entry in state.others.values())]
+    return min(
+        (each[name] for each in noted if name in each), key=lambda rang: rang.at, default=None
+    )
+
+
+def _log_alarm(calibration: Calibration, name: str, figures: StreamFigures) -> None:
+    rang = figures.rang
+    logger.warning(
+        "drift alarm: the traffic of calibration %r (version %d) is unlike its labelled pairs "
+        "since %s: the evidence from the %s of its judgments%s is %.3g; docs/guides/monitoring.md "
+        "says what to do",
+        calibration.name,
+        calibration.version,
+        "an unknown time" if rang is None else written(rang.at),
+        name.replace("_", " "),
+        between(None if rang is None else rang.span),
+        figures.evidence,
+    )
 
 
 def stream_figures(largest: Mapping[int, float]) -> StreamFigures:
@@ -298,6 +350,7 @@ class _Entry:
     write_id: str
     replica: str
     largest: dict[str, float]
+    rang: dict[str, Ringing] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -315,6 +368,22 @@ def _entries(stored: Mapping[str, str], write_id: str) -> dict[int, _Entry]:
             largest = {name: parse_finite(fields["largest"][name]) for name in STREAMS}
             if fields["write_id"] == write_id:
                 entries[int(place)] = _Entry(
-                    write_id=write_id, replica=str(fields["replica"]), largest=largest
+                    write_id=write_id,
+                    replica=str(fields["replica"]),
+                    largest=largest,
+                    rang={
+                        name: _ringing(rang)
+                        # Entries of earlier releases have no times.
+                        for name, rang in fields.get("rang", {}).items()
+                    },
                 )
     return entries
+
+
+def _ringing(fields: Any) -> Ringing:
+    span = fields["span"]
+    return Ringing(
+        at=parse_finite(fields["at"]),
+        version=int(fields["version"]),
+        span=JudgedSpan(**{name: parse_finite(span[name]) for name in _SPAN}),
+    )

@@ -7,11 +7,13 @@ The store keeps each entry as one flat JSON object:
      "rate", "at", "by"}
     {"kind": "label", "id", "label", "by", "at", "reason"}
     {"kind": "alarm", "calibration", "alpha", "guarantee", "delta", "write_id", "version",
-     "label_noise", "errors", "audited", "suspends", "after", "by", "at"}
+     "label_noise", "errors", "audited", "suspends", "after", "by", "at", "first_judged_at",
+     "last_judged_at"}
     {"kind": "alarm_end", "calibration", "alpha", "guarantee", "delta", "alarm", "because",
      "version", "reason", "by", "at"}
 
-Times are seconds since 1970. Draws of earlier releases have no `by`. Only a label "none", which
+Times are seconds since 1970. Draws of earlier releases have no `by`, and their alarms have no times
+of judgments. Only a label "none", which
 closes a draw without a label, has a reason. Later releases may add fields and kinds, which this one
 ignores.
 
@@ -21,13 +23,14 @@ order that its sender judged, whichever order was judged first.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from app.core.comparison import Criterion, Label
+from app.core.monitoring import JudgedSpan, Ringing
 from app.core.score import Score
 
 # "none" closes a draw that nobody can label.
@@ -147,6 +150,9 @@ class AlarmEntry:
         after: Position of the end of the alarm before; 0 if there was none.
         by: Name of the key that sent the last label, or "service" if a draw has expired.
         at: Time of the alarm, in seconds since 1970.
+        first_judged_at: Time of the first judgment whose label led to it; None in alarms of earlier
+            releases.
+        last_judged_at: Time of the last one, likewise.
     """
 
     __pydantic_config__ = _STRICT
@@ -158,6 +164,14 @@ class AlarmEntry:
     after: Annotated[int, Field(ge=0, lt=2**63)]
     by: str
     at: float
+    first_judged_at: float | None = None
+    last_judged_at: float | None = None
+
+    @property
+    def ringing(self) -> Ringing:
+        """When it rang."""
+        span = JudgedSpan(first_judged_at=self.first_judged_at, last_judged_at=self.last_judged_at)
+        return Ringing(at=self.at, version=self.decider.version, span=span)
 
     @property
     def criterion(self) -> Criterion:
@@ -246,6 +260,18 @@ class _Kind:
 def written(at: float) -> str:
     """Writes the time of an entry in ISO 8601, UTC, to the second."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def written_span(span: JudgedSpan) -> dict[str, str | None]:
+    """Writes the times of the judgments that led to an alarm."""
+    return {name: None if at is None else written(at) for name, at in asdict(span).items()}
+
+
+def between(span: JudgedSpan | None) -> str:
+    """Writes the same as part of a sentence; "" if they are unknown."""
+    if span is None or span.first_judged_at is None or span.last_judged_at is None:
+        return ""
+    return f" from {written(span.first_judged_at)} to {written(span.last_judged_at)}"
 
 
 def _nested(fields: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.comparison import Criterion
 from app.core.score import Score
 from app.service.auditing.alarms import Alarms
 from app.service.auditing.entries import (
@@ -320,6 +321,11 @@ class Ledger:
             TrailPlace(position=int(place["position"]), before=_LABELS[place["before"]])
             for place in places
         ]
+
+    def criteria(self, calibration: str, write_id: str) -> frozenset[Criterion]:
+        """Returns the criteria of a version of a set whose draws count."""
+        counted = self._counted.get(_Version(calibration=calibration, write_id=write_id), ())
+        return frozenset(self._deciders[number].criterion for number in counted)
 
     def uses(self, calibration: str, write_id: str) -> Uses:
         """Returns the draws of a version of a set that count, as they are now."""

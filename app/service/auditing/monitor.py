@@ -13,7 +13,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.core.monitoring import (
+    JudgedSpan,
     MonitoredCriterion,
     MonitoredKey,
     MonitorFigures,
@@ -36,7 +37,7 @@ from app.observability.telemetry import Telemetry
 from app.ports import Version
 from app.service.auditing.alarms import Alarm, AlarmState
 from app.service.auditing.auditor import Auditor
-from app.service.auditing.entries import AlarmEnd, AlarmEntry, Decider, written
+from app.service.auditing.entries import AlarmEnd, AlarmEntry, Decider, between, written
 from app.service.auditing.ledger import CLOSED, LABEL_A, NO_LABEL, TIE, Ledger, Rows, Uses
 from app.service.calibration.cache import Calibrations
 from app.service.off_loop import off_loop
@@ -125,7 +126,7 @@ class Monitor:
         self._auditor = auditor
         self._calibrations = calibrations
         self.on_alarm = on_alarm
-        self._now = now
+        self.now = now
         # The set that was computed last comes last.
         self._known: OrderedDict[str, SetReport] = OrderedDict()
         # Set -> the criteria whose alarms are in the log of this process.
@@ -162,7 +163,7 @@ class Monitor:
 
     async def _computed(self, calibration: Calibration) -> SetReport:
         """Computes the audits of a version, unless nothing has changed since the last time."""
-        known, ledger, now = self._report(calibration), self._auditor.ledger, self._now()
+        known, ledger, now = self._report(calibration), self._auditor.ledger, self.now()
         changes = ledger.changes(calibration.name)
         if known is not None and known.is_current(ledger, changes, now):
             return known
@@ -220,10 +221,11 @@ class Monitor:
                 suspends=self.suspends,
                 after=report.ended.get(each.criterion, 0),
                 by=report.by,
-                at=self._now(),
+                at=self.now(),
+                **asdict(each.alarm_span),
             )
             for each in report.criteria
-            if each.figures.alarm and each.rang_at is None
+            if each.alarm_span is not None and each.rang is None
         ]
 
     async def _ends(self, calibration: Calibration) -> list[AlarmEnd]:
@@ -246,7 +248,7 @@ class Monitor:
                             version=calibration.version,
                             reason=None,
                             by=renewal.by,
-                            at=self._now(),
+                            at=self.now(),
                         )
                     )
                 else:
@@ -283,7 +285,7 @@ class Monitor:
                     version=calibration.version,
                     reason=reason,
                     by=by,
-                    at=self._now(),
+                    at=self.now(),
                 )
                 for alarm in standing
             ]
@@ -338,15 +340,16 @@ class Monitor:
         rang = monitored.figures if standing is None else standing.entry
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
-            "label of %r: %d of %d labels of accepted judgments are errors%s; "
+            "label of %r: %d of %d labels of accepted judgments%s are errors%s; "
             "docs/guides/monitoring.md says what to do",
             calibration.name,
             calibration.version if standing is None else standing.entry.decider.version,
             _under(monitored.criterion),
-            written(self._now() if standing is None else standing.entry.at),
+            written(self.now() if standing is None else standing.entry.at),
             "service" if standing is None else standing.entry.by,
             rang.errors,
             rang.audited,
+            between(monitored.alarm_span if standing is None else standing.entry.ringing.span),
             "; judgments under this criterion abstain" if self.suspends else "",
         )
 
@@ -363,7 +366,7 @@ class Monitor:
 
     def _waiting(self) -> list[WaitingFigures]:
         """The labels that wait, and the oldest open draw, of each set that has gauges."""
-        figures, now = list[WaitingFigures](), self._now()
+        figures, now = list[WaitingFigures](), self.now()
         for calibration in self._calibrations.shown():
             report = self._report(calibration)
             if report is not None:
@@ -444,10 +447,11 @@ def monitored(
         counted = accepted[:first_open][labelled[:first_open]]
         sided = counted[counted["label"] != TIE]
         keys = _keys_by_errors(sided, accepted[is_open])
+        figures = _figures(sided, decider)
         criteria.append(
             MonitoredCriterion(
                 criterion=decider.criterion,
-                figures=_figures(sided, decider),
+                figures=figures,
                 label_noise=decider.label_noise,
                 bound=observed_error(_alpha(decider), decider.label_noise),
                 ties=int((counted["label"] == TIE).sum()),
@@ -461,7 +465,8 @@ def monitored(
                 ),
                 further_keys=max(0, len(keys) - _MOST_KEYS),
                 oldest=_open_draw(accepted[first_open], uses) if is_open.any() else None,
-                rang_at=None if state.standing is None else state.standing.entry.at,
+                alarm_span=_span(sided["at"][: figures.alarm_at]) if figures.alarm else None,
+                rang=None if state.standing is None else state.standing.entry.ringing,
             )
         )
     return tuple(criteria), float(until)
@@ -469,6 +474,10 @@ def monitored(
 
 def _open_draw(row: np.void, uses: Uses) -> OpenDraw:
     return OpenDraw(id=row["id"].tobytes().hex(), key=uses.keys[row["by"]], at=float(row["at"]))
+
+
+def _span(times: NDArray[np.float64]) -> JudgedSpan:
+    return JudgedSpan(first_judged_at=float(times.min()), last_judged_at=float(times.max()))
 
 
 def _figures(sided: Rows, decider: Decider) -> MonitorFigures:

@@ -4,7 +4,7 @@ Every change becomes an entry of the set's trail, and every version of a set can
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -56,6 +56,39 @@ class CalibrationReport:
     ties: int
     removed: int
     failed: tuple[tuple[int, ScopeJudgeError], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    """A batch on top of the present version of a set; nothing is written.
+
+    Args:
+        before: The set as it is.
+        after: The set as it would be; `before` itself if the batch changes nothing.
+        edit: The change, for the trail.
+        failed: (index in the batch, error) of each example that could not be judged.
+    """
+
+    before: Calibration
+    after: Calibration
+    edit: Edit
+    failed: tuple[tuple[int, ScopeJudgeError], ...]
+
+    @property
+    def report(self) -> CalibrationReport:
+        """The outcome of the batch."""
+        return CalibrationReport(
+            calibration=self.after,
+            added=self.edit.added,
+            updated=self.edit.updated,
+            ties=self.edit.ties,
+            removed=self.edit.removed or 0,
+            failed=self.failed,
+        )
+
+
+# Looks at a change before it is written; raises an error to refuse it.
+Check = Callable[[Preview], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -254,13 +287,26 @@ class Calibrator:
         )
         return PoolReport(batch=batch, outcome=await self.put(name, batch, by=by))
 
-    async def put(self, name: str, batch: JudgedBatch, *, by: str) -> CalibrationReport:
+    async def preview(self, name: str, batch: JudgedBatch, *, by: str) -> Preview:
+        """Returns what `put` would do now, and changes nothing.
+
+        Raises:
+            JudgeMismatchError: The examples or the set belong to another judge.
+            StoreUnavailableError: The store does not answer.
+        """
+        self._refuse_foreign(batch)
+        return await self._applied(name, batch, await self._calibrations.current(name), by=by)
+
+    async def put(
+        self, name: str, batch: JudgedBatch, *, by: str, check: Check | None = None
+    ) -> CalibrationReport:
         """Adds judged examples to a set, all in one version or not at all.
 
         Args:
             name: Name of the calibration set; a missing set is made.
             batch: The examples.
             by: Name of the key that posted the examples, for the trail.
+            check: Looks at the change of each attempt before it is written.
 
         Returns:
             The outcome, as of `add`.
@@ -270,6 +316,22 @@ class Calibrator:
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Putting the batch again is safe.
         """
+        self._refuse_foreign(batch)
+
+        async def attempt(number: int) -> CalibrationReport | None:
+            # On top of concurrent changes: each attempt begins with the present version.
+            current = await self._calibrations.current(name)
+            change = await self._applied(name, batch, current, by=by)
+            if check is not None:
+                await check(change)
+            if change.after is change.before:
+                return change.report
+            written = await self._writer.write(number, current, change.after, change.edit)
+            return replace(change, after=written).report if written else None
+
+        return await self._writer.until_written(name, attempt)
+
+    def _refuse_foreign(self, batch: JudgedBatch) -> None:
         if batch.fingerprint != self._identity.fingerprint:
             raise JudgeMismatchError(
                 f"the examples were scored by the judge {batch.fingerprint[:12]}, this judge is "
@@ -278,27 +340,15 @@ class Calibrator:
                 "again with this one"
             )
 
-        async def attempt(number: int) -> tuple[Calibration, Edit] | None:
-            # On top of concurrent changes: each attempt begins with the present version.
-            current = await self._calibrations.current(name)
-            before = current or self._empty(name)
-            refuse_other_judge(before, self._identity.fingerprint)
-            after, added, removed = await off_loop(batch.applied_to, before)
-            edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
-            if after is before:
-                return before, edit
-            written = await self._writer.write(number, current, after, edit)
-            return (written, edit) if written else None
-
-        calibration, edit = await self._writer.until_written(name, attempt)
-        return CalibrationReport(
-            calibration=calibration,
-            added=edit.added,
-            updated=edit.updated,
-            ties=edit.ties,
-            removed=edit.removed or 0,
-            failed=batch.errors,
-        )
+    async def _applied(
+        self, name: str, batch: JudgedBatch, current: Calibration | None, *, by: str
+    ) -> Preview:
+        """Applies a batch to the present version of a set."""
+        before = current or self._empty(name)
+        refuse_other_judge(before, self._identity.fingerprint)
+        after, added, removed = await off_loop(batch.applied_to, before)
+        edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
+        return Preview(before=before, after=after, edit=edit, failed=batch.errors)
 
     async def rollback(self, name: str, version: int, *, by: str = "service") -> Calibration:
         """Restores an earlier version of a set, as a new version.

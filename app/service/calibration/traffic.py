@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.core.calibration import Calibration
-from app.core.comparison import Comparison, Judgment
+from app.core.comparison import Comparison, Criterion, Judgment
 from app.observability.gauges import TrafficFigures
 from app.service.judged import JudgedComparison
 
@@ -23,6 +23,7 @@ _LEAST_EXAMPLES = 50
 # Callers choose the names of sets and the thresholds, so their numbers are limited.
 _MOST_SETS = 1000
 _MOST_THRESHOLDS = 256
+_MOST_CRITERIA = 64
 # Judgments that wait for the tests of drift; further ones are left out. The choice depends on
 # nothing that is tested, so that the tests stay valid.
 _MOST_FRESH = 2**16
@@ -71,6 +72,8 @@ class SetTraffic:
         self._examples = calibration.n
         self._mean = float(calibration.uncertainty.mean()) if calibration.n else 0.0
         self._expected: dict[float, float] = {}
+        # The first criteria that judgments by this version were asked for under.
+        self.criteria: set[Criterion] = set()
         self._blocks: deque[_Sums] = deque()
         self._block = _Sums()
         # Sums over all complete blocks; None before the first block is complete.
@@ -79,6 +82,8 @@ class SetTraffic:
 
     def add(self, judgment: Judgment, calibration: Calibration, *, tested: bool) -> None:
         """Adds a judgment by this version, which may be one that is tested for drift."""
+        if len(self.criteria) < _MOST_CRITERIA:
+            self.criteria.add(judgment.criterion)
         block = self._block
         block.judgments += 1
         block.uncertainty += judgment.preference.uncertainty
@@ -199,6 +204,11 @@ class Traffic:
         """Returns the figures of this version; None with too few judgments by this process."""
         traffic = self._of(calibration)
         return None if traffic is None else traffic.figures
+
+    def criteria(self, calibration: Calibration) -> frozenset[Criterion]:
+        """Returns the criteria that judgments by this version were asked for under."""
+        traffic = self._of(calibration)
+        return frozenset() if traffic is None else frozenset(traffic.criteria)
 
     def take_fresh(self, calibration: Calibration) -> "array[float]":
         """Returns the values of this version to test for drift that came since the last call."""

@@ -174,6 +174,30 @@ class CalibrationReport(Calibration):
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """The effect of a change of a set on one criterion in use.
+
+    Args:
+        alpha: Largest share of wrong verdicts among the accepted ones.
+        guarantee: "marginal" or "pac".
+        delta: Probability with which "pac" may fail; None with "marginal".
+        before: The threshold before the change.
+        after: The threshold after it.
+        becomes_infeasible: Whether it has verdicts before the change, and none after it.
+        more_labels: Number of further labels that make it feasible after the change if the error
+            rates stay the same; None if no number does.
+    """
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+    before: Threshold
+    after: Threshold
+    becomes_infeasible: bool
+    more_labels: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class AbsorbReport(Calibration):
     """The calibration set after labelled audits became its examples, with their counts.
 
@@ -186,6 +210,9 @@ class AbsorbReport(Calibration):
         other_judge: Number of audits that were left out because another judge made them.
         rates: Probabilities with which the audits were drawn. With more than one, a part of the
             time counts more than another.
+        dry_run: Whether nothing has changed, and the set is described as it would be.
+        effects: The effect on each criterion in use; none from 0.2.0 and earlier.
+        note: The same in a sentence.
     """
 
     added: int
@@ -195,6 +222,9 @@ class AbsorbReport(Calibration):
     unlabelled_audits: int
     other_judge: int
     rates: tuple[float, ...]
+    dry_run: bool = False
+    effects: tuple[Effect, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +285,8 @@ class AuditEvent:
         errors: Errors that the labels showed when the alarm rang.
         audited: Labels that counted then.
         suspended: Whether judgments under the criterion abstained from then on.
+        first_judged_at: Time of the first judgment that led to the alarm; None from 0.2.0.
+        last_judged_at: Time of the last one, likewise.
     """
 
     event: str
@@ -271,6 +303,8 @@ class AuditEvent:
     errors: int | None
     audited: int | None
     suspended: bool | None
+    first_judged_at: str | None = None
+    last_judged_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

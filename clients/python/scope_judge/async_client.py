@@ -10,10 +10,9 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scope_judge.address import Address
 from scope_judge.answers import (
@@ -37,6 +36,7 @@ from scope_judge.answers import (
 )
 from scope_judge.batches import Batch, Work
 from scope_judge.comparisons import (
+    Absorption,
     Completion,
     Criterion,
     Example,
@@ -318,19 +318,9 @@ class AsyncScopeClient:
         """Ends the alarms of a set, as `ScopeClient.resume`."""
         return (await self._transport.run(self._service.resume(name, reason))).resumed
 
-    async def absorb(
-        self,
-        name: str,
-        *,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        replace: bool = False,
-        unlabelled: Literal["refuse", "leave_out"] = "refuse",
-    ) -> AbsorbReport:
+    async def absorb(self, name: str, **asked: "Unpack[Absorption]") -> AbsorbReport:
         """Makes labelled audits examples of a calibration set, as `ScopeClient.absorb`."""
-        return await self._transport.run(
-            self._service.absorb(name, since, until, replace=replace, unlabelled=unlabelled)
-        )
+        return await self._transport.run(self._service.absorb(name, asked))
 
 
 async def _items(

@@ -3,10 +3,9 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scope_judge.address import Address
 from scope_judge.answers import (
@@ -30,6 +29,7 @@ from scope_judge.answers import (
 )
 from scope_judge.batches import Batch, Work
 from scope_judge.comparisons import (
+    Absorption,
     Completion,
     Criterion,
     Example,
@@ -512,32 +512,17 @@ class ScopeClient:
         """
         return self._transport.run(self._service.resume(name, reason)).resumed
 
-    def absorb(
-        self,
-        name: str,
-        *,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        replace: bool = False,
-        unlabelled: Literal["refuse", "leave_out"] = "refuse",
-    ) -> AbsorbReport:
+    def absorb(self, name: str, **asked: "Unpack[Absorption]") -> AbsorbReport:
         """Makes labelled audits examples of a calibration set, in one new version.
 
         Args:
             name: Name of the set.
-            since: Only comparisons that were first judged at this time or later; a time with a time
-                zone, or its text in ISO 8601.
-            until: Only comparisons that were first judged before this time, likewise. Choose it
-                without a look at the labels.
-            replace: Remove all other examples of the set.
-            unlabelled: "refuse" if audits of that time have no label, or "leave_out".
+            **asked: Fields of `Absorption`, at least `since` or `all`.
 
         Raises:
             ScopeError: The service refuses the request, or does not answer.
         """
-        return self._transport.run(
-            self._service.absorb(name, since, until, replace=replace, unlabelled=unlabelled)
-        )
+        return self._transport.run(self._service.absorb(name, asked))
 
 
 def _cut(work: Work[R], items: Iterator[Item]) -> Iterator[Batch]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypedDict, cast, get_type_hints
 
@@ -26,6 +27,33 @@ class Criterion(TypedDict, total=False):
     delta: float | None
     delta_for: int | None
     calibration: str | None
+
+
+class Absorption(TypedDict, total=False):
+    """Which labelled audits become examples of a set, and how.
+
+    `since` or `all` is needed. A time is a datetime with a time zone, or a text in ISO 8601, read
+    as UTC without one; "alarm" is the time at which the newest alarm in force rang. Choose times
+    and `audits` without a look at the labels.
+
+    since: Only comparisons that were first judged at this time or later.
+    all: Take the audits of all times.
+    audits: Only so many, the first ones from `since` on.
+    until: Only comparisons that were first judged before this time.
+    replace: Remove all other examples of the set.
+    unlabelled: "refuse" if audits of that time have no label, or "leave_out".
+    even_if_infeasible: Absorb even if an alpha in use has no verdicts any more.
+    dry_run: Only say what would happen.
+    """
+
+    since: datetime | str | None
+    all: bool
+    audits: int | None
+    until: datetime | str | None
+    replace: bool
+    unlabelled: Literal["refuse", "leave_out"]
+    even_if_infeasible: bool
+    dry_run: bool
 
 
 class ReferenceRule(Criterion, total=False):
@@ -149,6 +177,21 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_list_of)
 def given_fields(**fields: Any) -> dict[str, Any]:
     """The fields that are not None: those that are left out are the service's defaults."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def absorb_fields(asked: Absorption) -> dict[str, Any]:
+    """The fields of a request to absorb.
+
+    Raises:
+        ValueError: A datetime has no time zone, so nobody knows which time it is.
+    """
+    fields = given_fields(**asked)
+    for name, value in fields.items():
+        if isinstance(value, datetime):
+            if value.tzinfo is None:
+                raise ValueError(f"{name}: give a datetime with a time zone")
+            fields[name] = value.isoformat()
+    return fields
 
 
 def calibrate_fields(

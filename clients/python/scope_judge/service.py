@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import datetime
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -28,6 +27,7 @@ from scope_judge.answers import (
 )
 from scope_judge.batches import FIRST_SIZE, Asked, BatchSize, Work
 from scope_judge.comparisons import (
+    Absorption,
     Completion,
     Criterion,
     Example,
@@ -37,6 +37,7 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
+    absorb_fields,
     body_of,
     calibrate_fields,
     checked,
@@ -325,23 +326,10 @@ class Service:
         body = to_json({"reason": reason})
         return self._read(Resumed, Call("POST", f"{_set_path(name)}/resume", body))
 
-    def absorb(
-        self,
-        name: str,
-        since: datetime | str | None,
-        until: datetime | str | None,
-        *,
-        replace: bool,
-        unlabelled: str,
-    ) -> Steps[AbsorbReport]:
-        """Makes labelled audits examples of a set."""
-        # Older services refuse a field that they do not know.
-        times = {
-            field: time.isoformat() if isinstance(time, datetime) else time
-            for field, time in given_fields(since=since, until=until).items()
-        }
-        body = to_json({"replace": replace, "unlabelled": unlabelled, **times})
-        return self._read(AbsorbReport, Call("POST", f"{_set_path(name)}/absorb", body))
+    def absorb(self, name: str, asked: Absorption) -> Steps[AbsorbReport]:
+        """Makes labelled audits examples of a set, or says what that would do."""
+        call = Call("POST", f"{_set_path(name)}/absorb", to_json(absorb_fields(asked)))
+        return self._read(AbsorbReport, call)
 
     def _parts(self, path: str, items: Sequence[Item], ask: Asked[_Part]) -> Steps[list[_Part]]:
         """Sends items in as many requests as they need, one after the other."""

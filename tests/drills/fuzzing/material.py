@@ -175,7 +175,9 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         "POST /calibrations/{name}/pool": {"comparisons": [comparison, comparison]},
         "POST /calibrations/{name}/rollback": {"version": draw.randint(1, 4)},
         "POST /calibrations/{name}/absorb": {
-            "since": draw.choice((None, "2026-11-22T10:00:00Z")),
+            "since": draw.choice((None, "alarm", "2026-11-22 10:00", "2026-11-22T10:00:00Z")),
+            "all": draw.choice((True, False)),
+            "dry_run": draw.choice((True, False)),
             "until": draw.choice((None, "2026-11-22T11:00:00+01:00")),
             "replace": False,
             "unlabelled": draw.choice(("refuse", "leave_out")),

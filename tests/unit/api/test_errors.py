@@ -99,7 +99,12 @@ REACHED: dict[str, Reach] = {
     "labels_missing": Reach(body=comparison(calibration="pool")),
     "judge_mismatch": Reach(body=comparison(calibration="others")),
     "audits_incomplete": Reach(
-        path="/calibrations/default/absorb", body={}, settings={"audit_rate": 1.0}
+        path="/calibrations/default/absorb", body={"all": True}, settings={"audit_rate": 1.0}
+    ),
+    "becomes_infeasible": Reach(
+        path="/calibrations/default/absorb",
+        body={"all": True, "replace": True},
+        settings={"audit_rate": 1.0},
     ),
     "too_many_label_changes": Reach(
         path="/audits/labels",
@@ -161,6 +166,11 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
         if code in ("version_not_found", "audits_incomplete"):
             await client.post("/calibrate", json={"examples": examples(3)})
             await client.post("/judge", json=comparison())
+        if code == "becomes_infeasible":
+            await client.post("/calibrate", json={"examples": examples(60)})
+            drawn_one = (await client.post("/judge", json=comparison())).json()["audit"]["id"]
+            labels = {"labels": [{"id": drawn_one, "label": "A"}]}
+            await client.post("/audits/labels", json=labels)
         if code == "too_many_label_changes":
             await store.append_audits([drawn(1, at=time.time()).text])
         if code == "store_unavailable":

@@ -231,6 +231,8 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
             "none",
             "the texts are gone",
         )
+        for name in ("first_judged_at", "last_judged_at"):
+            assert alarm[name] == criterion[name] is not None
         assert (alarm["event"], alarm["at"], alarm["suspended"]) == (
             "alarm",
             criterion["rang_at"],
@@ -304,5 +306,12 @@ async def test_drift_of_the_scores_is_reported_and_none_without_it() -> None:
         assert found["drift"]["uncertainty"]["evidence"] >= 20.0
         assert found["alarm"]
         assert "unlike the labelled pairs" in found["note"]
+        assert "unlike the labelled pairs since" in found["summary"]
+        stream = found["drift"]["uncertainty"]
+        assert stream["rang_version"] == 1
+        times = [stream[name] for name in ("first_judged_at", "last_judged_at", "rang_at")]
+        assert times == sorted(times)
+        calm = found["drift"]["label_mass"]
+        assert (calm["alarm"], calm["rang_at"], calm["rang_version"]) == (False, None, None)
         traffic = (await client.get("/calibrations/default")).json()["traffic"]
         assert traffic["drifted"]

@@ -1,5 +1,6 @@
 """Tests of `scope-judge audits` against a service that listens on a port."""
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
+from app.cli.console import evidence
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
 from tests.unit.api.problems import comparison, examples
@@ -72,3 +74,74 @@ def test_a_set_that_is_absent_cannot_resume(url: str) -> None:
     refused = run(url, "resume", "none", "--reason", "x")
     assert refused.exit_code == 1
     assert "none" in refused.output
+
+
+def test_an_absorption_is_shown_before_it_happens(url: str) -> None:
+    label(url, [each["id"] for each in httpx.get(f"{url}/audits").json()["audits"]], "A")
+    shown = run(url, "absorb", "default", "--all")
+    assert shown.exit_code == 1
+    assert "default, version 1: 60 examples become 90 (30 added, 0 updated, 0 removed)" in (
+        shown.stderr
+    )
+    cells = shown.stdout.rstrip("\n").split("\t")
+    assert (cells[:3], cells[5], cells[7]) == (["0.1", "marginal", ""], "1.000", "")
+    assert "nothing was absorbed: stdin is not a terminal" in shown.stderr
+    assert httpx.get(f"{url}/calibrations/default").json()["version"] == 1
+    done = run(url, "absorb", "default", "--all", "--yes")
+    assert done.exit_code == 0
+    assert "default is version 2 with 90 examples." in done.stderr
+
+
+def test_an_absorption_that_ends_all_verdicts_needs_an_option(url: str) -> None:
+    # All labels since the alarm are wrong for the judge: no number of them makes alpha feasible.
+    httpx.get(f"{url}/calibrations/default/monitor").raise_for_status()
+    label(url, judged(url, range(100, 120)), "B")
+    arguments = ("absorb", "default", "--since", "alarm", "--audits", "20", "--replace", "--yes")
+    refused = run(url, *arguments)
+    assert refused.exit_code == 1
+    assert refused.stdout.split("\t")[-1] == "no number\n"
+    assert "becomes_infeasible" in refused.stderr
+    assert run(url, *arguments, "--even-if-infeasible").exit_code == 0
+    assert httpx.get(f"{url}/calibrations/default").json()["n"] == 20
+
+
+def test_an_absorption_without_a_time_is_refused_with_the_ways_out(url: str) -> None:
+    refused = run(url, "absorb", "default", "--yes")
+    assert refused.exit_code == 1
+    assert "give `since`" in refused.stderr
+
+
+def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
+    shown = run(url, "status", "default")
+    assert shown.exit_code == 0
+    sentence, alarm, *drift, note = shown.stderr.splitlines()
+    assert re.fullmatch(
+        r"default, version 1: \d\d% to 100% of the verdicts are wrong; promised were 10% by alpha "
+        r"0\.1 \(marginal\); the alarm rings since \d\d:\d\d UTC today; the "
+        r"traffic is unlike the labelled pairs since \d\d:\d\d UTC today\.",
+        sentence,
+    )
+    at = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(
+        rf"alarm under alpha 0\.1 \(marginal\) since {at} \(version 1\), after judgments from {at} "
+        rf"to {at}",
+        alarm,
+    )
+    # All draws have one score, so the traffic has drifted, too.
+    assert all(
+        re.match(rf"drift alarm of the [a-z ]+ since {at} \(version 1\)", line) for line in drift
+    )
+    assert 0 < len(drift) < 4
+    assert "do not use them" in note
+    cells = shown.stdout.rstrip("\n").split("\t")
+    assert (cells[:5], cells[6:]) == (
+        ["0.1", "marginal", "", "30", "30"],
+        ["more than 1000", "0", "0", "alarm, suspended"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.5, "0.5"), (1000.0, "1000"), (1000.1, "more than 1000"), (1e300, None)]
+)
+def test_evidence_beyond_a_thousand_has_no_number(value: float, text: str | None) -> None:
+    assert evidence(value) == (text or "more than 1000")

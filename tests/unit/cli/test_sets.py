@@ -181,7 +181,7 @@ def test_a_deleted_set_comes_back_with_the_printed_command(own_url: str) -> None
 def test_nothing_is_deleted_without_a_terminal_and_without_yes(url: str) -> None:
     result = run(url, "delete", "default", input="y\n")
     assert result.exit_code == 1
-    assert "give --yes to delete" in one_line(result.stderr)
+    assert "nothing was deleted: stdin is not a terminal" in one_line(result.stderr)
     assert set_at(url)["n"] == 460
 
 

@@ -35,6 +35,8 @@ COMMANDS: dict[str, Any] = {
     "sets delete x --yes": example(set_answers.Changes),
     "sets export x": example(set_answers.ExamplePage),
     "sets import SET": example(records.CalibrationReport),
+    "audits status x": example(set_answers.AuditStatus),
+    "audits absorb x --all --yes": example(records.AbsorbReport),
     "audits close x --reason y": example(records.AuditLabels),
     "audits resume x --reason y": example(records.Resumed),
     "audits trail x": example(records.AuditTrail),

@@ -104,7 +104,7 @@ CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
         example(records.AuditLabels),
     ),
     "absorb": (
-        lambda service: service.absorb("default", None, None, replace=False, unlabelled="refuse"),
+        lambda service: service.absorb("default", {"all": True}),
         example(records.AbsorbReport),
     ),
 }

@@ -61,16 +61,28 @@ def test_an_audit_is_closed_with_a_reason(kind: Kind, audited_url: str) -> None:
 def test_labelled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
     one, two = drawn(kind, audited_url, 2)
     with pytest.raises(ConflictError, match="audits_incomplete"):
+        call(kind, audited_url, "absorb", "default", all=True)
+    with pytest.raises(RequestError, match="since"):
         call(kind, audited_url, "absorb", "default")
+    with pytest.raises(ValueError, match="time zone"):
+        call(kind, audited_url, "absorb", "default", since=datetime(2026, 11, 22))
     call(kind, audited_url, "label_audits", {one: "A", two: "B"})
     later = datetime.now(UTC) + timedelta(hours=1)
     assert call(kind, audited_url, "absorb", "default", since=later).added == 0
     early = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-    assert call(kind, audited_url, "absorb", "default", until=early).added == 0
+    assert call(kind, audited_url, "absorb", "default", all=True, until=early).added == 0
     with pytest.raises(RequestError, match="since"):
         call(kind, audited_url, "absorb", "default", since="yesterday")
     period = {"since": early, "until": later}
-    report = call(kind, audited_url, "absorb", "default", **period, replace=True)
+    asked = {**period, "replace": True}
+    with pytest.raises(ConflictError, match="becomes_infeasible"):
+        call(kind, audited_url, "absorb", "default", **asked)
+    would = call(kind, audited_url, "absorb", "default", **asked, dry_run=True)
+    assert (would.dry_run, would.n, would.version) == (True, 2, 1)
+    (effect,) = would.effects
+    assert (effect.alpha, effect.becomes_infeasible) == (0.1, True)
+    assert effect.before.coverage > effect.after.coverage == 0.0
+    report = call(kind, audited_url, "absorb", "default", **asked, even_if_infeasible=True)
     assert (report.n, report.added, report.removed, report.rates) == (2, 2, 60, (1.0,))
 
 

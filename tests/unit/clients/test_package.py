@@ -36,6 +36,7 @@ SCHEMA_OF = {
     answers.AuditPage: "AuditsOut",
     answers.AuditLabels: "AuditLabelsOut",
     answers.AbsorbReport: "AbsorbOut",
+    answers.Effect: "EffectOut",
     answers.CalibrationReference: "CalibrationReferenceOut",
     answers.Fault: "Fault",
     answers.Problem: "Problem",

@@ -109,7 +109,7 @@ def change_everything(client: httpx.Client) -> dict[str, Any]:
     post(client, "/calibrate", examples=third, label_noise=0.01)
     note("default")
     judge_and_label(client, range(100, 130), left_open=0)
-    post(client, "/calibrations/default/absorb")
+    post(client, "/calibrations/default/absorb", all=True)
     note("default")
     judge_and_label(client, JUDGED_LAST, left_open=3)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from app.core.errors import AuditsIncompleteError
-from app.service.auditing.absorption import Period
+from app.service.auditing.absorption import Asked
 from app.stores.memory import MemoryStore
 from tests.serving import labelled as example
 from tests.serving import services_of
@@ -14,22 +14,22 @@ DRAWS, LABELLED = 6, 5
 
 
 @pytest.mark.parametrize(
-    ("period", "taken"),
+    ("asked", "taken"),
     [
-        (Period(until=6.0), 5),
-        (Period(until=5.0), 4),
-        (Period(until=4.999), 4),
-        (Period(since=2.0, until=5.0), 3),
-        (Period(since=5.0, until=6.0), 1),
-        (Period(since=5.0, until=5.0), 0),
-        (Period(until=1.0), 0),
-        (Period(), None),
-        (Period(since=5.0), None),
-        (Period(since=2.0, until=6.5), None),
+        (Asked(until=6.0), 5),
+        (Asked(until=5.0), 4),
+        (Asked(until=4.999), 4),
+        (Asked(since=2.0, until=5.0), 3),
+        (Asked(since=5.0, until=6.0), 1),
+        (Asked(since=5.0, until=5.0), 0),
+        (Asked(until=1.0), 0),
+        (Asked(), None),
+        (Asked(since=5.0), None),
+        (Asked(since=2.0, until=6.5), None),
     ],
 )
 async def test_only_a_draw_of_the_period_counts_or_must_have_a_label(
-    period: Period, taken: int | None
+    asked: Asked, taken: int | None
 ) -> None:
     store = MemoryStore()
     async with services_of(store=store) as services:
@@ -39,9 +39,7 @@ async def test_only_a_draw_of_the_period_counts_or_must_have_a_label(
         labels = [logs.labelled(number, "A") for number in range(1, LABELLED + 1)]
         texts = [*(draw.text for draw in draws), *(label.text for label in labels)]
         await store.append_audits(texts)
-        absorbing = services.absorber.absorb(
-            "default", period=period, replace=False, leave_out=False, by="ana"
-        )
+        absorbing = services.absorber.absorb("default", asked, by="ana")
         if taken is None:
             with pytest.raises(AuditsIncompleteError, match=r"^1 of "):
                 await absorbing

@@ -11,6 +11,7 @@ import pytest
 
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
+from app.core.monitoring import JudgedSpan, MonitoredCriterion, Ringing
 from app.observability.telemetry import Telemetry
 from app.service.auditing.alarms import Alarms
 from app.service.auditing.auditor import Auditor, SentLabel
@@ -98,6 +99,37 @@ async def rung(count: int = 30) -> AsyncIterator[Replica]:
         yield replica
 
 
+def rang_at(found: MonitoredCriterion) -> float | None:
+    return None if found.rang is None else found.rang.at
+
+
+async def test_an_alarm_has_the_times_of_the_judgments_that_led_to_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with services_of() as services:
+        await calibrate(services, n=50)
+        replica = Replica(services)
+        for number in range(30):
+            await replica.draw([number], at=800.0 + number)
+        await replica.label(range(30), WRONG)
+        # The last of the labels that ring is the one whose evidence reaches 20.
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        last = found.figures.alarm_at
+        assert last is not None
+        assert 1 < last < 30
+        span = JudgedSpan(first_judged_at=800.0, last_judged_at=800.0 + last - 1)
+        assert found.rang == Ringing(at=1000.0, version=1, span=span)
+        # Later judgments, labels and versions do not change it.
+        replica.now = 1100.0
+        await replica.draw(range(30, 40), at=1050.0)
+        await replica.label(range(30, 40), WRONG)
+        await calibrate(services, n=1, seed=5)
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        assert found.rang == Ringing(at=1000.0, version=1, span=span)
+    (line,) = re.findall("alarm: audits .*", caplog.text)
+    assert f"judgments from {written(800.0)} to {written(800.0 + last - 1)} are errors" in line
+
+
 async def test_no_correction_of_labels_ends_an_alarm_and_each_one_leaves_a_trace(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -107,11 +139,11 @@ async def test_no_correction_of_labels_ends_an_alarm_and_each_one_leaves_a_trace
         await replica.label([20], "none", by="eve")
         assert await replica.look()
         (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert (found.figures.alarm, found.alarm, found.rang_at) == (True, True, 1000.0)
+        assert (found.figures.alarm, found.alarm, rang_at(found)) == (True, True, 1000.0)
         await replica.label(range(20, 30), "A", by="eve")
         assert await replica.look()
         (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert (found.figures.alarm, found.alarm, found.rang_at) == (False, True, 1000.0)
+        assert (found.figures.alarm, found.alarm, rang_at(found)) == (False, True, 1000.0)
         assert await replica.trail() == [
             ("alarm", "ana", 1000.0, 30, 30),
             *[("label", "eve", 1500.0, "B", "tie")] * 20,
@@ -156,7 +188,7 @@ async def test_a_version_ends_an_alarm_once_half_of_its_examples_are_newer(
             calibration = await replica.set
             # A criterion without draws by the new version shows its alarm as well.
             report = await replica.monitor.of(calibration)
-            assert [each.rang_at for each in report.criteria] == ([1000.0] if suspended else [])
+            assert [rang_at(each) for each in report.criteria] == ([1000.0] if suspended else [])
         assert (await replica.trail())[1:] == [("version", "service", 1003.0, 4, None)]
         assert "half of the examples of version 4, made by 'service', are newer" in caplog.text
 
@@ -222,7 +254,8 @@ async def test_an_alarm_survives_a_restart_with_its_time() -> None:
         # Nothing has to be computed for that.
         assert await again.monitor.suspended([(MARGINAL, await again.set)])
         (found,) = (await again.monitor.of(await again.set)).criteria
-        assert found.rang_at == 1000.0
+        span = JudgedSpan(first_judged_at=900.0, last_judged_at=900.0)
+        assert found.rang == Ringing(at=1000.0, version=1, span=span)
         assert await again.trail() == [("alarm", "ana", 1000.0, 30, 30)]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -10,8 +10,10 @@ import pytest
 
 from app.core.conformal import merged
 from app.core.errors import StoreUnavailableError
+from app.core.monitoring import JudgedSpan, Ringing
 from app.observability.telemetry import Telemetry
 from app.service.auditing.drift import STREAMS, Drift, StreamFigures, stream_figures
+from app.service.auditing.entries import written
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import services_of
@@ -27,10 +29,10 @@ async def replicas(count: int, store: MemoryStore) -> AsyncIterator[list[Service
         ]
 
 
-def seeded(services: Services, seed: int = 1) -> Services:
+def seeded(services: Services, seed: int = 1, now: Callable[[], float] = lambda: 0.0) -> Services:
     """The services with known random numbers, so that a test never meets a false alarm."""
     telemetry = Telemetry.on_own_registry()
-    drift = Drift(services.calibrations, services.store, telemetry, seed=seed)
+    drift = Drift(services.calibrations, services.store, telemetry, seed=seed, now=now)
     return replace(services, drift=drift)
 
 
@@ -54,6 +56,57 @@ async def test_traffic_like_the_labelled_pairs_raises_no_alarm_and_a_shift_does(
         await judge(services, 500, seed=4)
         assert (await services.drift.of(calibration))["uncertainty"].alarm
         assert caplog.text.count("from the uncertainty of its judgments") == 1
+
+
+async def test_an_alarm_keeps_the_time_of_the_replica_that_noticed_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, time = MemoryStore(), 0.0
+    async with AsyncExitStack() as stack:
+        one, other = [
+            seeded(await stack.enter_async_context(services_of(store=store)), seed, lambda: time)
+            for seed in range(2)
+        ]
+        calibration = await calibrate(one)
+        time = 50.0
+        await judge(one, 300)
+        assert (await one.drift.of(calibration))["uncertainty"].rang is None
+        for judged_at, count in ((100.0, 5), (200.0, 600)):
+            time = judged_at
+            await judge(other, count, width=UNSURE, seed=3)
+            await other.drift.of(await other.calibrations.get("default"))
+        span = JudgedSpan(first_judged_at=100.0, last_judged_at=200.0)
+        rang = Ringing(at=200.0, version=1, span=span)
+        # The other replica sees it later, and more judgments change nothing.
+        time = 300.0
+        await judge(other, 100, width=UNSURE, seed=4)
+        for services in (one, other):
+            found = await services.drift.of(calibration)
+            assert found["uncertainty"].rang == rang
+    (line, _) = [each for each in caplog.messages if "from the uncertainty" in each]
+    assert line.startswith("drift alarm: ")
+    assert f"since {written(200.0)}" in line
+    assert f"from {written(100.0)} to {written(200.0)}" in line
+    async with replicas(1, store) as (again,):
+        found = await again.drift.of(await again.calibrations.get("default"))
+        assert found["uncertainty"].rang == rang
+
+
+async def test_an_alarm_of_an_earlier_release_has_no_time() -> None:
+    store = MemoryStore()
+    async with replicas(1, store) as (services,):
+        calibration = await calibrate(services)
+        await judge(services, 600, width=UNSURE, seed=3)
+        await services.drift.of(calibration)
+    ((place, text),) = await entries(store)
+    fields = json.loads(text)
+    assert set(fields.pop("rang")) >= {"uncertainty"}
+    await store.put_evidence("default", place, json.dumps(fields))
+    async with replicas(1, store) as (again,):
+        calibration = await again.calibrations.get("default")
+        await judge(again, 20)
+        found = (await again.drift.of(calibration))["uncertainty"]
+        assert (found.alarm, found.rang) == (True, None)
 
 
 async def test_a_reader_who_leaves_takes_no_judgment_away() -> None:

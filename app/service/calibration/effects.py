@@ -1,0 +1,94 @@
+"""The effects of a change of a calibration set on the criteria that are in use."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from app.core.calibration import Calibration
+from app.core.comparison import Criterion
+from app.core.errors import BecomesInfeasibleError
+from app.core.threshold_rows import ThresholdRow
+from app.service.off_loop import off_loop
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effect:
+    """The effect of a change on one criterion.
+
+    Args:
+        before: The row of the criterion before the change.
+        after: The row after it.
+        more_labels: Number of further labels that make the criterion feasible after the change if
+            the error rates stay the same, 0 if it is feasible; None if no number does.
+    """
+
+    before: ThresholdRow
+    after: ThresholdRow
+    more_labels: int | None
+
+    @property
+    def becomes_infeasible(self) -> bool:
+        """Whether the criterion has verdicts before the change, and none after it."""
+        return self.before.feasible and not self.after.feasible
+
+    @property
+    def criterion(self) -> str:
+        """The criterion in words."""
+        delta = "" if self.after.delta is None else f", delta {self.after.delta:g}"
+        return f"alpha {self.after.alpha:g} ({self.after.guarantee}{delta})"
+
+
+async def effects_of(
+    criteria: Iterable[Criterion], *, before: Calibration, after: Calibration
+) -> tuple[Effect, ...]:
+    """Returns the effect on each criterion with an alpha, in order of the criteria."""
+    asked = {
+        (each.guarantee, each.alpha, each.delta) for each in criteria if each.alpha is not None
+    }
+    # Each is a turn of its own in the threads, so that others get theirs in between.
+    return tuple(
+        [
+            await off_loop(
+                _effect,
+                before,
+                after,
+                Criterion(guarantee=guarantee, alpha=alpha, delta=delta, calibration=after.name),
+            )
+            for guarantee, alpha, delta in sorted(asked, key=lambda each: (*each[:2], each[2] or 0))
+        ]
+    )
+
+
+def _effect(before: Calibration, after: Calibration, criterion: Criterion) -> Effect:
+    assert criterion.alpha is not None, "only criteria with an alpha have a threshold"
+    old, new = (
+        each.row(criterion.alpha, criterion.guarantee, criterion.delta) for each in (before, after)
+    )
+    more = 0 if new.feasible else after.feasibility(new).more_examples
+    return Effect(before=old, after=new, more_labels=more)
+
+
+def refuse_infeasible(name: str, effects: Sequence[Effect]) -> None:
+    """Raises BecomesInfeasibleError if a change ends all verdicts of a criterion.
+
+    Args:
+        name: Name of the calibration set.
+        effects: The effects of the change on the criteria in use.
+    """
+    lost = [_lost(effect) for effect in effects if effect.becomes_infeasible]
+    if lost:
+        raise BecomesInfeasibleError(
+            f"calibration {name!r} would accept nothing any more under {'; '.join(lost)}. Label "
+            'more first, keep the other examples ("replace": false), or send '
+            '"even_if_infeasible": true'
+        )
+
+
+def _lost(effect: Effect) -> str:
+    return f"{effect.criterion}: {missing_labels(effect)}"
+
+
+def missing_labels(effect: Effect) -> str:
+    """Says how many labels an infeasible criterion lacks."""
+    if effect.more_labels is None:
+        return "no number of further labels with these error rates makes it feasible"
+    return f"about {effect.more_labels} more labels with these error rates make it feasible"

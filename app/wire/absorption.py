@@ -1,0 +1,193 @@
+"""JSON about the absorption of labelled audits: what is asked, and what it does to the set."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from app.core.comparison import Guarantee
+from app.service.auditing.absorption import AbsorbReport, Asked, Moment
+from app.service.calibration.effects import Effect, missing_labels
+from app.wire.answers import Out
+from app.wire.calibrations import CalibrationOut, ThresholdOut, calibration_fields
+from app.wire.requests import Strict
+
+_NOTHING_ASKED = (
+    'nothing is absorbed without a time: give `since`, such as "2026-11-22 17:39" (UTC) or "alarm",'
+    ' or send "all": true for every labelled audit of the set'
+)
+
+
+def _moment(value: object) -> object:
+    """The time that a text says, or the name of an alarm; raises ValueError for anything else."""
+    if value is None or value == "alarm":
+        return value
+    if not isinstance(value, str):
+        raise ValueError("a time is a text, such as 2026-11-22 17:39 (UTC)")
+    try:
+        moment = datetime.fromisoformat(value)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        moment.timestamp()
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time is out of range") from None
+    except ValueError:
+        raise ValueError(
+            'this is no time in ISO 8601, such as 2026-11-22 17:39 (UTC), and not "alarm"'
+        ) from None
+
+
+MomentIn = Annotated[datetime | Literal["alarm"], BeforeValidator(_moment)]
+
+
+class AbsorbIn(Strict):
+    """The labelled audits that become examples of a calibration set.
+
+    A time without a time zone is UTC. `alarm` is the time at which the newest alarm in force rang.
+    """
+
+    since: MomentIn | None = Field(
+        None,
+        description="Only comparisons that were first judged at this time or later. Required, "
+        "unless `all` is true.",
+    )
+    all: bool = Field(False, description="Absorb the audits of all times, instead of `since`.")
+    audits: int | None = Field(
+        None,
+        ge=1,
+        le=10**6,
+        description="Only so many audits, the first ones from `since` on. Choose the number "
+        "without a look at the labels.",
+    )
+    until: MomentIn | None = Field(
+        None,
+        description="Only comparisons that were first judged before this time. Choose it without a "
+        "look at the labels.",
+    )
+    replace: bool = Field(False, description="Remove all other examples of the set.")
+    unlabelled: Literal["refuse", "leave_out"] = Field(
+        "refuse",
+        description="If audits of that time have no label: `refuse`, or `leave_out` these.",
+    )
+    even_if_infeasible: bool = Field(
+        False, description="Absorb even if an alpha in use has no verdicts any more."
+    )
+    dry_run: bool = Field(False, description="Only say what would happen.")
+
+    @model_validator(mode="after")
+    def _one_begin(self) -> Self:
+        if self.all and self.since is not None:
+            raise ValueError('give `since` or "all": true, not both')
+        if not self.all and self.since is None:
+            raise ValueError(_NOTHING_ASKED)
+        if self.audits is not None and self.since is None:
+            raise ValueError("`audits` counts from `since` on, so it needs one")
+        return self
+
+    @property
+    def asked(self) -> Asked:
+        """The request as the service takes it."""
+        return Asked(
+            since=_seconds(self.since),
+            until=_seconds(self.until),
+            audits=self.audits,
+            replace=self.replace,
+            leave_out=self.unlabelled == "leave_out",
+            even_if_infeasible=self.even_if_infeasible,
+        )
+
+
+def _seconds(moment: datetime | Literal["alarm"] | None) -> Moment | None:
+    return moment.timestamp() if isinstance(moment, datetime) else moment
+
+
+class EffectOut(Out):
+    """The effect of a change on one criterion in use.
+
+    `more_labels` is the number of further labels that make an infeasible alpha feasible after the
+    change if the error rates stay the same; 0 if it is feasible, null if no number does.
+    """
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+    before: ThresholdOut
+    after: ThresholdOut
+    becomes_infeasible: bool
+    more_labels: int | None
+
+    @classmethod
+    def of(cls, effect: Effect) -> "EffectOut":
+        """Converts an effect."""
+        return cls(
+            alpha=effect.after.alpha,
+            guarantee=effect.after.guarantee,
+            delta=effect.after.delta,
+            before=ThresholdOut.of(effect.before),
+            after=ThresholdOut.of(effect.after),
+            becomes_infeasible=effect.becomes_infeasible,
+            more_labels=effect.more_labels,
+        )
+
+
+class AbsorbOut(CalibrationOut):
+    """The calibration set after labelled audits were absorbed, with their counts.
+
+    `effects` has the criteria in use: those of draws by the version in force and of the absorbed
+    audits, and those that the answering process judged by lately. `note` says the same in a
+    sentence. With `dry_run` nothing has changed: the set is described as it would be, with the
+    number of the version in force.
+    """
+
+    dry_run: bool
+    added: int
+    updated: int
+    ties: int
+    removed: int
+    unlabelled_audits: int
+    other_judge: int
+    rates: list[float]
+    effects: list[EffectOut]
+    note: str
+
+    @classmethod
+    def of(cls, report: AbsorbReport, *, dry_run: bool) -> "AbsorbOut":
+        """Converts a report."""
+        batch = report.batch
+        return cls(
+            **calibration_fields(batch.calibration),
+            dry_run=dry_run,
+            added=batch.added,
+            updated=batch.updated,
+            ties=batch.ties,
+            removed=batch.removed,
+            unlabelled_audits=report.unlabelled,
+            other_judge=report.other_judge,
+            rates=list(report.rates),
+            effects=[EffectOut.of(effect) for effect in report.effects],
+            note=f"{_examples(report)}; {effects_note(report.effects)}",
+        )
+
+
+def _examples(report: AbsorbReport) -> str:
+    batch = report.batch
+    changes = f"{batch.added} added, {batch.updated} updated, {batch.removed} removed"
+    return f"{report.n_before} examples become {batch.calibration.n} ({changes})"
+
+
+def effects_note(effects: Sequence[Effect]) -> str:
+    """Says in a sentence what a change does to the criteria in use."""
+    lost = [effect for effect in effects if effect.becomes_infeasible]
+    if lost:
+        one = min(lost, key=lambda effect: effect.after.alpha)
+        others = f", and so have {len(lost) - 1} others" if len(lost) > 1 else ""
+        return f"{one.criterion} has no verdicts any more{others}: {missing_labels(one)}"
+    feasible = [effect for effect in effects if effect.after.feasible]
+    if not feasible:
+        return "no alpha in use is feasible, before or after" if effects else "no alpha is in use"
+    one = min(feasible, key=lambda effect: effect.after.coverage - effect.before.coverage)
+    return (
+        f"no alpha in use loses its verdicts; at {one.criterion} the share of accepted examples "
+        f"goes from {one.before.coverage:.0%} to {one.after.coverage:.0%}"
+    )

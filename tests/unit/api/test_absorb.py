@@ -1,0 +1,165 @@
+"""Tests of what an absorption says before it happens, and of what it refuses."""
+
+import re
+from typing import Any
+
+import httpx
+
+from tests.serving import client_of
+from tests.unit.api.problems import calibrated, comparison, problem
+from tests.unit.api.test_audits import absorbed, drawn, send
+
+
+async def labelled(client: httpx.AsyncClient, numbers: range, label: str = "A") -> None:
+    await send(client, dict.fromkeys(await drawn(client, numbers), label))
+
+
+async def alarmed(client: httpx.AsyncClient) -> None:
+    """Makes the set, and an alarm by 30 draws whose labels are all wrong."""
+    await calibrated(client)
+    await labelled(client, range(30), "B")
+    monitor = (await client.get("/calibrations/default/monitor")).json()
+    assert monitor["criteria"][0]["rang_at"] is not None
+
+
+async def version(client: httpx.AsyncClient) -> int:
+    number: int = (await client.get("/calibrations/default")).json()["version"]
+    return number
+
+
+def row_of(answer: dict[str, Any], alpha: float) -> dict[str, Any]:
+    """The threshold of "marginal" at an alpha that every set shows."""
+    (row,) = (
+        row
+        for row in answer["thresholds"]
+        if (row["guarantee"], row["alpha"]) == ("marginal", alpha)
+    )
+    return dict(row)
+
+
+async def test_a_dry_run_says_what_the_absorption_then_does() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        before = await calibrated(client)
+        await labelled(client, range(40))
+        would = (await absorbed(client, dry_run=True)).json()
+        assert await version(client) == 1
+        done = (await absorbed(client)).json()
+        now = (await client.get("/calibrations/default")).json()
+    assert (would.pop("dry_run"), done.pop("dry_run")) == (True, False)
+    assert (would.pop("version"), done.pop("version")) == (1, 2)
+    assert would == done
+    (effect,) = would["effects"]
+    assert effect["before"] == row_of(before, 0.1)
+    assert effect["after"] == row_of(now, 0.1)
+    assert (effect["becomes_infeasible"], effect["more_labels"]) == (False, 0)
+    assert would["note"].startswith("60 examples become 100 (40 added, 0 updated, 0 removed); ")
+
+
+async def test_an_absorption_that_ends_all_verdicts_is_refused_unless_it_is_asked_for() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        await labelled(client, range(5))
+        would = (await absorbed(client, replace=True, dry_run=True)).json()
+        (effect,) = would["effects"]
+        # Without an error among k labels, 1 / k must be at most 0.1.
+        assert (effect["becomes_infeasible"], effect["more_labels"]) == (True, 5)
+        assert "has no verdicts any more: about 5 more labels" in would["note"]
+        refused = problem(await absorbed(client, replace=True), "becomes_infeasible")
+        assert "alpha 0.1 (marginal): about 5 more labels" in refused["detail"]
+        assert await version(client) == 1
+        await labelled(client, range(5, 10))
+        assert (await absorbed(client, replace=True)).json()["n"] == 10
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        await labelled(client, range(5))
+        forced = await absorbed(client, replace=True, even_if_infeasible=True)
+        assert forced.json()["effects"][0]["becomes_infeasible"]
+        assert await version(client) == 2
+
+
+async def test_an_alpha_that_was_infeasible_before_holds_nothing_up() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        await client.post("/judge", json=comparison(question="Strict?", alpha=0.001))
+        (one,) = (await client.get("/audits")).json()["audits"]
+        await send(client, {one["id"]: "A"})
+        answer = (await absorbed(client)).json()
+        effect = answer["effects"][0]
+        assert (effect["alpha"], effect["before"]["feasible"]) == (0.001, False)
+        assert (effect["after"]["feasible"], effect["becomes_infeasible"]) == (False, False)
+        assert effect["more_labels"] == 939
+
+
+async def test_the_alphas_of_draws_and_of_recent_traffic_are_in_use() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        await labelled(client, range(3))
+        pac = {"guarantee": "pac", "delta": 0.2}
+        await client.post("/judge", json=comparison(question="P?", alpha=0.2, **pac))
+        await client.post("/judge", json=comparison(question="None?", alpha=None))
+        # The pair of a draw is a labelled example of the next version, and is not drawn again.
+        asked = {"unlabelled": "leave_out"}
+        await absorbed(client, **asked)
+        await client.post("/judge", json=comparison(question="Traffic 0?", alpha=0.3))
+        effects = (await absorbed(client, **asked, dry_run=True)).json()["effects"]
+        used = [(each["guarantee"], each["alpha"], each["delta"]) for each in effects]
+        # Those of the absorbed draws, and of the judgment by this version that was not drawn.
+        assert used == [("marginal", 0.1, None), ("marginal", 0.3, None)]
+
+
+async def test_the_first_audits_since_an_alarm_are_absorbed() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await alarmed(client)
+        since = {"since": "alarm", "audits": 12, "replace": True}
+        await labelled(client, range(100, 105))
+        detail = problem(await absorbed(client, **since), "audits_incomplete")["detail"]
+        assert "has 5 audits in that time so far, and 12 are asked for" in detail
+        await labelled(client, range(105, 112))
+        # Later draws without a label do not count.
+        await drawn(client, range(112, 120))
+        answer = (await absorbed(client, **since)).json()
+        assert [answer[name] for name in ("n", "added", "removed", "unlabelled_audits")] == [
+            12,
+            12,
+            60,
+            0,
+        ]
+
+
+async def test_what_came_before_an_alarm_is_absorbed_with_until() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await alarmed(client)
+        await drawn(client, range(100, 105))
+        answer = (await absorbed(client, until="alarm", dry_run=True)).json()
+        assert (answer["added"], answer["unlabelled_audits"]) == (30, 0)
+
+
+async def test_the_newest_alarm_counts_of_audits_and_of_drift() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        first = await drawn(client, range(100), response_a="quality=0.01")
+        drift = (await client.get("/calibrations/default/monitor")).json()["drift"]
+        assert drift["uncertainty"]["rang_at"] is not None
+        await drawn(client, range(200, 203))
+        counted = (
+            await absorbed(client, until="alarm", unlabelled="leave_out", dry_run=True)
+        ).json()
+        assert counted["unlabelled_audits"] == len(first)
+        await labelled(client, range(300, 340), "B")
+        await send(client, dict.fromkeys(first, "A"))
+        ids = [each["id"] for each in (await client.get("/audits?status=open")).json()["audits"]]
+        await send(client, dict.fromkeys(ids, "B"))
+        monitor = (await client.get("/calibrations/default/monitor")).json()
+        assert monitor["criteria"][0]["rang_at"] is not None
+        await drawn(client, range(400, 402))
+        later = await absorbed(client, since="alarm", unlabelled="leave_out", dry_run=True)
+        assert later.json()["unlabelled_audits"] == 2
+
+
+async def test_an_alarm_that_does_not_ring_is_no_time() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        for field in ("since", "until"):
+            refused = problem(await absorbed(client, **{field: "alarm"}), "invalid_request")
+            assert re.search("has no alarm in force: give a time", refused["detail"])
+            assert refused["errors"][0]["field"] == field
