@@ -79,9 +79,15 @@ def throughput(scene: Scene) -> Finding:
         for shape, ratio in ratios.items()
     ]
     said += [f"{shape} left out: {why}" for shape, why in left_out.items()]
-    return Finding(
-        sentence=f"2 x {TOKENS} tokens: {'; '.join(said)} (aim {AIM:.0%})",
+    sentence = f"2 x {TOKENS} tokens: {'; '.join(said)} (aim {AIM:.0%})"
+    if scene.small:
         # A rehearsal with a tiny judge measures the overhead of HTTP and not the judge.
+        sentence = (
+            f"2 x {TOKENS} tokens: the service, vLLM offline and chat completions each answered "
+            f"{rates[0].pairs} pairs with a tiny judge; such rates say nothing of a real one"
+        )
+    return Finding(
+        sentence=sentence,
         held=scene.small or (bool(ratios) and min(ratios.values()) >= AIM),
         figures={
             "tokens": TOKENS,
