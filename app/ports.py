@@ -5,7 +5,15 @@ A new engine or store is one file that meets one of these protocols, and one lin
 
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -267,6 +275,50 @@ class StoredCalibration:
     thresholds: Mapping[str, str]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangePart:
+    """One entry of the trail of a set."""
+
+    name: str
+    change: StoredChange
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetPart:
+    """A set without its trail."""
+
+    name: str
+    state: StoredCalibration
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidencePart:
+    """The evidence of one replica about a set."""
+
+    name: str
+    replica: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecretPart:
+    """The secret that draws audits."""
+
+    secret: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditsPart:
+    """Position and text of consecutive entries of the log of audits."""
+
+    entries: Sequence[tuple[int, str]]
+
+
+# Each is a part of what a store keeps. The changes of a set are in the order of its trail, and the
+# audits in the order of the log.
+StorePart = ChangePart | SetPart | EvidencePart | SecretPart | AuditsPart
+
+
 class CalibrationStore(Protocol):
     """Keeps calibration sets and their trails; every change is one atomic step.
 
@@ -364,6 +416,12 @@ class CalibrationStore(Protocol):
         An undo that the store has lost is an empty text. The arguments are those of `records`.
         """
 
+    async def trails(self) -> list[str]:
+        """Returns the names of all sets, sorted, and of deleted sets whose trails remain."""
+
+    async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
+        """Returns at most `limit` changes with numbers above `after`, oldest first."""
+
 
 class AuditStore(Protocol):
     """Keeps the log of audits, which is one for all sets, and the secret that draws them.
@@ -402,6 +460,24 @@ class AuditStore(Protocol):
 
 class Store(CalibrationStore, AuditStore, Protocol):
     """One store that keeps calibration sets and audits."""
+
+    async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
+        """Fills the store in one step, which other clients see when all parts are in it.
+
+        Until then, and if the process is killed or `parts` raises, the store is as it was.
+
+        Args:
+            parts: The content of a store; a thread may iterate over them. Without a secret, the
+                store keeps its own.
+            replace: Whether to remove everything that the store keeps. Otherwise a store that has a
+                set, a trail or an audit is left as it is.
+
+        Returns:
+            False if the store was left as it is.
+
+        Raises:
+            StoreUnavailableError: Nothing was changed, or everything was.
+        """
 
 
 @runtime_checkable

@@ -25,6 +25,8 @@ COMMANDS: Mapping[str, str] = {
     "noise-check": "Measure how far a judge's scores depend on the pairs around them.",
     "sets": "List, restore, delete and move calibration sets.",
     "audits": "Close audits, end alarms, and show the trail of both.",
+    "backup": "Write the whole store into a file, while the service runs.",
+    "restore": "Fill an empty store from a backup.",
     "keys": "Make, list and revoke the keys of the service.",
 }
 # Commands with commands of their own: their modules have an `app`.

@@ -2,10 +2,20 @@
 
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from app.ports import StoredCalibration, StoredChange, Version
+from app.ports import (
+    AuditsPart,
+    ChangePart,
+    EvidencePart,
+    SecretPart,
+    SetPart,
+    StoredCalibration,
+    StoredChange,
+    StorePart,
+    Version,
+)
 
 
 class MemoryStore:
@@ -99,6 +109,39 @@ class MemoryStore:
     async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
         """Returns the undos of a trail by the numbers of their changes, newest first."""
         return {change.number: change.undo for change in self._newest(name, before, limit)}
+
+    async def trails(self) -> list[str]:
+        """Returns the names of all sets and of all trails, sorted."""
+        return sorted(self._sets.keys() | self._trails.keys())
+
+    async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
+        """Returns changes with numbers above `after`, oldest first."""
+        trail = self._trails.get(name, [])
+        return [change for change in trail if change.number > after][:limit]
+
+    async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
+        """Fills the store; returns False if it is not empty and `replace` is not set."""
+        if not replace and (self._sets or self._trails or self._audits):
+            return False
+        loaded = MemoryStore()
+        for part in parts:
+            loaded._take(part)
+        loaded._secret = loaded._secret or self._secret
+        self.__dict__.update(loaded.__dict__)
+        return True
+
+    def _take(self, part: StorePart) -> None:
+        match part:
+            case ChangePart():
+                self._trails.setdefault(part.name, []).append(part.change)
+            case SetPart():
+                self._sets[part.name] = _copy(part.state)
+            case EvidencePart():
+                self._evidence[part.name][part.replica] = part.text
+            case SecretPart():
+                self._secret = part.secret
+            case AuditsPart():
+                self._audits += [text for _, text in part.entries]
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, made by the first call."""

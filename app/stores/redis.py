@@ -16,6 +16,9 @@ The keys of a set are a public interface:
     scope:audits:secret                      string: the secret that draws audits, in hexadecimal
     scope:calibration:{name}:evidence        hash: replica -> its evidence about the set
 
+    scope:restoring                          string: the restore that is in progress
+    scope:restoring:{restore}:{key}          a key that it will put into its place
+
 The keys `trail` and `undo` remain after the set is deleted. A stream accepts only entries after its
 last one and never changes an entry. So `XREVRANGE …:trail + -` returns the trail as it was written,
 and `XREAD` follows the trail.
@@ -34,10 +37,18 @@ the event loop.
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import redis.asyncio
@@ -46,7 +57,16 @@ import redis.retry
 from redis.backoff import NoBackoff
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
-from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
+from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, StorePart, Version
+from app.stores.redis_keys import (
+    AUDITS_KEY,
+    CHANGED_CHANNEL,
+    NAMES_KEY,
+    SECRET_KEY,
+    SetKeys,
+    evidence_key,
+)
+from app.stores.redis_loading import load, trail_names
 from app.stores.redis_scripts import (
     APPEND_SCRIPT,
     DELETE_SCRIPT,
@@ -57,10 +77,6 @@ from app.stores.redis_scripts import (
 
 T = TypeVar("T")
 
-NAMES_KEY = "scope:calibrations"
-CHANGED_CHANNEL = "scope:calibration:changed"
-AUDITS_KEY = "scope:audits"
-SECRET_KEY = "scope:audits:secret"
 VERSION_FIELDS = ("write_id", "version")
 
 CONNECT_TIMEOUT_S = 2
@@ -77,21 +93,6 @@ HEALTH_CHECK_INTERVAL_S = 15
 _VENDOR_ERRORS = (redis.exceptions.RedisError, OSError, RuntimeError, ValueError)
 # A draw is one entry. So few entries are packed on the event loop, because a thread costs more.
 _MOST_ON_LOOP = 8
-
-
-class SetKeys(NamedTuple):
-    """The keys of one set."""
-
-    meta: str
-    examples: str
-    thresholds: str
-    trail: str
-    undo: str
-
-    @classmethod
-    def of(cls, name: str) -> "SetKeys":
-        """Returns the keys of the set with this name."""
-        return cls(*(f"scope:calibration:{name}:{part}" for part in cls._fields))
 
 
 class RedisStore:
@@ -282,6 +283,18 @@ class RedisStore:
 
         return await self._in_thread(undos)
 
+    async def trails(self) -> list[str]:
+        """Returns the names of all sets and of all trails, sorted."""
+        return sorted(await self._in_thread(trail_names))
+
+    async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
+        """Returns changes with numbers above `after`, oldest first."""
+        return await self._in_thread(lambda bulk: _changes(bulk, name, after, limit))
+
+    async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
+        """Fills Redis in one step; returns False if it is not empty and `replace` is not set."""
+        return await self._in_thread(lambda bulk: load(bulk, parts, replace=replace))
+
     async def changed_names(self) -> AsyncGenerator[str | None]:
         """Yields None once it is subscribed to the channel, then the names of changed sets."""
         with self._translated():
@@ -351,12 +364,12 @@ class RedisStore:
     async def put_evidence(self, name: str, replica: str, text: str) -> None:
         """Keeps the evidence of one replica instead of its earlier one."""
         with self._translated():
-            await self._client.hset(_evidence_key(name), replica, text)
+            await self._client.hset(evidence_key(name), replica, text)
 
     async def evidence(self, name: str) -> dict[str, str]:
         """Returns the evidence about a set by the names of replicas."""
         with self._translated():
-            found = await self._client.hgetall(_evidence_key(name))
+            found = await self._client.hgetall(evidence_key(name))
         return cast("dict[str, str]", found)
 
     async def _in_thread(self, work: Callable[[redis.Redis], T]) -> T:
@@ -443,6 +456,22 @@ def _newest(
     return [(int(identifier.partition("-")[0]), fields) for identifier, fields in entries]
 
 
+def _changes(bulk: redis.Redis, name: str, after: int, limit: int) -> list[StoredChange]:
+    """Returns changes with numbers above `after`, oldest first."""
+    found = bulk.xrange(SetKeys.of(name).trail, str(after + 1), "+", count=limit)
+    records = {
+        identifier.partition("-")[0]: fields.get("record", "")
+        for identifier, fields in cast("list[tuple[str, dict[str, str]]]", found)
+    }
+    undos = cast(
+        "list[str | None]", bulk.hmget(SetKeys.of(name).undo, list(records)) if records else []
+    )
+    return [
+        StoredChange(number=int(number), record=record, undo=undo or "")
+        for (number, record), undo in zip(records.items(), undos, strict=True)
+    ]
+
+
 def _paired(flat: list[str]) -> dict[str, str]:
     """Returns the hash that a script returned as field, value, field, value, ..."""
     both = iter(flat)
@@ -455,10 +484,6 @@ def _flat(fields: Mapping[str, str]) -> Iterator[str]:
     for field, value in fields.items():
         yield field
         yield value
-
-
-def _evidence_key(name: str) -> str:
-    return f"scope:calibration:{name}:evidence"
 
 
 def _position(identifier: str) -> int:

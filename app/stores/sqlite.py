@@ -3,14 +3,25 @@
 import asyncio
 import secrets
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, Version
+from app.ports import (
+    LARGEST_NUMBER,
+    AuditsPart,
+    ChangePart,
+    EvidencePart,
+    SecretPart,
+    SetPart,
+    StoredCalibration,
+    StoredChange,
+    StorePart,
+    Version,
+)
 from app.stores import sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction
 
@@ -129,6 +140,23 @@ class SqliteStore:
         return dict(
             await self._run(lambda connection: _newest(connection, "undo", name, before, limit))
         )
+
+    async def trails(self) -> list[str]:
+        """Returns the names of all sets and of all trails, sorted."""
+        query = "SELECT name FROM calibration UNION SELECT name FROM revision ORDER BY name"
+        return await self._run(lambda connection: [name for (name,) in connection.execute(query)])
+
+    async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
+        """Returns changes with numbers above `after`, oldest first."""
+        return await self._run(lambda connection: _changes(connection, name, after, limit))
+
+    async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
+        """Fills the file in one transaction; other processes can read it meanwhile, not write.
+
+        Returns:
+            False if the file has a set, a trail or an audit, and `replace` is not set.
+        """
+        return await self._run(lambda connection: _load(connection, parts, replace=replace))
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call makes."""
@@ -250,15 +278,7 @@ def _write(
         if _version(connection, name) != expected or (trail and trail[0][0] >= change.number):
             return False
         _extend_trail(connection, name, change)
-        connection.execute(
-            "INSERT OR REPLACE INTO calibration (name, write_id, version) VALUES (?, ?, ?)",
-            (name, *state.version),
-        )
-        connection.execute("DELETE FROM meta WHERE name = ?", (name,))
-        connection.execute("DELETE FROM threshold WHERE name = ?", (name,))
-        _put(connection, "meta", name, state.meta)
-        _put(connection, "threshold", name, state.thresholds)
-        _put(connection, "example", name, state.examples)
+        _put_state(connection, name, state)
         connection.executemany(
             "DELETE FROM example WHERE name = ? AND field = ?",
             ((name, digest) for digest in removed),
@@ -308,6 +328,69 @@ def _newest(
     )
     parameters = {"name": name, "before": before, "limit": limit}
     return connection.execute(query, parameters).fetchall()
+
+
+def _changes(
+    connection: sqlite3.Connection, name: str, after: int, limit: int
+) -> list[StoredChange]:
+    query = (
+        "SELECT number, record, undo FROM revision WHERE name = ? AND number > ?"
+        " ORDER BY number LIMIT ?"
+    )
+    return [
+        StoredChange(number=number, record=record, undo=undo)
+        for number, record, undo in connection.execute(query, (name, after, limit))
+    ]
+
+
+def _load(connection: sqlite3.Connection, parts: Iterable[StorePart], *, replace: bool) -> bool:
+    with transaction(connection, "IMMEDIATE"):
+        if replace:
+            sqlite_file.empty_tables(connection)
+        elif not _is_empty(connection):
+            return False
+        connection.execute("DELETE FROM evidence")
+        for part in parts:
+            _take(connection, part)
+        return True
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether the file has no set, no trail and no audit."""
+    query = (
+        "SELECT EXISTS (SELECT 1 FROM calibration) OR EXISTS (SELECT 1 FROM revision)"
+        " OR EXISTS (SELECT 1 FROM audit)"
+    )
+    return not connection.execute(query).fetchone()[0]
+
+
+def _take(connection: sqlite3.Connection, part: StorePart) -> None:
+    match part:
+        case ChangePart():
+            _extend_trail(connection, part.name, part.change)
+        case SetPart():
+            _put_state(connection, part.name, part.state)
+        case EvidencePart():
+            _put_evidence(connection, part.name, part.replica, part.text)
+        case SecretPart():
+            query = "INSERT OR REPLACE INTO audit_secret (only, bytes) VALUES (1, ?)"
+            connection.execute(query, (part.secret,))
+        case AuditsPart():
+            query = "INSERT INTO audit (position, entry) VALUES (?, ?)"
+            connection.executemany(query, part.entries)
+
+
+def _put_state(connection: sqlite3.Connection, name: str, state: StoredCalibration) -> None:
+    """Replaces version, meta and thresholds of a set, and puts in the examples."""
+    connection.execute(
+        "INSERT OR REPLACE INTO calibration (name, write_id, version) VALUES (?, ?, ?)",
+        (name, *state.version),
+    )
+    connection.execute("DELETE FROM meta WHERE name = ?", (name,))
+    connection.execute("DELETE FROM threshold WHERE name = ?", (name,))
+    _put(connection, "meta", name, state.meta)
+    _put(connection, "threshold", name, state.thresholds)
+    _put(connection, "example", name, state.examples)
 
 
 def _extend_trail(connection: sqlite3.Connection, name: str, change: StoredChange) -> None:

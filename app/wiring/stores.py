@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -94,3 +96,34 @@ def make_store(url: str) -> Store:
         f"SCOPE_STORE_URL has the unknown scheme {scheme!r}: use sqlite:///path, "
         "redis://host:port/db, rediss://host:port/db, unix:///path/of/redis.sock or memory://"
     )
+
+
+@asynccontextmanager
+async def opened(url: str, *, must_exist: bool) -> AsyncIterator[Store]:
+    """Opens the store of a service for another process, and closes it.
+
+    Args:
+        url: SCOPE_STORE_URL of the service.
+        must_exist: Refuse a SQLite file that does not exist, instead of making it.
+
+    Raises:
+        StartupError: The URL is invalid, or no other process can use this store.
+        StoreUnavailableError: The store does not answer.
+    """
+    store = make_store(url)
+    if url.startswith("memory:"):
+        raise StartupError("memory:// is within one process, and no other one can use it")
+    if must_exist:
+        _check_file(url)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+def _check_file(url: str) -> None:
+    """Raises StartupError if the store is a file that does not exist."""
+    file = Path(url.removeprefix("sqlite:///"))
+    if is_own_file(url) and not file.exists():
+        raise StartupError(f"there is no file {file}, which SCOPE_STORE_URL names")

@@ -205,6 +205,9 @@ class Auditor:
             logger.warning("the store has another log of audits than before, which is read from 1")
             await self._read_secret()
             ledger = Ledger(expires_s=self.expires_s)
+        elif end and not ledger.position:
+            # A restore fills an empty store, and brings the secret of its log along.
+            await self._read_secret()
         await self._read_to(end, ledger)
         self.ledger = ledger
 

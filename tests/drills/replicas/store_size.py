@@ -15,7 +15,8 @@ from pathlib import Path
 from app.core.calibration import Calibration
 from app.service.calibration.trail import Edit
 from app.service.calibration.writer import prepare
-from app.stores.redis import RedisStore, SetKeys
+from app.stores.redis import RedisStore
+from app.stores.redis_keys import SetKeys
 from tests.labelled_examples import labelled_example
 from tests.redis_server import RedisServer
 from tests.serving import calibrations_of

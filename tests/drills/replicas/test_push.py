@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.stores.redis import CHANGED_CHANNEL
+from app.stores.redis_keys import CHANGED_CHANNEL
 from tests.drills.replicas.fleet import Fleet
 from tests.drills.replicas.watching import WITHIN_S, Replica
 from tests.patience import PATIENCE_S

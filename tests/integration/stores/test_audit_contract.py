@@ -9,7 +9,8 @@ import pytest
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import Store
-from app.stores.redis import AUDITS_KEY, SECRET_KEY, RedisStore
+from app.stores.redis import RedisStore
+from app.stores.redis_keys import AUDITS_KEY, SECRET_KEY
 from app.stores.sqlite import SqliteStore
 from tests.integration.stores.backends import audit_log, delete, state, store_at, write
 from tests.integration.stores.conftest import Connect

@@ -16,7 +16,8 @@ import pytest
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import CalibrationStore, Store, StoredCalibration, Version
-from app.stores.redis import RedisStore, SetKeys
+from app.stores.redis import RedisStore
+from app.stores.redis_keys import SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 from tests.integration.stores.backends import delete, entry, numbers, state, store_at, write

@@ -93,7 +93,10 @@ ALLOWED: dict[str, set[str]] = {
     "engines.rendering": _ENGINE | {"engines.imports", "engines.markers", "transformers", "jinja2"},
     "engines.model_files": _ENGINE | {"huggingface_hub", "transformers"},
     "stores": set(),
-    "stores.redis": _ADAPTER | {"redis", "stores.redis_scripts"},
+    "stores.redis": _ADAPTER
+    | {"redis", "stores.redis_keys", "stores.redis_loading", "stores.redis_scripts"},
+    "stores.redis_loading": _ADAPTER | {"redis", "stores.redis_keys", "stores.redis_scripts"},
+    "stores.redis_keys": set(),
     "stores.redis_scripts": set(),
     "stores.sqlite": _ADAPTER | {"stores.sqlite_file"},
     "stores.sqlite_file": {"core"},

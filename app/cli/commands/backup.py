@@ -1,0 +1,61 @@
+"""`scope-judge backup`: writes everything that a store keeps into one file."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.console import CommandError, say
+from app.cli.store_files import StoreUrl, amount, check_url
+from app.files.replacing import replacing
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="File to write, JSON Lines.")],
+    store: StoreUrl = "",
+    overwrite: Annotated[bool, typer.Option(help="Replace FILE.")] = False,
+) -> None:
+    """Write the whole store into a file: sets, trails, audits and their secret.
+
+    Services may use the store meanwhile. FILE appears when it is complete. It holds labels and the
+    secret of the audits, so only you can read it.
+    """
+    import asyncio
+
+    check_url(store)
+    if file.exists() and not file.is_file():
+        raise CommandError(f"{file} is not a regular file")
+    if not file.resolve().parent.is_dir():
+        raise CommandError(f"{file} cannot be written: there is no folder {file.resolve().parent}")
+    if file.exists() and not overwrite:
+        raise CommandError(
+            f"{file} already exists: name another file, or replace it with --overwrite"
+        )
+    try:
+        asyncio.run(_write(store, file))
+    except OSError as exc:
+        raise CommandError(f"{file} cannot be written: {exc.strerror}") from None
+
+
+async def _write(url: str, file: Path) -> None:
+    from app.cli.progress import progress_bar
+    from app.release import RELEASE
+    from app.service.backup.lines import BackupWriter
+    from app.service.backup.walk import entries_in, parts_of
+    from app.wiring.stores import opened
+
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async with opened(url, must_exist=True) as store:
+        with progress_bar() as progress, replacing(file, mode=0o600) as out:
+            task = progress.add_task("backing up", total=await entries_in(store))
+            writer = BackupWriter(out, release=RELEASE, at=at)
+            async for part in parts_of(store):
+                progress.advance(task, writer.add(part))
+            if writer.counts.is_empty:
+                raise CommandError(
+                    "the store is empty, and nothing was written. Check that SCOPE_STORE_URL is "
+                    "that of the service"
+                )
+            writer.close()
+    say(f"{file} is complete; {amount(writer.counts)}.")

@@ -1,0 +1,41 @@
+"""The option and the words that `scope-judge backup` and `scope-judge restore` share."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.console import CommandError
+
+if TYPE_CHECKING:
+    from app.service.backup.lines import Counts
+
+StoreUrl = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        envvar="SCOPE_STORE_URL",
+        help="URL of the store, as the service has it: sqlite:///path or redis://host:port/db.",
+        show_default=False,
+    ),
+]
+
+
+def check_url(url: str) -> None:
+    """Refuses a missing URL.
+
+    Raises:
+        CommandError: There is none.
+    """
+    if not url:
+        raise CommandError(
+            "no store is named: set SCOPE_STORE_URL, or give --store. A service without "
+            "SCOPE_STORE_URL names its file when it starts: give --store sqlite:///FILE"
+        )
+
+
+def amount(counts: "Counts") -> str:
+    """The counts of a backup in words."""
+    return (
+        f"calibration sets: {counts.sets:,}, changes in their trails: {counts.changes:,}, entries "
+        f"of audits: {counts.audits:,}"
+    )

@@ -1,0 +1,1 @@
+"""Copies a whole store into a file, and back into any store."""

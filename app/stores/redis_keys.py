@@ -1,0 +1,29 @@
+"""Names of the keys in Redis; `app.stores.redis` describes what they hold."""
+
+from typing import NamedTuple
+
+NAMES_KEY = "scope:calibrations"
+CHANGED_CHANNEL = "scope:calibration:changed"
+AUDITS_KEY = "scope:audits"
+SECRET_KEY = "scope:audits:secret"
+RESTORING_KEY = "scope:restoring"
+
+
+class SetKeys(NamedTuple):
+    """The keys of one set."""
+
+    meta: str
+    examples: str
+    thresholds: str
+    trail: str
+    undo: str
+
+    @classmethod
+    def of(cls, name: str) -> "SetKeys":
+        """Returns the keys of the set with this name."""
+        return cls(*(f"scope:calibration:{name}:{part}" for part in cls._fields))
+
+
+def evidence_key(name: str) -> str:
+    """Returns the key of the evidence about a set."""
+    return f"scope:calibration:{name}:evidence"
