@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     openai_urls: str = Field(
         "",
         description="For `openai`: base URLs of the servers, such as `http://a:8000/v1`, separated "
-        "by commas. All must serve the same model. Judging goes on while at least one works.",
+        "by commas. All must serve the same model. Judging continues while at least one works.",
     )
     openai_api_key: SecretStr | None = Field(
         None, description="For `openai`: API key, sent to all servers."

@@ -3,7 +3,7 @@
 python docs/make_arena_figure.py --work /tmp/arenas    # starts a service with the bundled judge
 python docs/make_arena_figure.py --drawn               # only draws and writes the table again
 
-Four arenas of 5,000 battles are judged; a run that was stopped goes on with the same --work. It
+Four arenas of 5,000 battles are judged; an interrupted run resumes with the same --work. It
 writes docs/measured/arena.json, arena.png, and the table of docs/measured/arena.md.
 """
 

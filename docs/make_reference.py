@@ -122,7 +122,7 @@ def http_page() -> str:
     introduction = """
 Requests and answers are JSON. A running service has the same reference at `/docs` and
 `/openapi.json`. Send a key as `Authorization: Bearer KEY` where the service has a
-[file of keys](../guides/keys.md). An error is an
+[key file](../guides/keys.md). An error is an
 [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem with a stable
 [`code`](errors.md).
 """

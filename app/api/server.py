@@ -107,9 +107,9 @@ class BoundedH11(H11Protocol):
     def _in_flight(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """Makes room for the connection by closing another one, if there are too many."""
-        super().connection_made(transport)  # type: ignore[arg-type]
+        super().connection_made(transport)
         if len(self.connections) <= self._most_connections:
             return
         waiting = [

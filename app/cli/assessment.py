@@ -86,7 +86,7 @@ def assessment_of_answer(answer: Mapping[str, Any]) -> Assessment:
     """The assessment of an answer of GET /calibrations/{name}."""
     more = {_key(row): row["more_examples"] for row in answer["infeasible"]}
     return Assessment(
-        # Pairs that people found equal are no labels; services of older releases keep none.
+        # A tie is not a label. Services of older releases keep no ties.
         n=answer.get("labelled", answer["n"]),
         accuracy=answer["accuracy"],
         auroc=answer["auroc"],

@@ -63,7 +63,7 @@ _CONTINUED = "\n  "
 
 
 class CommandError(Exception):
-    """A command cannot go on; `app.cli.stopping` prints the reason and ends it with status 1."""
+    """A command cannot continue; `app.cli.stopping` prints the reason and ends it with status 1."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)

@@ -42,7 +42,7 @@ def write_results(results: "Results", folder: Path) -> None:
     for dataset in results.datasets:
         _warn_of_low_label_mass(dataset)
         _print_quality(dataset)
-        bpe = next((found for found in dataset.methods if found.method == "bpe"), None)
+        bpe = next((each for each in dataset.methods if each.method == "bpe"), None)
         if bpe is None or not bpe.rows:
             say("too few pairs to calibrate on one half", output=stdout)
             say("", output=stdout)
@@ -70,9 +70,9 @@ def _print_quality(dataset: "DatasetResults") -> None:
     table.add_column("signal")
     for heading in ("n", "missing", "accuracy", "ECE", "AUROC", "AUPRC"):
         table.add_column(heading, justify="right")
-    for found in dataset.methods:
-        cells = [METHODS[found.method].title, str(found.n), str(found.unparsed + found.failed)]
-        cells += ["-" if value is None else f"{value:.3f}" for value in found.quality]
+    for row in dataset.methods:
+        cells = [METHODS[row.method].title, str(row.n), str(row.unparsed + row.failed)]
+        cells += ["-" if value is None else f"{value:.3f}" for value in row.quality]
         table.add_row(*cells)
     print_table(table, title=f"{dataset.name}: {dataset.n} pairs")
 

@@ -43,7 +43,7 @@ def _speed(task: Task) -> str:
 
 
 class _PlainProgress(Progress):
-    """Progress whose output is no terminal: prints a line at the first step and then now and then.
+    """Progress where the output is not a terminal: a line at the first step and now and then.
 
     Rich itself prints nothing there until the end.
     """
@@ -88,7 +88,7 @@ class ConsoleObserver:
     """Prints the progress of a start to stderr.
 
     Args:
-        beat_s: Seconds between two signs of life, where stderr is no terminal.
+        beat_s: Seconds between two signs of life, where stderr is not a terminal.
     """
 
     def __init__(self, *, beat_s: float = _BEAT_EVERY_S) -> None:
@@ -136,13 +136,13 @@ class ConsoleObserver:
 
 
 class Heartbeat:
-    """Shows that a stage goes on, until `stop`; the stage may block the interpreter's main thread.
+    """Shows that a stage runs, until `stop`; the stage may block the interpreter's main thread.
 
     Args:
         console: Console to write to.
         text: Name of the stage.
         begun: Time of the monotonic clock from which seconds count.
-        every_s: Seconds between two lines where the console is no terminal.
+        every_s: Seconds between two lines where the console is not a terminal.
     """
 
     def __init__(self, console: Console, text: str, *, begun: float, every_s: float) -> None:

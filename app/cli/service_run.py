@@ -156,7 +156,7 @@ def _prepared(given: dict[str, Any]) -> Settings:
 
 
 def _keys_of(settings: Settings, observer: StartupObserver) -> Keys | None:
-    """The keys that the service accepts; None if no file of keys is set.
+    """The keys that the service accepts; None if no key file is set.
 
     Raises:
         CommandError: The file cannot be used.

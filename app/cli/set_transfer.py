@@ -195,7 +195,7 @@ def read_set(file: Path) -> ExportedSet:
     """Reads the file of an exported set.
 
     Raises:
-        InvalidRequestError: The file cannot be read, is no exported set, or is not complete.
+        InvalidRequestError: The file cannot be read, is not an exported set, or is incomplete.
     """
     first, *rows = read_rows(file)
     described = _described(first)

@@ -62,7 +62,7 @@ def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
         for j in judgments
         if j["alpha"] is not None and j["calibration"] is not None
     )
-    found = []
+    lines = []
     for alpha, delta, name, n in criteria:
         how = (
             "on average over calibrations"
@@ -70,7 +70,7 @@ def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
             if delta is None
             else f"except with probability {delta:g} of an unlucky calibration"
         )
-        found.append(
+        lines.append(
             f"At most {alpha:.0%} of these verdicts are wrong, {how}, if the pairs are like the "
             f"{n} pairs of {name!r}."
             if alpha >= 0.01
@@ -78,5 +78,5 @@ def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
             f"like the {n} pairs of {name!r}."
         )
     if any(j["alpha"] is None for j in judgments):
-        found.append("Verdicts without an alpha promise nothing.")
-    return found
+        lines.append("Verdicts without an alpha promise nothing.")
+    return lines

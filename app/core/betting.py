@@ -3,7 +3,7 @@
 A bet multiplies its wealth by a factor with a mean of at most 1 under the hypothesis, whatever was
 seen before. Wealth that begins with at most 1 in all then reaches 1 / delta at any time with
 probability at most delta (Ville 1939). So an alarm at that level may be looked for after each
-observation, for ever (docs/design/guarantees.md, section 6).
+observation, forever (docs/design/guarantees.md, section 6).
 """
 
 import math

@@ -59,7 +59,7 @@ class Calibration:
 
     Pairs of a pool have no label until /calibrate gives them one. Until all have one, the set has a
     "pac" threshold only where the labels so far decide it, and no figure that needs all labels:
-    people label in the order of rising uncertainty, so the labels so far are no sample.
+    people label in the order of rising uncertainty, so the labels so far are not a sample.
 
     Thresholds and curve use only the examples on task. No threshold accepts an off-task example, so
     S = 0 in SCOPE's eq. 5 (scope_condition), and the example adds nothing to the sum. Counting it

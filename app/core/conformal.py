@@ -135,7 +135,7 @@ def merged(evidences: Sequence[float], *, streams: int = 1) -> float:
 
     Args:
         evidences: Largest evidence of each replica, in the order in which they were registered for
-            this version of the set. A replica that begins anew is a new one.
+            this version of the set. A replica that starts over is a new one.
         streams: Number of streams that raise an alarm together, such as 3 for uncertainty, position
             gap and label mass.
 

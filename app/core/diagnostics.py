@@ -136,8 +136,8 @@ def feasible_alphas(
 ) -> tuple[AlphaInterval, ...]:
     """All feasible alphas, in ascending order.
 
-    Under "pac" they are no single interval: the start rank falls as alpha rises, and may then lie
-    among errors.
+    Under "pac" they need not be one interval: the start rank falls as alpha rises, and may then
+    lie among errors.
 
     Args:
         curve: Curve of the calibration set without its off-task examples.

@@ -18,7 +18,7 @@
     │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
     │   ├── JudgeMismatchError        the calibration set belongs to another judge
     │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
-    │   ├── AuditsIncompleteError     audits have no label, so the others are no random sample
+    │   ├── AuditsIncompleteError     audits have no label, so the others are not a random sample
     │   ├── BecomesInfeasibleError    a change of a set would end all verdicts at an alpha in use
     │   └── LabelChangesError         the label of an audit was changed too often
     ├── UnavailableError              the caller can try again later
@@ -26,7 +26,7 @@
     │   ├── RateLimitedError          the key has used up its comparisons a minute
     │   ├── DeadlineExceededError     the time limit passed; the work was stopped
     │   ├── DrainingError             the service is shutting down
-    │   ├── KeysUnavailableError      the file of keys cannot be read
+    │   ├── KeysUnavailableError      the key file cannot be read
     │   ├── EngineUnavailableError    the engine does not answer
     │   └── StoreUnavailableError     the calibration store does not answer
     ├── DefectError                   a fault of the service or its data
@@ -204,7 +204,7 @@ class LabelsMissingError(RequestError):
 
 
 class AuditsIncompleteError(RequestError):
-    """Audits have no label, so the labelled ones may be no random sample of the traffic."""
+    """Audits have no label, so the labelled ones may not be a random sample of the traffic."""
 
     code = "audits_incomplete"
     title = "Audits have no label"

@@ -112,7 +112,7 @@ class JudgedSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ringing:
-    """When an alarm in force rang.
+    """When an active alarm rang.
 
     Args:
         at: Time of the alarm, in seconds since 1970.
@@ -144,7 +144,7 @@ class MonitoredCriterion:
         further_keys: Number of keys that are not in `keys`.
         oldest: The first open draw, for which the waiting labels wait; None without an open draw.
         alarm_span: The judgments whose labels let the figures ring; None without an alarm in them.
-        rang: The alarm in force. It may have rung under an earlier version, and figures of
+        rang: The active alarm. It may have rung under an earlier version, and figures of
             corrected labels may have no alarm any more.
     """
 

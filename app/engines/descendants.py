@@ -61,7 +61,7 @@ def bound_children() -> Iterator[None]:
         _binding.pid = before
 
 
-def follow(parent: int) -> None:
+def bind_to_parent(parent: int) -> None:
     """Binds this process to its parent, and its own children to this process.
 
     Args:
@@ -80,28 +80,29 @@ def follow(parent: int) -> None:
 def _install() -> None:
     original = util.spawnv_passfds
 
-    def spawn(path: Any, command: Sequence[str], fds: Sequence[int]) -> int:
+    def spawn(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
         # multiprocessing also starts its resource tracker here, which must outlive its parent.
-        if _binding.pid is None or "--multiprocessing-fork" not in command:
-            return original(path, command, fds)
-        bound = list(command)
+        if _binding.pid is None or "--multiprocessing-fork" not in args:
+            return original(path, args, passfds)
+        bound = list(args)
         program = bound.index("-c") + 1
         bound[program] = (
             f"import sys; sys.path.insert(0, {_ROOT!r}); "
-            f"from {__name__} import follow; follow({_binding.pid}); {bound[program]}"
+            f"from {__name__} import bind_to_parent; bind_to_parent({_binding.pid}); "
+            f"{bound[program]}"
         )
         # Python would print a traceback if Ctrl-C arrived before the child can ignore it. The
         # child inherits the blocked signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return original(path, bound, fds)
+            return original(path, bound, passfds)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    util.spawnv_passfds = spawn  # type: ignore[assignment]
+    util.spawnv_passfds = spawn
     os.register_at_fork(after_in_child=_after_fork)
 
 
 def _after_fork() -> None:
     if _binding.pid is not None:
-        follow(_binding.pid)
+        bind_to_parent(_binding.pid)

@@ -128,9 +128,9 @@ def model_folder(model: str, *, revision: str | None) -> Path:
             path = snapshot_download(model, revision=revision, ignore_patterns=list(_NEVER_FETCHED))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as exc:
         raise StartupError(
-            f"SCOPE_MODEL={model} is no folder and could not be fetched from the Hugging Face hub "
-            f"({type(exc).__name__}). Check the id and the network; for a gated model, accept its "
-            "licence on the hub and set HF_TOKEN"
+            f"SCOPE_MODEL={model} is not a folder and could not be fetched from the Hugging Face "
+            f"hub ({type(exc).__name__}). Check the id and the network; for a gated model, accept "
+            "its licence on the hub and set HF_TOKEN"
         ) from exc
     return Path(path)
 
@@ -144,7 +144,7 @@ def config_of(folder: Path) -> dict[str, Any]:
     try:
         return cast(dict[str, Any], json.loads((folder / "config.json").read_text("utf-8")))
     except (OSError, ValueError) as exc:
-        raise StartupError(f"{folder} has no readable config.json: it is no model") from exc
+        raise StartupError(f"{folder} has no readable config.json: it is not a model") from exc
 
 
 def checkpoint_dtype(folder: Path) -> str:

@@ -21,7 +21,7 @@ _ROUNDING = 1e-2
 _PLAIN_SAMPLING = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 # Spellings of the control tokens of common models: all that begin with "<|", and these names.
 _CONTROL = re.compile(
-    r"<(?=[|｜])"  # noqa: RUF001
+    r"<(?=[|｜])"
     r"|<(?=/?(?:s|bos|eos|pad|unk|think|start_of_turn|end_of_turn|tool_call|tool_response)>)"
     r"|<(?=</?SYS>>)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|THINK)\])"
@@ -296,8 +296,9 @@ def decodes_to_labels(choice: Any) -> bool:
 
 def is_log_probability(value: object) -> bool:
     """Whether a value is the finite logarithm of a probability; NaN and booleans are not."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and _LOG_ZERO < value <= _ROUNDING  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return _LOG_ZERO < value <= _ROUNDING
 
 
 def _checked(a: Any, b: Any) -> LabelLogits | JudgmentFailedError:
@@ -340,4 +341,6 @@ def _no_text() -> JudgmentFailedError:
 
 
 def _no_numbers() -> JudgmentFailedError:
-    return JudgmentFailedError("the judge's server answered with numbers that are no probabilities")
+    return JudgmentFailedError(
+        "the judge's server answered with numbers that are not probabilities"
+    )

@@ -91,7 +91,9 @@ def _check_url(url: str) -> None:
     if "@" in url:
         raise StartupError("SCOPE_OPENAI_URLS contains credentials: use SCOPE_OPENAI_API_KEY")
     if not usable or parts.query or parts.fragment:
-        raise StartupError(f"SCOPE_OPENAI_URLS: {url!r} is no base URL such as http://host:8000/v1")
+        raise StartupError(
+            f"SCOPE_OPENAI_URLS: {url!r} is not a base URL such as http://host:8000/v1"
+        )
 
 
 class ServerFailedError(Exception):
@@ -392,7 +394,7 @@ class ServerPool:
         """Waits until a server has room; None if no server is in the pool."""
         loop = asyncio.get_running_loop()
         # The call that has the turn waits for room with the turn held: otherwise small requests
-        # would overtake a large one for ever.
+        # would overtake a large one forever.
         async with self._turns.turn(turn):
             while fit := [s for s in self._servers if s.is_up and s is not other_than]:
                 server = min(fit, key=lambda s: (s.busy_until > loop.time(), s.tokens_in_flight))

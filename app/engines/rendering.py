@@ -348,6 +348,6 @@ def _control_tokens(tokenizer: "PreTrainedTokenizerBase") -> dict[int, str]:
         and (
             token.special
             or token.content in template
-            or re.fullmatch(r"<[|｜].*[|｜]>", token.content)  # noqa: RUF001
+            or re.fullmatch(r"<[|｜].*[|｜]>", token.content)
         )
     }

@@ -22,7 +22,7 @@ from app.ports import (
 _OTHER_MASS = 0.01
 # Calls with more characters run in a thread; this many take the script a few milliseconds.
 _MOST_CHARACTERS_ON_THE_LOOP = 2**17
-# The number of digits is bounded: 400 digits would be an infinite gap, which is no judgment.
+# The number of digits is bounded: 400 digits would be an infinite gap, which is not a judgment.
 _QUALITY = re.compile(r"quality=(-?\d{1,9}(?:\.\d{1,20})?)")
 _ASKS_FOR_SCORE = re.compile(r"\bscore between 0\.0\b.*\b1\.0\b")
 _TOKEN = re.compile(r"\s*(?:\w+|[^\w\s]|$)")

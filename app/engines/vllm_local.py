@@ -122,8 +122,8 @@ class VllmEngine:
 
     async def _head_dtype(self) -> str:
         """The dtype in which the workers compute logits, as the loaded model says; logs 16 bits."""
-        found = await self._running().collective_rpc(HeadInspection.scope_head_dtypes.__name__)
-        head_dtype = " ".join(sorted({dtype for worker in found for dtype in worker}))
+        dtypes = await self._running().collective_rpc(HeadInspection.scope_head_dtypes.__name__)
+        head_dtype = " ".join(sorted({dtype for worker in dtypes for dtype in worker}))
         if head_dtype != "float32":
             logger.warning(
                 "this judge computes its logits in %s and not in float32, so scores of different "

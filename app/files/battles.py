@@ -220,7 +220,7 @@ def battle_shape(
     Args:
         row: The first row.
         shape: Columns of the texts; None to recognise them.
-        columns: Map of columns, FIELD=COLUMN, separated by commas; None for none.
+        columns: Map of columns, FIELD=COLUMN, separated by commas; None if there is none.
 
     Raises:
         InvalidRequestError: The columns do not hold battles. The message has a map that may fit.

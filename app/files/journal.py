@@ -112,7 +112,7 @@ class LineFile:
 
 
 class Journal:
-    """The results of an unfinished run by key, so that the same command can go on.
+    """The results of an unfinished run by key, so that the same command can resume it.
 
     The first line has the settings of the run; every other line has a key and its result.
 
@@ -146,7 +146,7 @@ class Journal:
 
     def __exit__(self, *exc_info: object) -> None:
         if not self.results:
-            # Nothing to go on with. The file may be gone: `remove` was called.
+            # There is nothing to resume. The file may be gone: `remove` was called.
             with suppress(FileNotFoundError):
                 self.remove()
         self._lines.close()

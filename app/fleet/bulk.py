@@ -62,7 +62,7 @@ class Cluster:
         """Judges each part once; the parts of a lost machine have no outcome.
 
         A lost judge is started again if there is room. Its parts are not kept for it, because
-        without room they would wait for ever.
+        without room they would wait forever.
 
         Args:
             job: Settings, criterion and folder of the run.
@@ -88,7 +88,7 @@ class Cluster:
             finally:
                 finished.put(None)
 
-        # A thread, because Ray may wait for ever for lost judges and has no timeout.
+        # A thread, because Ray may wait forever for lost judges and has no timeout.
         threading.Thread(target=read, daemon=True).start()
         patience_s = None
         try:
@@ -123,7 +123,7 @@ class Cluster:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Refuses an address at which nothing listens; Ray itself would retry for ever."""
+    """Refuses an address at which nothing listens; Ray itself would retry forever."""
     place = urlsplit(f"//{(address or '').removeprefix('ray://')}")
     try:
         if place.hostname and place.port:

@@ -40,7 +40,7 @@ class Job:
             out: Folder of the run.
 
         Raises:
-            InvalidRequestError: The given fields are no valid criterion.
+            InvalidRequestError: The fields are not a valid criterion.
         """
         return cls(_everywhere(settings), _criterion(options, settings), out.absolute())
 

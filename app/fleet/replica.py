@@ -124,7 +124,7 @@ def fleet_settings() -> Settings:
     """Reads the settings from the environment and checks that several replicas can share them.
 
     Raises:
-        StartupError: The store is local, or there is no file of keys.
+        StartupError: The store is local, or there is no key file.
         ValueError: A setting is wrong.
     """
     settings = read_settings()

@@ -50,7 +50,8 @@ class PartOutcome:
 
     Args:
         part: Number of the part.
-        kind: "done"; "failed", which a later try may mend; or "refused", which holds for all parts.
+        kind: "done"; "failed", where a later try may succeed; or "refused", which holds for all
+            parts.
         results: Number of results of a part that is done.
         detail: Reason why a part is not done.
     """

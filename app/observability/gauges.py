@@ -286,7 +286,7 @@ def of_drift(shown: Iterable[DriftFigures]) -> Iterator[GaugeMetricFamily]:
     )
     alarm = _family(
         "drift_alarm",
-        "Whether the evidence of drift has reached 20, once and for ever.",
+        "Whether the evidence of drift has reached 20, once and forever.",
         "calibration",
         "stream",
     )

@@ -42,7 +42,7 @@ class Log(QueueHandler):
     """
 
     def __init__(self, descriptor: int, *, most_waiting: int = _MOST_LINES_WAITING) -> None:
-        # A `Queue` would block for ever if a signal handler logs while its thread puts a line.
+        # A `Queue` would block forever if a signal handler logs while its thread puts a line.
         self._waiting: SimpleQueue[Any] = SimpleQueue()
         super().__init__(self._waiting)
         self._most_waiting = most_waiting
@@ -113,7 +113,7 @@ class _Writer(logging.Handler):
                 self._write(self._report(dropped - self._reported))
                 self._reported = dropped
         except OSError:
-            # The reader is gone or the disk is full. Both may recover, so the thread goes on.
+            # The reader is gone or the disk is full. Both may recover, so the thread continues.
             self._failed_lines += 1
 
     def _report(self, count: int) -> str:

@@ -68,7 +68,7 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
     """Rates the models of one judge's battles.
 
     Raises:
-        InvalidRequestError: The reference is no model of the battles, or features are missing.
+        InvalidRequestError: The reference is not a model of the battles, or features are missing.
     """
     if settings.reference is not None and settings.reference not in battles.models:
         raise InvalidRequestError(

@@ -51,7 +51,7 @@ def _change(model: str, old: Rating | None, new: Rating | None) -> RatingChange:
 
 
 def _is_apart(old: Rating, new: Rating) -> bool:
-    """Whether one interval ends below the beginning of the other; None is no bound."""
+    """Whether one interval ends below the beginning of the other; None means unbounded."""
     return any(
         low.low is not None and high.high is not None and low.low > high.high
         for low, high in ((old, new), (new, old))

@@ -70,7 +70,7 @@ class Columns:
         """Shape (n,). A column of numbers; NaN where a row has none.
 
         Raises:
-            InvalidRequestError: A value is no finite number.
+            InvalidRequestError: A value is not a finite number.
         """
         column = self._columns[name]
         if column is None:

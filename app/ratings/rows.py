@@ -92,7 +92,7 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
 
 
 def _sides(columns: Columns, failed: Bools) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Indexes of both models; a row that failed because it holds no battle has one model twice."""
+    """Indexes of both models; a row that failed because it has no battle has one model twice."""
     sides = []
     for name in ("model_a", "model_b"):
         columns.check(~columns.is_null(name) | failed, f"{name} is missing")

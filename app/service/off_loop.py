@@ -66,7 +66,7 @@ def _do_next() -> None:
         if result.set_running_or_notify_cancel():
             result.set_result(claim.item.call())
     except BaseException as exc:  # noqa: BLE001
-        # Raised where the work is awaited. Without a result, that would wait for ever.
+        # Raised where the work is awaited. Without a result, that would wait forever.
         result.set_exception(exc)
     finally:
         with _lock:

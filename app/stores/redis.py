@@ -166,14 +166,14 @@ class RedisStore:
 
     async def names(self) -> list[str]:
         """Returns the names of all sets, sorted."""
-        found = await self._in_thread(lambda bulk: bulk.smembers(NAMES_KEY))
-        return sorted(cast("set[str]", found))
+        names = await self._in_thread(lambda bulk: bulk.smembers(NAMES_KEY))
+        return sorted(cast("set[str]", names))
 
     async def version(self, name: str) -> Version | None:
         """Returns the version of a set, with one HMGET; None without such a set."""
         with self._translated():
-            found = await self._client.hmget(SetKeys.of(name).meta, VERSION_FIELDS)
-        values = cast("list[str | None]", found)
+            answer = await self._client.hmget(SetKeys.of(name).meta, VERSION_FIELDS)
+        values = cast("list[str | None]", answer)
         return _version(name, dict(zip(VERSION_FIELDS, values, strict=True)))
 
     async def read(self, name: str) -> StoredCalibration | None:
@@ -254,8 +254,8 @@ class RedisStore:
         """Returns the highest number of the trail and of the set; 0 if both are absent."""
         keys = SetKeys.of(name)
         with self._translated():
-            found = await self._client.eval(LAST_NUMBER_SCRIPT, 2, keys.meta, keys.trail)
-        version, last = cast("list[str]", found)
+            answer = await self._client.eval(LAST_NUMBER_SCRIPT, 2, keys.meta, keys.trail)
+        version, last = cast("list[str]", answer)
         if last and not _is_number(last):
             raise StoreCorruptError(
                 f"{keys.trail} has an entry with a number that this service does not use."
@@ -277,8 +277,8 @@ class RedisStore:
             numbers = [number for number, _ in _newest(bulk, name, before, limit)]
             if not numbers:
                 return {}
-            found = bulk.hmget(SetKeys.of(name).undo, [str(n) for n in numbers])
-            texts = cast("list[str | None]", found)
+            answer = bulk.hmget(SetKeys.of(name).undo, [str(n) for n in numbers])
+            texts = cast("list[str | None]", answer)
             return {number: text or "" for number, text in zip(numbers, texts, strict=True)}
 
         return await self._in_thread(undos)
@@ -320,13 +320,13 @@ class RedisStore:
         with self._translated():
             if not await self._client.exists(SECRET_KEY):
                 await self._client.set(SECRET_KEY, secrets.token_hex(32), nx=True)
-            found = str(await self._client.get(SECRET_KEY))
-        if not re.fullmatch("[0-9a-f]{64}", found):
+            secret = str(await self._client.get(SECRET_KEY))
+        if not re.fullmatch("[0-9a-f]{64}", secret):
             raise StoreCorruptError(
                 f"{SECRET_KEY} is not a secret that this service makes. Another program wrote to"
                 " it; restore Redis from a backup."
             )
-        return bytes.fromhex(found)
+        return bytes.fromhex(secret)
 
     async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
         """Appends entries in one atomic step, and returns the position of the last one.
@@ -346,8 +346,8 @@ class RedisStore:
         """Returns position and text of entries after a position, in order."""
 
         def read(bulk: redis.Redis) -> list[tuple[int, str]]:
-            found = bulk.xrange(AUDITS_KEY, str(after + 1), "+", count=limit)
-            entries = cast("list[tuple[str, dict[str, str]]]", found)
+            answer = bulk.xrange(AUDITS_KEY, str(after + 1), "+", count=limit)
+            entries = cast("list[tuple[str, dict[str, str]]]", answer)
             return [
                 (_position(identifier), fields.get("entry", "")) for identifier, fields in entries
             ]
@@ -357,8 +357,8 @@ class RedisStore:
     async def last_audit(self) -> int:
         """Returns the position of the last entry; 0 for an empty log."""
         with self._translated():
-            found = await self._client.xrevrange(AUDITS_KEY, count=1)
-        entries = cast("list[tuple[str, dict[str, str]]]", found)
+            answer = await self._client.xrevrange(AUDITS_KEY, count=1)
+        entries = cast("list[tuple[str, dict[str, str]]]", answer)
         return _position(entries[0][0]) if entries else 0
 
     async def put_evidence(self, name: str, replica: str, text: str) -> None:
@@ -369,8 +369,8 @@ class RedisStore:
     async def evidence(self, name: str) -> dict[str, str]:
         """Returns the evidence about a set by the names of replicas."""
         with self._translated():
-            found = await self._client.hgetall(evidence_key(name))
-        return cast("dict[str, str]", found)
+            fields = await self._client.hgetall(evidence_key(name))
+        return cast("dict[str, str]", fields)
 
     async def _in_thread(self, work: Callable[[redis.Redis], T]) -> T:
         """Runs `work` in a thread of the store, which finishes it even if the call is cancelled."""
@@ -451,8 +451,8 @@ def _newest(
 ) -> list[tuple[int, dict[str, str]]]:
     """Returns number and fields of entries of the trail, newest first."""
     newest = "+" if before is None else str(before - 1)
-    found = bulk.xrevrange(SetKeys.of(name).trail, newest, count=limit)
-    entries = cast("list[tuple[str, dict[str, str]]]", found)
+    answer = bulk.xrevrange(SetKeys.of(name).trail, newest, count=limit)
+    entries = cast("list[tuple[str, dict[str, str]]]", answer)
     return [(int(identifier.partition("-")[0]), fields) for identifier, fields in entries]
 
 

@@ -44,7 +44,7 @@ MomentIn = Annotated[datetime | Literal["alarm"], BeforeValidator(_moment)]
 class AbsorbIn(Strict):
     """The labelled audits that become examples of a calibration set.
 
-    A time without a time zone is UTC. `alarm` is the time at which the newest alarm in force rang.
+    A time without a time zone is UTC. `alarm` is the time at which the newest active alarm rang.
     """
 
     since: MomentIn | None = Field(
@@ -134,10 +134,10 @@ class EffectOut(Out):
 class AbsorbOut(CalibrationOut):
     """The calibration set after labelled audits were absorbed, with their counts.
 
-    `effects` has the criteria in use: those of draws by the version in force and of the absorbed
+    `effects` has the criteria in use: those of draws by the current version and of the absorbed
     audits, and those that the answering process judged by lately. `note` says the same in a
     sentence. With `dry_run` nothing has changed: the set is described as it would be, with the
-    number of the version in force.
+    number of the current version.
     """
 
     dry_run: bool

@@ -182,7 +182,7 @@ class AuditEventOut(Out):
     """One entry of the trail of a set's audits.
 
     `closed` and `label_changed` have `id`, `before` and `after`, in the order of that id. `alarm`,
-    `alarm_ended` and `resumed` have the criterion and the version in force.
+    `alarm_ended` and `resumed` have the criterion and the current version.
     """
 
     event: Event

@@ -1,34 +1,21 @@
-"""JSON about calibration sets: answers, the trail, and judged examples that are imported."""
+"""JSON about calibration sets: the answers, and the trail of versions."""
 
 from collections.abc import Iterable
-from heapq import nsmallest
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, FiniteFloat, SkipValidation, ValidationError
+from pydantic import ConfigDict, Field
 
 from app.core.assessment import AFTER_LOOKING, AlphaInterval
-from app.core.calibration import STANDARD_DELTA, Calibration, LabelledExample, ThresholdRow
+from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
 from app.core.clusters import ClusterRule
-from app.core.comparison import Guarantee, Label
+from app.core.comparison import Guarantee
 from app.core.diagnostics import Feasibility
-from app.core.score import Score
 from app.observability.gauges import TrafficFigures
-from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.calibrator import CalibrationReport
 from app.service.calibration.trail import Change
 from app.wire.answers import RISK_LEVEL, Out
-from app.wire.problems import Problem, invalid_request
-from app.wire.requests import (
-    Clusters,
-    DeltaFor,
-    Digest,
-    LabelNoise,
-    Probability,
-    Strict,
-    Text,
-    invalid_field,
-    shared_delta,
-)
+from app.wire.problems import Problem
+from app.wire.requests import DeltaFor, Probability, Strict, invalid_field, shared_delta
 
 
 class ThresholdOut(Out):
@@ -148,117 +135,6 @@ class CalibrateOut(CalibrationOut):
             removed=report.removed,
             failed=len(errors),
             errors=errors,
-        )
-
-
-class ScoredExampleOut(Out):
-    """The scores and the label of one example.
-
-    The label is null for a pair that has none yet. A tie has no scores, unless it belongs to a
-    pool. `question` is a digest of the question alone; null in examples of older releases.
-    `gap_fwd` and `gap_rev` are the logit of response A minus that of response B, with response A
-    shown first and second.
-    """
-
-    digest: str
-    gap_fwd: float | None
-    gap_rev: float | None
-    label_mass: float | None
-    label: Label | None
-    question: str | None
-
-    @classmethod
-    def of(cls, example: JudgedExample) -> "ScoredExampleOut":
-        """Converts a judged example."""
-        judged = example.example
-        score = None if judged is None else judged.score
-        return cls(
-            digest=example.digest,
-            gap_fwd=score and score.gap_fwd,
-            gap_rev=score and score.gap_rev,
-            label_mass=score and score.label_mass,
-            label="tie" if judged is None else judged.label,
-            question=judged and judged.question,
-        )
-
-
-class ScoresOut(Out):
-    """A judged batch that was added to no set: its scores in order, without the failed examples."""
-
-    judge: str
-    fingerprint: str
-    scores: list[ScoredExampleOut]
-    ties: int
-    failed: int
-    errors: list[ExampleErrorOut]
-
-    @classmethod
-    def of(cls, judge: str, batch: JudgedBatch, errors: list[ExampleErrorOut]) -> "ScoresOut":
-        """Converts a batch.
-
-        Args:
-            judge: Name of the judge.
-            batch: The judged batch.
-            errors: All failed examples: those of the batch, and those that could not be parsed.
-        """
-        judged = (example for example in batch.examples if isinstance(example, JudgedExample))
-        return cls(
-            judge=judge,
-            fingerprint=batch.fingerprint,
-            scores=[ScoredExampleOut.of(example) for example in judged],
-            ties=batch.ties,
-            failed=len(errors),
-            errors=errors,
-        )
-
-
-class ExamplesOut(Out):
-    """One page of the examples of a calibration set, sorted by digest; texts are not kept.
-
-    Read the next page with `after`, the last digest of this page. If `version` differs between two
-    pages, the set has changed: begin again. `release` is the release of scope-judge that made the
-    version; null if it was 0.1.0.
-    """
-
-    name: str
-    version: int
-    judge: str
-    fingerprint: str
-    label_noise: float
-    clusters: ClusterRule
-    runtimes: list[str]
-    min_label_mass: float
-    n: int
-    release: str | None
-    examples: list[ScoredExampleOut]
-
-    @classmethod
-    def of(cls, calibration: Calibration, *, after: str, limit: int) -> "ExamplesOut":
-        """Makes a page.
-
-        Args:
-            calibration: The set.
-            after: Only examples with a larger digest.
-            limit: Most examples.
-        """
-        table = calibration.table
-        # `nsmallest` lets other threads run in between, and one call of `sorted` does not.
-        page = nsmallest(limit, (digest for digest in table if digest > after))
-        return cls(
-            name=calibration.name,
-            version=calibration.version,
-            judge=calibration.judge,
-            fingerprint=calibration.fingerprint,
-            label_noise=calibration.label_noise,
-            clusters=calibration.clusters,
-            runtimes=list(calibration.runtimes),
-            min_label_mass=calibration.min_label_mass,
-            n=calibration.n,
-            release=calibration.release,
-            examples=[
-                ScoredExampleOut.of(JudgedExample(digest=digest, example=table[digest]))
-                for digest in page
-            ],
         )
 
 
@@ -514,90 +390,3 @@ class AlphasQuery(Strict):
         delta = default_delta if self.delta is None else self.delta
         share = shared_delta(delta, self.delta_for or len(alphas))
         return [(alpha, share) for alpha in alphas]
-
-
-# An import with more faults is refused without reading the rest.
-_MOST_FAULTY = 10
-
-
-class ScoredExampleIn(Strict):
-    """One example as the judge has scored it; its label is null if a pool has it without one."""
-
-    digest: Digest
-    gap_fwd: FiniteFloat
-    gap_rev: FiniteFloat
-    label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)]
-    label: Label | None
-    question: Digest | None = None
-
-    def judged(self) -> JudgedExample:
-        """The example as a set keeps it."""
-        score = Score(gap_fwd=self.gap_fwd, gap_rev=self.gap_rev, label_mass=self.label_mass)
-        example = LabelledExample(score=score, label=self.label, question=self.question)
-        return JudgedExample(digest=self.digest, example=example)
-
-
-class TieIn(Strict):
-    """One example without a preferred side and without scores, which leaves the set."""
-
-    digest: Digest
-    gap_fwd: None = None
-    gap_rev: None = None
-    label_mass: None = None
-    label: Literal["tie"]
-    question: Digest | None = None
-
-    def judged(self) -> JudgedExample:
-        """The example as a batch keeps it."""
-        return JudgedExample(digest=self.digest, example=None)
-
-
-def _read_judged(value: Any) -> JudgedExample:
-    """Validates one judged example; raises ValidationError."""
-    # A tie of a pool has scores, and any other tie has none.
-    is_tie = (
-        isinstance(value, dict) and value.get("label") == "tie" and value.get("gap_fwd") is None
-    )
-    model: type[TieIn | ScoredExampleIn] = TieIn if is_tie else ScoredExampleIn
-    return model.model_validate(value).judged()
-
-
-class ImportIn(Strict):
-    """Judged examples for one calibration set; all become one version, or none does."""
-
-    judge: Annotated[Text, Field(max_length=256)] | None = None
-    fingerprint: Digest
-    label_noise: LabelNoise = None
-    clusters: Clusters = None
-    runtimes: Annotated[list[Annotated[Text, Field(max_length=256)]], Field(max_length=64)] = Field(
-        default_factory=list
-    )
-    # `batch` validates them one by one, so that other threads can run in between.
-    examples: list[SkipValidation[ScoredExampleIn | TieIn]]
-
-    def batch(self) -> JudgedBatch:
-        """Validates all examples.
-
-        Raises:
-            InvalidRequestError: An example is invalid; the error names the first ten.
-        """
-        judged: list[JudgedExample] = []
-        faults: list[Any] = []
-        for i, value in enumerate(self.examples):
-            try:
-                judged.append(_read_judged(value))
-            except ValidationError as exc:
-                errors = exc.errors(include_url=False, include_input=False, include_context=False)
-                faults += [{**fault, "loc": ("examples", i, *fault["loc"])} for fault in errors]
-            if len(faults) > _MOST_FAULTY:
-                break
-        if faults:
-            raise invalid_request(faults)
-        return JudgedBatch(
-            examples=judged,
-            fingerprint=self.fingerprint,
-            label_noise=self.label_noise,
-            action="import",
-            clusters=self.clusters,
-            runtimes=tuple(self.runtimes),
-        )

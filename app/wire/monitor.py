@@ -135,7 +135,7 @@ class DriftOut(Out):
 
 
 class MonitorOut(Out):
-    """The audits of a calibration set's version in force, and the drift of its traffic.
+    """The audits of a calibration set's current version, and the drift of its traffic.
 
     `criteria` has the first 64 criteria that judgments of this version were drawn under: those with
     an alarm first, then those with the most labels. `refused` counts the draws under other criteria

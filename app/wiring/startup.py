@@ -59,7 +59,7 @@ async def prepare_default(
     try:
         known = await services.calibrations.current(DEFAULT_CALIBRATION)
     except StoreCorruptError as exc:
-        # Start all the same, because only a running service can delete the set.
+        # Start nevertheless, because only a running service can delete the set.
         observer.warning(f"Starting without a default calibration: {exc.detail}")
         return
     if not is_demo_judge(settings):

@@ -199,9 +199,9 @@ class Keys:
         self._fault: str | None = None
         self._known: list[tuple[bytes, Caller]] = []
         try:
-            found = _read(path)
-            self._take(found.content)
-            self._exposed = found.exposed
+            file = _read(path)
+            self._take(file.content)
+            self._exposed = file.exposed
         except KeyFileError as exc:
             raise StartupError(
                 f"the key file {path} (SCOPE_API_KEYS_FILE) cannot be used: {exc}. Make one with "
@@ -231,15 +231,15 @@ class Keys:
         """
         self.check()
         given = hash_of(key)
-        found: Caller | None = None
+        match: Caller | None = None
         # Always compare with all keys, so that the duration does not reveal the position.
         for known, caller in self._known:
             if hmac.compare_digest(known, given):
-                found = caller
-        if found is None:
+                match = caller
+        if match is None:
             raise UnauthenticatedError("this key is unknown or was revoked")
-        found.check_not_expired(self._now())
-        return found
+        match.check_not_expired(self._now())
+        return match
 
     def check(self) -> None:
         """Raises KeysUnavailableError while the key file cannot be used."""
@@ -256,13 +256,13 @@ class Keys:
             return
         self._checked_at = now
         try:
-            found = _read(self._path)
-            self._note_exposure(found.exposed)
+            file = _read(self._path)
+            self._note_exposure(file.exposed)
             self._note_read()
-            if found.content == self._content:
+            if file.content == self._content:
                 return
             recovered = self._fault is not None
-            self._take(found.content)
+            self._take(file.content)
         except _NoResourceError as exc:
             self._keep(now, exc)
         except KeyFileError as exc:

@@ -112,7 +112,7 @@ async def resume(
 ) -> ResumeOut:
     """Ends the alarms of a set with a reason, so that its verdicts are accepted again.
 
-    The audits of these criteria begin anew. A set without an alarm does not change.
+    The audits of these criteria start over. A set without an alarm does not change.
     """
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)

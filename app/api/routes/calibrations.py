@@ -29,9 +29,6 @@ from app.wire.calibrations import (
     CalibrationDetailOut,
     CalibrationListOut,
     CalibrationOut,
-    ExamplesOut,
-    ImportIn,
-    ScoresOut,
     VersionsOut,
 )
 from app.wire.monitor import MonitorOut
@@ -44,6 +41,7 @@ from app.wire.requests import (
     RollbackIn,
     VersionNumber,
 )
+from app.wire.scored_examples import ExamplesOut, ImportIn, ScoresOut
 
 router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 

@@ -59,10 +59,10 @@ def _read_all(body: PoolIn) -> PostedItems[Comparison]:
 
 def _digests(pairs: PostedItems[Comparison], report: PoolReport) -> list[str | None]:
     """The digest of each posted pair; None for those that failed."""
-    found: list[str | None] = [None] * len(pairs)
+    digests: list[str | None] = [None] * len(pairs)
     for index, digest in zip(pairs.read, report.digests, strict=True):
-        found[index] = digest
-    return found
+        digests[index] = digest
+    return digests
 
 
 @router.get("/calibrations/{name}/next", response_model=NextOut, responses=OF_ONE)

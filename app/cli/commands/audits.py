@@ -40,7 +40,7 @@ def close(
     reason: Annotated[str, typer.Option(help="Why they cannot be labelled, for the trail.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Close audits that nobody can label, so that they hold no other label up.
+    """Close audits that nobody can label, so that other labels do not wait for them.
 
     A closed audit counts as right for the alarm, and as an error for the certificate.
     """
@@ -107,7 +107,7 @@ def absorb(
         str | None,
         typer.Option(
             help="Only comparisons that were first judged from this time on, such as "
-            '"2026-11-22 17:39" (UTC), or alarm: the time at which the newest alarm in force rang.'
+            '"2026-11-22 17:39" (UTC), or alarm: the time at which the newest active alarm rang.'
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Take the audits of all times.")] = False,
@@ -185,7 +185,7 @@ def resume(
     reason: Annotated[str, typer.Option(help="Why the verdicts can be used again, for the trail.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """End the alarms of a set, so that its verdicts are accepted again; its audits begin anew."""
+    """End the alarms of a set, so that its verdicts are accepted again; its audits start over."""
     from scope_judge.answers import Resumed
 
     with connected(url) as service:

@@ -139,19 +139,19 @@ def _print_schedule(
     from app.ratings.rows import read_battles
     from app.ratings.schedule import schedule_of
 
-    found = schedule_of(read_battles(inputs, encoding=encoding)[0], count)
+    schedule = schedule_of(read_battles(inputs, encoding=encoding)[0], count)
     if out is not None:
-        write_all(out, [pair._asdict() for pair in found.pairs])
+        write_all(out, [pair._asdict() for pair in schedule.pairs])
     points = RatingSettings().points
     table = Table()
     for heading in ("model_a", "model_b"):
         table.add_column(heading)
     table.add_column("battles", justify="right")
-    for pair in found.pairs:
+    for pair in schedule.pairs:
         table.add_row(pair.model_a, pair.model_b, str(pair.battles))
     print_table(table, title=f"the next {count} battles")
     say(
-        f"Mean standard error of a rating: {points * found.error_now:.1f} points now, "
-        f"{points * found.error_then:.1f} after these battles, {points * found.error_evenly:.1f} "
-        "if they were spread evenly over all pairs."
+        f"Mean standard error of a rating: {points * schedule.error_now:.1f} points now, "
+        f"{points * schedule.error_then:.1f} after these battles, "
+        f"{points * schedule.error_evenly:.1f} if they were spread evenly over all pairs."
     )

@@ -14,7 +14,7 @@ import typer
 from app.cli.console import CommandError, print_cells, say
 from app.files.replacing import replacing
 
-# The help of a command needs its options only: functions import what reads the file of keys.
+# The help of a command needs its options only: functions import what reads the key file.
 if TYPE_CHECKING:
     from app.api.auth.keys import KeyEntry
 
@@ -181,7 +181,7 @@ def _read(path: Path) -> "list[KeyEntry]":
 
 
 def _close_to_others(path: Path) -> None:
-    """Takes the right to write an existing file of keys from other users, and says so."""
+    """Takes the right to write an existing key file from other users, and says so."""
     from app.api.auth.keys import WRITABLE_BY_OTHERS
 
     if not path.exists():
@@ -206,7 +206,7 @@ def _changing(path: Path, *, must_exist: bool = False) -> "Iterator[list[KeyEntr
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not path.exists():
             raise CommandError(f"there is no key file {path}")
-        # The lock is on a second file: the file of keys is replaced, and its locks with it.
+        # The lock is on a second file: the key file is replaced, and its locks with it.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         lock = os.open(f"{path}.lock", flags, 0o600)
         try:
@@ -214,7 +214,7 @@ def _changing(path: Path, *, must_exist: bool = False) -> "Iterator[list[KeyEntr
             held = _read(path) if path.exists() else []
             yield held
             _close_to_others(path)
-            # Only its owner may read a new file of keys; the service must be able to read it later.
+            # Only its owner may read a new key file; the service must be able to read it later.
             with replacing(path, mode=0o600, keep_owner=True) as file:
                 file.write(KeyFile(keys=held).model_dump_json(indent=1).encode() + b"\n")
         finally:

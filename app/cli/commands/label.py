@@ -1,8 +1,8 @@
 """`scope-judge label`: a person labels pairs in a terminal, only as many as the tests need.
 
 The pairs become the pool of a calibration set, which says what to label next. Each answer is kept
-in a journal beside the file, and sent when the next test needs it. So a run that is stopped, also
-by kill -9, goes on later, and nothing is asked twice.
+in a journal beside the file, and sent when the next test needs it. So an interrupted run
+resumes where it stopped, also after kill -9, and asks nothing twice.
 """
 
 import os
@@ -176,8 +176,8 @@ def _asked(pool: Pool, answers: Answers) -> Ended:
     resent: set[str] = set()
     while True:
         pool.post(answers)
-        found = pool.next()
-        needed = session.needed(found.digests)
+        last = pool.next()
+        needed = session.needed(last.digests)
         if needed.dropped:
             # Somebody has rolled the set back: nothing is asked twice.
             if resent.issuperset(needed.dropped):
@@ -187,9 +187,9 @@ def _asked(pool: Pool, answers: Answers) -> Ended:
             resent.update(needed.dropped)
             answers.note_posted(needed.dropped, posted=False)
             continue
-        if found.complete or not needed.asked:
-            return Ended(found=found, skipped=needed.skipped, absent=needed.absent)
+        if last.complete or not needed.asked:
+            return Ended(last=last, skipped=needed.skipped, absent=needed.absent)
         session.ask(needed.asked)
         if not screen.run():
             pool.post(answers)
-            return Ended(found=pool.next())
+            return Ended(last=pool.next())

@@ -43,13 +43,13 @@ def noise_check(
     runtime, check = asyncio.run(_checked(settings, threshold))
     resolution, noise = check.resolution, check.noise
     if as_json:
-        found = {
+        fields = {
             "runtime": runtime,
             "resolution": asdict(resolution),
             "noise": asdict(noise),
             "warnings": check.warnings,
         }
-        print(json.dumps(found))
+        print(json.dumps(fields))
     else:
         say(f"on {runtime or 'an unknown runtime'}:")
         say(f"{resolution.distinct} of {resolution.prompts} prompts have a score of their own")

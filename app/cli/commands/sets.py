@@ -159,14 +159,14 @@ def monitor(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None
 
     with connected(url) as service:
         answer = service.get(set_path(name, "/monitor"))
-        found = read(Monitor, answer)
+        report = read(Monitor, answer)
     if as_json:
         _print_json(answer)
         return
     headings = ("alpha", "guarantee", "delta", "key", *_MONITORED, "alarm")
-    print_cells(headings, _monitored(found.criteria), right={"alpha", "delta", *_MONITORED})
-    if found.note is not None:
-        say(found.note)
+    print_cells(headings, _monitored(report.criteria), right={"alpha", "delta", *_MONITORED})
+    if report.note is not None:
+        say(report.note)
 
 
 def _monitored(criteria: "Iterable[MonitoredCriterion]") -> Iterable[list[str]]:

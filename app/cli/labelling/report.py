@@ -23,12 +23,12 @@ class Ended:
     """The state at the end of a session.
 
     Args:
-        found: The last answer of the service.
+        last: The last answer of the service.
         skipped: Number of pairs that the next test needs and that were skipped.
         absent: Number of pairs that the next test needs and that are not in the files.
     """
 
-    found: "NextLabels"
+    last: "NextLabels"
     skipped: int = 0
     absent: int = 0
 
@@ -41,21 +41,21 @@ def print_report(pool: Pool, answers: Answers, ended: Ended) -> None:
         answers: The answers of this person.
         ended: The state at the end of the session.
     """
-    found, level = ended.found, pool.level
+    last, level = ended.last, pool.level
     rule = f"pac at alpha {level.alpha:g} with delta {level.delta:g}"
     say(
         (f"{answers.given} of your {len(answers.pairs)} pairs have a label", "bold"),
-        f": calibration {pool.name}, version {found.version}",
+        f": calibration {pool.name}, version {last.version}",
     )
-    if not found.complete:
+    if not last.complete:
         _print_reason(ended)
-        more = _counted(found.needed, "more label")
+        more = _counted(last.needed, "more label")
         say(
             f"There is no threshold yet: {rule} needs {more} before its next test. Rerun "
             "the command to continue."
         )
         return
-    if found.threshold is None:
+    if last.threshold is None:
         say(
             (f"Enough: {rule} accepts nothing.", "bold"),
             " Its first test has failed, and more labels of these pairs do not change that. Trying "
@@ -63,7 +63,7 @@ def print_report(pool: Pool, answers: Answers, ended: Ended) -> None:
         )
     else:
         say(
-            (f"Enough: {rule} has the threshold {found.threshold:.6f}", "bold"),
+            (f"Enough: {rule} has the threshold {last.threshold:.6f}", "bold"),
             f", and accepts {pool.coverage():.0%} of these pairs. Labels for all pairs would give "
             "the same one.",
         )
@@ -72,7 +72,7 @@ def print_report(pool: Pool, answers: Answers, ended: Ended) -> None:
             f"probability {level.delta:g} of an unlucky sample, if the pairs were drawn at random "
             "from the traffic, and alpha and delta were decided before the first label."
         )
-    if found.labelled < found.n:
+    if last.labelled < last.n:
         say(_NOT_PROMISED)
 
 

@@ -138,8 +138,8 @@ class PairScreen:
         return Point(0, self._text().count("\n"))
 
     def _size(self) -> Size:
-        found = get_app().output.get_size()
-        return Size(columns=found.columns, lines=found.rows)
+        size = get_app().output.get_size()
+        return Size(columns=size.columns, lines=size.rows)
 
 
 def _forget_keys() -> None:

@@ -38,7 +38,7 @@ class BattleOptions:
     Args:
         criterion: Fields of the criterion that the command line sets.
         form: How the rows are written, as far as the texts are concerned.
-        columns: Map of columns; None for none.
+        columns: Map of columns; None if there is none.
         seed: Seed of the order in which the responses are shown.
         out: File of the rows.
         overwrite: Replace `out`, and drop an unfinished run with other settings.
@@ -60,7 +60,7 @@ class BattleOptions:
 def judge_battles(
     files: Sequence[Path], options: BattleOptions, *, url: str, patience_s: float
 ) -> None:
-    """Judges battles with a running service; a run that was stopped goes on.
+    """Judges battles with a running service; an interrupted run resumes.
 
     Raises:
         ScopeJudgeError: A file cannot be read, or the journal belongs to another run.

@@ -42,7 +42,7 @@ def judge_in_bulk(
         shape: Name of a shape or map of columns; None to recognise it for each file.
         address: Address of the cluster; None joins this machine's, or starts one.
         replicas: Number of judges; None for as many as fit.
-        may_fail: Whether comparisons without a judgment are no failure of the run.
+        may_fail: Whether the run succeeds although comparisons have no judgment.
 
     Returns:
         The finished folder.

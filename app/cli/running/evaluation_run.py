@@ -127,11 +127,11 @@ def judged_sources(
         if any(one.pairs for one in missing):
             asyncio.run(_ask(choice, missing, known, log))
         log.append(relabelled(datasets, known))
-        found = log.read()
+        answers = log.read()
     return {
         dataset.name: JudgedDataset(
             # The file may have answers to other observations, from other runs.
-            pairs=[found[dataset.name, pair.id].only(job.observations) for pair in dataset.pairs],
+            pairs=[answers[dataset.name, pair.id].only(job.observations) for pair in dataset.pairs],
             ties=benchmark.ties,
             left_out=benchmark.left_out,
         )

@@ -33,7 +33,7 @@ from app.files.results import OutputColumns
 from app.files.shapes import OPTIONAL
 from app.files.writing import json_line
 
-# Errors of the run and not of a row: the service, or its calibration, must be mended first.
+# Errors of the run and not of a row: the service or its calibration must be repaired first.
 _OF_RUN = frozenset(
     {"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt", "labels_missing"}
 )
@@ -55,7 +55,7 @@ class FileOptions:
         keep_texts: Keep the columns that the comparison was made of.
         batch_size: Largest number of comparisons in one request.
         otherwise: Another way, for the message, if there is no service.
-        may_fail: Whether rows without a judgment are no failure of the run.
+        may_fail: Whether the run succeeds although rows have no judgment.
     """
 
     form: InputFormat = field(default_factory=InputFormat)

@@ -1,7 +1,7 @@
 """One run over rows: asks about those that no earlier run has an answer for, and keeps the answers.
 
-An answer is durable before the next request is sent, so that a run that is stopped, also by
-kill -9, goes on later, and nothing is asked twice.
+An answer is durable before the next request is sent. So an interrupted run resumes where it
+stopped, also after kill -9, and asks nothing twice.
 """
 
 import hashlib

@@ -7,23 +7,21 @@ from app.ports import Generated
 
 _VERDICT = re.compile(r"\[\[([AB])\]\]")
 # A label, with nothing around it but quotes, brackets, emphasis and punctuation.
-_BARE_LABEL = re.compile(r"[\s\"'“”‘’`*_(\[]*([AB])[\s\"'“”‘’`*_)\].,:;!]*")  # noqa: RUF001
+_BARE_LABEL = re.compile(r"[\s\"'“”‘’`*_(\[]*([AB])[\s\"'“”‘’`*_)\].,:;!]*")
 
 _NUMBER = re.compile(r"[0-9]*\.[0-9]+|[0-9]+")
 # The number of a list item, as in "1. The first answer" and "(2) It is".
 _LIST_MARKER = re.compile(r"^[ \t]*\(?[0-9]+[.)](?=\s+\S)", re.MULTILINE)
 # Text that makes a number part of something else: a word, a version, a sign, a range, a fraction, a
 # bound, a price, a percentage, a time or a power.
-_GLUED_BEFORE = re.compile(r"(?:[\w.+\-–−^$€£]|[0-9],|(?:[/<>≤≥]|\bout of)\s*)$")  # noqa: RUF001
-_GLUED_AFTER = re.compile(
-    r"[\w+^°]|[-–−][\w.]|[.,:][0-9]|\s*(?:[%/]|out of\b|per ?cent\b)"  # noqa: RUF001
-)
+_GLUED_BEFORE = re.compile(r"(?:[\w.+\-–−^$€£]|[0-9],|(?:[/<>≤≥]|\bout of)\s*)$")
+_GLUED_AFTER = re.compile(r"[\w+^°]|[-–−][\w.]|[.,:][0-9]|\s*(?:[%/]|out of\b|per ?cent\b)")
 # Text that may precede a score of 0 or 1 on its line: nothing, a sign, or a word such as "score".
 _SCORE_FOLLOWS = re.compile(
     r"(?:^|[^\w\s]|\b(?:score|confidence|certainty)(?:\s+(?:score|level|is|of))*)\s*$",
     re.IGNORECASE,
 )
-_OPENING = " \t\"'“‘`*_(["  # noqa: RUF001
+_OPENING = " \t\"'“‘`*_(["
 
 
 def parse_verdict(answer: Generated) -> Side | None:

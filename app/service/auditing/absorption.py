@@ -52,8 +52,9 @@ class Asked:
     """The draws to absorb, and how.
 
     Args:
-        since: Begin of the time of the traffic, in seconds since 1970 or `ALARM`; None for none.
-        until: Its end, which is no part of it, likewise.
+        since: Start of the time of the traffic, in seconds since 1970 or `ALARM`; None for no
+            limit.
+        until: Its end (exclusive), likewise.
         audits: Only so many audits, the first ones of that time; None for all of them.
         replace: Remove all other examples of the set.
         leave_out: Leave draws without a label out instead of refusing.
@@ -73,8 +74,8 @@ class Period:
     """A time of the traffic, in seconds since 1970.
 
     Args:
-        since: Its begin; None for none.
-        until: Its end, which is no part of it; None for none.
+        since: Its start; None for no limit.
+        until: Its end (exclusive); None for no limit.
         audits: Only so many draws, the first ones of the judge in that time; None for all of them.
     """
 
@@ -177,8 +178,9 @@ class Absorber:
             CalibrationNotFoundError: There is no such set.
             JudgeMismatchError: The set belongs to another judge.
             InvalidRequestError: There is no alarm whose time could be meant.
-            AuditsIncompleteError: Draws have no label, so the labelled ones are no random sample.
-                Or `replace` would leave no example, or there are fewer draws than asked for.
+            AuditsIncompleteError: Draws have no label, so the labelled ones are not a random
+                sample. Or `replace` would leave no example, or there are fewer draws than asked
+                for.
             BecomesInfeasibleError: A criterion in use would have no verdicts any more.
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
@@ -217,13 +219,13 @@ class Absorber:
         return Period(since=since, until=until, audits=asked.audits)
 
     async def _alarm_at(self, calibration: Calibration, field: str) -> float:
-        """The time of the newest alarm in force, of the audits or of the drift."""
+        """The time of the newest active alarm, of the audits or of the drift."""
         drift = (await self._drift.of(calibration)).values()
         standing = self._auditor.ledger.alarms.standing(calibration.name)
         times = [alarm.entry.at for alarm in standing]
         times += [figures.rang.at for figures in drift if figures.rang is not None]
         if not times:
-            reason = f"calibration {calibration.name!r} has no alarm in force: give a time"
+            reason = f"calibration {calibration.name!r} has no active alarm: give a time"
             raise InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
         return max(times)
 
@@ -258,7 +260,7 @@ def _report(batch: CalibrationReport, audits: _Sorted, effects: tuple[Effect, ..
 
 
 def _check_complete(name: str, audits: _Sorted, asked: Asked) -> None:
-    """Refuses draws that are no random sample; raises AuditsIncompleteError."""
+    """Refuses draws that are not a random sample; raises AuditsIncompleteError."""
     if asked.audits is not None and audits.drawn < asked.audits:
         raise AuditsIncompleteError(
             f"the calibration {name!r} has {audits.drawn} audits in that time so far, and "
@@ -267,8 +269,8 @@ def _check_complete(name: str, audits: _Sorted, asked: Asked) -> None:
     if audits.unlabelled and not asked.leave_out:
         raise AuditsIncompleteError(
             f"{audits.unlabelled} of {audits.drawn} audits of the "
-            f"calibration {name!r} have no label, so the labelled ones may be no random sample "
-            "of the traffic. Label the open ones (GET /audits?status=open), choose another "
+            f"calibration {name!r} have no label, so the labelled ones may not be a random "
+            "sample of the traffic. Label the open ones (GET /audits?status=open), choose another "
             '`since` or `until`, or send "unlabelled": "leave_out" if labels are missing for '
             "no reason that has to do with the answers; closed audits have no label either"
         )

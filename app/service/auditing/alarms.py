@@ -18,7 +18,7 @@ from app.service.auditing.entries import AlarmEnd, AlarmEntry
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alarm:
-    """An alarm in force.
+    """An active alarm.
 
     Args:
         position: Position of its entry.
@@ -34,7 +34,7 @@ class AlarmState:
     """The alarms of one criterion.
 
     Args:
-        standing: The alarm in force; None if there is none.
+        standing: The active alarm; None if there is none.
         end: The end of the alarm before; None if no alarm has ended.
         ended: Position of that end; 0 if no alarm has ended. Draws up to this position say nothing
             about the time after it.

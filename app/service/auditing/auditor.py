@@ -135,7 +135,7 @@ class Auditor:
         # Write id of a version -> number of refused draws.
         self._refused = Counter[str]()
         self._store_is_away = False
-        # Whether the last write failed; reads may work all the same.
+        # Whether the last write failed; reads may still work.
         self._store_refuses = False
         # Held while the ledger is brought to a certain position.
         self._reading = asyncio.Lock()
@@ -199,7 +199,7 @@ class Auditor:
         self._note_back()
 
     async def _read_all(self) -> None:
-        """Applies all entries of the log; begins anew if it is another log than before."""
+        """Applies all entries of the log; starts over if it is another log than before."""
         end, ledger = await self._store.last_audit(), self.ledger
         if end < ledger.position or not await self._has_last_entry(ledger):
             logger.warning("the store has another log of audits than before, which is read from 1")
@@ -356,7 +356,7 @@ class Auditor:
     ) -> LabelReport:
         """Takes labels of draws in one atomic step; sending them again changes nothing.
 
-        The label "none" closes a draw that nobody can label, so that it holds no other label up.
+        The label "none" closes a draw that nobody can label: other labels do not wait for it.
 
         Args:
             labels: The labels, in order; the last label of a draw counts.

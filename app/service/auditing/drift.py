@@ -216,7 +216,7 @@ class Drift:
     def _state(self, calibration: Calibration) -> _SetDrift:
         state = self._sets.get(calibration.name)
         if state is None or state.write_id != calibration.write_id:
-            # Another version has other labelled pairs, so its tests begin anew.
+            # Another version has other labelled pairs, so its tests start over.
             self._sets[calibration.name] = state = _SetDrift(calibration.write_id)
             if len(self._sets) > _MOST_SETS:
                 self._sets.popitem(last=False)
@@ -236,7 +236,7 @@ class Drift:
             tested = off_loop(self._tested, state.martingales, calibration, part)
             work = asyncio.ensure_future(tested)
             try:
-                # The caller may leave, but the thread goes on: the lock must be held until it ends.
+                # The caller may leave, but the thread continues: hold the lock until it ends.
                 await asyncio.shield(work)
             finally:
                 await asyncio.wait([work])

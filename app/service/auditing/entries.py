@@ -195,7 +195,7 @@ class AlarmEnd:
         alarm: Position of the alarm.
         because: "version" if enough examples of a new version are newer, "resumed" if somebody has
             ended it.
-        version: Number of the version in force.
+        version: Number of the current version.
         reason: Why somebody has ended it; None for a version.
         by: Name of the key that made the version or ended the alarm, or "service".
         at: Time of the end, in seconds since 1970.

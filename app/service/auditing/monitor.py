@@ -91,8 +91,8 @@ class SetReport:
     @property
     def oldest(self) -> OpenDraw | None:
         """The oldest open draw of all criteria; None if there is none."""
-        found = [each.oldest for each in self.criteria if each.oldest is not None]
-        return min(found, key=lambda draw: draw.at, default=None)
+        oldest = [each.oldest for each in self.criteria if each.oldest is not None]
+        return min(oldest, key=lambda draw: draw.at, default=None)
 
     def is_current(self, ledger: Ledger, changes: int, now: float) -> bool:
         """Whether nothing has changed since."""
@@ -258,10 +258,10 @@ class Monitor:
     async def resume(self, calibration: Calibration, *, reason: str, by: str) -> list[Alarm]:
         """Ends the alarms of a set, so that judgments are accepted again.
 
-        The audits of their criteria begin anew: earlier draws do not count any more.
+        The audits of their criteria start over: earlier draws do not count any more.
 
         Args:
-            calibration: The version in force.
+            calibration: The current version.
             reason: Why the verdicts can be used again.
             by: Name of the key that resumes.
 

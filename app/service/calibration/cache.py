@@ -72,7 +72,7 @@ class Renewal:
     Args:
         newer: Number of labelled examples that the earlier version did not have.
         labelled: Number of all labelled examples.
-        by: Name of the key that made the version in force.
+        by: Name of the key that made the current version.
     """
 
     newer: int

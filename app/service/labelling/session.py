@@ -67,11 +67,11 @@ class LabelSession:
         return f"label {number} of at most {most}: {len(self._waiting)} until the next test"
 
     def choose(self, choice: Choice) -> None:
-        """Records the label of the current pair, and goes on to the next one."""
+        """Records the label of the current pair, and moves to the next one."""
         self._answer(self._waiting[0].label_of(choice))
 
     def skip(self) -> None:
-        """Goes on to the next pair; a skip is no label."""
+        """Moves to the next pair; a skip is not a label."""
         self._answer(SKIP)
 
     def undo(self) -> None:

@@ -28,7 +28,7 @@ class JudgeCheck:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about ties and flips that somebody should mend."""
+        """Sentences about ties and flips, which somebody should repair."""
         return [each for each in (self.resolution.warning, self.noise.warning) if each is not None]
 
 

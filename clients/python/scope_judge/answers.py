@@ -43,7 +43,7 @@ class AuditReference:
 class Judgment:
     """A verdict or an abstention; all probabilities are of response A being preferred.
 
-    An abstention is no verdict: `preferred` is then only a hint, without any guarantee.
+    An abstention is not a verdict: `preferred` is then only a hint, without any guarantee.
 
     Args:
         id: The id of the pair.
@@ -281,7 +281,7 @@ class AuditEvent:
         alpha: Alpha of the criterion; None for labels, as are the following.
         guarantee: Guarantee of the criterion.
         delta: Delta of the criterion; None with "marginal".
-        version: The version that rang, or the version in force when the alarm ended.
+        version: The version that rang, or the current version when the alarm ended.
         errors: Errors that the labels showed when the alarm rang.
         audited: Labels that counted then.
         suspended: Whether judgments under the criterion abstained from then on.
@@ -448,7 +448,7 @@ class Limits:
 class Info:
     """The judge, the defaults and the limits of the service.
 
-    `dtype` and `prefill` are None for a judge that is no chat model.
+    `dtype` and `prefill` are None for a judge that is not a chat model.
     """
 
     version: str

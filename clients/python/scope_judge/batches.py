@@ -43,7 +43,7 @@ class BatchSize:
         if seconds > TARGET_S:
             self.comparisons = min(self.comparisons, fitting)
         else:
-            # The last batch may be small: its speed is no reason for smaller ones.
+            # The last batch may be small: its speed does not justify smaller ones.
             larger = min(fitting, _GROWTH * comparisons, self._most)
             self.comparisons = max(self.comparisons, larger)
 
@@ -171,9 +171,9 @@ def in_parts(
     if len(items) == 1:
         return [failed(items[0], error)]
     half = len(items) // 2
-    found = yield from in_parts(items[:half], ask, failed, size, clock)
-    found += yield from in_parts(items[half:], ask, failed, size, clock)
-    return found
+    results = yield from in_parts(items[:half], ask, failed, size, clock)
+    results += yield from in_parts(items[half:], ask, failed, size, clock)
+    return results
 
 
 def _is_too_much(error: ScopeError) -> bool:

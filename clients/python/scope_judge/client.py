@@ -1,7 +1,7 @@
 """The synchronous client."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from types import TracebackType
@@ -198,7 +198,7 @@ class ScopeClient:
         in_flight: int = IN_FLIGHT,
         progress: bool | None = None,
         **criterion: "Unpack[Criterion]",
-    ) -> Iterator[Judgment | ItemError]:
+    ) -> Generator[Judgment | ItemError, None, None]:
         """Judges any number of pairs, and yields one result for each, in order.
 
         Pairs are read when there is room for them, and nothing is sent before the first result is
@@ -214,11 +214,11 @@ class ScopeClient:
             **criterion: The criterion of every pair, as in `judge`.
 
         Yields:
-            A judgment, or the error of this pair, which is no verdict.
+            A judgment, or the error of this pair, which is not a verdict.
 
         Raises:
             ScopeError: The service refuses the whole work, or does not answer for too long.
-            TypeError: A pair is no pair.
+            TypeError: An item of `pairs` is not a pair.
         """
         preparation = self._service.judging(criterion, in_flight)
         return self._many(preparation, pairs, pair_item, progress)
@@ -229,7 +229,7 @@ class ScopeClient:
         inputs: Iterable[T],
         item: Callable[[T, int], Item],
         progress: bool | None,
-    ) -> Iterator[R]:
+    ) -> Generator[R, None, None]:
         """Yields the results of the inputs, and works on later ones meanwhile."""
         stopped = threading.Event()
         running: set[Future[None]] = set()
@@ -274,8 +274,9 @@ class ScopeClient:
     ) -> list[float | None]:
         """The rewards of the responses to one question, in order, as in `group_rewards`.
 
-        None is no reward: no comparison of the response was accepted. It is not 0, which says that
-        a response won as often as it lost. The guarantee is about comparisons, not about rewards.
+        None is a missing reward: no comparison of the response was accepted. It is not 0, which
+        says that a response won as often as it lost. The guarantee is about comparisons, not about
+        rewards.
         """
         return list(self.group_rewards(question, responses, **rule).rewards)
 
@@ -310,14 +311,14 @@ class ScopeClient:
         in_flight: int = IN_FLIGHT,
         progress: bool | None = None,
         **rule: "Unpack[GroupRule]",
-    ) -> Iterator[GroupRewards]:
+    ) -> Generator[GroupRewards, None, None]:
         """Rewards any number of groups (question, responses), and yields one result for each.
 
         The arguments are those of `group_rewards`; batches are made as by `judge_many`.
 
         Raises:
             ScopeError: A group gets no rewards; those of the groups before it were yielded.
-            TypeError: A group is no group.
+            TypeError: An item of `groups` is not a group.
         """
         preparation = self._service.rewarding(rule, in_flight)
         item = partial(group_item, opponents=rule.get("opponents", "all"))
@@ -470,7 +471,7 @@ class ScopeClient:
         return self._transport.run(self._service.label_audits(labels))
 
     def close_audits(self, reasons: Mapping[str, str]) -> AuditLabels:
-        """Closes audits that nobody can label, so that they hold no other label up.
+        """Closes audits that nobody can label, so that other labels do not wait for them.
 
         A closed audit counts as right for the alarm, and as an error for the certificate. It may
         still be labelled later.
@@ -498,7 +499,7 @@ class ScopeClient:
     def resume(self, name: str, reason: str) -> tuple[EndedAlarm, ...]:
         """Ends the alarms of a set, so that its verdicts are accepted again.
 
-        The audits of their criteria begin anew.
+        The audits of their criteria start over.
 
         Args:
             name: Name of the set.

@@ -33,7 +33,7 @@ class Absorption(TypedDict, total=False):
     """Which labelled audits become examples of a set, and how.
 
     `since` or `all` is needed. A time is a datetime with a time zone, or a text in ISO 8601, read
-    as UTC without one; "alarm" is the time at which the newest alarm in force rang. Choose times
+    as UTC without one; "alarm" is the time at which the newest active alarm rang. Choose times
     and `audits` without a look at the labels.
 
     since: Only comparisons that were first judged at this time or later.
@@ -205,7 +205,7 @@ def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> It
     """A group of responses as an item that costs its largest number of comparisons.
 
     Raises:
-        TypeError: It is no (question, responses).
+        TypeError: It is not a pair (question, responses).
     """
     try:
         question, responses = group

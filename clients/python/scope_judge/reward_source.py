@@ -97,11 +97,11 @@ class RewardSource:
         rule = self._settings.reference_rule
         client = self._client_of_loop()
         try:
-            found = await client.reference_rewards(question, [response], reference, **rule)
+            answer = await client.reference_rewards(question, [response], reference, **rule)
         except ScopeError as exc:
             self._check(exc)
             return Reward(None, "unanswered")
-        return _rewards(found)[0]
+        return _rewards(answer)[0]
 
     async def aclose(self) -> None:
         """Closes the connections, of asynchronous ones those of the running event loop."""
@@ -136,9 +136,9 @@ def _comparable(groups: Sequence[Group]) -> list[Group]:
     return [(question, responses) for question, responses in groups if len(responses) > 1]
 
 
-def _in_place(groups: Sequence[Group], found: Sequence[GroupRewards]) -> list[list[Reward]]:
-    """The rewards of all groups: the found ones in order, and none for the others."""
-    answers = iter(found)
+def _in_place(groups: Sequence[Group], judged: Sequence[GroupRewards]) -> list[list[Reward]]:
+    """The rewards of all groups: the judged ones in order, and none for the others."""
+    answers = iter(judged)
     rewards = []
     for _, responses in groups:
         answer = next(answers, None) if len(responses) > 1 else None
@@ -150,8 +150,8 @@ def _in_place(groups: Sequence[Group], found: Sequence[GroupRewards]) -> list[li
     return rewards
 
 
-def _rewards(found: GroupRewards) -> list[Reward]:
-    return [Reward(*pair) for pair in zip(found.rewards, found.reasons, strict=True)]
+def _rewards(answer: GroupRewards) -> list[Reward]:
+    return [Reward(*pair) for pair in zip(answer.rewards, answer.reasons, strict=True)]
 
 
 def flags_of(reward: Reward) -> dict[str, int]:

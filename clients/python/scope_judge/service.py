@@ -74,11 +74,11 @@ class _Part(NamedTuple):
 
     Args:
         examples: Number of the examples.
-        found: The report, or the error of a single example.
+        outcome: The report, or the error of a single example.
     """
 
     examples: int
-    found: CalibrationReport | PoolReport | ScopeError
+    outcome: CalibrationReport | PoolReport | ScopeError
 
 
 class Service:
@@ -171,18 +171,18 @@ class Service:
         """Judges items in one request, and again those with a passing error."""
         waits = Waits(self._session)
         places: Sequence[int] = range(len(items))
-        found: list[_Result] = []
+        merged: list[_Result] = []
         while True:
             body = body_of(criterion, "comparisons", (items[i] for i in places))
             answer = yield from self._session.exchange(Call("POST", "/judge/batch", body), waits)
             results = _results(answer, "results", len(places), _result)
-            found = found or results
+            merged = merged or results
             for i, result in zip(places, results, strict=True):
-                found[i] = result
-            passing = {i: error for i in places if (error := _passing(found[i].outcome))}
+                merged[i] = result
+            passing = {i: error for i in places if (error := _passing(merged[i].outcome))}
             pause = waits.pause_after(next(iter(passing.values()))) if passing else None
             if pause is None:
-                return found
+                return merged
             places = list(passing)
             yield pause
 
@@ -211,8 +211,8 @@ class Service:
         return self._rewards_of_reference(body)
 
     def _rewards(self, path: str, body: Mapping[str, Any]) -> Steps[GroupRewards]:
-        found = yield from self._read(GroupRewards, Call("POST", path, to_json(body)))
-        return _fitting(found, len(body["responses"]))
+        rewards = yield from self._read(GroupRewards, Call("POST", path, to_json(body)))
+        return _fitting(rewards, len(body["responses"]))
 
     def _rewards_of_reference(self, body: Mapping[str, Any]) -> Steps[GroupRewards]:
         return self._rewards("/rewards/reference", body)
@@ -230,9 +230,9 @@ class Service:
                     raise
                 body = {**rule, **json.loads(groups[0].content)}
                 return [(yield from in_requests(body, self._rewards_of_reference))]
-            found = _results(answer, "groups", len(groups), _group)
+            rewards = _results(answer, "groups", len(groups), _group)
             return [
-                _fitting(each, group.responses) for each, group in zip(found, groups, strict=True)
+                _fitting(each, group.responses) for each, group in zip(rewards, groups, strict=True)
             ]
 
         return self._work("/rewards/groups", ask, _raise, in_flight)
@@ -368,16 +368,16 @@ def _unfitting(what: str) -> AnswerError:
     )
 
 
-def _fitting(found: GroupRewards, responses: int) -> GroupRewards:
+def _fitting(rewards: GroupRewards, responses: int) -> GroupRewards:
     """The rewards; raises AnswerError if they are not about so many responses."""
-    lists = (found.rewards, found.reasons, found.accepted, found.compared)
-    if any(len(column) != responses for column in (*lists, found.walkovers, found.ties)):
+    lists = (rewards.rewards, rewards.reasons, rewards.accepted, rewards.compared)
+    if any(len(column) != responses for column in (*lists, rewards.walkovers, rewards.ties)):
         raise _unfitting("does not have a reward for each response")
-    places = [(one.a, one.b) for one in found.errors]
-    places += [(one.a, one.b) for one in found.comparisons or ()]
+    places = [(one.a, one.b) for one in rewards.errors]
+    places += [(one.a, one.b) for one in rewards.comparisons or ()]
     if any(not 0 <= place < responses for pair in places for place in pair if place is not None):
         raise _unfitting("compares a response that the group does not have")
-    return found
+    return rewards
 
 
 def _result(value: Any) -> _Result:
@@ -421,7 +421,7 @@ def _problem(error: ScopeError) -> Problem:
 
 def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> CalibrationReport:
     """The last version of the set, with the counts and errors of all parts."""
-    reports = [part.found for part in parts if isinstance(part.found, CalibrationReport)]
+    reports = [part.outcome for part in parts if isinstance(part.outcome, CalibrationReport)]
     errors = _errors(items, parts)
     return replace(
         reports[-1],
@@ -436,12 +436,12 @@ def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> CalibrationReport:
 
 def _merged_pool(items: Sequence[Item], parts: Sequence[_Part]) -> PoolReport:
     """The last version of the set, with the counts, digests and errors of all parts."""
-    reports = [part.found for part in parts if isinstance(part.found, PoolReport)]
+    reports = [part.outcome for part in parts if isinstance(part.outcome, PoolReport)]
     errors = _errors(items, parts)
     digests: list[str | None] = []
     for part in parts:
-        found = part.found
-        digests += found.digests if isinstance(found, PoolReport) else [None] * part.examples
+        outcome = part.outcome
+        digests += outcome.digests if isinstance(outcome, PoolReport) else [None] * part.examples
     return replace(
         reports[-1],
         added=sum(report.added for report in reports),
@@ -461,12 +461,12 @@ def _errors(items: Sequence[Item], parts: Sequence[_Part]) -> tuple[ExampleError
     errors: list[ExampleError] = []
     place = 0
     for part in parts:
-        if isinstance(part.found, ScopeError):
-            errors.append(ExampleError(place, items[place].id, _problem(part.found)))
-            if all(isinstance(part.found, ScopeError) for part in parts):
-                raise part.found
+        if isinstance(part.outcome, ScopeError):
+            errors.append(ExampleError(place, items[place].id, _problem(part.outcome)))
+            if all(isinstance(part.outcome, ScopeError) for part in parts):
+                raise part.outcome
         else:
-            errors += [replace(error, index=place + error.index) for error in part.found.errors]
+            errors += [replace(error, index=place + error.index) for error in part.outcome.errors]
         place += part.examples
     return tuple(errors)
 

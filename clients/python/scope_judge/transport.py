@@ -37,7 +37,7 @@ class StoppedError(Exception):
 class _Body:
     """The body of one answer; its size and its time are limited, because a service may be hostile.
 
-    httpx's own timeout is for a single read: a byte now and then would hold the caller for ever.
+    httpx's own timeout is for a single read: a byte now and then would hold the caller forever.
 
     Args:
         response: The answer, of which only the headers were read.

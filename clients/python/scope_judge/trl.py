@@ -46,9 +46,9 @@ class _Grouped:
 class ScopeReward(_Grouped):
     """A synchronous reward function that compares the completions of each prompt with each other.
 
-    None is no reward: TRL leaves it out of the group's mean, and gives it the advantage 0. With
-    several processes, the groups are gathered first, so that a group that is split over processes
-    is judged as a whole.
+    None is a missing reward: TRL leaves it out of the group's mean, and gives it the advantage 0.
+    With several processes, the groups are gathered first, so that a group that is split over
+    processes is judged as a whole.
 
     Args:
         num_generations: Longest group; needed only if equal prompts may follow each other in the
@@ -86,10 +86,10 @@ class ScopeReward(_Grouped):
     ) -> dict[int, Reward]:
         """The rewards of the groups that begin in a range, by the index of the completion."""
         mine = [group for group in self._groups(prompts) if begin <= group.start < end]
-        found = self._source.of_groups([_group(prompts, completions, group) for group in mine])
+        judged = self._source.of_groups([_group(prompts, completions, group) for group in mine])
         return {
             i: reward
-            for group, rewards in zip(mine, found, strict=True)
+            for group, rewards in zip(mine, judged, strict=True)
             for i, reward in zip(group, rewards, strict=True)
         }
 
@@ -118,10 +118,10 @@ class AsyncScopeReward(_Grouped):
         """The reward of each completion, as `ScopeReward`."""
         groups = self._groups(prompts)
         self._warn_of_parts(groups)
-        found = await self._source.of_groups_async(
+        rewards_of_groups = await self._source.of_groups_async(
             [_group(prompts, completions, group) for group in groups]
         )
-        return _logged([reward for rewards in found for reward in rewards], columns)
+        return _logged([reward for rewards in rewards_of_groups for reward in rewards], columns)
 
     def _warn_of_parts(self, groups: Sequence[range]) -> None:
         if self._warned or _process_state() is None:
@@ -182,13 +182,13 @@ def _gathered(
 
     Raises:
         ScopeError: Any process has no rewards. All raise it: a process that waited for another one
-            that has ended would wait for ever.
+            that has ended would wait forever.
         TypeError: A completion of any process is none.
     """
     state = _process_state()
     if state is None:
-        found = judged(prompts, completions, 0, len(prompts))
-        return [found[i] for i in range(len(prompts))]
+        by_index = judged(prompts, completions, 0, len(prompts))
+        return [by_index[i] for i in range(len(prompts))]
     from accelerate.utils import gather_object
 
     everything = gather_object(list(zip(prompts, completions, strict=True)))
@@ -211,12 +211,14 @@ def _gathered(
 def _check_version() -> None:
     """Raises RuntimeError if an installed TRL cannot leave a reward out."""
     try:
-        found = version("trl")
+        installed = version("trl")
     except PackageNotFoundError:
         return
-    numbers = re.match(r"(\d+)\.(\d+)", found)
+    numbers = re.match(r"(\d+)\.(\d+)", installed)
     if numbers and tuple(map(int, numbers.groups())) < _OLDEST_TRL:
-        raise RuntimeError(f"trl {found} treats a missing reward as 0: install trl 1.6 or newer")
+        raise RuntimeError(
+            f"trl {installed} treats a missing reward as 0: install trl 1.6 or newer"
+        )
 
 
 def _process_state() -> Any:

@@ -18,7 +18,7 @@ _FACTS = ("made", "commit", "machine", "versions")
 _INTRODUCTION = """\
 # A judge on a GPU
 
-`make gpu` runs fifteen steps on a machine with a GPU, goes on after a failure, and writes
+`make gpu` runs fifteen steps on a machine with a GPU, continues after a failure, and writes
 `docs/measured/gpu.json` and this page. The same steps run on the CPU build with a tiny judge as a
 rehearsal: it shows that the steps work, and nothing about a GPU. [The GPU
 path](../design/gpu.md) has the reasons.

@@ -89,8 +89,12 @@ class Deployed:
     @cached_property
     def settings(self) -> Settings:
         """Settings as the service would read them, without those from a Secret."""
-        given = {name: value for name, value in self.env.items() if name.startswith("SCOPE_")}
-        return Settings(**{name.removeprefix("SCOPE_").lower(): given[name] for name in given})  # type: ignore[arg-type]
+        given: dict[str, Any] = {
+            name.removeprefix("SCOPE_").lower(): value
+            for name, value in self.env.items()
+            if name.startswith("SCOPE_")
+        }
+        return Settings(**given)
 
     @cached_property
     def autoscaler(self) -> dict[str, Any] | None:
@@ -413,7 +417,7 @@ def secrets_are_only_named(it: Deployed) -> Iterator[str]:
     if len(mounts) != 1 or mounts[0]["name"] not in volumes:
         yield f"no Secret is mounted at {folder}"
     elif "subPath" in mounts[0] or not mounts[0].get("readOnly"):
-        yield "a changed file of keys would not reach a running pod"
+        yield "a changed key file would not reach a running pod"
 
 
 def the_pod_is_restricted(it: Deployed) -> Iterator[str]:

@@ -136,7 +136,7 @@ async def test_the_alarm_rings_at_the_label_that_the_raw_log_gives() -> None:
     # A service that starts later computes the same from the log.
     async with client_of(store=store, audit_rate=1.0) as again:
         assert (await shown(again))["criteria"] == both[0]["criteria"]
-        # A new version with as many other examples begins anew.
+        # A new version with as many other examples starts over.
         await calibrate(again, examples=examples(101))
         later = await shown(again)
         assert (later["version"], later["criteria"], later["alarm"]) == (2, [], False)

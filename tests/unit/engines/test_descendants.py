@@ -145,7 +145,10 @@ def test_the_children_of_other_threads_outlive_their_thread(
 
 
 def test_an_orphan_kills_itself_at_once() -> None:
-    program = "from app.engines.descendants import follow; follow(2**22); print('still here')"
+    program = (
+        "from app.engines.descendants import bind_to_parent; bind_to_parent(2**22); "
+        "print('still here')"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=False, cwd=ROOT, text=True
     )

@@ -118,7 +118,7 @@ def test_in_a_cut_answer_a_bracketed_letter_is_a_verdict_and_a_bare_one_is_not()
         ("-0.9", None),
         ("+1", None),
         ("0.8-0.9", None),
-        ("0.8–0.9", None),  # noqa: RUF001
+        ("0.8–0.9", None),
         ("0.8±0.1", None),
         ("< 0.5", None),
         (">0.9", None),

@@ -65,7 +65,7 @@ class Scene:
         await self.auditor.catch_up()
 
     async def reports(self, monitor: Monitor | None = None) -> dict[float, MonitoredCriterion]:
-        """Report of each alpha under the version in force."""
+        """Report of each alpha under the current version."""
         calibration = await self.services.calibrations.get("default")
         report = await (monitor or self.monitor).of(calibration)
         return {each.criterion.alpha or 0.0: each for each in report.criteria}
