@@ -1,6 +1,9 @@
-"""Labelled examples for tests, in one line each."""
+"""Labelled examples and calibration sets for tests, in one line each."""
 
-from app.core.calibration import LabelledExample
+from collections.abc import Mapping
+from typing import Any
+
+from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Label
 from app.core.score import Score
 
@@ -14,3 +17,16 @@ def labelled_example(
 ) -> LabelledExample:
     score = Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=label_mass)
     return LabelledExample(score=score, label=label, question=question)
+
+
+def calibration_of(examples: Mapping[str, LabelledExample], **fields: Any) -> Calibration:
+    """A set with these examples by digest, at version 1 unless a field says otherwise."""
+    made: dict[str, Any] = {
+        "name": "default",
+        "write_id": "w1",
+        "version": 1,
+        "judge": "demo",
+        "fingerprint": "f" * 64,
+        "label_noise": 0.0,
+    }
+    return Calibration(**{**made, **fields}, examples=examples)

@@ -1,10 +1,20 @@
-"""Timeouts for events that must happen: only a hang takes longer.
+"""Timeouts for events that must happen, where only a hang takes longer, and the wait for one.
 
 A machine three times slower, with other work on both its cores, takes ten times as long as a quiet
 one. Tests use these timeouts instead of their own, so that they pass on any machine.
 """
 
+import asyncio
+from collections.abc import Callable
+
 # A start of the service takes 3 s on two quiet cores, and 33 s at a load of 10.
 PATIENCE_S = 300.0
 # A start with vLLM loads a model, compiles, and calibrates the demo judge.
 VLLM_START_S = 600.0
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Waits until a condition holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - a condition of any kind has no event
+            await asyncio.sleep(0.001)

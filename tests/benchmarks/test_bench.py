@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_unpaired_samples_are_refused() -> None:
 def test_contestants_take_turns_on_the_same_repeat() -> None:
     calls: list[tuple[str, int]] = []
 
-    def contestant(name: str, value: float):  # type: ignore[no-untyped-def]
+    def contestant(name: str, value: float) -> Callable[[int], float]:
         def sample(repeat: int) -> float:
             calls.append((name, repeat))
             return value + repeat

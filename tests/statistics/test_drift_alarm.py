@@ -13,7 +13,7 @@ import pytest
 from app.core.calibration import Calibration
 from app.core.preference import FloatArray, preference_from_gaps
 from app.service.auditing.drift import STREAMS, Martingales, stream_figures
-from tests.labelled_examples import labelled_example
+from tests.labelled_examples import calibration_of, labelled_example
 
 # Judgments between two looks; large blocks are faster.
 STEP, LARGE_STEP = 10, 500
@@ -40,15 +40,7 @@ class Mixture(NamedTuple):
             str(i): labelled_example(gaps[0], gaps[1], float(rng.uniform(0.9, 1.0)), "A")
             for i, gaps in enumerate(rows)
         }
-        return Calibration(
-            name="default",
-            write_id="w",
-            version=1,
-            judge="judge",
-            fingerprint="fingerprint",
-            label_noise=0.0,
-            examples=examples,
-        )
+        return calibration_of(examples)
 
 
 def judged_before_an_alarm(

@@ -285,25 +285,7 @@ def check_container(
 
 def check_compose(shop: Workshop, base: str) -> dict[str, str]:
     """`compose up` of the judge, Redis and Prometheus; a verdict, a scrape, `down`."""
-    services = compose()["services"]
-    held = shop.folder / "stand-ins"
-    held.mkdir()
-    # The official Redis image has protected mode off; Debian's package has it on. In both, the user
-    # redis owns /data.
-    redis = (
-        "RUN mkdir /data && chown redis:redis /data\nVOLUME /data\nWORKDIR /data\n"
-        'ENTRYPOINT ["sh", "-c", "exec \\"$@\\" --protected-mode no", "--"]'
-    )
-    prometheus = 'ENTRYPOINT ["/usr/bin/prometheus"]'
-    made = {
-        services["redis"]["image"]: ("redis-server", redis),
-        services["prometheus"]["image"]: ("prometheus", prometheus),
-    }
-    for image, (package, rest) in made.items():
-        dockerfile = held / f"Dockerfile.{package}"
-        install = f"apt-get install -y --no-install-recommends {package}"
-        dockerfile.write_text(f"FROM {base}\nRUN apt-get update && {install}\n{rest}\n")
-        shop.build(dockerfile, f"localhost/{image}", context=held)
+    make_compose_images(shop, base)
     tools = shop.folder / "podman-compose"
     shop.run(sys.executable, "-m", "venv", str(tools))
     shop.run(str(tools / "bin" / "pip"), "install", "-q", "podman-compose")
@@ -335,16 +317,7 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
         if ask(judge, "/metrics")[0] != 401:
             raise SystemExit("/metrics is open on the published port")
         rules = json.loads(ask(metrics, "/api/v1/rules")[1])["data"]["groups"]
-        stored = composed(
-            "exec", "-T", "redis", "redis-cli", "EXISTS", "scope:calibration:default:meta"
-        )
-        on = composed("exec", "-T", "redis", "redis-cli", "CONFIG", "GET", "appendfsync").split()
-        if stored != "1" or on[-1] != "always":
-            raise SystemExit(f"Redis has no calibration, or no AOF: {stored} {on}")
-        process = composed("exec", "-T", "redis", "cat", "/proc/1/status")
-        capabilities = re.findall(r"^Cap(?:Prm|Eff|Bnd):\s*(\S+)$", process, re.MULTILINE)
-        if re.search(r"^Uid:\s*0\b", process, re.M) or set(capabilities) != {"0" * 16}:
-            raise SystemExit(f"Redis runs as root, or has capabilities:\n{process}")
+        check_composed_redis(composed)
     finally:
         composed("down", "--volumes")
     return {
@@ -353,6 +326,47 @@ def check_compose(shop: Workshop, base: str) -> dict[str, str]:
         "Redis": "holds the calibration, appendfsync always; not root, no capabilities",
         "Prometheus": f"scrapes judge:9464, {len(rules)} groups of rules",
     }
+
+
+def make_compose_images(shop: Workshop, base: str) -> None:
+    """Makes images of Redis and Prometheus from Debian's packages, under the names of Compose."""
+    services = compose()["services"]
+    held = shop.folder / "stand-ins"
+    held.mkdir()
+    # The official Redis image has protected mode off; Debian's package has it on. In both, the user
+    # redis owns /data.
+    redis = (
+        "RUN mkdir /data && chown redis:redis /data\nVOLUME /data\nWORKDIR /data\n"
+        'ENTRYPOINT ["sh", "-c", "exec \\"$@\\" --protected-mode no", "--"]'
+    )
+    prometheus = 'ENTRYPOINT ["/usr/bin/prometheus"]'
+    made = {
+        services["redis"]["image"]: ("redis-server", redis),
+        services["prometheus"]["image"]: ("prometheus", prometheus),
+    }
+    for image, (package, rest) in made.items():
+        dockerfile = held / f"Dockerfile.{package}"
+        install = f"apt-get install -y --no-install-recommends {package}"
+        dockerfile.write_text(f"FROM {base}\nRUN apt-get update && {install}\n{rest}\n")
+        shop.build(dockerfile, f"localhost/{image}", context=held)
+
+
+def check_composed_redis(composed: Callable[..., str]) -> None:
+    """Checks that Redis of `compose up` keeps the calibration, and runs without rights.
+
+    Args:
+        composed: Runs podman-compose with these words, and returns its output.
+    """
+    stored = composed(
+        "exec", "-T", "redis", "redis-cli", "EXISTS", "scope:calibration:default:meta"
+    )
+    on = composed("exec", "-T", "redis", "redis-cli", "CONFIG", "GET", "appendfsync").split()
+    if stored != "1" or on[-1] != "always":
+        raise SystemExit(f"Redis has no calibration, or no AOF: {stored} {on}")
+    process = composed("exec", "-T", "redis", "cat", "/proc/1/status")
+    capabilities = re.findall(r"^Cap(?:Prm|Eff|Bnd):\s*(\S+)$", process, re.MULTILINE)
+    if re.search(r"^Uid:\s*0\b", process, re.M) or set(capabilities) != {"0" * 16}:
+        raise SystemExit(f"Redis runs as root, or has capabilities:\n{process}")
 
 
 def stand_in_for_vllm(shop: Workshop) -> None:

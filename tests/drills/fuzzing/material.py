@@ -129,7 +129,17 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         {**draw.choice((comparison, several)), "label": label, "id": i}
         for i, label in enumerate(("A", "B", "tie"))
     ]
-    question = draw.choice((comparison, several))["question"]
+    return {
+        **_reward_bodies(draw, draw.choice((comparison, several))["question"], turns),
+        "POST /judge": draw.choice((judged, guarded)),
+        "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
+        "POST /calibrate": {"calibration": name, "label_noise": 0.1, "examples": labelled},
+        "POST /calibrate/scores": {"calibration": name, "examples": labelled},
+        **_set_bodies(draw, comparison),
+    }
+
+
+def _reward_bodies(draw: random.Random, question: Any, turns: Any) -> dict[str, Any]:
     answers = [f"quality={draw.randint(0, 3)}" for _ in range(draw.randint(2, 5))]
     said = [[{"role": "assistant", "content": text}] for text in answers]
     objects = [
@@ -154,10 +164,11 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
             "response_objs": objects,
             "principle": None,
         },
-        "POST /judge": draw.choice((judged, guarded)),
-        "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
-        "POST /calibrate": {"calibration": name, "label_noise": 0.1, "examples": labelled},
-        "POST /calibrate/scores": {"calibration": name, "examples": labelled},
+    }
+
+
+def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, Any]:
+    return {
         "POST /calibrations/{name}/examples": {
             "fingerprint": _FINGERPRINT,
             "label_noise": 0.1,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
-from app.core.calibration import Calibration, LabelledExample
+from app.core.calibration import LabelledExample
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     InvalidRequestError,
@@ -43,7 +43,7 @@ from app.settings import Settings, read_settings
 from app.wire.problems import invalid_request
 from app.wire.requests import CalibrateIn, InvalidItem, JudgeBatchIn, JudgeIn, PoolIn, RollbackIn
 from app.wiring.stores import make_store
-from tests.labelled_examples import labelled_example
+from tests.labelled_examples import calibration_of, labelled_example
 
 Parsed = TypeVar("Parsed")
 Refusal = TypeVar("Refusal", bound=Exception)
@@ -215,15 +215,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
 def test_a_set_that_was_encoded_reads_back_bit_for_bit(
     scores: Mapping[str, LabelledExample], label_noise: float
 ) -> None:
-    calibration = Calibration(
-        name="x",
-        write_id="w",
-        version=3,
-        judge="j",
-        fingerprint="f",
-        label_noise=label_noise,
-        examples=dict(scores),
-    )
+    calibration = calibration_of(dict(scores), name="x", label_noise=label_noise)
     read = decode("x", encode(calibration, changed=scores))
     assert read.examples == calibration.examples
     assert read.label_noise == label_noise

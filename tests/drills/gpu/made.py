@@ -22,8 +22,8 @@ class Shape:
     num_hidden_layers: int
     num_attention_heads: int
     num_key_value_heads: int
-    vocab_size: int
-    tie_word_embeddings: bool
+    vocab_size: int = 152064
+    tie_word_embeddings: bool = False
     max_position_embeddings: int = 8192
 
     @property
@@ -62,8 +62,6 @@ SHAPES = {
         num_hidden_layers=28,
         num_attention_heads=28,
         num_key_value_heads=4,
-        vocab_size=152064,
-        tie_word_embeddings=False,
     ),
     "14B": Shape(
         hidden_size=5120,
@@ -71,8 +69,6 @@ SHAPES = {
         num_hidden_layers=48,
         num_attention_heads=40,
         num_key_value_heads=8,
-        vocab_size=152064,
-        tie_word_embeddings=False,
     ),
     "32B": Shape(
         hidden_size=5120,
@@ -80,8 +76,6 @@ SHAPES = {
         num_hidden_layers=64,
         num_attention_heads=40,
         num_key_value_heads=8,
-        vocab_size=152064,
-        tie_word_embeddings=False,
     ),
     # For a rehearsal on a CPU.
     "tiny": Shape(
@@ -91,7 +85,6 @@ SHAPES = {
         num_attention_heads=2,
         num_key_value_heads=1,
         vocab_size=384,
-        tie_word_embeddings=False,
         # On a CPU a prompt is read in one step, so the context is at most the step's tokens.
         max_position_embeddings=2048,
     ),

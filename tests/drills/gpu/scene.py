@@ -1,5 +1,6 @@
 """The machine of a run, and the judge that its steps share."""
 
+import itertools
 import json
 import os
 import re
@@ -136,8 +137,8 @@ class Scene:
 
     def pairs(self, count: int, *, seed: int = 26) -> list[Pair]:
         """Pairs of the demo judge's families."""
-        drawn = made_pairs(seed, held_out=True)
-        return [Pair(p.question, p.response_a, p.response_b) for p, _ in zip(drawn, range(count))]  # noqa: B905
+        drawn = itertools.islice(made_pairs(seed, held_out=True), count)
+        return [Pair(p.question, p.response_a, p.response_b) for p in drawn]
 
     def engine(
         self, model: Path, *, environment: Mapping[str, str] | None = None, **options: Any

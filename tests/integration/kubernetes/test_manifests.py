@@ -143,7 +143,7 @@ _BREAKS = (
     Break(_POD, "SCOPE_DRAIN_LAG_S\n              value: \"5\"",
           "SCOPE_METRICS\n              value: open", "clients read /metrics without a key"),
     Break(_POD, "HF_TOKEN\n", "HF_TOKEN\n              value: hf_x\n", "HF_TOKEN has a literal"),
-    Break(_POD, "readOnly: true\n", "readOnly: true\n              subPath: k\n", "a changed file"),
+    Break(_POD, "readOnly: true\n", "readOnly: true\n              subPath: k\n", "a changed key"),
     Break(_POD, "enableServiceLinks: false", "hostNetwork: false", "enableServiceLinks"),
     Break(_POD, "runAsNonRoot: true", "runAsNonRoot: false", "runAsNonRoot"),
     Break(_POD, "mountPath: /cache", "mountPath: /cached", "/cache cannot be written"),

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import resource
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import uvicorn
 from app.api import server as server_module
 from app.api.auth.keys import Keys
 from app.api.server import MAX_HEAD_BYTES, MAX_PIPELINED, SPARE, BoundedH11, affordable
+from tests.patience import until
 from tests.serving import application_of
 from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
@@ -23,13 +24,6 @@ from tests.unit.api.problems import comparison
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PLAIN = json.dumps(comparison(alpha=None)).encode()
 CHUNKED = b"POST /judge HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Polls until a condition holds."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 @dataclass

@@ -5,9 +5,10 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import httpx
@@ -60,8 +61,8 @@ class Reach(NamedTuple):
     method: str = "POST"
     path: str = "/judge"
     body: Any = None
-    settings: dict[str, Any] = {}  # noqa: RUF012
-    headers: dict[str, str] = {}  # noqa: RUF012
+    settings: Mapping[str, Any] = MappingProxyType({})
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 def answers(found: LabelLogits | RequestError) -> Script:

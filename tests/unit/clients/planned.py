@@ -12,7 +12,7 @@ from typing import Any
 
 from scope_judge.exchange import Timing
 
-INFO = {
+INFO: dict[str, Any] = {
     "version": "9",
     "judge": "planned",
     "fingerprint": "f",
@@ -186,7 +186,7 @@ class PlannedService(ThreadingHTTPServer):
     ) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.rule = rule
-        self.limits = dict(INFO["limits"])  # type: ignore[call-overload]
+        self.limits = dict(INFO["limits"])
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self._acts = deque(acts)

@@ -29,7 +29,7 @@ SCHEMAS: dict[str, Any] = json.loads(COMMITTED.read_text())["components"]["schem
 KEY = "sj_0123456789abcdef"
 TEXT = "a secret question"
 # The schema of each dataclass.
-SCHEMA_OF = {
+SCHEMA_OF: dict[Any, str] = {
     answers.Judgment: "JudgmentOut",
     answers.AuditReference: "AuditReferenceOut",
     answers.Audit: "AuditOut",
@@ -68,7 +68,7 @@ def shape_of_hint(hint: Any) -> set[str]:
     if origin is tuple:
         return {f"array of {' or '.join(sorted(shape_of_hint(arguments[0])))}"}
     if dataclasses.is_dataclass(hint):
-        return {SCHEMA_OF[hint]}  # type: ignore[index]
+        return {SCHEMA_OF[hint]}
     names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
     return {names[hint]}
 

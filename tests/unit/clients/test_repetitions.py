@@ -82,7 +82,7 @@ class Refusal(NamedTuple):
     act: Act
     error: type[ScopeError]
     code: str
-    status: int
+    status: int | None
     words: str
 
 
@@ -114,7 +114,7 @@ class Refusal(NamedTuple):
         Refusal(problem(504, "deadline_exceeded"), TooSlowError, "deadline_exceeded", 504, "no: d"),
         Refusal(page(504), TooSlowError, "status_504", 504, "gave no reason"),
         Refusal(page(200), AnswerError, "unexpected_answer", 200, "check that url"),
-        Refusal(page(200, b"[1]"), AnswerError, "unexpected_answer", None, "scope-judge service"),  # type: ignore[arg-type]
+        Refusal(page(200, b"[1]"), AnswerError, "unexpected_answer", None, "scope-judge service"),
         Refusal(page(404), AnswerError, "unexpected_answer", 404, "check that url (or SCOPE_URL)"),
         Refusal(
             act=page(404, b'{"detail": "Not Found"}'),

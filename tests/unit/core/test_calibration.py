@@ -18,7 +18,7 @@ from app.core.calibration import (
 from app.core.comparison import Guarantee, Side
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
-from tests.labelled_examples import labelled_example
+from tests.labelled_examples import calibration_of, labelled_example
 
 patient = settings(max_examples=60)
 
@@ -28,15 +28,8 @@ def score(gap_fwd: float, gap_rev: float, label: Side) -> LabelledExample:
 
 
 def calibration(scores: list[LabelledExample], label_noise: float = 0.0) -> Calibration:
-    return Calibration(
-        name="default",
-        write_id="1",
-        version=1,
-        judge="demo",
-        fingerprint="f",
-        label_noise=label_noise,
-        examples={f"{i:04d}": each for i, each in enumerate(scores)},
-    )
+    examples = {f"{i:04d}": each for i, each in enumerate(scores)}
+    return calibration_of(examples, label_noise=label_noise)
 
 
 def good_judge(n: int, seed: int = 5) -> Calibration:
@@ -184,15 +177,7 @@ def test_examples_without_a_preference_are_errors_for_the_threshold_and_never_ac
     # 0.15. All 18 with a preference are accepted there, and all 18 are right.
     sure = {f"{i:02}": labelled_example(3.0, 3.0, 1.0, "A") for i in range(18)}
     even = {f"x{i}": labelled_example(0.0, 0.0, 1.0, "A") for i in range(2)}
-    found = Calibration(
-        name="default",
-        write_id="one",
-        version=1,
-        judge="judge",
-        fingerprint="f" * 64,
-        label_noise=0.0,
-        examples=sure | even,
-    )
+    found = calibration_of(sure | even)
     row = found.row(0.15, "marginal", None)
     assert row.threshold == LN2
     assert (row.coverage, row.empirical_risk) == (0.9, 0.0)

@@ -14,21 +14,12 @@ from app.core.diagnostics import feasibility
 from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray
 from app.core.thresholds import ThresholdCurve
-from tests.labelled_examples import labelled_example
+from tests.labelled_examples import calibration_of, labelled_example
 
 
 def calibration(scores: list[LabelledExample], min_label_mass: float) -> Calibration:
     examples = {f"{i:05d}": each for i, each in enumerate(scores)}
-    return Calibration(
-        name="default",
-        write_id="1",
-        version=1,
-        judge="demo",
-        fingerprint="f",
-        label_noise=0.0,
-        examples=examples,
-        min_label_mass=min_label_mass,
-    )
+    return calibration_of(examples, min_label_mass=min_label_mass)
 
 
 def score(gap: float, label: Side, label_mass: float) -> LabelledExample:

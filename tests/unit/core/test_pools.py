@@ -9,7 +9,7 @@ import pytest
 from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Guarantee, Label
 from app.core.errors import LabelsMissingError
-from tests.labelled_examples import labelled_example
+from tests.labelled_examples import calibration_of, labelled_example
 
 
 def scored(
@@ -22,16 +22,7 @@ def scored(
 
 def calibration(scores: list[LabelledExample]) -> Calibration:
     examples = {f"{i:064x}": score for i, score in enumerate(scores)}
-    return Calibration(
-        name="pool",
-        write_id="x",
-        version=1,
-        judge="demo",
-        fingerprint="f" * 64,
-        label_noise=0.0,
-        examples=examples,
-        min_label_mass=0.5,
-    )
+    return calibration_of(examples, name="pool", min_label_mass=0.5)
 
 
 CERTAIN = [scored(9 - i / 50) for i in range(300)]

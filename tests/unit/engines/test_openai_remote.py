@@ -1,12 +1,10 @@
-"""The OpenAI engine: exact scores, errors that never become verdicts, and failover."""
+"""The OpenAI engine: exact scores, and errors that never become verdicts."""
 
 import asyncio
-import dataclasses
 import json
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,100 +12,30 @@ import pytest
 from app.core.errors import (
     EngineUnavailableError,
     JudgmentFailedError,
-    OverloadedError,
     PromptTooLongError,
     StartupError,
 )
-from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
-from app.engines.openai_servers import Endpoints, parse_urls
-from app.engines.rendering import PromptRenderer, load_tokenizer
-from app.ports import (
-    CallTimes,
-    EngineIdentity,
-    Generated,
-    LabelLogits,
-    Prompt,
-    PromptError,
-    TextGenerator,
-)
-from app.service.scoring.prompts import PromptTemplate
+from app.engines.openai_remote import OpenAiEngine
+from app.engines.rendering import load_tokenizer
+from app.ports import CallTimes, Generated, LabelLogits, TextGenerator
 from app.settings import Settings
-from app.wiring.engines import DEMO_FOLDER, make_engine
-from tests.patience import PATIENCE_S
-from tests.serving import pair
+from app.wiring.engines import make_engine
+from tests.patience import until
 from tests.unit.engines.openai_fake import PROMPT_TOKENS, FakeServer, response, scored, serving
-
-FOLDER = str(DEMO_FOLDER / "model")
-TEMPLATE = PromptTemplate(system="Judge.")
-SECRET = "xyzzy-secret"
-RENDERER = PromptRenderer(load_tokenizer(FOLDER), max_prompt_tokens=2047)
-
-
-def prompts_of(n: int) -> list[Prompt]:
-    """Both orders of n comparisons."""
-    return [p for i in range(n) for p in TEMPLATE.both_orders(pair(i + 1, 0.0, question=f"{i}?"))]
-
-
-def ids_of(prompts: Sequence[Prompt]) -> list[list[int]]:
-    found = []
-    for ids in RENDERER.token_ids(prompts):
-        assert isinstance(ids, list)
-        found.append(ids)
-    return found
-
-
-def expected(prompts: Sequence[Prompt]) -> list[LabelLogits]:
-    """The label logits that fake servers return in token mode."""
-    return [LabelLogits(*scored(ids)) for ids in ids_of(prompts)]
-
-
-def engine_of(
-    *servers: FakeServer, api_key: str = "", timeout_s: float = PATIENCE_S, **changed: Any
-) -> OpenAiEngine:
-    endpoints = Endpoints(
-        urls=tuple(server.url for server in servers),
-        api_key=api_key,
-        timeout_s=timeout_s,
-        probe_every_s=0.02,
-    )
-    options = OpenAiOptions(endpoints=endpoints, model="the-judge", judge="judge", tokenizer=FOLDER)
-    return OpenAiEngine(dataclasses.replace(options, **changed))
-
-
-@asynccontextmanager
-async def started(*servers: FakeServer, **given: Any) -> AsyncIterator[OpenAiEngine]:
-    """Yields a started engine on fake servers; the requests of the start are not counted."""
-    async with serving(*servers):
-        engine = engine_of(*servers, **given)
-        try:
-            await engine.start(prompts_of(1)[0])
-            for server in servers:
-                server.asked.clear()
-            yield engine
-        finally:
-            await engine.stop()
-
-
-async def identity_of(
-    *servers: FakeServer, prompt: Prompt | None = None, **given: Any
-) -> EngineIdentity:
-    async with serving(*servers):
-        engine = engine_of(*servers, **given)
-        try:
-            return await engine.start(prompt or prompts_of(1)[0])
-        finally:
-            await engine.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
-def details(found: Sequence[LabelLogits | PromptError], kind: type[PromptError]) -> list[str]:
-    assert [type(one) for one in found] == [kind] * len(found)
-    return [one.detail for one in found if isinstance(one, PromptError)]
+from tests.unit.engines.openai_scene import (
+    FOLDER,
+    RENDERER,
+    SECRET,
+    details,
+    engine_of,
+    expected,
+    identity_of,
+    ids_of,
+    prompts_of,
+    started,
+    with_choices,
+    with_logprob,
+)
 
 
 async def test_labels_are_read_by_token_id_whatever_the_order_of_the_choices() -> None:
@@ -264,26 +192,6 @@ async def test_without_a_label_among_the_top_tokens_there_is_no_judgment() -> No
     )
 
 
-def with_logprob(value: object) -> Callable[[dict[str, Any]], Any]:
-    """Replaces the log-probability of A by a value."""
-
-    def change(answer: dict[str, Any]) -> Any:
-        logprobs = answer["choices"][0]["logprobs"]
-        if "content" in logprobs:
-            for entry in logprobs["content"][0]["top_logprobs"][:2]:
-                entry["logprob"] = value
-        else:
-            by_id = logprobs["top_logprobs"][0]
-            by_id[sorted(by_id)[0]] = value
-        return answer
-
-    return change
-
-
-def with_choices(change: Callable[[list[Any]], Any]) -> Callable[[dict[str, Any]], Any]:
-    return lambda answer: {**answer, "choices": change(answer["choices"])}
-
-
 WRONG_ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "nan": with_logprob(math.nan),
     "infinity": with_logprob(-math.inf),
@@ -368,126 +276,6 @@ async def test_errors_of_one_request_leave_the_others_alone() -> None:
     assert len(details(found[:32], JudgmentFailedError)) == 32
 
 
-FAILURES: dict[str, Callable[[FakeServer], None]] = {
-    "status 500": lambda server: setattr(server, "trouble", lambda p, b: response(500, b"")),
-    "status 404": lambda server: setattr(server, "trouble", lambda p, b: response(404, b"")),
-    "status 401": lambda server: setattr(server, "key", "another"),
-    "reset": lambda server: setattr(server, "trouble", lambda p, b: b""),
-    "half a body": lambda server: setattr(
-        server, "trouble", lambda p, b: response(200, b'{"choices": [', length=500)
-    ),
-    "no HTTP": lambda server: setattr(server, "trouble", lambda p, b: b"SSH-2.0\r\n\r\n"),
-    "silence": lambda server: setattr(server, "is_silent", True),
-}
-
-
-def mend(server: FakeServer) -> None:
-    server.trouble, server.key, server.is_silent = (lambda path, body: None), "", False
-
-
-@pytest.mark.parametrize("failure", FAILURES)
-async def test_another_server_takes_over_and_the_first_comes_back(failure: str) -> None:
-    prompts = prompts_of(20)
-    broken, healthy = FakeServer(), FakeServer()
-    async with started(broken, healthy, timeout_s=1.0) as engine:
-        FAILURES[failure](broken)
-        assert await engine.label_logits(prompts) == expected(prompts)
-        mend(broken)
-        broken.asked.clear()
-        # The probe scores a prompt before any other prompt is sent to this server.
-        await until(lambda: bool(broken.scored))
-        broken.asked.clear()
-        # The engine uses the server again once it has read the probe's answer.
-        async with asyncio.timeout(PATIENCE_S):
-            while not broken.scored:
-                assert await engine.label_logits(prompts) == expected(prompts)
-
-
-async def test_a_stopped_server_costs_no_request_and_is_found_again() -> None:
-    prompts = prompts_of(20)
-    one, other = FakeServer(), FakeServer()
-    async with started(one, other) as engine:
-        await one.stop()
-        assert await engine.label_logits(prompts) == expected(prompts)
-        await other.stop()
-        with pytest.raises(EngineUnavailableError, match="no server") as caught:
-            await engine.label_logits(prompts)
-        assert caught.value.retry_after_s >= 1
-        one.asked.clear()
-        await one.start()
-        await until(lambda: bool(one.scored))
-        found = None
-        async with asyncio.timeout(PATIENCE_S):
-            while found is None:
-                # The engine uses the server again once it has read the probe's answer.
-                with suppress(EngineUnavailableError):
-                    found = await engine.label_logits(prompts)
-        assert found == expected(prompts)
-
-
-async def test_a_server_that_dies_with_requests_in_flight_loses_none_of_them() -> None:
-    prompts = prompts_of(60)
-    one, other = FakeServer(), FakeServer()
-    async with started(one, other) as engine:
-        one.is_silent = True
-        task = asyncio.create_task(engine.label_logits(prompts))
-        await until(lambda: bool(one.scored))
-        await one.stop()
-        assert await task == expected(prompts)
-
-
-async def test_a_server_that_comes_back_with_another_model_stays_out() -> None:
-    prompts = prompts_of(2)
-    one, other = FakeServer(), FakeServer()
-    async with started(one, other) as engine:
-        one.card = {"root": "org/another"}
-        one.asked.clear()
-        # These requests are probes: no prompt was sent.
-        await until(lambda: len(one.asked) >= 3)
-        for _ in range(5):
-            assert await engine.label_logits(prompts) == expected(prompts)
-        assert one.scored == []
-        one.card = {}
-        await until(lambda: bool(one.scored))
-
-
-async def test_a_restart_changes_nothing_of_the_identity() -> None:
-    found = [await identity_of(FakeServer(card={"created": time})) for time in (1, 2)]
-    assert found[0] == found[1]
-    identity = found[0]
-    assert (identity.weights, identity.dtype) == ("remote the-judge org/judge", "remote")
-    assert identity.chat_frame == RENDERER.frame("Judge.").text
-    labels = RENDERER.label_tokens(prompts_of(1)[0])
-    assert identity.label_tokens == (labels.a, labels.b)
-    assert identity.max_prompt_tokens == 2047
-    assert (await identity_of(FakeServer(), max_model_len=1000)).max_prompt_tokens == 999
-    assert await identity_of(FakeServer(card={"root": "org/another"})) != identity
-    chat = await identity_of(FakeServer(), scoring="top")
-    assert (chat.chat_frame, chat.label_tokens) == ("chat", (-1, -1))
-
-
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_busy_server_is_avoided_and_all_busy_means_overloaded(status: int) -> None:
-    busy = response(status, b"", headers="Retry-After: 7\r\n")
-    prompts = prompts_of(2)
-    one, other = FakeServer(), FakeServer()
-    async with started(one, other) as engine:
-        one.trouble = lambda path, body: busy if body else None
-        assert await engine.label_logits(prompts) == expected(prompts)
-        tried = len(one.scored)
-        assert tried == 1
-        # Other servers are preferred until its Retry-After has passed.
-        assert await engine.label_logits(prompts) == expected(prompts)
-        assert len(one.scored) == tried
-        other.trouble = one.trouble
-        with pytest.raises(OverloadedError) as caught:
-            await engine.label_logits(prompts)
-        assert caught.value.retry_after_s == 7
-        one.trouble = other.trouble = lambda path, body: None
-        # A busy server stays in the pool.
-        assert await engine.label_logits(prompts) == expected(prompts)
-
-
 async def test_cancelling_a_call_ends_its_requests_at_the_server() -> None:
     server = FakeServer()
     async with started(server) as engine:
@@ -560,84 +348,6 @@ async def test_answers_in_words_come_from_the_chat_where_there_are_no_label_ids(
         assert [type(one) for one in found] == [JudgmentFailedError] * 2
 
 
-def bad_gateway_on_completions(path: str, body: dict[str, Any]) -> bytes | None:
-    return response(502, b"") if path.endswith("/completions") else None
-
-
-@pytest.mark.parametrize(
-    ("servers", "given", "says"),
-    [
-        ([FakeServer(name="other")], {}, "serves no model the-judge"),
-        ([FakeServer(key=SECRET)], {"api_key": "wrong"}, "refuses SCOPE_OPENAI_API_KEY"),
-        ([FakeServer(trouble=lambda p, b: response(500, b""))], {}, "status 500"),
-        ([FakeServer(trouble=lambda p, b: response(200, b"[]"))], {}, "does not say which models"),
-        ([FakeServer(), FakeServer(card={"root": "org/x"})], {}, "serves another the-judge"),
-        ([FakeServer(), FakeServer(card={"max_model_len": 9})], {}, "serves another the-judge"),
-        ([FakeServer(change=with_logprob(3.0))], {}, "cannot judge at all"),
-        ([FakeServer(vllm=False)], {"scoring": "tokens"}, "status 404"),
-        # A transient fault of a proxy does not decide the dialect.
-        ([FakeServer(trouble=bad_gateway_on_completions)], {}, "status 502"),
-        ([FakeServer()], {"tokenizer": "/nowhere/at/all"}, "set SCOPE_TOKENIZER"),
-        ([FakeServer()], {"max_model_len": 16}, "cannot judge at all: the prompt has"),
-    ],
-)
-async def test_a_start_that_cannot_work_is_refused_with_the_servers_url(
-    servers: list[FakeServer], given: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(StartupError, match=says) as caught:
-        await identity_of(*servers, **given)
-    text = str(caught.value)
-    assert SECRET not in text
-    assert ("127.0.0.1" in text) == ("SCOPE_TOKENIZER" not in text and "the prompt" not in text)
-
-
-async def test_servers_of_two_kinds_are_refused() -> None:
-    like = {"owned_by": "x", "max_model_len": 2048}
-    servers = FakeServer(card=like), FakeServer(vllm=False, card=like)
-    with pytest.raises(StartupError, match="only some servers"):
-        await identity_of(*servers)
-    assert (await identity_of(*servers, scoring="top")).chat_frame == "chat"
-
-
-async def test_another_models_tokenizer_is_refused() -> None:
-    def other_names(answer: dict[str, Any]) -> dict[str, Any]:
-        text = json.dumps(answer).replace('"A": -', '"ĠB": -')
-        return json.loads(text)  # type: ignore[no-any-return]
-
-    with pytest.raises(StartupError, match="SCOPE_TOKENIZER names another tokenizer"):
-        await identity_of(FakeServer(change=other_names))
-
-
-async def test_an_unreachable_server_is_named() -> None:
-    there, gone = FakeServer(), FakeServer()
-    async with serving(there, gone):
-        await gone.stop()
-        engine = engine_of(there, gone)
-        with pytest.raises(StartupError, match=f"{gone.url} cannot be reached"):
-            await engine.start(prompts_of(1)[0])
-        await engine.stop()
-
-
-@pytest.mark.parametrize(
-    "urls", ["", " , ", "host:8000", "ftp://host/v1", "http://", "http://h:x/v1", "http://h/v1?x=1"]
-)
-def test_wrong_urls_are_refused(urls: str) -> None:
-    with pytest.raises(StartupError, match="SCOPE_OPENAI_URLS"):
-        make_engine(Settings(engine="openai", openai_urls=urls))
-
-
-def test_credentials_in_a_url_are_refused_without_being_shown() -> None:
-    with pytest.raises(StartupError, match="use SCOPE_OPENAI_API_KEY") as caught:
-        make_engine(Settings(engine="openai", openai_urls=f"http://me:{SECRET}@host/v1"))
-    assert SECRET not in str(caught.value)
-
-
-def test_urls_are_read_with_blanks_and_slashes() -> None:
-    assert parse_urls(" http://a:1/v1/ ,http://b/v1,") == ("http://a:1/v1", "http://b/v1")
-    with pytest.raises(StartupError, match="twice"):
-        make_engine(Settings(engine="openai", openai_urls="http://a/v1,http://a/v1/"))
-
-
 async def test_the_key_is_sent_and_never_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     server = FakeServer(key=SECRET)
@@ -689,13 +399,3 @@ async def test_an_engine_that_is_not_running_judges_nothing() -> None:
         await engine.stop()
         with pytest.raises(EngineUnavailableError):
             await engine.generate(prompts_of(1), max_tokens=1, temperature=0.0, seeds=[0, 0])
-
-
-def test_the_reference_engine_can_be_chosen() -> None:
-    engine = make_engine(Settings(engine="transformers"))
-    assert type(engine).__name__ == "TransformersEngine"
-
-
-def test_a_revision_is_the_servers_choice() -> None:
-    with pytest.raises(StartupError, match="SCOPE_REVISION"):
-        make_engine(Settings(engine="openai", openai_urls="http://a/v1", revision="main"))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +37,9 @@ async def answers(
     )
 
 
-async def texts(engine: ScriptedEngine, prompts: Sequence[Prompt], **given: float) -> list[str]:
+async def texts(engine: ScriptedEngine, prompts: Sequence[Prompt], **given: Any) -> list[str]:
     found = []
-    for answer in await answers(engine, prompts, **given):  # type: ignore[arg-type]
+    for answer in await answers(engine, prompts, **given):
         assert isinstance(answer, Generated)
         found.append(answer.text)
     return found

@@ -60,7 +60,9 @@ async def test_a_folder_without_a_model_is_refused(
         await engine.start(PROMPT)
 
 
-async def test_a_cancelled_call_releases_the_model_only_after_its_thread() -> None:
+async def test_a_cancelled_call_releases_the_model_only_after_its_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     engine = TransformersEngine(TransformersOptions(model=FOLDER, judge="demo"))
     await engine.start(PROMPT)
     running, most = 0, 0
@@ -76,7 +78,7 @@ async def test_a_cancelled_call_releases_the_model_only_after_its_thread() -> No
         finally:
             running -= 1
 
-    engine._forward = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(engine, "_forward", counted)
     for _ in range(5):
         begun.clear()
         first = asyncio.create_task(engine.label_logits([PROMPT] * 20))

@@ -37,7 +37,7 @@ from app.service.judging.judge import JudgeRequest
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.wire.requests import JudgeBatchIn
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.serving import client_of, labelled, services_of
 
 CRITERION = {"alpha": None, "guarantee": "marginal", "delta": None, "calibration": "default"}
@@ -215,8 +215,7 @@ class Failing(ScriptedEngine):
         return [] if self.is_silent else await super().label_logits(prompts, times)
 
     async def lost(self) -> str:
-        while not self.is_dead:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await until(lambda: self.is_dead)
         return "the engine has died"
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Literal
 
 from app.ratings.results import (
     VIEWS,
@@ -50,7 +51,7 @@ def rating(view: str, place: int) -> Rating:
     middle = 3.5 - place
     score = 1000.0 + middle * (55.0 + _SHIFT[view] / 3.0)
     width = {"people": 70.0, "accepted": 25.0}.get(view, 38.0) + 3.0 * place
-    unbounded = "above" if view == "accepted" and place == 0 else None
+    unbounded: Literal["above"] | None = "above" if view == "accepted" and place == 0 else None
     return Rating(
         model=MODELS[place],
         battles=180 + 7 * place,
@@ -61,7 +62,7 @@ def rating(view: str, place: int) -> Rating:
         rank_low=max(1, place),
         rank_high=min(8, place + 2),
         component=1,
-        unbounded=unbounded,  # type: ignore[arg-type]
+        unbounded=unbounded,
     )
 
 
@@ -99,34 +100,9 @@ def view(name: ViewName) -> View:
 
 def board(judge: str = "demo", *, labelled: bool = True) -> Board:
     """A board with every part."""
-    pairs = tuple(
-        ModelPair(
-            model_a=a,
-            model_b=b,
-            battles=30 + i,
-            errors=i % 3,
-            accepted=20 + i % 9,
-            coverage=(20 + i % 9) / (30 + i),
-            reasons={"uncertain": 5 + i % 4, "no_preference": i % 2},
-            flips=i % 5,
-            first_bias=0.01 * (i % 7 - 3),
-            labelled=3,
-        )
-        for i, (a, b) in enumerate(combinations(sorted(MODELS), 2))
-    )
     names: list[ViewName] = [
         name for name in VIEWS if labelled or name not in ("debiased", "people")
     ]
-    favours = tuple(
-        Favour(
-            model=model,
-            labelled=40,
-            favour=0.12 - 0.035 * i,
-            low=0.05 - 0.035 * i,
-            high=0.19 - 0.035 * i,
-        )
-        for i, model in enumerate(MODELS)
-    )
     return Board(
         judge=judge,
         signature="scope-judge 0.1.0; judge demo (fingerprint 0123456789ab); template ba9876543210;"
@@ -142,34 +118,68 @@ def board(judge: str = "demo", *, labelled: bool = True) -> Board:
         questions=250,
         main="debiased" if labelled else "soft",
         views={name: view(name) for name in names},
-        pairs=pairs,
-        win_rates=tuple(
-            WinRate(
-                model=model,
-                judged=250,
-                won=100.0,
-                lost=60.0,
-                abstained=90,
-                low=0.3,
-                high=0.8,
-                even_low=0.38,
-                even_high=0.77,
-            )
-            for model in sorted(MODELS)
-        ),
-        agreement=Agreement(
-            labelled=160,
-            ties=12,
-            accepted=90,
-            error=0.06,
-            error_low=0.03,
-            error_high=0.11,
-            error_always=0.19,
-            favours=favours,
-        )
-        if labelled
-        else None,
+        pairs=_pairs(),
+        win_rates=_win_rates(),
+        agreement=_agreement() if labelled else None,
         notes=("A note in plain words about `soft`.", f"A note about {HOSTILE}."),
+    )
+
+
+def _pairs() -> tuple[ModelPair, ...]:
+    return tuple(
+        ModelPair(
+            model_a=a,
+            model_b=b,
+            battles=30 + i,
+            errors=i % 3,
+            accepted=20 + i % 9,
+            coverage=(20 + i % 9) / (30 + i),
+            reasons={"uncertain": 5 + i % 4, "no_preference": i % 2},
+            flips=i % 5,
+            first_bias=0.01 * (i % 7 - 3),
+            labelled=3,
+        )
+        for i, (a, b) in enumerate(combinations(sorted(MODELS), 2))
+    )
+
+
+def _win_rates() -> tuple[WinRate, ...]:
+    return tuple(
+        WinRate(
+            model=model,
+            judged=250,
+            won=100.0,
+            lost=60.0,
+            abstained=90,
+            low=0.3,
+            high=0.8,
+            even_low=0.38,
+            even_high=0.77,
+        )
+        for model in sorted(MODELS)
+    )
+
+
+def _agreement() -> Agreement:
+    favours = tuple(
+        Favour(
+            model=model,
+            labelled=40,
+            favour=0.12 - 0.035 * i,
+            low=0.05 - 0.035 * i,
+            high=0.19 - 0.035 * i,
+        )
+        for i, model in enumerate(MODELS)
+    )
+    return Agreement(
+        labelled=160,
+        ties=12,
+        accepted=90,
+        error=0.06,
+        error_low=0.03,
+        error_high=0.11,
+        error_always=0.19,
+        favours=favours,
     )
 
 

@@ -11,7 +11,7 @@ from app.ratings.bradley_terry import solve
 from app.ratings.codec import results_of, results_text
 from app.ratings.leaderboard import results_from
 from app.ratings.outcomes import games_of, views_of
-from app.ratings.results import VIEWS, Board, LeaderboardResults, Rating, RatingSettings
+from app.ratings.results import VIEWS, Board, LeaderboardResults, Rating, RatingSettings, ViewName
 from app.ratings.rows import read_battles
 from app.ratings.style import controlled, controlled_replicates, features_of
 from tests.unit.ratings.arena import Arena, simulated, write
@@ -105,15 +105,16 @@ def test_the_dropped_battles_change_the_first_place_and_one_less_does_not(tmp_pa
     path = write(tmp_path / "rows.jsonl", simulated(battles=300).rows())
     (battles,) = read_battles([path])
     board = board_of(battles, FEW)
-    for name in ("soft", "accepted", "always"):
+    names: tuple[ViewName, ...] = ("soft", "accepted", "always")
+    for name in names:
         found = board.views[name].first_place
         assert found is not None
         assert found.dropped is not None
         assert 1 <= found.dropped <= 20
 
-        def leader(dropped: tuple[str, ...], view: str = name) -> str:
+        def leader(dropped: tuple[str, ...], view: ViewName = name) -> str:
             kept = battles.where(~np.isin(battles.names, dropped))
-            games = games_of(kept, views_of(kept)[view])  # type: ignore[index]
+            games = games_of(kept, views_of(kept)[view])
             theta = solve(cells_of(games).whole, prior_sd=FEW.prior_sd / FEW.points)
             return battles.models[int(np.argmax(theta))]
 

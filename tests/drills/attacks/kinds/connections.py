@@ -2,6 +2,7 @@
 
 import itertools
 import resource
+import socket
 import threading
 import time
 from collections import Counter
@@ -134,9 +135,9 @@ def unread_answers(scene: Scene) -> str:
     return f"{gone} of {len(sockets)} closed; {_judged(statuses)}"
 
 
-def _is_gone(each: object) -> bool:
+def _is_gone(each: socket.socket) -> bool:
     try:
-        each.send(b"\r\n")  # type: ignore[attr-defined]
+        each.send(b"\r\n")
     except BlockingIOError:
         return False
     except OSError:

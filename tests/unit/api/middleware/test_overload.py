@@ -19,7 +19,7 @@ from app.core.errors import StoreUnavailableError
 from app.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Version
 from app.stores.memory import MemoryStore
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.serving import application_of, with_limits
 from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine, scope_of
@@ -57,8 +57,7 @@ async def test_requests_over_the_limit_are_refused_and_admitted_ones_are_answere
         waiting = [
             asyncio.create_task(client.post(path, json=COUNTED[path](size))) for size in (50, 30)
         ]
-        while app.state.services.admission.pending < 80:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await until(lambda: app.state.services.admission.pending >= 80)
         for refused in [each for each in COUNTED if ("batch" in each) == ("batch" in path)]:
             problem(await client.post(refused, json=COUNTED[refused](9)), "overloaded")
         engine.go_on.set()
@@ -308,8 +307,7 @@ async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> Non
         # Half of 4,000 bytes is enough for one such body, but not for two.
         tasks = [asyncio.create_task(ask(i, "greedy", b" " * 1100, leave)) for i in range(5)]
         other = asyncio.create_task(ask(9, "other", b" " * 1100, leave))
-        while len(answers) < 4:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await until(lambda: len(answers) >= 4)
         assert answers == dict.fromkeys(range(1, 5), 429)
         leave.set()
         await asyncio.gather(*tasks, other)

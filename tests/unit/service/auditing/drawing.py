@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from app.core.comparison import AuditReference, Comparison, Judgment
 from app.core.errors import StoreUnavailableError
@@ -13,7 +14,6 @@ from app.service.auditing.entries import AuditLabel
 from app.service.auditing.ledger import KEYLESS, Audit
 from app.service.services import Services
 from app.stores.memory import MemoryStore
-from tests.patience import PATIENCE_S
 from tests.serving import labelled, pair, request
 
 EXAMPLES = [labelled(gap / 10, "A", number=gap) for gap in range(1, 41)]
@@ -59,10 +59,10 @@ async def judged(
     comparisons: Sequence[Comparison],
     *,
     by: str = KEYLESS,
-    **criterion: object,
+    **criterion: Any,
 ) -> list[AuditReference | None]:
     """Returns the audits of the judgments, in order."""
-    asked = [request(each, **criterion) for each in comparisons]  # type: ignore[arg-type]
+    asked = [request(each, **criterion) for each in comparisons]
     outcomes = await services.judge.judge_batch(asked, by=by)
     assert all(isinstance(outcome, Judgment) for outcome in outcomes)
     return [outcome.audit for outcome in outcomes if isinstance(outcome, Judgment)]
@@ -111,9 +111,3 @@ def replica(store: Store, *, seconds_later: float = 0.0, expires_s: float = 1000
         expires_s=expires_s,
         now=lambda: time.time() + seconds_later,
     )
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)

@@ -9,7 +9,7 @@ from app.core.comparison import Comparison
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.service.backup.walk import parts_of
 from app.stores.memory import MemoryStore
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.serving import services_of
 from tests.unit.service.auditing.drawing import (
     EXAMPLES,
@@ -20,7 +20,6 @@ from tests.unit.service.auditing.drawing import (
     label,
     replica,
     traffic,
-    until,
 )
 
 

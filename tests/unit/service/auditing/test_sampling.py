@@ -4,7 +4,6 @@ import hmac
 
 import numpy as np
 
-from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.fingerprint import example_digest
 from app.core.preference import preference_from_gaps
@@ -12,18 +11,9 @@ from app.core.score import Score
 from app.service.auditing.sampling import Sampler
 from app.service.judged import JudgedComparison
 from app.service.judging.decisions import AcceptanceRule, decide
+from tests.labelled_examples import calibration_of
 from tests.serving import pair
 from tests.unit.service.auditing.logs import MARGINAL, PAC
-
-SET = Calibration(
-    name="default",
-    write_id="w1",
-    version=1,
-    judge="demo",
-    fingerprint="f" * 64,
-    label_noise=0.0,
-    examples={},
-)
 
 
 def test_the_draws_of_a_secret_are_the_same_in_each_release() -> None:
@@ -49,6 +39,6 @@ def candidate(number: int, criterion: Criterion) -> JudgedComparison:
         comparison=pair(1.0, 0.0, question=f"Judged {number}?"),
         score=Score(gap_fwd=1.0, gap_rev=1.0, label_mass=1.0),
         judgment=decide(preference, rule, label_mass=1.0, judge="demo"),
-        calibration=SET,
+        calibration=calibration_of({}),
         by="kim",
     )

@@ -5,17 +5,16 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.calibration import Calibration, LabelledExample
+from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError
 from app.ports import StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
-from tests.labelled_examples import labelled_example
+from tests.labelled_examples import calibration_of, labelled_example
 
 gaps = st.floats(-1e300, 1e300, allow_nan=False)
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -40,14 +39,6 @@ calibrations = st.builds(
 labelled_sets = st.builds(
     replace, calibrations, examples=st.dictionaries(digests, sided, max_size=8)
 )
-
-
-def calibration_of(examples: Mapping[str, LabelledExample], **fields: Any) -> Calibration:
-    """A set with these examples, at version 1."""
-    content = {"label_noise": 0.0, "examples": examples, **fields}
-    return Calibration(
-        name="default", write_id="x", version=1, judge="demo", fingerprint="f" * 64, **content
-    )
 
 
 EXAMPLE = labelled_example(1.0, -2.0, 0.9, "A")

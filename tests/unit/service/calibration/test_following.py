@@ -1,9 +1,10 @@
 """The cache reads new versions when the store announces them, and periodically otherwise."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from app.service.calibration.cache import Calibrations
 from app.service.calibration.following import follow
 from app.service.services import Services
 from app.stores.memory import MemoryStore
-from tests.patience import PATIENCE_S
+from tests.patience import until
 from tests.serving import calibrations_of, labelled, services_of
 
 
@@ -48,9 +49,9 @@ class ChangeFeedStore(MemoryStore):
         return await super().version(name)
 
     async def write(
-        self, name: str, state: StoredCalibration, *, change: StoredChange, **given: object
+        self, name: str, state: StoredCalibration, *, change: StoredChange, **given: Any
     ) -> bool:
-        written = await super().write(name, state, change=change, **given)  # type: ignore[arg-type]
+        written = await super().write(name, state, change=change, **given)
         self.announce(name)
         return written
 
@@ -70,12 +71,6 @@ async def following(store: ChangeFeedStore) -> AsyncIterator[tuple[Services, Cal
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 def versions(replica: Calibrations) -> list[int]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.core.calibration import Calibration
 from app.engines.scripted import ScriptedEngine
 from app.ports import EngineIdentity, LabelLogits, OnStage, Prompt, no_stage
 from app.service.calibration.batch import JudgedBatch
 from app.stores.memory import MemoryStore
+from tests.labelled_examples import calibration_of
 from tests.serving import client_of, services_of
 from tests.unit.service.calibration.trails import batch, read
 
@@ -132,7 +132,4 @@ async def test_runtimes_are_shown_exported_and_imported() -> None:
 
 
 def test_a_calibration_without_runtimes_says_so() -> None:
-    blank = Calibration(
-        name="x", write_id="", version=0, judge="j", fingerprint="f", label_noise=0.0, examples={}
-    )
-    assert blank.runtimes == ()
+    assert calibration_of({}).runtimes == ()

@@ -1,6 +1,8 @@
 """Every version of a set can be restored exactly, after any sequence of changes."""
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ class Step(NamedTuple):
     """One change of the set by one replica."""
 
     action: Literal["add", "pool", "delete", "rollback"]
-    labels: dict[int, Label] = {}  # noqa: RUF012
+    labels: Mapping[int, Label] = MappingProxyType({})
     label_noise: float | None = None
     clusters: ClusterRule | None = None
     to: int = 1
