@@ -149,7 +149,10 @@ def _merge_lists(held: list[Manifest], patch: list[Manifest], *, key: str) -> No
 
 def _set_image(manifests: list[Manifest], *, name: str, newName: str, newTag: str) -> None:  # noqa: N803
     for manifest in manifests:
-        pod = manifest["spec"].get("template", {}).get("spec", {}) if "spec" in manifest else {}
+        spec = manifest.get("spec", {})
+        # The pods of a CronJob are those of its jobs.
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        pod = spec.get("template", {}).get("spec", {})
         for container in (*pod.get("initContainers", ()), *pod.get("containers", ())):
             if container["image"].partition(":")[0] == name:
                 container["image"] = f"{newName}:{newTag}"

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from app import __version__
 from app.api.auth.needs import NEEDS
+from app.cli import COMMANDS
 from app.observability.telemetry import Telemetry
 from app.settings import Settings
 from tests.integration.kubernetes.kustomize import Manifest, identity, read
@@ -313,6 +314,40 @@ def the_operator_scrapes_as_our_own_configuration_does(it: Deployed) -> Iterator
         yield "PodMonitor: gives instances another name"
 
 
+def the_backup_runs_as_the_judge_does(it: Deployed) -> Iterator[str]:
+    if not it.of_kind("CronJob"):
+        return
+    template = it.spec("CronJob")["jobTemplate"]["spec"]["template"]
+    pod = template["spec"]
+    (container,) = pod["containers"]
+    line = re.fullmatch(
+        r'exec scope-judge (\S+) --overwrite "(/\w+)/[^"]+"', container["command"][-1]
+    )
+    if line is None or line[1] not in COMMANDS:
+        yield f"CronJob: there is no command {container['command']}"
+        return
+    store = [each for each in it.container["env"] if each["name"] == "SCOPE_STORE_URL"]
+    if container["env"] != store:
+        yield "CronJob: does not back up the judge's store"
+    for field in ("securityContext", "image", "imagePullPolicy"):
+        if container[field] != it.container[field]:
+            yield f"CronJob: has another {field} than the judge"
+    for field in ("securityContext", "enableServiceLinks", "serviceAccountName"):
+        if pod[field] != it.pod[field]:
+            yield f"CronJob: has another {field} than the judge"
+    if it.spec("Service")["selector"].items() <= template["metadata"]["labels"].items():
+        yield "CronJob: the Service sends requests to its pods"
+    claims = {each["metadata"]["name"] for each in it.of_kind("PersistentVolumeClaim")}
+    volumes = {
+        each["name"]: each["persistentVolumeClaim"]["claimName"]
+        for each in pod["volumes"]
+        if "persistentVolumeClaim" in each
+    }
+    kept = {each["mountPath"]: volumes.get(each["name"]) for each in container["volumeMounts"]}
+    if kept.get(line[2]) not in claims:
+        yield f"CronJob: {line[2]} is lost with the pod"
+
+
 def a_disruption_leaves_replicas(it: Deployed) -> Iterator[str]:
     if it.autoscaler is None:
         if it.of_kind("PodDisruptionBudget"):
@@ -459,6 +494,7 @@ RULES: tuple[Callable[[Deployed], Iterator[str]], ...] = (
     the_network_is_closed_but_for_what_is_needed,
     the_ingress_leads_to_the_service_with_tls,
     the_operator_scrapes_as_our_own_configuration_does,
+    the_backup_runs_as_the_judge_does,
     a_disruption_leaves_replicas,
     the_autoscaler_follows_a_metric_that_there_is,
     updates_fit_the_hardware,

@@ -1,7 +1,10 @@
 """The Kubernetes manifests are valid and match the service, and the checks find faults."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +21,9 @@ from tests.integration.kubernetes.manifests import (
     schema_faults,
     with_every_component,
 )
+from tests.integration.processes.server import Server
+from tests.patience import PATIENCE_S
+from tests.unit.api.problems import examples
 
 _DOCS = ROOT.parents[1] / "docs" / "guides" / "deploy" / "kubernetes.md"
 _IMAGES = sorted((ROOT.parents[1] / "docker").glob("Dockerfile*"))
@@ -57,6 +63,7 @@ def test_an_overlay_can_take_every_component(overlay: str, tmp_path: Path) -> No
     assert it.pod["runtimeClassName"] == "nvidia"
     assert it.of_kind("Ingress")
     assert it.of_kind("PodMonitor")
+    assert it.of_kind("CronJob")
     assert {each["metadata"]["namespace"] for each in manifests} == {"scope-judge"}
     shm = tmp_path / "components" / "two-gpus" / "deployment.yaml"
     shm.write_text(shm.read_text(encoding="utf-8").replace("8Gi\n", "1Gi\n"))
@@ -100,6 +107,30 @@ def test_the_documented_secrets_are_those_that_the_pod_reads() -> None:
     assert set(made) == named
 
 
+def test_the_nightly_command_writes_a_backup_and_replaces_that_of_last_week(tmp_path: Path) -> None:
+    it = Deployed(build(with_every_component(tmp_path / "manifests", "fleet")))
+    (container,) = it.spec("CronJob")["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    *shell, line = container["command"]
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    store = {"SCOPE_STORE_URL": f"sqlite:///{tmp_path}/store.db"}
+    with Server(tmp_path, {"SCOPE_ENGINE": "scripted", **store}) as server:
+        answer = server.client.post("/calibrate", json={"examples": examples(3)})
+        assert answer.status_code == 200
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        for _ in range(2):
+            subprocess.run(
+                [*shell, line.replace("/backups", str(backups))],
+                env={**os.environ, **store, "PATH": path},
+                check=True,
+                timeout=PATIENCE_S,
+            )
+
+    (file,) = backups.iterdir()
+    assert re.fullmatch(r"scope-judge-(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\.jsonl", file.name)
+    assert len(file.read_text(encoding="utf-8").splitlines()) > 3
+
+
 def test_the_adapter_keeps_the_name_of_the_metric() -> None:
     rule = adapter_rule()
 
@@ -119,6 +150,7 @@ class Break(NamedTuple):
 _POD, _SERVICE, _NETWORK = "base/deployment.yaml", "base/service.yaml", "base/networkpolicy.yaml"
 _GPU, _FLEET = "components/gpu/deployment.yaml", "overlays/fleet/deployment.yaml"
 _INGRESS = "components/ingress/ingress.yaml"
+_BACKUP = "components/backup/cronjob.yaml"
 _MONITOR = "components/pod-monitor/podmonitor.yaml"
 _HPA, _PDB = "overlays/fleet/autoscaler.yaml", "overlays/fleet/disruptions.yaml"
 
@@ -160,6 +192,14 @@ _BREAKS = (
     Break(_INGRESS, "pathType: Prefix", "pathTyp: Prefix", "'pathType' is a required"),
     Break(_INGRESS, "body-size: 2m", "body-size: 1m", "refuses bodies that the service accepts"),
     Break(_INGRESS, '"130"', '"60"', "gives up before the service does"),
+    Break(_BACKUP, "scope-judge backup", "scope-judge back", "there is no command"),
+    Break(_BACKUP, "name: scope-judge-store", "name: other", "does not back up the judge's store"),
+    Break(_BACKUP, "name: scope-judge-backup\n        spec", "name: scope-judge\n        spec",
+          "the Service sends requests"),
+    Break(_BACKUP, "/backups/scope", "/tmp/scope", "/tmp is lost with the pod"),
+    Break(_BACKUP, "claimName: scope-judge-backups", "claimName: other", "lost with the pod"),
+    Break(_BACKUP, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false",
+          "CronJob: has another securityContext"),
     Break(_MONITOR, "- port: metrics", "- port: http", "scrapes the port http"),
     Break(_MONITOR, "path: /metrics", "path: /metric", "there is no route /metric"),
     Break(_MONITOR, "interval: 15s", "interval: 60s", "has another interval"),
@@ -196,7 +236,7 @@ def test_the_checks_find_a_broken_manifest(tmp_path: Path, how: Break) -> None:
     for root in (before, broken):
         # The components that change the pod have a test of their own.
         file = root / "overlays" / "fleet" / "kustomization.yaml"
-        taken = re.sub(r"# (- \S+/(ingress|pod-monitor))\n", r"\1\n", file.read_text())
+        taken = re.sub(r"# (- \S+/(ingress|pod-monitor|backup))\n", r"\1\n", file.read_text())
         file.write_text(taken)
     intact = build(before / "overlays" / "fleet")
 
