@@ -1,12 +1,18 @@
 """`scope-judge audits`: shows, absorbs and closes audits, ends alarms, shows their trail."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.console import confirm, evidence, print_cells, say
-from app.cli.service_client import DEFAULT_URL, Url, connected, read
+from app.cli.labelling.terminal import check_terminal
+from app.cli.running.run import journal_path
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, read
 from app.cli.set_transfer import set_path
+from app.cli.stopping import resumable
+from app.files.journal import Journal
+from app.service.labelling.answers import Answers
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
@@ -32,27 +38,6 @@ _NUMBERS = (
     "coverage after",
     "labels missing",
 )
-
-
-@app.command()
-def close(
-    audits: Annotated[list[str], typer.Argument(help="Ids of the audits.")],
-    reason: Annotated[str, typer.Option(help="Why they cannot be labelled, for the trail.")],
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Close audits that nobody can label, so that other labels do not wait for them.
-
-    A closed audit counts as right for the alarm, and as an error for the certificate.
-    """
-    from scope_judge.answers import AuditLabels
-
-    rows = [{"id": each, "label": "none", "reason": reason} for each in audits]
-    with connected(url) as service:
-        report = read(AuditLabels, service.post("/audits/labels", {"labels": rows}))
-    say(
-        f"closed {report.closed}, labels replaced {report.updated}, closed before "
-        f"{report.unchanged}, unknown {report.unknown}, expired {report.expired}"
-    )
 
 
 @app.command()
@@ -98,6 +83,58 @@ def _audited(criterion: "AuditedCriterion") -> list[str]:
         str(criterion.waiting),
         alarm if criterion.alarm else "certified" if criterion.certified else "",
     ]
+
+
+@app.command()
+def label(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="OUT.audits.jsonl of `judge`, `battles` or `filter`: the drawn pairs."),
+    ],
+    seed: Annotated[
+        int, typer.Option(help="Decides for each pair which response is on the left.")
+    ] = 0,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Label audits with key presses, blind, in the order in which they were drawn.
+
+    Shows the texts without the verdict, the sides in random order. A pair can be skipped, or closed
+    with a reason if nobody can label it. If interrupted, rerun the command; it resumes where it
+    stopped.
+    """
+    from app.cli.labelling.audits import AuditLabelling, drawn_pairs
+
+    check_terminal(files, otherwise="POST /audits/labels takes labels of other tools")
+    pairs = list(drawn_pairs(files, seed))
+    kept = journal_path(files, "audits.journal")
+    with (
+        connected(url, patience_s=patience) as service,
+        Journal(kept, {"judge": service.fingerprint}, replace=False) as journal,
+        resumable(f"your answers are in {kept}; rerun the command to resume"),
+    ):
+        AuditLabelling(service, Answers(journal, pairs)).run()
+
+
+@app.command()
+def close(
+    audits: Annotated[list[str], typer.Argument(help="Ids of the audits.")],
+    reason: Annotated[str, typer.Option(help="Why they cannot be labelled, for the trail.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Close audits that nobody can label, so that other labels do not wait for them.
+
+    A closed audit counts as right for the alarm, and as an error for the certificate.
+    """
+    from scope_judge.answers import AuditLabels
+
+    rows = [{"id": each, "label": "none", "reason": reason} for each in audits]
+    with connected(url) as service:
+        report = read(AuditLabels, service.post("/audits/labels", {"labels": rows}))
+    say(
+        f"closed {report.closed}, labels replaced {report.updated}, closed before "
+        f"{report.unchanged}, unknown {report.unknown}, expired {report.expired}"
+    )
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from app.cli.console import CommandError, say
+from app.cli.running.drawn import keep_drawn
 from app.cli.running.judging import NOTHING_LOST, judging, run_into
 from app.cli.running.options import (
     Alpha,
@@ -113,6 +114,7 @@ def filter(
         with finished(items, judging(service, criterion), run) as done:
             results = [done.results[item.key] for item in items]
             decisions = [decided(i, r, flip=flip) for i, r in zip(items, results, strict=True)]
+            keep_drawn(out, items, done.results, kept=NOTHING_LOST)
             write = partial(
                 write_all,
                 kept=NOTHING_LOST,

@@ -5,8 +5,6 @@ in a journal beside the file, and sent when the next test needs it. So an interr
 resumes where it stopped, also after kill -9, and asks nothing twice.
 """
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +16,7 @@ from app.cli.console import CommandError, say
 from app.cli.labelled_rows import print_label_report
 from app.cli.labelling.pool import Level, Pool
 from app.cli.labelling.report import Ended, print_report
+from app.cli.labelling.terminal import check_terminal
 from app.cli.running.options import (
     ColumnMap,
     DeltaFor,
@@ -42,7 +41,6 @@ from app.cli.stopping import resumable
 from app.core.comparison import STANDARD_DELTA
 from app.files.journal import Journal
 from app.files.labelled import FilePair, has_label, read_pairs
-from app.files.reading import STDIN
 from app.service.labelling.answers import Answers
 from app.service.labelling.checking import CheckedRows, checked
 from app.service.labelling.pairs import BlindPair, left_side
@@ -93,7 +91,7 @@ def label(
     command; it resumes where it stopped.
     """
     level = _level(alpha, delta, delta_for)
-    _check_terminal(files)
+    check_terminal(files, otherwise="`scope-judge calibrate` takes a file of labels")
     rows = checked(read_pairs(files, given_format(shape, columns, encoding), labelled=False))
     kept = journal_path(files, f"label-{name}.journal")
     with connected(url, patience_s=patience) as service:
@@ -110,18 +108,6 @@ def _level(alpha: float, delta: float, delta_for: int | None) -> Level:
     check_share("alpha", alpha)
     check_share("delta", delta)
     return Level(alpha=alpha, delta=divided_delta(delta, delta_for))
-
-
-def _check_terminal(files: Sequence[Path]) -> None:
-    if not sys.stdin.isatty() or not sys.stdout.isatty():
-        raise CommandError(
-            "label shows pairs and takes key presses, so it needs a terminal; `scope-judge "
-            "calibrate` takes a file of labels"
-        )
-    if os.environ.get("TERM", "dumb") == "dumb":
-        raise CommandError("label draws on the terminal, and TERM=dumb says that this one cannot")
-    if STDIN in files:
-        raise CommandError("label reads keys from standard input: give a file of pairs")
 
 
 def _refuse_labelled_set(service: ServiceClient, name: str) -> None:
@@ -190,6 +176,6 @@ def _asked(pool: Pool, answers: Answers) -> Ended:
         if last.complete or not needed.asked:
             return Ended(last=last, skipped=needed.skipped, absent=needed.absent)
         session.ask(needed.asked)
-        if not screen.run():
+        if screen.run() == "quit":
             pool.post(answers)
             return Ended(last=pool.next())

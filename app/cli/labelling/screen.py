@@ -4,6 +4,7 @@ import sys
 import termios
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.data_structures import Point
@@ -24,6 +25,9 @@ _BESIDE = 72
 _BETWEEN = " | "
 _KEYS = "left or 1: left is better   right or 2: right is better   t or =: tie"
 _MORE_KEYS = "s: skip   u: undo   q: quit   up, down, space, b: scroll"
+_CLOSING_KEY = "n: cannot be labelled"
+# How a screen is left: after the last pair, by the person, or to say why a pair has no label.
+Left = Literal["done", "quit", "close"]
 _LINE_ENDS = str.maketrans(
     {"\r": "\n", "\v": "\n", "\f": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"}
 )
@@ -54,23 +58,26 @@ class PairScreen:
 
     Args:
         session: The pairs that wait, and the answers.
+        closes: Whether a person can say that a pair cannot be labelled.
     """
 
-    def __init__(self, session: LabelSession) -> None:
+    def __init__(self, session: LabelSession, *, closes: bool = False) -> None:
         self._session = session
+        self._closes = closes
+        self._foot = (_KEYS, _MORE_KEYS, *([_CLOSING_KEY] if closes else []))
         # Index of the first line of the pair that is shown, and the whole screen.
         self._first = 0
         self._shown = ""
 
-    def run(self) -> bool:
-        """Asks until each pair is answered or skipped; returns False if the person quits.
+    def run(self) -> Left:
+        """Asks until each pair is answered or skipped, or until the person leaves.
 
         Raises:
             EOFError: The terminal was closed.
             KeyboardInterrupt: The person pressed Ctrl-C.
         """
         control = FormattedTextControl(self._text, get_cursor_position=self._end, show_cursor=True)
-        application: Application[bool] = Application(
+        application: Application[Left] = Application(
             layout=Layout(Window(control)),
             key_bindings=self._keys(),
             full_screen=True,
@@ -95,7 +102,10 @@ class PairScreen:
         bind(("s", "S"), session.skip)
         bind(("u", "U"), session.undo)
         for name in ("q", "Q"):
-            keys.add(name)(lambda event: event.app.exit(result=False))
+            keys.add(name)(lambda event: event.app.exit(result="quit"))
+        if self._closes:
+            for name in ("n", "N"):
+                keys.add(name)(lambda event: event.app.exit(result="close"))
         for name in ("c-c", "<sigint>"):
             keys.add(name)(lambda event: event.app.exit(exception=KeyboardInterrupt))
         for unit, steps in (("line", _LINES), ("page", _PAGES), ("all", _EVERYTHING)):
@@ -111,11 +121,11 @@ class PairScreen:
         event.key_processor.empty_queue()
         _forget_keys()
         if self._session.current is None:
-            event.app.exit(result=True)
+            event.app.exit(result="done")
 
     def _scroll(self, unit: str, direction: int) -> None:
         size = self._size()
-        room = room_for_pair(size)
+        room = room_for_pair(size, self._foot)
         total = len(self._lines(size))
         step = {"line": 1, "page": max(1, room - 1), "all": total}[unit]
         self._first = scrolled(self._first, step * direction, total=total, room=room)
@@ -126,8 +136,12 @@ class PairScreen:
             size = self._size()
             lines = self._lines(size)
             # The terminal may have become larger.
-            self._first = scrolled(self._first, 0, total=len(lines), room=room_for_pair(size))
-            self._shown = "\n".join(screen_lines(lines, self._session.head, size, self._first))
+            self._first = scrolled(
+                self._first, 0, total=len(lines), room=room_for_pair(size, self._foot)
+            )
+            self._shown = "\n".join(
+                screen_lines(lines, self._session.head, size, self._first, self._foot)
+            )
         return self._shown
 
     def _lines(self, size: Size) -> list[str]:
@@ -172,7 +186,13 @@ def pair_lines(pair: PairText, columns: int) -> list[str]:
     return lines + [f"{set_cell_size(one, width)}{_BETWEEN}{other}".rstrip() for one, other in both]
 
 
-def screen_lines(pair: Sequence[str], head: str, size: Size, first: int) -> list[str]:
+def screen_lines(
+    pair: Sequence[str],
+    head: str,
+    size: Size,
+    first: int,
+    keys: Sequence[str] = (_KEYS, _MORE_KEYS),
+) -> list[str]:
     """The lines of the whole screen: a head, a part of the pair, and the keys.
 
     Args:
@@ -180,9 +200,10 @@ def screen_lines(pair: Sequence[str], head: str, size: Size, first: int) -> list
         head: A line above it.
         size: Size of the terminal.
         first: Index of the first line of the pair to show.
+        keys: Lines about the keys.
     """
-    foot = [line for keys in (_KEYS, _MORE_KEYS) for line in _wrapped(keys, size.columns)]
-    room = room_for_pair(size)
+    foot = [line for each in keys for line in _wrapped(each, size.columns)]
+    room = room_for_pair(size, keys)
     part = list(pair[first : first + room])
     part += [""] * (room - len(part))
     return [
@@ -205,9 +226,9 @@ def scrolled(first: int, step: int, *, total: int, room: int) -> int:
     return max(0, min(first + step, total - room))
 
 
-def room_for_pair(size: Size) -> int:
+def room_for_pair(size: Size, keys: Sequence[str] = (_KEYS, _MORE_KEYS)) -> int:
     """Number of lines for the pair on a terminal of this size, at least one."""
-    foot = sum(len(_wrapped(keys, size.columns)) for keys in (_KEYS, _MORE_KEYS))
+    foot = sum(len(_wrapped(each, size.columns)) for each in keys)
     # The head and the line above the keys. The last line stays free, so that nothing scrolls.
     return max(1, size.lines - foot - 3)
 

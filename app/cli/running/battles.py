@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.console import CommandError, say
+from app.cli.running.drawn import keep_drawn
 from app.cli.running.judging import NOTHING_LOST, judging, run_into
 from app.cli.running.rows import Item, check_first, check_output, delimiter_of, write_all
 from app.cli.running.run import ROWS_PER_REQUEST, Results, finished, is_judged
@@ -87,6 +88,7 @@ def judge_battles(
             seed=options.seed,
         )
         with finished(items, judging(service, options.criterion, dated=True), run) as done:
+            keep_drawn(options.out, items, done.results, kept=NOTHING_LOST)
             write_battles(entries, done.results, provenance=provenance, options=options)
     seconds = time.monotonic() - begun
     print_battles(entries, done.results, provenance, asked=done.asked, seconds=seconds)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.console import CommandError
+from app.cli.running.drawn import keep_drawn
 from app.cli.running.rows import Item, check_output, delimiter_of, is_table, read_items, write_all
 from app.cli.running.run import (
     ROWS_PER_REQUEST,
@@ -109,6 +110,7 @@ def judge_files(
             run = run_into(out, service, criterion, overwrite=options.overwrite, batch_size=size)
             with finished(items, ask, run) as done:
                 rows = [row(item, done.results[item.key]) for item in items]
+                keep_drawn(out, items, done.results, kept=NOTHING_LOST)
                 delimiter = delimiter_of(item.row for item in items)
                 write_all(out, rows, kept=NOTHING_LOST, excel=options.excel, delimiter=delimiter)
     results = [done.results[item.key] for item in items]

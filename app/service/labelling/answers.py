@@ -10,6 +10,8 @@ from app.core.comparison import Label
 from app.service.labelling.pairs import BlindPair
 
 SKIP = "skip"
+# An audit that nobody can label; pairs of a pool do not have this answer.
+NONE = "none"
 
 
 class Keeper(Protocol):
@@ -54,6 +56,15 @@ class Answers:
         return sum(self.label(pair) is not None for pair in self._pairs.values())
 
     @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why pairs cannot be labelled, by key, of those that the service does not know yet."""
+        return {
+            key: self._entry(key)["reason"]
+            for key in self._pairs
+            if self._entry(key).get("answer") == NONE and not self._entry(key).get("posted")
+        }
+
+    @property
     def unposted(self) -> Mapping[str, Label]:
         """The labels that the service does not have yet, by the key of their pair."""
         labels = ((key, self.label(pair)) for key, pair in self._pairs.items())
@@ -76,10 +87,20 @@ class Answers:
         """Keeps the digests, by key, of pairs that the service has taken into its pool."""
         self._keeper.append((key, {"digest": digest}) for key, digest in digests.items())
 
-    def record(self, pair: BlindPair, answer: Label | str) -> None:
-        """Keeps an answer, a label or `SKIP`; a later answer replaces an earlier one."""
+    def is_answered(self, pair: BlindPair) -> bool:
+        """Whether a pair has a label, or cannot have one."""
+        return self.label(pair) is not None or self._entry(pair.key).get("answer") == NONE
+
+    def record(self, pair: BlindPair, answer: Label | str, **more: str) -> None:
+        """Keeps an answer; a later answer replaces an earlier one.
+
+        Args:
+            pair: The pair.
+            answer: A label, `SKIP` or `NONE`.
+            **more: Further fields of the entry: the `reason` of `NONE`.
+        """
         entry = {"digest": self._entry(pair.key)["digest"]}
-        self._keeper.append([(pair.key, {**entry, "left": pair.left, "answer": answer})])
+        self._keeper.append([(pair.key, {**entry, "left": pair.left, "answer": answer, **more})])
 
     def note_posted(self, keys: Iterable[str], *, posted: bool = True) -> None:
         """Notes whether the service has the labels of pairs."""

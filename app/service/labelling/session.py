@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.service.labelling.answers import SKIP, Answers
+from app.service.labelling.answers import NONE, SKIP, Answers
 from app.service.labelling.pairs import BlindPair, Choice
 
 
@@ -48,7 +48,7 @@ class LabelSession:
             asked=[pair for pair in pairs if pair.key not in done],
             skipped=len(skipped),
             absent=len(digests) - len(pairs),
-            dropped=[pair.key for pair in pairs if self._answers.label(pair) is not None],
+            dropped=[pair.key for pair in pairs if self._answers.is_answered(pair)],
         )
 
     def ask(self, pairs: Sequence[BlindPair]) -> None:
@@ -59,6 +59,11 @@ class LabelSession:
     def current(self) -> BlindPair | None:
         """The pair that is asked about; None if no pair waits."""
         return self._waiting[0] if self._waiting else None
+
+    @property
+    def waiting(self) -> int:
+        """Number of pairs that wait."""
+        return len(self._waiting)
 
     @property
     def head(self) -> str:
@@ -79,7 +84,28 @@ class LabelSession:
         if self._done:
             self._waiting.appendleft(self._done.pop())
 
-    def _answer(self, answer: str) -> None:
+    def _answer(self, answer: str, **more: str) -> None:
         pair = self._waiting.popleft()
-        self._answers.record(pair, answer)
+        self._answers.record(pair, answer, **more)
         self._done.append(pair)
+
+
+class AuditSession(LabelSession):
+    """One person who labels audits, of which some cannot be labelled."""
+
+    @property
+    def head(self) -> str:
+        """How far the person is, in a line."""
+        done = len(self._done)
+        return f"audit {done + 1} of {done + len(self._waiting)}"
+
+    def undo(self) -> None:
+        """Takes the answer before back, and asks about its pair again."""
+        if self._done:
+            # Nothing was sent yet, so the pair has no label if the person quits now.
+            self._answers.record(self._done[-1], SKIP)
+        super().undo()
+
+    def close(self, reason: str) -> None:
+        """Records that the current pair cannot be labelled, and goes on to the next one."""
+        self._answer(NONE, reason=reason)

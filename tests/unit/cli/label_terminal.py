@@ -82,6 +82,11 @@ class Terminal:
         self._screen.resize(lines, columns)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
+    def until(self, text: str) -> None:
+        """Waits for a text after the screen of a pair was left."""
+        while _ENTER in (below := self.output.rpartition(_LEAVE)[2]) or text not in below:
+            assert self._read(), self.output
+
     def end(self) -> str:
         """Waits for the end of the command, and returns the text after the pairs."""
         while self._read():
@@ -117,15 +122,17 @@ def _shown(screen: Sequence[str]) -> Shown:
 
 
 @contextmanager
-def labelling(*options: str, environment: Mapping[str, str] = {}) -> Iterator[Terminal]:
+def labelling(
+    *options: str, environment: Mapping[str, str] = {}, command: Sequence[str] = ("label",)
+) -> Iterator[Terminal]:
     """Runs the command; ends it with the block."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     # With a terminal of its own, so that Ctrl-C and the end of the connection reach it. The latter
     # is ignored where `nohup` runs the tests.
-    command = ["setsid", "--ctty", "env", "--default-signal=HUP", *PROGRAM]
+    program = ["setsid", "--ctty", "env", "--default-signal=HUP", *PROGRAM]
     with subprocess.Popen(
-        [*command, "label", *options],
+        [*program, *command, *options],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -267,8 +267,16 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
         of("sets", "export", "other", "--out", world.folder / EVIL_FILE, "--url", world.url),
     ],
     "sets import": lambda world: [of("sets", "import", world.strange, "--url", world.url)],
+    "audits status": lambda world: [of("audits", "status", EVIL_FILE, "--url", world.url)],
+    "audits label": lambda world: [
+        in_a_terminal("audits", "label", world.strange, "--url", world.url)
+    ],
     "audits close": lambda world: [
         of("audits", "close", "x", "--reason", EVIL_FILE, "--url", world.url)
+    ],
+    "audits absorb": lambda world: [
+        of("audits", "absorb", "hostile", "--since", EVIL_FILE, "--url", world.url),
+        of("audits", "absorb", EVIL_FILE, "--all", "--url", world.url),
     ],
     "audits resume": lambda world: [
         of("audits", "resume", "absent", "--reason", "new labels", "--url", world.url)

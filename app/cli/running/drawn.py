@@ -1,0 +1,72 @@
+"""The pairs of a run that the service drew for audits, with their texts, beside its output.
+
+People who label an audit should know neither the verdict nor the models, so a row has the id and
+the texts alone. The service keeps no texts: what is lost here cannot be labelled.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.cli.console import say
+from app.cli.running.rows import Item, write_all
+from app.core.errors import InvalidRequestError
+from app.files.reading import read_rows
+from app.files.shapes import REQUIRED
+
+_ENDING = ".audits.jsonl"
+
+
+def drawn_path(out: Path) -> Path:
+    """The file of the drawn pairs of a run that writes `out`."""
+    return out.with_name(f"{out.name}{_ENDING}")
+
+
+def keep_drawn(
+    out: Path, items: Iterable[Item], results: Mapping[str, Mapping[str, Any]], *, kept: str
+) -> None:
+    """Writes the drawn pairs of a run, after those of earlier runs with the same output.
+
+    Args:
+        out: File of the results.
+        items: The rows.
+        results: Key of a row -> its result.
+        kept: End of the message if the file cannot be written.
+
+    Raises:
+        InvalidRequestError: The file is there, and has something else.
+        CommandError: The file cannot be written.
+    """
+    path = drawn_path(out)
+    drawn = {
+        audit["id"]: {"id": audit["id"], **{name: item.fields[name] for name in REQUIRED}}
+        for item in items
+        if isinstance(item.fields, dict)
+        if (audit := results[item.key].get("audit")) is not None
+    }
+    if drawn:
+        write_all(path, list((_earlier(path) | drawn).values()), kept=kept)
+        say(f"{len(drawn)} pairs were drawn for audits: `scope-judge audits label {path}`")
+
+
+def _earlier(path: Path) -> dict[str, dict[str, Any]]:
+    return read_drawn(path) if path.exists() else {}
+
+
+def read_drawn(path: Path) -> dict[str, dict[str, Any]]:
+    """Reads a file of drawn pairs: id -> row.
+
+    Raises:
+        InvalidRequestError: The file cannot be read, or a row is not that of a drawn pair.
+    """
+    rows = dict[str, dict[str, Any]]()
+    for row in read_rows(path):
+        if not isinstance(row.fields.get("id"), str) or not all(
+            row.fields.get(name) for name in REQUIRED
+        ):
+            raise InvalidRequestError(
+                f"{row.place}: this is not a drawn pair, which has id, {', '.join(REQUIRED)}; "
+                f"`scope-judge judge FILE --out OUT` writes them into OUT{_ENDING}"
+            )
+        rows[row.fields["id"]] = {name: row.fields[name] for name in ("id", *REQUIRED)}
+    return rows
