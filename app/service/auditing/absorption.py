@@ -42,7 +42,7 @@ class AbsorbReport:
         return self.batch.calibration.n - self.batch.added + self.batch.removed
 
 
-# Stands for the time at which the newest alarm of a set that is in force rang.
+# Stands for the time at which the newest active alarm of a set rang.
 ALARM: Final = "alarm"
 Moment = float | Literal["alarm"]
 
@@ -96,11 +96,13 @@ class _Sorted:
         labelled: Those with a label.
         unlabelled: Number of those without one, also if they were closed.
         other_judge: Number of those by another judge.
+        criteria: The criteria under which the labelled ones were drawn first.
     """
 
     labelled: list[Audit]
     unlabelled: int
     other_judge: int
+    criteria: frozenset[Criterion]
 
     @classmethod
     def of(cls, audits: Iterable[Audit], *, period: Period, fingerprint: str) -> "_Sorted":
@@ -114,17 +116,13 @@ class _Sorted:
             labelled=labelled,
             unlabelled=len(counted) - len(labelled),
             other_judge=len(of_period) - len(own),
+            criteria=frozenset(audit.draw.decider.criterion for audit in labelled),
         )
 
     @property
     def drawn(self) -> int:
         """Number of audits by the judge."""
         return len(self.labelled) + self.unlabelled
-
-    @property
-    def criteria(self) -> frozenset[Criterion]:
-        """The criteria under which the labelled ones were drawn first."""
-        return frozenset(audit.draw.decider.criterion for audit in self.labelled)
 
 
 class Absorber:

@@ -161,5 +161,5 @@ async def test_an_alarm_that_does_not_ring_is_no_time() -> None:
         await calibrated(client)
         for field in ("since", "until"):
             refused = problem(await absorbed(client, **{field: "alarm"}), "invalid_request")
-            assert re.search("has no alarm in force: give a time", refused["detail"])
+            assert re.search("has no active alarm: give a time", refused["detail"])
             assert refused["errors"][0]["field"] == field
