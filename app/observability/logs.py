@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import os
+import re
 import select
 import time
 import traceback
@@ -28,6 +29,9 @@ logger = logging.getLogger("app.observability.logs")
 _MOST_LINES_WAITING = 10_000
 # A caller can send a path of any length.
 _LONGEST_PATH = 300
+# A part of a path that is written as it is: a word of a route, or a name. Anything else may be a
+# text or a key that a caller has put into the path by mistake.
+_PLAIN_PART = re.compile(r"(?!scope_)[A-Za-z0-9._-]{0,64}")
 # Longest delay of the process's end until the remaining lines are written.
 _EXIT_WAIT_S = 1.0
 _PROBED = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -155,8 +159,8 @@ _log: Log | None = None
 def start_log(level: str, kind: LogFormat) -> Log:
     """Sends the log of this process to stderr, on a thread of its own.
 
-    The access log has paths without their query. Successful probes are not logged, because a proxy
-    sends two a second.
+    The access log has paths without their query, and without parts that are not names. Successful
+    probes are not logged, because a proxy sends two a second.
 
     Args:
         level: Level of the service's own lines, and of uvicorn's.
@@ -224,7 +228,8 @@ def _worth_logging(record: logging.LogRecord) -> bool:
     # query except for the trail's paging, so a caller may put anything into it, even a text.
     if isinstance(record.args, tuple) and len(record.args) == 5:
         client, method, path, version, status = record.args
-        path = str(path).partition("?")[0][:_LONGEST_PATH]
+        parts = str(path).partition("?")[0][:_LONGEST_PATH].split("/")
+        path = "/".join(part if _PLAIN_PART.fullmatch(part) else "..." for part in parts)
         record.args = (client, method, path, version, status)
         return path not in _PROBED or status != 200
     return True

@@ -23,6 +23,8 @@ def log_of_a_run(folder: Path, command: tuple[str, ...], settings: Mapping[str, 
     with Server(folder, scripted, command=command) as server:
         body = comparison(alpha=None, question=QUESTION)
         assert server.client.post("/judge?x=secret", json=body).status_code == 200
+        for path in ("/a%20secret", "/calibrations/scope_secret", "/s\u00e4cret/versions"):
+            assert server.client.get(path).status_code in (404, 422)
         assert server.stop() in (0, -15)
         return server.log.read_text().splitlines()
 
@@ -42,8 +44,14 @@ def test_json_logs_have_an_object_in_every_line(command: tuple[str, ...], tmp_pa
         assert line["level"] in ("info", "warning")
         assert QUESTION not in line["message"]
         assert "secret" not in line["message"]
-    (access,) = [line["message"] for line in found if line["logger"] == "uvicorn.access"]
-    assert access.endswith('"POST /judge HTTP/1.1" 200')
+        assert "cret" not in line["message"]
+    access = [line["message"] for line in found if line["logger"] == "uvicorn.access"]
+    assert [line.partition('"')[2] for line in access] == [
+        'POST /judge HTTP/1.1" 200',
+        'GET /... HTTP/1.1" 404',
+        'GET /calibrations/... HTTP/1.1" 404',
+        'GET /.../versions HTTP/1.1" 404',
+    ]
 
 
 @COMMANDS

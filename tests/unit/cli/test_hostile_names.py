@@ -282,6 +282,14 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
         of("audits", "resume", "absent", "--reason", "new labels", "--url", world.url)
     ],
     "audits trail": lambda world: [of("audits", "trail", EVIL_FILE, "--url", world.url)],
+    "backup": lambda world: [
+        of("backup", world.pairs, "--store", "memory://"),
+        of("backup", world.folder / "x", "--store", f"sqlite:///{world.folder}/{EVIL_FILE}"),
+    ],
+    "restore": lambda world: [
+        of("restore", world.pairs, "--store", "memory://"),
+        of("restore", world.folder / EVIL_FILE, "--store", "memory://"),
+    ],
     "keys add": lambda world: [of("keys", "add", "a", "--file", world.keys)],
     "keys list": lambda world: [of("keys", "list", "--file", world.pairs)],
     "keys revoke": lambda world: [of("keys", "revoke", "none", "--file", world.keys)],
