@@ -437,11 +437,20 @@ class CalibrationDetail(Calibration):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one request."""
+    """The limits of one request.
+
+    Raises:
+        ValueError: A limit on comparisons or bytes is below 1. The message is its name.
+    """
 
     max_batch: int
     max_body_bytes: int
     max_prompt_tokens: int
+
+    def __post_init__(self) -> None:
+        for name in ("max_batch", "max_body_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class _MismatchError(Exception):
-    """A value has another type than the dataclass; the message is the path of its field."""
+    """A value does not fit the dataclass; the message is the path of its field."""
 
 
 def parse(cls: type[T], value: Any) -> T:
     """Reads a JSON object into a dataclass.
 
     Raises:
-        AnswerError: A field is missing, or has another type.
+        AnswerError: A field is missing, has another type, or is out of range.
     """
     try:
         hint: Any = cls
@@ -93,4 +93,8 @@ def _read_object(cls: Any, given: dict[str, Any]) -> Any:
             values.append(value if type(value) in reader.plain else reader.read(value))
         except _MismatchError as exc:
             raise _MismatchError(f"{name}.{exc}".rstrip(".")) from None
-    return cls(*values)
+    try:
+        return cls(*values)
+    except ValueError as exc:
+        # A dataclass that checks its values names the wrong field.
+        raise _MismatchError(str(exc)) from None
