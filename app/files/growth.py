@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from app.core.errors import InvalidRequestError
+from app.files.columns import check_columns
 
 # A line of JSONL or CSV, and JSON that has to be parsed as a whole.
 LONGEST_LINE = 2**27
@@ -127,7 +128,7 @@ def open_parquet(source: Any, *, size: int, name: str) -> Any:
         name: Name of the file, for the message.
 
     Raises:
-        InvalidRequestError: The file has more values than its size allows.
+        InvalidRequestError: The file has more values than its size allows, or a column twice.
     """
     from pyarrow import parquet
 
@@ -139,6 +140,9 @@ def open_parquet(source: Any, *, size: int, name: str) -> Any:
     )
     check_growth(values * _VALUE_BYTES, size=size, name=name)
     leaves = [metadata.schema.column(column) for column in range(metadata.num_columns)]
+    # A column of objects is several leaves.
+    check_columns(metadata.schema.to_arrow_schema().names, name)
+    check_columns([leaf.path for leaf in leaves], name)
     # Arrow cannot keep the dictionaries of texts within lists.
     texts = [
         leaf.path

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from app.core.errors import InvalidRequestError
+from app.files.columns import check_columns, check_object, json_object
 from app.files.growth import (
     LONGEST_LINE,
     Unpacked,
@@ -55,6 +56,10 @@ _ROWS_PER_BATCH = 100
 _ANSI = "cp1252"
 # Cells of a CSV file; the service takes no larger comparison.
 _LARGEST_CELL = 2**27
+# Python takes up to 550 bytes of memory for each character of a literal, such as of `{},`.
+_LONGEST_LITERAL = 2**20
+# One decoder, because `json.loads` makes a new one for each call with a hook.
+_DECODER = json.JSONDecoder(object_pairs_hook=json_object)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,6 +152,10 @@ def read_rows(path: Path, encoding: str | None = None) -> Iterator[FileRow]:
         raise InvalidRequestError(
             f"{name} is not {exc.encoding.upper()}: byte {exc.start} of a block cannot be read; "
             f"{_advice(exc.object) if encoding is None else 'name another --encoding'}"
+        ) from None
+    except UnicodeError as exc:
+        raise InvalidRequestError(
+            f"{name} cannot be read as {encoding}: {exc}; name another --encoding"
         ) from None
     except (OSError, EOFError, zlib.error) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
@@ -265,12 +274,13 @@ def _text_rows(
         whole = _parsed(first + rest_of(text, name))
         if not isinstance(whole, dict):
             raise InvalidRequestError(f"{name}, line {number}: this is not JSON")
-        yield FileRow(place=f"{name}, line {number}", fields=whole)
+        place = f"{name}, line {number}"
+        yield FileRow(place=place, fields=_object(whole, place))
 
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
 
@@ -287,7 +297,7 @@ def _line_rows(first: str, rest: Iterator[str], name: str, number: int) -> Itera
 
 def _array_rows(text: str, name: str) -> Iterator[FileRow]:
     try:
-        values = json.loads(text)
+        values = _DECODER.decode(text)
     except (ValueError, RecursionError) as exc:
         raise InvalidRequestError(f"{name} looks like a JSON array but is not one: {exc}") from None
     if not values:
@@ -300,6 +310,7 @@ def _array_rows(text: str, name: str) -> Iterator[FileRow]:
 def _object(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidRequestError(f"{place}: this is not a JSON object")
+    check_object(value, place)
     return value
 
 
@@ -309,9 +320,7 @@ def _table_rows(first: str, rest: Iterator[str], name: str, number: int) -> Iter
     reader = csv.reader(chain([first], rest), delimiter=delimiter, strict=True)
     try:
         header = [column.strip() for column in next(reader)]
-        if len(set(header)) < len(header):
-            twice = next(column for column in header if header.count(column) > 1)
-            raise InvalidRequestError(f"{name}: the column {twice!r} occurs twice")
+        check_columns(header, name)
         line = number + reader.line_num
         for cells in reader:
             # A row may have several lines: its first one is its place.
@@ -344,17 +353,25 @@ def _cell(text: str, column: str, place: str) -> Any:
         return text
     value = _parsed(text)
     if value is None:
-        try:
-            # pandas writes lists and objects as Python prints them.
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            if text.startswith("{"):
-                return text
-            raise InvalidRequestError(
-                f"{place}: {column} has messages in a form that cannot be read back: save the data "
-                "as JSONL or Parquet"
-            ) from None
+        value = _literal(text)
+    if value is None:
+        if text.startswith("{"):
+            return text
+        raise InvalidRequestError(
+            f"{place}: {column} has messages in a form that cannot be read back: save the data as "
+            "JSONL or Parquet"
+        )
     return value if _is_message(value) else text
+
+
+def _literal(text: str) -> Any:
+    """A list or an object as Python prints it, as pandas writes it; None if the text is none."""
+    if len(text) > _LONGEST_LITERAL:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def _is_message(value: Any) -> bool:

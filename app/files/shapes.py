@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.core.comparison import Label
-from app.core.errors import InvalidComparisonError
+from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields, messages_of, question_of, response_of
 from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
 
@@ -110,8 +110,19 @@ def custom_shape(text: str) -> ComparisonShape:
 
 
 def shape_of_columns(named: NamedColumns) -> ComparisonShape:
-    """Makes a shape of the column of each field of a comparison."""
+    """Makes a shape of the column of each field of a comparison.
+
+    Raises:
+        InvalidRequestError: One column is to be two of the question, the responses and the label.
+    """
     columns = named.columns
+    fields: dict[str, str] = {}
+    for name in (*REQUIRED, LABEL):
+        other = fields.setdefault(columns[name], name)
+        if other != name:
+            raise InvalidRequestError(
+                f"--map: {other} and {name} cannot both be the column {columns[name]!r}"
+            )
     own = {name: columns[name] for name in (*REQUIRED, *OPTIONAL)}
 
     def convert(row: Mapping[str, Any]) -> Fields:

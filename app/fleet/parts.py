@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.core.errors import InvalidRequestError, RequestError, StartupError, UnavailableError
+from app.files.columns import check_object, json_object
 from app.files.shapes import shape_of
 from app.fleet.sources import InputFile
 
@@ -96,7 +97,10 @@ class Cut:
 
 def _line(place: int, line: bytes, shape: str) -> PartRow:
     try:
-        value = json.loads(line)
+        value = json.loads(line, object_pairs_hook=json_object)
+        check_object(value, "this line")
+    except InvalidRequestError as exc:
+        return PartRow(place=place, value=None, error=exc)
     except (ValueError, RecursionError):
         return PartRow(place=place, value=None, error=InvalidRequestError("this line is not JSON"))
     return (

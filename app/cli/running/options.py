@@ -161,7 +161,7 @@ def check_encoding(encoding: str | None) -> None:
     """
     try:
         "".encode(encoding or "utf-8")
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise CommandError(
             f"--encoding {encoding} is unknown; cp1252 is that of Excel in Western Europe"
         ) from None

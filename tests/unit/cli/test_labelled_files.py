@@ -216,7 +216,8 @@ def test_an_unknown_encoding_and_a_wrong_one_are_refused(tmp_path: Path) -> None
     for command in ("judge", "calibrate", "curve", "filter", "battles", "decide", "evaluate"):
         out = ("--out", tmp_path / "out.jsonl") if command in ("filter", "battles") else ()
         alpha = ("--alpha", "0.1") if command == "decide" else ()
-        result = run(command, file, *out, *alpha, "--encoding", "ansi-de")
-        assert "--encoding ansi-de is unknown" in one_line(result.stderr), command
+        for unknown in ("ansi-de", "undefined"):
+            result = run(command, file, *out, *alpha, "--encoding", unknown)
+            assert f"--encoding {unknown} is unknown" in one_line(result.stderr), command
         result = run(command, file, *out, *alpha)
         assert "this looks like Excel's ANSI: add --encoding cp1252" in one_line(result.stderr)

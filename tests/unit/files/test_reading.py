@@ -54,9 +54,18 @@ def arrow_table() -> bytes:
 
 
 def parquet_file() -> bytes:
+    return written(pyarrow.Table.from_pylist(ROWS))
+
+
+def written(table: pyarrow.Table) -> bytes:
     sink = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist(ROWS), sink, row_group_size=1)
+    parquet.write_table(table, sink, row_group_size=1)
     return sink.getvalue()
+
+
+def doubled() -> pyarrow.Table:
+    """A table with two columns of one name."""
+    return pyarrow.Table.from_arrays([pyarrow.array(["A"]), pyarrow.array(["B"])], ["label"] * 2)
 
 
 FORMATS = {
@@ -117,6 +126,16 @@ def test_a_named_encoding_is_that_of_text_without_a_byte_order_mark(tmp_path: Pa
         list(read_rows(path, "ascii"))
 
 
+@pytest.mark.parametrize("encoding", ["undefined", "utf-16"])
+def test_an_encoding_that_cannot_begin_is_refused_in_a_sentence(
+    encoding: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(InvalidRequestError, match=f"cannot be read as {encoding}: .*; name anoth"):
+        list(read_rows(path, encoding))
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_standard_input_is_read_like_a_file(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(FORMATS[format]())))
@@ -165,6 +184,10 @@ def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:
         (b'{"a": 1}\nnot json\n', "line 2: this is not a JSON object"),
         (b'{"a": 1\n', "line 1: this is not JSON"),
         (b'[{"a": 1}, 3]', "row 2: this is not a JSON object"),
+        (b'{"a": 1}\n{"label": "A", "lab\\u0065l": "B"}\n', "line 2: the column 'label' occurs"),
+        (b'{"a": 1, "a": 1}\n', "line 1: the column 'a' occurs twice"),
+        (b'{"a": 1,\n"a": 2}', "line 1: the column 'a' occurs twice"),
+        (b'[{"a": 1}, {"a": 1, "a": 2}]', "row 2: the column 'a' occurs twice"),
         (b'[{"a": 1}', "looks like a JSON array but is not one"),
         (b"a,b\n1,2,3\n", "line 2: 3 cells, but the header has 2"),
         (b'a,b\n"1,2\n', "this is not CSV"),
@@ -179,6 +202,8 @@ def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:
         (b"question\x00,b\n\xe4,2\n", "cannot be read; save it as UTF-8"),
         (gzip.compress(jsonl(), mtime=0)[:-20], "cannot be read"),
         (zstd(jsonl())[:-20], "cannot be read"),
+        (written(doubled()), "the column 'label' occurs twice"),
+        (written(pyarrow.table({"row": doubled().to_struct_array()})), "'row.label' occurs twice"),
         (parquet_file()[:-20], "looks like Parquet but cannot be read"),
         (b"[" * 100_000, "looks like a JSON array but is not one"),
     ],
@@ -192,6 +217,30 @@ def test_a_file_that_is_not_what_it_seems_is_named(
         fields_of(path)
     assert message in caught.value.detail
     assert str(path) in caught.value.detail
+
+
+def test_objects_within_a_row_may_repeat_names(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"a": {"x": 1, "x": 2}}\n')
+    assert fields_of(path) == [{"a": {"x": 2}}]
+
+
+def test_a_very_long_cell_is_no_python_literal(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    for length, is_read in ((2**19, True), (2**20, False)):
+        messages = [{"role": "user", "content": "x" * length}]
+        path.write_text(f'question,b\n"{messages}",1\n')
+        if is_read:
+            assert fields_of(path) == [{"question": messages, "b": "1"}]
+            continue
+        with pytest.raises(InvalidRequestError, match="line 2: question has messages in a form"):
+            fields_of(path)
+        path.write_text(f'question,b\n"{messages[0]}",1\n')
+        assert fields_of(path) == [{"question": str(messages[0]), "b": "1"}]
+        # JSON of that length is read.
+        text = json.dumps(messages).replace('"', '""')
+        path.write_text(f'question,b\n"{text}",1\n')
+        assert fields_of(path) == [{"question": messages, "b": "1"}]
 
 
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:

@@ -157,6 +157,19 @@ def test_a_wrong_map_says_what_a_map_is(text: str) -> None:
         custom_shape(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("response_a=y,response_b=y", "response_a and response_b"),
+        ("response_a=response_b", "response_a and response_b"),
+        ("question=q,response_a=x,response_b=y,label=x", "response_a and label"),
+    ],
+)
+def test_one_column_cannot_be_two_fields(text: str, fields: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"--map: {fields} cannot both be the column"):
+        custom_shape(text)
+
+
 def test_unknown_columns_are_listed_with_a_map_that_may_fit() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         shape_for({"instruction": "x", "output_1": "y", "output_2": "z", "score": 1})

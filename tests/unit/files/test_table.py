@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pyarrow
 import pytest
+from pyarrow import parquet
 
+from app.core.errors import InvalidRequestError
 from app.files.table import read_table
 from app.files.writing import replace_file
 
@@ -32,6 +34,16 @@ def test_a_column_of_two_types_is_read_as_texts(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id": 1}\n{"id": "one"}\n')
     assert read_table(path, COLUMNS)["id"].to_pylist() == ["1", "one"]
+
+
+def test_a_column_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    lines, table = tmp_path / "rows.jsonl", tmp_path / "rows.parquet"
+    lines.write_text('{"id": 1, "name": "A", "name": "B"}\n')
+    names = [pyarrow.array(["A"]), pyarrow.array(["B"])]
+    parquet.write_table(pyarrow.Table.from_arrays(names, ["name", "name"]), table)
+    for path in (lines, table):
+        with pytest.raises(InvalidRequestError, match="the column 'name' occurs twice"):
+            read_table(path, COLUMNS)
 
 
 def test_plain_files_are_parsed_without_a_loop_over_rows(

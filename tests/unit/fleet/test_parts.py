@@ -68,6 +68,16 @@ def test_a_row_without_a_comparison_is_an_error_in_its_place(tmp_path: Path) -> 
     assert errors == [None, no_json, None, no_json, missing]
 
 
+def test_a_row_with_two_columns_of_one_name_is_an_error_in_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(f'{line(0)}{{"id": 7, "response_a": "a", "response_a": "b"}}\n')
+    (part,) = cut_all([file], rows_per_part=9).parts
+    rows = part.read()
+    assert [row.value for row in rows] == [fields(0), None]
+    assert rows[1].error is not None
+    assert rows[1].error.detail == "this line: the column 'response_a' occurs twice"
+
+
 def test_other_columns_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps({**fields(0), "label": "A", "x": 1, "alpha": None}) + "\n")
