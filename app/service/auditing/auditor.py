@@ -71,7 +71,8 @@ class LabelReport:
         labelled: Number of draws that got their first label.
         closed: Number of draws without a label that were closed.
         updated: Number of labels that replaced another one.
-        unchanged: Number of labels that the draws had already.
+        unchanged: Number of labels that the draws had already, or that have a later one in the
+            batch.
         unknown: Ids without a draw.
         expired: Ids of draws that were not labelled in time, and take no label any more.
     """
@@ -359,7 +360,7 @@ class Auditor:
         The label "none" closes a draw that nobody can label: other labels do not wait for it.
 
         Args:
-            labels: The labels, in order; the last label of a draw counts.
+            labels: The labels, in order; only the last label of a draw is written.
             by: Name of the key that sent the labels.
             may_use: Whether the sender may use a calibration set.
 
@@ -373,10 +374,11 @@ class Auditor:
             with self._watched():
                 await self._read_all()
             batch = self._assessed(labels, by=by, may_use=may_use)
-            with self._watched(writing=bool(batch.entries)):
-                before = await self._labels_before(batch.entries)
-        _log_changes(batch.entries, before)
-        both = list(zip(before, batch.entries, strict=True))
+            entries = list(batch.entries.values())
+            with self._watched(writing=bool(entries)):
+                before = await self._labels_before(entries)
+        _log_changes(entries, before)
+        both = list(zip(before, entries, strict=True))
         first = [entry.label for earlier, entry in both if earlier is None]
         updated = sum(earlier not in (None, entry.label) for earlier, entry in both)
         refused = len(batch.unknown) + len(batch.expired)
@@ -408,11 +410,12 @@ class Auditor:
                 )
             if audit.status(at) == "expired":
                 batch.expired.append(sent.id)
-            elif batch.writes[audit.position] or audit.label_of(sent.id) != sent.label:
-                _check_changes(audit, sent, batch.writes[audit.position])
-                batch.writes[audit.position] += 1
-                batch.entries.append(
-                    LabelEntry(id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason)
+                continue
+            batch.entries.pop(audit.position, None)
+            if audit.label_of(sent.id) != sent.label:
+                _check_changes(audit, sent)
+                batch.entries[audit.position] = LabelEntry(
+                    id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason
                 )
         return batch
 
@@ -537,16 +540,9 @@ def _are_few(candidates: Sequence[JudgedComparison]) -> bool:
     return sum(map(len, texts)) <= _MOST_CHARACTERS_ON_LOOP
 
 
-def _check_changes(audit: Audit, sent: SentLabel, writes: int) -> None:
-    """Refuses a label that would change the one of its draw too often.
-
-    Args:
-        audit: The draw before the batch.
-        sent: The label.
-        writes: Number of labels of this draw that the batch has already.
-    """
-    is_first = audit.label is None
-    if audit.label_changes + writes - is_first >= MOST_LABEL_CHANGES:
+def _check_changes(audit: Audit, sent: SentLabel) -> None:
+    """Refuses a label that would change the one of its draw too often."""
+    if audit.label_changes >= MOST_LABEL_CHANGES:
         raise LabelChangesError(
             f"the label of the audit {sent.id} was changed {MOST_LABEL_CHANGES} times, and it takes"
             " no other label; none of the labels was taken"
@@ -573,13 +569,12 @@ class _LabelBatch:
     """Labels by their effect.
 
     Args:
-        entries: Labels that may change something.
-        writes: Number of these labels by the position of their draw.
+        entries: Labels that may change something, by the position of their draw: the last label
+            of each draw.
         unknown: Ids without a draw.
         expired: Ids of draws that take no label any more.
     """
 
-    entries: list[LabelEntry] = field(default_factory=list)
-    writes: Counter[int] = field(default_factory=Counter)
+    entries: dict[int, LabelEntry] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     expired: list[str] = field(default_factory=list)

@@ -29,6 +29,7 @@ from app.core.errors import (
 )
 from app.engines.scripted import Script, ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt, StoredCalibration, StoredChange, Version
+from app.service.auditing.auditor import MOST_LABEL_CHANGES
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from app.wire.problems import STATUS
@@ -109,7 +110,7 @@ REACHED: dict[str, Reach] = {
     ),
     "too_many_label_changes": Reach(
         path="/audits/labels",
-        body={"labels": [{"id": draw_id(1), "label": side} for side in "AB" * 51]},
+        body={"labels": [{"id": draw_id(1), "label": "A"}]},
     ),
     "overloaded": Reach(raises(OverloadedError("full", retry_after_s=7)), body=PLAIN),
     "rate_limited": Reach(
@@ -174,6 +175,9 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
             await client.post("/audits/labels", json=labels)
         if code == "too_many_label_changes":
             await store.append_audits([drawn(1, at=time.time()).text])
+            for side in "BA" * (MOST_LABEL_CHANGES // 2) + "B":
+                labels = {"labels": [{"id": draw_id(1), "label": side}]}
+                (await client.post("/audits/labels", json=labels)).raise_for_status()
         if code == "store_unavailable":
             await store.close()
         yield client

@@ -12,7 +12,7 @@ from app.core.errors import (
     ForbiddenError,
     LabelChangesError,
 )
-from app.service.auditing.auditor import MOST_LABEL_CHANGES, SentLabel
+from app.service.auditing.auditor import MOST_LABEL_CHANGES
 from app.service.auditing.entries import AuditLabel
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S
@@ -59,11 +59,13 @@ async def test_labels_are_counted_by_their_effect() -> None:
         assert await label(auditor, *batch) == (0, 0, 3, 0, 0)
         assert await store.last_audit() == end
         assert [audit.label for audit in audits(auditor)] == ["A", "B", "B"]
-        # Within a batch, the last label counts.
-        assert await label(auditor, (one, "B"), (one, "tie"), (one, "tie")) == (0, 2, 1, 0, 0)
+        # Within a batch, the last label counts, and only that one is written.
+        assert await label(auditor, (one, "B"), (one, "tie"), (one, "tie")) == (0, 1, 2, 0, 0)
         assert audits(auditor)[0].label == "tie"
-        assert await label(auditor, (one, "B"), (one, "tie")) == (0, 2, 0, 0, 0)
+        assert await store.last_audit() == end + 1
+        assert await label(auditor, (one, "B"), (one, "tie")) == (0, 0, 2, 0, 0)
         assert audits(auditor)[0].label == "tie"
+        assert await store.last_audit() == end + 1
 
 
 async def test_a_draw_that_nobody_can_label_is_closed_and_may_be_labelled_after_all(
@@ -95,15 +97,16 @@ async def test_a_label_may_change_a_hundred_times(caplog: pytest.LogCaptureFixtu
         one, two = await ids(services, traffic(range(2)))
         auditor = services.auditor
         sides: Iterator[AuditLabel] = itertools.cycle(("A", "B"))
-        batch = [SentLabel(id=one, label=next(sides)) for _ in range(MOST_LABEL_CHANGES // 2 + 1)]
-        await auditor.label(batch, by="ana", may_use=bool)
+        assert await label(auditor, (one, next(sides))) == (1, 0, 0, 0, 0)
         before = await services.store.last_audit()
-        again = [SentLabel(id=each.id, label="B" if each.label == "A" else "A") for each in batch]
+        for _ in range(MOST_LABEL_CHANGES):
+            # Labels of one batch are one change, and one entry.
+            turn = [(one, next(sides)) for _ in range(95)]
+            assert await label(auditor, *turn) == (0, 1, 94, 0, 0)
+        assert await services.store.last_audit() == before + MOST_LABEL_CHANGES
         with pytest.raises(LabelChangesError, match="none of the labels was taken"):
-            await auditor.label([SentLabel(id=two, label="A"), *again], by="ana", may_use=bool)
-        assert await services.store.last_audit() == before
-        for _ in range(MOST_LABEL_CHANGES // 2):
-            assert await label(auditor, (one, next(sides))) == (0, 1, 0, 0, 0)
+            await label(auditor, (two, "A"), (one, next(sides)))
+        assert await services.store.last_audit() == before + MOST_LABEL_CHANGES
         with pytest.raises(LabelChangesError):
             await label(auditor, (one, "none"))
         # The label that it has may be sent again, and other audits take theirs.
@@ -168,6 +171,11 @@ async def test_the_swapped_comparison_is_the_same_draw_with_mirrored_labels() ->
         assert await label(services.auditor, (there, "B")) == (0, 0, 1, 0, 0)
         assert await label(services.auditor, (there, "A")) == (0, 1, 0, 0, 0)
         assert await label(services.auditor, (here, "B")) == (0, 0, 1, 0, 0)
+        # Both ids in one batch are two labels of one draw, and the last one counts.
+        end = await services.store.last_audit()
+        assert await label(services.auditor, (here, "tie"), (there, "B")) == (0, 1, 1, 0, 0)
+        assert await services.store.last_audit() == end + 1
+        assert audits(services.auditor)[0].label_of(here) == "A"
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.2])
