@@ -34,6 +34,20 @@ def check_batch_size(count: int, services: Services) -> None:
         )
 
 
+def check_responses(count: int, services: Services) -> None:
+    """Raises BatchTooLargeError if a request for rewards has too many responses.
+
+    Equal and blank responses make no comparisons, so the limit of comparisons does not bound them.
+    """
+    # As many as the largest request can have if it compares pairs.
+    limit = 2 * services.limits.max_batch
+    if count > limit:
+        raise BatchTooLargeError(
+            f"the request has {count} responses and the limit is {limit} (twice the smaller one of "
+            "SCOPE_MAX_BATCH and half of SCOPE_MAX_PENDING): send fewer responses or groups at once"
+        )
+
+
 def check_criterion(caller: Caller, criterion: Criterion) -> None:
     """Raises ForbiddenError if the caller may not use the criterion's calibration set."""
     # Without an alpha no calibration set is used.

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.api.bodies import JsonRequest, JsonRoute
-from app.api.dependencies import CurrentCaller, CurrentServices
+from app.api.dependencies import CurrentCaller, CurrentServices, check_responses
 from app.api.routes.rewards import REWARD_RESPONSES, answer_with, endings_of, rewards_of
 from app.wire.frameworks.nemo_gym import (
     CompareQuery,
@@ -36,6 +36,7 @@ async def reward_openrlhf(
     No reward is 0 with a 1 under its reason in `extra_logs`. The guarantee is about comparisons,
     not about rewards.
     """
+    check_responses(len(body.query), services)
     groups = await request.run(body.groups, endings_of(services))
     rewards = await rewards_of(groups, options.rule(services.defaults), services, caller)
     return await answer_with(partial(OpenRlhfOut.of, rewards), rewards, request)
@@ -89,6 +90,7 @@ async def reward_nemo_gym_compare(
     No reward is 0, and `metrics` counts these by their reason. The guarantee is about comparisons,
     not about rewards.
     """
+    check_responses(len(body.response_objs), services)
     groups = await request.run(body.groups)
     rewards = await rewards_of(groups, options.rule(services.defaults), services, caller)
     return await answer_with(partial(NemoCompareOut.of, rewards), rewards, request)

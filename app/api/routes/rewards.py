@@ -8,7 +8,12 @@ from pydantic import BaseModel
 
 from app.api.auth.callers import Caller
 from app.api.bodies import JsonRequest, JsonRoute
-from app.api.dependencies import CurrentCaller, CurrentServices, check_criterion
+from app.api.dependencies import (
+    CurrentCaller,
+    CurrentServices,
+    check_criterion,
+    check_responses,
+)
 from app.api.responses import (
     ACCESS_ERRORS,
     AGED,
@@ -69,6 +74,7 @@ async def reward_group(
     texts are not compared and share their reward. The request waits for its turn instead of being
     refused with 429.
     """
+    check_responses(len(body.responses), services)
     rule = body.rule(services.defaults)
     groups = await request.run(lambda: _as_asked([body.group()], body, services))
     rewards = await rewards_of(groups, rule, services, caller)
@@ -88,6 +94,7 @@ async def reward_groups(
     Each group is rewarded as by POST /rewards/group. The guarantee is about comparisons, not about
     rewards.
     """
+    check_responses(sum(len(group.responses) for group in body.groups), services)
     rule = body.rule(services.defaults)
     groups = await request.run(lambda: _as_asked(body.all(), body, services))
     rewards = await rewards_of(groups, rule, services, caller)
@@ -108,6 +115,7 @@ async def reward_reference(
     the judge abstains or the texts are equal; with `"reward": "soft"` it is 2 p_bar - 1. The
     guarantee is about comparisons, not about rewards.
     """
+    check_responses(len(body.responses), services)
     rule = body.rule(services.defaults)
     groups = await request.run(lambda: _as_asked([body.group()], body, services))
     rewards = await rewards_of(groups, rule, services, caller)

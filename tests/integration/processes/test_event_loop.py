@@ -269,6 +269,11 @@ CASES: dict[str, Case] = {
         413,
         reward(question=lambda: "Which?", responses=lambda: responses(60_000, words=0)),
     ),
+    "blank responses": Case(
+        ("POST", f"{REWARDS}group"),
+        413,
+        lambda: b'{"question":"Which?","alpha":null,"responses":["a"' + b',""' * 690_000 + b"]}",
+    ),
     "references": Case(
         ("POST", f"{REWARDS}reference"),
         200,

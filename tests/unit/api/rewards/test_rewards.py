@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import httpx
@@ -14,7 +14,7 @@ from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.serving import client_of
 from tests.unit.api.middleware.test_overload import Clock, FailingStore
 from tests.unit.api.problems import calibrated, problem
-from tests.unit.api.rewards.doors import script
+from tests.unit.api.rewards.doors import PROMPT, message, script
 from tests.unit.api.test_api import JUDGMENT, check
 
 ROWS = ("rewards", "reasons", "accepted", "compared", "walkovers", "ties")
@@ -278,9 +278,46 @@ async def test_too_many_comparisons_are_refused_with_their_number_and_the_remedy
         found = problem(await client.post("/rewards/reference", json=body), "batch_too_large")
         assert "101 comparisons" in found["detail"]
         # The pairs of a huge group are counted without being made.
-        texts = [str(i) for i in range(40_000)]
+        texts = [str(i) for i in range(200)]
         found = problem(await client.post("/rewards/group", json=group(texts)), "batch_too_large")
-        assert "799980000 comparisons" in found["detail"]
+        assert "19900 comparisons" in found["detail"]
+
+
+# Path -> number of responses -> body of a request without a comparison.
+SILENT: dict[str, Callable[[int], dict[str, Any]]] = {
+    "/rewards/group": lambda count: group([""] * count, alpha=None),
+    "/rewards/groups": lambda count: {
+        "alpha": None,
+        "groups": [{"question": "Q?", "responses": ["", ""]}] * (count // 2 - 1)
+        + [{"question": "Q?", "responses": [""] * (2 + count % 2)}],
+    },
+    "/rewards/reference": lambda count: {
+        "alpha": None,
+        "question": "Q?",
+        "reference": "x",
+        "responses": ["x"] * count,
+    },
+    "/rewards/openrlhf?alpha=null": lambda count: {
+        "query": [PROMPT] * count,
+        "prompts": [PROMPT] * count,
+        "labels": ["x"] * count,
+    },
+    "/rewards/nemo-gym/compare?alpha=null": lambda count: {
+        "conversation_history": [{"role": "user", "content": "Q?"}],
+        "response_objs": [message("")] * count,
+    },
+}
+
+
+@pytest.mark.parametrize("path", SILENT)
+async def test_equal_and_blank_responses_are_limited_although_they_make_no_comparison(
+    path: str,
+) -> None:
+    async with client_of(max_batch=10) as client:
+        answer = await client.post(path, json=SILENT[path](20))
+        assert answer.status_code == 200, answer.text
+        found = problem(await client.post(path, json=SILENT[path](21)), "batch_too_large")
+        assert "the request has 21 responses and the limit is 20" in found["detail"]
 
 
 async def test_a_long_question_is_refused_if_it_would_be_repeated_too_often() -> None:
