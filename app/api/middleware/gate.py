@@ -170,8 +170,12 @@ class Gate:
     def _check_room(self, scope: Scope) -> None:
         route = (scope["method"], scope["path"])
         is_pool = scope["method"] == "POST" and scope["path"].endswith("/pool")
+        admission = scope["app"].state.services.admission
         if route in _ADMITTED or is_pool:
-            scope["app"].state.services.admission.check_room()
+            admission.check_room()
+        elif _kind_of(scope["path"]) == "rewards":
+            # They wait for room.
+            admission.check_rate()
 
     def _check_length(self, body_bytes: int) -> None:
         if body_bytes > self._limits.max_body_bytes:

@@ -8,6 +8,7 @@ from app.api.auth.keys import Keys
 from tests.serving import application_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
+from tests.unit.api.rewards.doors import PATHS as REWARD_PATHS
 
 PLAIN = comparison(alpha=None)
 NOTHING = {"comparisons": 0, "prompt_tokens": 0, "verdicts": 0, "abstentions": 0, "errors": 0}
@@ -76,9 +77,9 @@ async def test_a_key_over_its_limit_gets_429_before_its_body_is_read(tmp_path: P
         late = await client.post("/judge", content=b"not JSON", headers=header_of("limited"))
         problem(late, "rate_limited")
         assert 35 <= int(late.headers["retry-after"]) <= 40
-        group = {"question": "?", "responses": ["x", "y"], "alpha": None}
-        refused = await client.post("/rewards/group", json=group, headers=header_of("limited"))
-        problem(refused, "rate_limited")
+        for path in REWARD_PATHS:
+            refused = await client.post(path, content=b"not JSON", headers=header_of("limited"))
+            problem(refused, "rate_limited")
         # Reading costs nothing, and other keys are not affected.
         assert (await client.get("/info", headers=header_of("limited"))).is_success
         assert (await client.post("/judge", json=PLAIN, headers=header_of("other"))).is_success
