@@ -85,6 +85,8 @@ def say(*parts: str | tuple[str, str], output: Console = console) -> None:
     words = _words(*parts)
     lines = words.divide(_breaks(words.plain, output.width)) if output.is_terminal else [words]
     for line in lines:
+        # A space at the end of a full line would wrap, as an empty line.
+        line.rstrip()
         output.print(line, soft_wrap=True)
 
 

@@ -59,3 +59,10 @@ def test_a_sentence_breaks_between_words_on_a_terminal_and_nowhere_in_a_pipe() -
         assert " ".join(line.strip() for line in lines) == sentence
         assert (len(lines) == 1) != is_terminal
         assert max(map(len, lines)) <= most
+
+
+def test_a_line_that_fills_the_terminal_has_no_space_behind_it() -> None:
+    written = io.StringIO()
+    narrow = Console(file=written, width=9, force_terminal=True, color_system=None)
+    say("four word line", output=narrow)
+    assert written.getvalue() == "four word\nline\n"
