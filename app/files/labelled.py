@@ -42,13 +42,15 @@ def read_pairs(
         labelled: Whether labels are read. Without, every row is unlabelled.
 
     Raises:
-        InvalidRequestError: A file cannot be read. Or its first row has no comparison, its first
-            label is an unknown word, or it has no label: its other rows will hardly be better. The
-            message has a map that may fit.
+        InvalidRequestError: A file cannot be read, or has no rows. Or its first row has no
+            comparison, its first label is an unknown word, or it has no label: its other rows will
+            hardly be better. The message has a map that may fit.
     """
     pairs: list[FilePair] = []
     for path in files_of(inputs):
         rows = list(read_rows(path, form.encoding))
+        if not rows:
+            raise InvalidRequestError(f"{path} has no rows")
         shape = _shape_of(rows, form)
         pairs += [_pair(path, row, shape, labelled=labelled) for row in rows]
         if labelled:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
 
 from app.core.comparison import Guarantee
 from app.service.auditing.absorption import AbsorbReport, Asked, Moment
@@ -41,11 +42,32 @@ def _moment(value: object) -> object:
 MomentIn = Annotated[datetime | Literal["alarm"], BeforeValidator(_moment)]
 
 
+# The document says what `_one_begin` checks.
+_ONE_BEGIN: JsonDict = {
+    "oneOf": [
+        {
+            "required": ["all"],
+            "properties": {
+                "all": {"const": True},
+                "since": {"type": "null"},
+                "audits": {"type": "null"},
+            },
+        },
+        {
+            "required": ["since"],
+            "properties": {"all": {"const": False}, "since": {"not": {"type": "null"}}},
+        },
+    ]
+}
+
+
 class AbsorbIn(Strict):
     """The labelled audits that become examples of a calibration set.
 
     A time without a time zone is UTC. `alarm` is the time at which the newest active alarm rang.
     """
+
+    model_config = ConfigDict(json_schema_extra=_ONE_BEGIN)
 
     since: MomentIn | None = Field(
         None,

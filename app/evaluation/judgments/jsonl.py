@@ -143,6 +143,8 @@ def judgment_line(pair: JudgedPair) -> str:
 
 def _lines(file: Path, form: InputFormat) -> Iterator["_Line"]:
     rows = list(read_rows(file, form.encoding))
+    if not rows:
+        raise InvalidRequestError(f"{file} has no rows")
     columns = result_columns(row.fields for row in rows)
     check_words(rows, form.shape)
     shape = form.shape or known_shape(rows[0].fields)
