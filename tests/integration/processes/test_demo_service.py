@@ -148,7 +148,9 @@ def test_a_client_that_leaves_cancels_its_work(demo_server: Server) -> None:
 
 
 def test_a_batch_does_not_delay_single_judgments(demo_server: Server) -> None:
-    some = demo_sets().fresh[:500]
+    # The largest batch, so that it takes longer than three singles on a busy machine, too.
+    some = demo_sets().fresh[:1000]
+    assert len(some) == 1000
     batch = [
         {"question": p.question, "response_a": p.response_a, "response_b": p.response_b}
         for p in some
@@ -164,7 +166,7 @@ def test_a_batch_does_not_delay_single_judgments(demo_server: Server) -> None:
     posting = threading.Thread(target=post_batch)
     posting.start()
     # Wait for the batch: it has its slots as soon as the metrics count them.
-    while "scope_pending_comparisons 500.0" not in demo_server.client.get("/metrics").text:
+    while "scope_pending_comparisons 1000.0" not in demo_server.client.get("/metrics").text:
         assert time.monotonic() - begun < PATIENCE_S
     waited = []
     for _ in range(3):

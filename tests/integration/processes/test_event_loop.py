@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import httpx
@@ -398,19 +398,22 @@ def stalls(client: httpx.Client, case: Case) -> Iterator[float]:
         yield client.get("/stall").json() / max(1.0, slowness / YARDSTICK_S)
 
 
+def removals(client: httpx.Client, case: Case) -> Iterator[float]:
+    """The stalls of deletions; a rollback brings the set back in between."""
+    for _ in range(REPEATS):
+        yield next(stalls(client, case))
+        back = client.post(f"{case.url}/rollback", json={"version": 1})
+        assert back.status_code == 200, back.text
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_no_route_stops_the_event_loop_for_50_ms(client: httpx.Client, name: str) -> None:
     case = CASES[name]
-    if case.route == REMOVE:
-        # The set can be deleted only once.
-        case = case._replace(status=204)
-        found: Sequence[float] = [next(stalls(client, case))]
-    else:
-        found = []
-        for stall in stalls(client, case):
-            found.append(stall)
-            if stall < LONGEST_S:
-                break
+    found: list[float] = []
+    for stall in removals(client, case) if case.route == REMOVE else stalls(client, case):
+        found.append(stall)
+        if stall < LONGEST_S:
+            break
     assert min(found) < LONGEST_S, [f"{stall * 1000:.0f} ms" for stall in found]
 
 
