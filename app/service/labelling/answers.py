@@ -60,18 +60,17 @@ class Answers:
         """Why pairs cannot be labelled, by key, of those that the service does not know yet."""
         return {
             key: self._entry(key)["reason"]
-            for key in self._pairs
-            if self._entry(key).get("answer") == NONE and not self._entry(key).get("posted")
+            for key, pair in self._pairs.items()
+            if self._entry(key).get("answer") == NONE and not self.is_posted(pair)
         }
 
     @property
     def unposted(self) -> Mapping[str, Label]:
         """The labels that the service does not have yet, by the key of their pair."""
-        labels = ((key, self.label(pair)) for key, pair in self._pairs.items())
         return {
             key: label
-            for key, label in labels
-            if label is not None and not self._entry(key).get("posted")
+            for key, pair in self._pairs.items()
+            if (label := self.label(pair)) is not None and not self.is_posted(pair)
         }
 
     def pair(self, key: str) -> BlindPair:
@@ -90,6 +89,10 @@ class Answers:
     def is_answered(self, pair: BlindPair) -> bool:
         """Whether a pair has a label, or cannot have one."""
         return self.label(pair) is not None or self._entry(pair.key).get("answer") == NONE
+
+    def is_posted(self, pair: BlindPair) -> bool:
+        """Whether the service has the answer of a pair."""
+        return bool(self._entry(pair.key).get("posted"))
 
     def record(self, pair: BlindPair, answer: Label | str, **more: str) -> None:
         """Keeps an answer; a later answer replaces an earlier one.

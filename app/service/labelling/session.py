@@ -80,9 +80,16 @@ class LabelSession:
         self._answer(SKIP)
 
     def undo(self) -> None:
-        """Asks about the pair before again, if there is one in this session."""
-        if self._done:
-            self._waiting.appendleft(self._done.pop())
+        """Takes the last answer of this session back, and asks about its pair again.
+
+        A label that the service has stays there until the pair has another answer.
+        """
+        if not self._done:
+            return
+        pair = self._done.pop()
+        if not self._answers.is_posted(pair):
+            self._answers.record(pair, SKIP)
+        self._waiting.appendleft(pair)
 
     def _answer(self, answer: str, **more: str) -> None:
         pair = self._waiting.popleft()
@@ -98,13 +105,6 @@ class AuditSession(LabelSession):
         """How far the person is, in a line."""
         done = len(self._done)
         return f"audit {done + 1} of {done + len(self._waiting)}"
-
-    def undo(self) -> None:
-        """Takes the answer before back, and asks about its pair again."""
-        if self._done:
-            # Nothing was sent yet, so the pair has no label if the person quits now.
-            self._answers.record(self._done[-1], SKIP)
-        super().undo()
 
     def close(self, reason: str) -> None:
         """Records that the current pair cannot be labelled, and goes on to the next one."""

@@ -151,6 +151,26 @@ def test_answers_survive_the_process_and_keep_their_side(tmp_path: Path) -> None
     assert "Question" not in journal.read_text()
 
 
+def test_an_answer_that_was_taken_back_is_not_sent(tmp_path: Path) -> None:
+    pairs = [BlindPair(key=f"k{i}", fields=row(i), left="A") for i in range(2)]
+    with Journal(tmp_path / "journal", {}) as kept:
+        answers = Answers(kept, pairs)
+        answers.add_digests({"k0": "d0", "k1": "d1"})
+        session = LabelSession(answers)
+        session.ask(pairs)
+        session.choose("left")
+        session.undo()
+        # The person quits here.
+        assert (answers.unposted, answers.given) == ({}, 0)
+        session.choose("left")
+        answers.note_posted(["k0"])
+        session.undo()
+        # The service has this label, and keeps it until there is another one.
+        assert (answers.unposted, answers.given) == ({}, 1)
+        session.choose("right")
+        assert answers.unposted == {"k0": "B"}
+
+
 def test_undo_asks_again_and_a_skip_is_no_label(tmp_path: Path) -> None:
     pairs = [BlindPair(key=f"k{i}", fields=row(i), left="B") for i in range(3)]
     with Journal(tmp_path / "journal", {}) as kept:
