@@ -74,10 +74,7 @@ async def reward_group(
     texts are not compared and share their reward. The request waits for its turn instead of being
     refused with 429.
     """
-    check_responses(len(body.responses), services)
-    rule = body.rule(services.defaults)
-    groups = await request.run(lambda: _as_asked([body.group()], body, services))
-    rewards = await rewards_of(groups, rule, services, caller)
+    rewards = await _rewards([body.group()], body, request, services, caller)
     make = partial(RewardsOut.of, rewards[0], comparisons=body.comparisons)
     return await answer_with(make, rewards, request)
 
@@ -94,10 +91,7 @@ async def reward_groups(
     Each group is rewarded as by POST /rewards/group. The guarantee is about comparisons, not about
     rewards.
     """
-    check_responses(sum(len(group.responses) for group in body.groups), services)
-    rule = body.rule(services.defaults)
-    groups = await request.run(lambda: _as_asked(body.all(), body, services))
-    rewards = await rewards_of(groups, rule, services, caller)
+    rewards = await _rewards(body.all(), body, request, services, caller)
     make = partial(RewardGroupsOut.of, rewards, comparisons=body.comparisons)
     return await answer_with(make, rewards, request)
 
@@ -115,12 +109,23 @@ async def reward_reference(
     the judge abstains or the texts are equal; with `"reward": "soft"` it is 2 p_bar - 1. The
     guarantee is about comparisons, not about rewards.
     """
-    check_responses(len(body.responses), services)
-    rule = body.rule(services.defaults)
-    groups = await request.run(lambda: _as_asked([body.group()], body, services))
-    rewards = await rewards_of(groups, rule, services, caller)
+    rewards = await _rewards([body.group()], body, request, services, caller)
     make = partial(RewardsOut.of, rewards[0], comparisons=body.comparisons)
     return await answer_with(make, rewards, request)
+
+
+async def _rewards(
+    groups: list[Group],
+    body: RewardGroupIn | RewardGroupsIn | RewardReferenceIn,
+    request: JsonRequest,
+    services: Services,
+    caller: Caller,
+) -> list[GroupRewards]:
+    """The rewards of the groups of a request."""
+    check_responses(sum(len(group.responses) for group in groups), services)
+    rule = body.rule(services.defaults)
+    asked = await request.run(_as_asked, groups, body, services)
+    return await rewards_of(asked, rule, services, caller)
 
 
 def _as_asked(
