@@ -3,9 +3,7 @@
 import json
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from app.cli import app
 from tests.unit.api.problems import comparison
 from tests.unit.cli.commands import rows_of, write_rows
 from tests.unit.clients import planned
-from tests.unit.clients.planned import INFO
+from tests.unit.clients.planned import INFO, serving
 
 runner = CliRunner()
 
@@ -117,18 +115,6 @@ class Service(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
-
-
-@contextmanager
-def serving(service: Service) -> Iterator[Service]:
-    thread = threading.Thread(target=service.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield service
-    finally:
-        service.shutdown()
-        thread.join()
-        service.server_close()
 
 
 def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:

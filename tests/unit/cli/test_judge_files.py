@@ -20,8 +20,8 @@ from tests.unit.cli.judging_service import (
     partial_of,
     problem,
     runner,
-    serving,
 )
+from tests.unit.clients.planned import serving
 
 
 def test_every_row_is_there_in_order_with_its_columns(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from tests.unit.cli.judging_service import (
     pairs_in,
     partial_of,
     problem,
-    serving,
 )
+from tests.unit.clients.planned import serving
 
 EARLIER = '{"of": "an earlier run"}\n'
 

@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 from scope_judge.exchange import Timing
+
+Served = TypeVar("Served", bound=ThreadingHTTPServer)
 
 INFO: dict[str, Any] = {
     "version": "9",
@@ -214,7 +216,8 @@ class PlannedService(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(service: PlannedService) -> Iterator[PlannedService]:
+def serving(service: Served) -> Iterator[Served]:
+    """Runs a server in a thread."""
     thread = threading.Thread(target=service.serve_forever, args=(0.01,))
     thread.start()
     try:

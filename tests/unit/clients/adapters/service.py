@@ -1,29 +1,17 @@
 """A real service on a port of its own, with a scripted judge that is calibrated."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
-import uvicorn
 
 from app.engines.scripted import ScriptedEngine
 from app.ports import Store
-from tests.patience import PATIENCE_S
 from tests.serving import application_of
 from tests.unit.api.problems import examples
 from tests.unit.api.rewards.doors import script
-
-
-class _ListeningServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = threading.Event()
-
-    async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
+from tests.unit.cli.listening import listening
 
 
 @contextmanager
@@ -43,18 +31,10 @@ def served(
         **given: Settings and keys.
     """
     app = application_of(engine or ScriptedEngine(script), store, **given)
-    server = _ListeningServer(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        assert server.listening.wait(PATIENCE_S)
-        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    with listening(app) as url:
         if calibrated:
             calibrate(url)
         yield url
-    finally:
-        server.should_exit = True
-        thread.join(PATIENCE_S)
 
 
 def calibrate(url: str) -> None:
