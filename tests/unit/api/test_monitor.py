@@ -179,8 +179,12 @@ async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
         assert {each["verdict"] for each in await judge(client, pairs(5), alpha=0.1)} == {"A"}
 
 
-async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Path) -> None:
-    keys = Keys(
+RESUME, TRAIL = "/calibrations/default/resume", "/calibrations/default/audit-trail"
+REASON = {"reason": "the labels were of another project"}
+
+
+def three_keys(tmp_path: Path) -> Keys:
+    return Keys(
         write_keys(
             tmp_path / "keys.json",
             entry("all", ["judge", "calibrate"]),
@@ -188,7 +192,26 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
             entry("elsewhere", ["calibrate"], ["other"]),
         )
     )
-    resume, trail = "/calibrations/default/resume", "/calibrations/default/audit-trail"
+
+
+async def test_only_keys_with_role_and_set_end_alarms_or_read_their_trail(tmp_path: Path) -> None:
+    keys = three_keys(tmp_path)
+    async with client_of(keys=keys, audit_rate=1.0, on_alarm="abstain") as client:
+        client.headers.update(header_of("all"))
+        await calibrate(client)
+        judged = await judge(client, pairs(40), alpha=0.1)
+        await label(client, [(each["audit"]["id"], "B") for each in judged])
+        assert (await shown(client))["criteria"][0]["alarm"]
+        for name in ("trainer", "elsewhere"):
+            refused = await client.post(RESUME, json=REASON, headers=header_of(name))
+            problem(refused, "forbidden")
+        problem(await client.get(TRAIL, headers=header_of("elsewhere")), "forbidden")
+        problem(await client.post(RESUME, json={}), "invalid_request")
+        assert (await judge(client, pairs(1), alpha=0.1))[0]["reason"] == "suspended"
+
+
+async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Path) -> None:
+    keys = three_keys(tmp_path)
     async with client_of(keys=keys, audit_rate=1.0, on_alarm="abstain") as client:
         client.headers.update(header_of("all"))
         await calibrate(client)
@@ -198,12 +221,6 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
         (criterion,) = (await shown(client))["criteria"]
         closing = {"id": audits[0], "label": "none", "reason": "the texts are gone"}
         (await client.post("/audits/labels", json={"labels": [closing]})).raise_for_status()
-        body = {"reason": "the labels were of another project"}
-        for name in ("trainer", "elsewhere"):
-            refused = await client.post(resume, json=body, headers=header_of(name))
-            problem(refused, "forbidden")
-        problem(await client.get(trail, headers=header_of("elsewhere")), "forbidden")
-        problem(await client.post(resume, json={}), "invalid_request")
         assert (await judge(client, pairs(1), alpha=0.1))[0]["reason"] == "suspended"
         rang = {
             "alpha": 0.1,
@@ -211,18 +228,18 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
             "delta": None,
             "rang_at": criterion["rang_at"],
         }
-        answer = (await client.post(resume, json=body)).json()
+        answer = (await client.post(RESUME, json=REASON)).json()
         assert answer == {"name": "default", "resumed": [rang]}
-        assert (await client.post(resume, json=body)).json()["resumed"] == []
+        assert (await client.post(RESUME, json=REASON)).json()["resumed"] == []
         assert (await judge(client, pairs(1), alpha=0.1))[0]["verdict"] == "A"
         assert not (await shown(client))["criteria"][0]["alarm"]
-        found = (await client.get(trail, headers=header_of("trainer"))).json()
+        found = (await client.get(TRAIL, headers=header_of("trainer"))).json()
         assert (found["name"], found["next_before"]) == ("default", None)
         assert {each["by"] for each in found["entries"]} == {"all"}
         resumed, closed, alarm = found["entries"]
         assert (resumed["event"], resumed["reason"], resumed["alpha"]) == (
             "resumed",
-            body["reason"],
+            REASON["reason"],
             0.1,
         )
         assert (closed["event"], closed["before"], closed["after"], closed["reason"]) == (
@@ -238,8 +255,8 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
             criterion["rang_at"],
             True,
         )
-        page = (await client.get(trail, params={"limit": 2})).json()
-        rest = await client.get(trail, params={"limit": 2, "before": page["next_before"]})
+        page = (await client.get(TRAIL, params={"limit": 2})).json()
+        rest = await client.get(TRAIL, params={"limit": 2, "before": page["next_before"]})
         assert page["entries"] + rest.json()["entries"] == found["entries"]
 
 
