@@ -25,22 +25,53 @@ _RESPONSES = ("response", "answer", "output", "completion", "antwort", "ausgabe"
 # Words that people use for the fields of a comparison, in lower case with underscores.
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "question": (
-        *("prompt", "instruction", "input", "query", "user", "text"),
-        *("frage", "aufgabe", "anfrage", "eingabe", "question_text", "pregunta"),
+        "prompt",
+        "instruction",
+        "input",
+        "query",
+        "user",
+        "text",
+        "frage",
+        "aufgabe",
+        "anfrage",
+        "eingabe",
+        "question_text",
+        "pregunta",
     ),
     "response_a": ("chosen", *(f"{name}_{side}" for side in "a1" for name in _RESPONSES), "a"),
     "response_b": ("rejected", *(f"{name}_{side}" for side in "b2" for name in _RESPONSES), "b"),
     LABEL: (
-        *("winner", "preference", "preferred", "better", "best", "choice", "verdict", "human"),
-        *("besser", "bessere_antwort", "gewinner", "bewertung", "urteil", "praeferenz", "auswahl"),
+        "winner",
+        "preference",
+        "preferred",
+        "better",
+        "best",
+        "choice",
+        "verdict",
+        "human",
+        "besser",
+        "bessere_antwort",
+        "gewinner",
+        "bewertung",
+        "urteil",
+        "praeferenz",
+        "auswahl",
     ),
 }
 # A word in the name of a response's column, and words within a label.
 _FIRST = ("a", "1", "one", "first", "left", "links", "linke", "erste", "eins")
 _SECOND = ("b", "2", "two", "second", "right", "rechts", "rechte", "zweite", "zwei")
 _EQUAL = (
-    *("tie", "draw", "equal", "same", "both", "neither"),
-    *("gleich", "gleichwertig", "unentschieden", "beide"),
+    "tie",
+    "draw",
+    "equal",
+    "same",
+    "both",
+    "neither",
+    "gleich",
+    "gleichwertig",
+    "unentschieden",
+    "beide",
 )
 
 
