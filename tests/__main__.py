@@ -70,8 +70,9 @@ def main() -> int:
     surroundings = Surroundings.draw(seed, locales_of_machine())
     folder, outermost = surroundings.make_folder()
     command = [sys.executable, "-m", "pytest", *SELECTIONS[selection]]
-    # One worker more than cores where one waits for vLLM's processes. Each takes half a gigabyte.
-    workers = min(len(os.sched_getaffinity(0)), MOST_WORKERS) + (selection != "check")
+    # One worker more than cores, because one often waits for a service, a store or vLLM. Each takes
+    # half a gigabyte.
+    workers = min(len(os.sched_getaffinity(0)), MOST_WORKERS) + 1
     command += ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder", *arguments]
     environment = os.environ | surroundings.environment(folder)
     # A run starts hundreds of processes, and each would compile the same modules.
