@@ -10,8 +10,8 @@ from app.core.score import Score
 
 def labelled_example(
     gap_fwd: float,
-    gap_rev: float,
-    label_mass: float,
+    gap_rev: float | None,
+    label_mass: float | None,
     label: Label | None,
     question: str | None = None,
 ) -> LabelledExample:

@@ -13,7 +13,7 @@ from app.cli.set_transfer import MARK, set_path, set_rows
 from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import CalibrationReference, Criterion
 from app.core.errors import InvalidRequestError, RequestError
-from app.core.score import Preference, Score
+from app.core.score import Orders, Preference, Score
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.files.labelled import check_words, known_comparison
@@ -46,26 +46,30 @@ class WrittenScore:
 
     Args:
         preference: Probabilities and uncertainty.
-        label_mass: Probability of the two labels; the smaller of the two orders.
+        label_mass: Probability of the two labels; the smaller of the two orders. None if the result
+            does not say it.
+        orders: Number of orders that the judge has seen.
         off_task: Whether the judge was off task.
     """
 
     preference: Preference
-    label_mass: float
+    label_mass: float | None
+    orders: Orders
     off_task: bool
 
 
-_NUMBERS = ("p_fwd", "p_rev", "p_bar", "uncertainty", "confidence", "label_mass")
+_NUMBERS = ("p_fwd", "p_rev", "p_bar", "uncertainty", "confidence")
 
 
 def score_of(result: Mapping[str, Any]) -> WrittenScore | None:
     """The score of a result; None if a number is missing or is none."""
     numbers = {
         name: float(value)
-        for name in _NUMBERS
+        for name in (*_NUMBERS, "label_mass")
         if isinstance(value := result.get(name), int | float) and not isinstance(value, bool)
     }
-    if len(numbers) < len(_NUMBERS) or not all(map(math.isfinite, numbers.values())):
+    missing = any(name not in numbers for name in _NUMBERS)
+    if missing or not all(map(math.isfinite, numbers.values())):
         return None
     return WrittenScore(
         preference=Preference(
@@ -74,7 +78,9 @@ def score_of(result: Mapping[str, Any]) -> WrittenScore | None:
             p_bar=numbers["p_bar"],
             uncertainty=numbers["uncertainty"],
         ),
-        label_mass=numbers["label_mass"],
+        label_mass=numbers.get("label_mass"),
+        # Results of earlier releases do not say it, and have both.
+        orders=1 if result.get("orders") == 1 else 2,
         off_task=result.get("reason") == "off_task",
     )
 

@@ -109,11 +109,11 @@ class Stream(Ringing):
 
 @dataclass(frozen=True, slots=True)
 class DriftOfSet:
-    """Evidence of drift in three values of the judgments."""
+    """Evidence of drift in three values of the judgments; None for one that the judge has not."""
 
     uncertainty: Stream
-    position_gap: Stream
-    label_mass: Stream
+    position_gap: Stream | None
+    label_mass: Stream | None
 
 
 @dataclass(frozen=True, slots=True)

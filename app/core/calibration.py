@@ -26,6 +26,7 @@ from app.core.examples import LabelledExample as LabelledExample
 from app.core.pac import rounded_down
 from app.core.pac_pairs import PacPairs
 from app.core.preference import FloatArray, Preferences
+from app.core.score import Orders
 from app.core.threshold_rows import CurvePoint as CurvePoint
 from app.core.threshold_rows import ThresholdRow as ThresholdRow
 from app.core.thresholds import ThresholdCurve
@@ -150,7 +151,7 @@ class Calibration:
 
     @cached_property
     def on_task(self) -> NDArray[np.bool_]:
-        """Shape (n,). True where the label mass is at least `min_label_mass`."""
+        """Shape (n,). True where the label mass is at least `min_label_mass`, or unknown."""
         return ~(self.table.label_mass < self.min_label_mass)
 
     @property
@@ -240,16 +241,32 @@ class Calibration:
         return expected_calibration_error(confidence, ~self.error[self.sided])
 
     @cached_property
+    def orders(self) -> Orders:
+        """Number of orders of the responses that the judge has seen; 2 without examples."""
+        return 1 if self.n and not self.table.sees_order.any() else 2
+
+    @cached_property
+    def has_label_mass(self) -> bool:
+        """Whether all examples have a label mass."""
+        return not np.isnan(self.table.label_mass).any()
+
+    @cached_property
     def position_flips(self) -> float | None:
-        """Share of examples in which the two orders prefer different responses."""
-        if not self.n:
+        """Share of examples in which the two orders prefer different responses.
+
+        None without examples, and for a judge that sees no order.
+        """
+        if not self.n or self.orders == 1:
             return None
         return self.preferences.position_flips
 
     @cached_property
     def mean_label_mass(self) -> float | None:
-        """Mean label mass, from the order with the smaller one; None without examples."""
-        if not self.n:
+        """Mean label mass, from the order with the smaller one.
+
+        None without examples, and if any example has none.
+        """
+        if not self.n or not self.has_label_mass:
             return None
         # One number at a time, so that other threads can run in between.
         return math.fsum(float(mass) for mass in self.table.label_mass) / self.n

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.core.errors import InvalidComparisonError
+from app.core.score import Orders as Orders
 from app.core.score import Preference
 from app.core.score import Side as Side
 
@@ -147,9 +148,9 @@ class AuditReference:
 class Judgment:
     """A verdict or an abstention, with the numbers that led to it.
 
-    `label_mass` is that of the score. `threshold` is None if alpha is infeasible or not given.
-    `risk_level` is the smallest alpha that accepts this judgment under "marginal". It is None if no
-    alpha does, and under "pac", where a larger alpha may have a smaller threshold.
+    `label_mass` and `orders` are those of the score. `threshold` is None if alpha is infeasible or
+    not given. `risk_level` is the smallest alpha that accepts this judgment under "marginal". It is
+    None if no alpha does, and under "pac", where a larger alpha may have a smaller threshold.
 
     `reason` is the first of these that applies: `off_task`, `no_preference`, `suspended`,
     `infeasible`, `uncertain`. `off_task` means that the two labels have too little of the
@@ -161,10 +162,11 @@ class Judgment:
     verdict: Verdict
     reason: Reason | None
     preference: Preference
-    label_mass: float
+    label_mass: float | None
     threshold: float | None
     criterion: Criterion
     risk_level: float | None
     calibration: CalibrationReference | None
     judge: str
     audit: AuditReference | None = None
+    orders: Orders = 2

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.comparison import Label
-from app.core.preference import Preferences, preference_from_gaps
+from app.core.preference import Preferences, gaps_in_reverse, preference_from_gaps
 from app.core.score import Score
 
 _MODULUS = 2**256
@@ -52,11 +52,8 @@ class LabelledExample:
     def fields(self) -> tuple[float | str | None, ...]:
         """The fields as stores keep them, without a question that is unknown."""
         question = () if self.question is None else (self.question,)
-        return (*_numbers(self.score), self.label, *question)
-
-
-def _numbers(score: Score) -> tuple[float, float, float]:
-    return score.gap_fwd, score.gap_rev, score.label_mass
+        score = self.score
+        return (score.gap_fwd, score.gap_rev, score.label_mass, self.label, *question)
 
 
 class Examples(Mapping[str, LabelledExample]):
@@ -64,14 +61,14 @@ class Examples(Mapping[str, LabelledExample]):
 
     Args:
         rows: Digest -> index of its row, in the order of the rows.
-        numbers: Shape (n, 3). Columns `gap_fwd`, `gap_rev` and `label_mass`.
+        numbers: Shape (n, 3). Columns `gap_fwd`, `gap_rev` and `label_mass`; see `Score.numbers`.
         labels: Shape (n,), uint8. 0 for B, 1 for A, 2 for no label, 3 for a tie.
         questions: Shape (n, 32), uint8. Digest of the question; zeros where it is unknown.
         checksum: Sum modulo 2^256 of the SHA-256 of every example, read as a big-endian number. The
             hash covers the digest in UTF-8, a zero byte, the three numbers as little-endian doubles
-            with -0.0 written as 0.0, the letter of the label ("?" for none, "=" for a tie), and the
-            32 bytes of the question's digest, if it is known. The order of the examples does not
-            matter.
+            with -0.0 written as 0.0 and one NaN for all, the letter of the label ("?" for none, "="
+            for a tie), and the 32 bytes of the question's digest, if it is known. The order of the
+            examples does not matter.
     """
 
     __slots__ = ("_rows", "checksum", "labels", "numbers", "questions")
@@ -118,11 +115,24 @@ class Examples(Mapping[str, LabelledExample]):
     @property
     def preferences(self) -> Preferences:
         """The preferences of the judge."""
-        return preference_from_gaps(self.numbers[:, 0], self.numbers[:, 1])
+        return preference_from_gaps(self.numbers[:, 0], self.gap_rev)
+
+    @property
+    def gap_rev(self) -> NDArray[np.float64]:
+        """Shape (n,). Gap with response_a shown second; equal to the other without an order."""
+        return gaps_in_reverse(self.numbers[:, 0], self.numbers[:, 1])
+
+    @property
+    def sees_order(self) -> NDArray[np.bool_]:
+        """Shape (n,). True where the judge sees the order of the responses."""
+        return ~np.isnan(self.numbers[:, 1])
 
     @property
     def label_mass(self) -> NDArray[np.float64]:
-        """Shape (n,). Probability of the two labels, in the order where it is smaller."""
+        """Shape (n,). Probability of the two labels, in the order where it is smaller.
+
+        NaN where the judge does not say it.
+        """
         mass: NDArray[np.float64] = self.numbers[:, 2]
         return mass
 
@@ -156,7 +166,7 @@ class Examples(Mapping[str, LabelledExample]):
             for digest, gap_fwd, gap_rev, label_mass, code, question in zip(
                 islice(digests, _SLICE), *columns, codes, questions, strict=True
             ):
-                score = Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=label_mass)
+                score = Score.of_numbers(gap_fwd, gap_rev, label_mass)
                 yield (
                     digest,
                     LabelledExample(score=score, label=_LABELS[code], question=question),
@@ -185,7 +195,9 @@ class Examples(Mapping[str, LabelledExample]):
         # The digests of a dict are in the order of its rows.
         places = (before._rows.get(digest, -1) for digest in self._rows)
         place = np.fromiter(places, dtype=np.int64, count=len(self))
-        differs = (before.numbers[place] != self.numbers).any(axis=1)
+        was, now = before.numbers[place], self.numbers
+        # A number that is missing in both is the same.
+        differs = ((was != now) & ~(np.isnan(was) & np.isnan(now))).any(axis=1)
         differs |= (before.labels[place] != self.labels) | (place < 0)
         differs |= (before.questions[place] != self.questions).any(axis=1)
         draft = Draft()
@@ -194,10 +206,9 @@ class Examples(Mapping[str, LabelledExample]):
         return draft.done(), tuple(digest for digest in before._rows if digest not in self._rows)
 
     def _example(self, row: int) -> LabelledExample:
-        gap_fwd, gap_rev, label_mass = self.numbers[row].tolist()
         (question,) = _question_texts(self.questions[row : row + 1])
         return LabelledExample(
-            score=Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=label_mass),
+            score=Score.of_numbers(*self.numbers[row].tolist()),
             label=_LABELS[int(self.labels[row])],
             question=question,
         )
@@ -224,7 +235,7 @@ class Draft:
     def set(self, digest: str, example: LabelledExample) -> None:
         """Puts one example in; a known digest is replaced."""
         row = self._rows.get(digest)
-        code, numbers = _CODES[example.label], _numbers(example.score)
+        code, numbers = _CODES[example.label], example.score.numbers
         question = _NO_QUESTION if example.question is None else bytes.fromhex(example.question)
         if row is None:
             self._rows[digest] = len(self._labels)

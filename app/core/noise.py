@@ -43,7 +43,7 @@ class Noise:
             threshold: Uncertainty up to which a verdict is accepted, in nats; None for one that
                 accepts half of the first run.
         """
-        gaps = np.array([[(each.gap_fwd, each.gap_rev) for each in run] for run in runs])
+        gaps = np.array([[each.gaps for each in run] for run in runs])
         differences = np.abs(gaps[1:] - gaps[0])
         preferences = [preference_from_gaps(run[:, 0], run[:, 1]) for run in gaps]
         if threshold is None:
@@ -91,7 +91,8 @@ class Resolution:
     @classmethod
     def of(cls, scores: Sequence[Score]) -> "Resolution":
         """Counts the gaps of different comparisons, in both orders."""
-        gaps = {gap for each in scores for gap in (each.gap_fwd, 0.0 - each.gap_rev)}
+        both = (each.gaps for each in scores)
+        gaps = {gap for gap_fwd, gap_rev in both for gap in (gap_fwd, 0.0 - gap_rev)}
         return cls(prompts=2 * len(scores), distinct=len(gaps))
 
     @property

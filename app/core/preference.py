@@ -85,6 +85,20 @@ def preference_from_gaps(gap_fwd: FloatArray, gap_rev: FloatArray) -> Preference
     return Preferences(p_fwd, p_rev, p_bar, _entropy_of_sides(smaller, larger))
 
 
+def gaps_in_reverse(gap_fwd: FloatArray, gap_rev: FloatArray) -> FloatArray:
+    """Returns the gaps of the reverse order, given the numbers of scores (`Score.numbers`).
+
+    Args:
+        gap_fwd: Shape (n,). Logit of response_a minus that of response_b, response_a shown first.
+        gap_rev: Shape (n,). The same, response_a shown second; NaN where the judge sees no order.
+
+    Returns:
+        Shape (n,), without NaN: a judge that sees no order has the same gap in both.
+    """
+    gaps: FloatArray = np.where(np.isnan(gap_rev), gap_fwd, gap_rev)
+    return gaps
+
+
 def binary_entropy(p: FloatArray, q: FloatArray) -> FloatArray:
     """Entropy of a preference, exact even where it is nearly certain.
 

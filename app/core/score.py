@@ -1,29 +1,60 @@
 """The score of a comparison, and the preference made of it."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 Side = Literal["A", "B"]
+# The number of orders of the responses in which a kind of judge sees a comparison.
+Orders = Literal[1, 2]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """One judge's preference between two responses, measured in both orders; it holds no text.
+    """One judge's preference between two responses; it holds no text.
 
     Labelled examples, judged comparisons and draws embed it.
 
     Args:
         gap_fwd: Logit of response_a minus logit of response_b, with response_a shown first; any
             finite number.
-        gap_rev: The same with response_a shown second; equal to gap_fwd for a kind of judge that
-            sees no order.
+        gap_rev: The same with response_a shown second; None for a kind of judge that sees each
+            response alone, and so sees no order.
         label_mass: Share of the whole vocabulary's probability on the two labels, in [0, 1]; the
-            smaller one of the two orders. 1 for a kind of judge that can give no other answer.
+            smaller one of the two orders. None where the judge has no labels, or does not say it.
     """
 
     gap_fwd: float
-    gap_rev: float
-    label_mass: float
+    gap_rev: float | None
+    label_mass: float | None
+
+    @property
+    def orders(self) -> Orders:
+        """Number of orders that the judge has seen."""
+        return 1 if self.gap_rev is None else 2
+
+    @property
+    def gaps(self) -> tuple[float, float]:
+        """The gaps of both orders, which are equal if the judge sees no order."""
+        return self.gap_fwd, self.gap_fwd if self.gap_rev is None else self.gap_rev
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """The three fields as numbers; NaN in place of None."""
+        return self.gap_fwd, _number(self.gap_rev), _number(self.label_mass)
+
+    @classmethod
+    def of_numbers(cls, gap_fwd: float, gap_rev: float, label_mass: float) -> "Score":
+        """The score with these `numbers`."""
+        return cls(gap_fwd=gap_fwd, gap_rev=_known(gap_rev), label_mass=_known(label_mass))
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

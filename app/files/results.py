@@ -33,11 +33,11 @@ _NUMBERS = (
     "risk_level",
     "label_mass",
 )
-_WHOLE = ("calibration_version", "calibration_n")
+_WHOLE = ("orders", "calibration_version", "calibration_n")
 _PART_NUMBERS = ("audit_rate",)
 _WORDS = ("verdict", "preferred", "reason", "guarantee", "judge")
 _FLAT_PARTS = tuple(f"{field}_{part}" for field, parts in _PARTS.items() for part in parts)
-FIELDS = (*_WORDS, *_NUMBERS, *_OBJECTS, *_FLAT_PARTS)
+FIELDS = (*_WORDS, *_NUMBERS, "orders", *_OBJECTS, *_FLAT_PARTS)
 _SETS: Mapping[str, tuple[str, ...]] = {
     "verdict": ("A", "B", "abstain"),
     "preferred": ("A", "B"),

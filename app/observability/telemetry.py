@@ -263,8 +263,10 @@ class Telemetry:
         preference = judgment.preference
         self._judgments.labels(judgment.verdict, judgment.reason or "").inc()
         self._uncertainty.observe(preference.uncertainty)
-        self._position_gap.observe(preference.position_gap)
-        self._label_mass.observe(judgment.label_mass)
+        if judgment.orders == 2:
+            self._position_gap.observe(preference.position_gap)
+        if judgment.label_mass is not None:
+            self._label_mass.observe(judgment.label_mass)
         if preference.orders_disagree:
             self._order_disagreements.inc()
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import __version__
-from app.core.comparison import Guarantee, Judgment, Reason, Side, Verdict
+from app.core.comparison import Guarantee, Judgment, Orders, Reason, Side, Verdict
 from app.core.errors import ScopeJudgeError
 from app.release import COMMIT
 from app.service.auditing.monitor import OnAlarm
@@ -72,7 +72,8 @@ class JudgmentOut(Out):
     risk_level: float | None = Field(
         description=f"{RISK_LEVEL} Null under `pac`, without alpha, or if no alpha accepts it."
     )
-    label_mass: float
+    label_mass: float | None
+    orders: Orders
     calibration: CalibrationReferenceOut | None
     judge: str
     audit: AuditReferenceOut | None
@@ -98,6 +99,7 @@ class JudgmentOut(Out):
             delta=criterion.delta if promised else None,
             risk_level=judgment.risk_level,
             label_mass=judgment.label_mass,
+            orders=judgment.orders,
             calibration=_out(CalibrationReferenceOut, judgment.calibration),
             judge=judgment.judge,
             audit=_out(AuditReferenceOut, judgment.audit),

@@ -8,7 +8,7 @@ from typing import Any
 from app.core.calibration import Calibration
 from app.core.comparison import Guarantee
 from app.core.monitoring import MonitoredCriterion, Ringing
-from app.service.auditing.drift import Figures, StreamFigures
+from app.service.auditing.drift import STREAMS, Figures, StreamFigures
 from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
 from app.service.auditing.monitor import OnAlarm, SetReport
@@ -113,7 +113,7 @@ class MonitoredOut(RingingOut):
 class StreamOut(RingingOut):
     """Evidence of all replicas that one value of the judgments is unlike the labelled pairs.
 
-    `alarm` is true once the evidence has reached 20, which by chance alone any of the three values
+    `alarm` is true once the evidence has reached 20, which by chance alone any of the values
     of a version ever does with probability at most 0.05.
     """
 
@@ -127,11 +127,21 @@ class StreamOut(RingingOut):
 
 
 class DriftOut(Out):
-    """Evidence of drift in three values of the judgments by this version."""
+    """Evidence of drift in the values of the judgments by this version.
+
+    `position_gap` is null for a judge that sees no order of the responses, and `label_mass` for one
+    that does not say it.
+    """
 
     uncertainty: StreamOut
-    position_gap: StreamOut
-    label_mass: StreamOut
+    position_gap: StreamOut | None
+    label_mass: StreamOut | None
+
+    @classmethod
+    def of(cls, drift: Figures) -> "DriftOut":
+        """Converts the evidence of the values that the judge has."""
+        streams = {name: StreamOut.of(figures) for name, figures in drift.items()}
+        return cls.model_validate({**dict.fromkeys(STREAMS), **streams})
 
 
 class MonitorOut(Out):
@@ -173,7 +183,7 @@ class MonitorOut(Out):
                 MonitoredOut.of(monitored, suspends=on_alarm == "abstain") for monitored in criteria
             ],
             refused=refused,
-            drift=DriftOut(**{stream: StreamOut.of(figures) for stream, figures in drift.items()}),
+            drift=DriftOut.of(drift),
             alarm=bool(report.alarmed) or has_drifted,
             summary=summary(criteria, drift, now=services.monitor.now()),
             note=_note(report, rate=rate, refused=refused, has_drifted=has_drifted),

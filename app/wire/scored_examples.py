@@ -25,7 +25,8 @@ class ScoredExampleOut(Out):
     The label is null for a pair that has none yet. A tie has no scores, unless it belongs to a
     pool. `question` is a digest of the question alone; null in examples of older releases.
     `gap_fwd` and `gap_rev` are the logit of response A minus that of response B, with response A
-    shown first and second.
+    shown first and second. `gap_rev` is null for a judge that sees no order, `label_mass` for one
+    that does not say it.
     """
 
     digest: str
@@ -135,8 +136,8 @@ class ScoredExampleIn(Strict):
 
     digest: Digest
     gap_fwd: FiniteFloat
-    gap_rev: FiniteFloat
-    label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)]
+    gap_rev: FiniteFloat | None
+    label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)] | None
     label: Label | None
     question: Digest | None = None
 

@@ -58,7 +58,7 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
             say(("alarm", "bold red"), f" under {_criterion(each)} {each.told}")
     for value in ("uncertainty", "position_gap", "label_mass"):
         stream = getattr(found.drift, value)
-        if stream.alarm:
+        if stream is not None and stream.alarm:
             say(
                 ("drift", "bold red"),
                 f" alarm of the {value.replace('_', ' ')} {stream.told}, "

@@ -177,5 +177,11 @@ def _decided(
         )
     # A judgment that was off task stays so, whatever the limit of that service was.
     rule = replace(judge_rule.rule, min_label_mass=math.inf) if score.off_task else judge_rule.rule
-    judgment = decided(score.preference, rule, label_mass=score.label_mass, judge=str(judge))
+    judgment = decided(
+        score.preference,
+        rule,
+        label_mass=score.label_mass,
+        judge=str(judge),
+        orders=score.orders,
+    )
     return JudgmentOut.of(judgment, None).model_dump(mode="json", exclude={"id"})

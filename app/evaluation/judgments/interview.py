@@ -260,7 +260,7 @@ def _with_orders(pair: JudgedPair, logits: Sequence[LabelLogits]) -> JudgedPair:
     score = score_of_orders(*logits)
     if isinstance(score, ScopeJudgeError):
         return replace(pair, failed={"orders": score.code})
-    return replace(pair, gaps=(score.gap_fwd, score.gap_rev), label_mass=score.label_mass)
+    return replace(pair, gaps=score.gaps, label_mass=score.label_mass)
 
 
 def _with_annotators(pair: JudgedPair, logits: Sequence[LabelLogits]) -> JudgedPair:

@@ -1,8 +1,9 @@
 """Tests without labels whether judgments by a set are like its labelled pairs.
 
 A guarantee holds for traffic like the labelled pairs. Three values of each judgment are compared
-with those of the labelled pairs: uncertainty, position gap |p_fwd - p_rev| and label mass. The test
-cannot see a wrong verdict, nor a change that leaves all three as they were.
+with those of the labelled pairs: uncertainty, position gap |p_fwd - p_rev| and label mass. A judge
+that sees no order has no position gap, and one without labels has no label mass. The test cannot
+see a wrong verdict, nor a change that leaves these values as they were.
 
 Each replica tests its own judgments, and publishes its evidence in the store. All replicas see the
 same merged evidence, which raises a false alarm as rarely as that of one.
@@ -69,6 +70,12 @@ class StreamFigures:
 Figures = Mapping[str, StreamFigures]
 
 
+def streams_of(calibration: Calibration) -> tuple[str, ...]:
+    """Returns the values that the judge of a set has."""
+    has = {"position_gap": calibration.orders == 2, "label_mass": calibration.has_label_mass}
+    return tuple(name for name in STREAMS if has.get(name, True))
+
+
 class Martingales:
     """The tests of one version of a set by this replica."""
 
@@ -76,24 +83,31 @@ class Martingales:
         preferences = calibration.preferences
         gap = np.abs(preferences.p_fwd - preferences.p_rev)
         columns = (calibration.uncertainty, gap, calibration.table.label_mass)
-        self._streams = tuple(ConformalMartingale.of(column) for column in columns)
+        tested = streams_of(calibration)
+        self._streams = {
+            name: ConformalMartingale.of(column)
+            for name, column in zip(STREAMS, columns, strict=True)
+            if name in tested
+        }
 
     def add(self, values: Sequence[float], rng: np.random.Generator) -> None:
         """Adds judgments; `values` has those of one judgment after the other."""
         # In a random order: a batch that callers have sorted is not unlike the labelled pairs.
         table = rng.permutation(np.asarray(values, dtype=np.float64).reshape(-1, VALUES))
-        for stream, column in zip(self._streams, table.T, strict=True):
-            stream.update(column, rng.random((len(column), 2)))
+        for name, column in zip(STREAMS, table.T, strict=True):
+            if name in self._streams:
+                known = column[~np.isnan(column)]
+                self._streams[name].update(known, rng.random((len(known), 2)))
 
     @property
     def judged(self) -> int:
         """Number of judgments that were tested."""
-        return self._streams[0].judged
+        return self._streams["uncertainty"].judged
 
     @property
     def largest(self) -> dict[str, float]:
         """The largest evidence of each stream so far."""
-        return {name: each.largest for name, each in zip(STREAMS, self._streams, strict=True)}
+        return {name: each.largest for name, each in self._streams.items()}
 
 
 @dataclass(slots=True)
@@ -255,7 +269,7 @@ class Drift:
     async def _exchange(self, state: _SetDrift, calibration: Calibration) -> None:
         """Publishes this replica's evidence, and reads that of the others."""
         stored = await self._store.evidence(calibration.name)
-        entries = _entries(stored, calibration.write_id)
+        entries = _entries(stored, calibration)
         own = entries.get(state.place or 0)
         if state.judged and (own is None or own.replica != self._replica):
             # The places of another version's entries are free.
@@ -278,14 +292,17 @@ class Drift:
 
     def _merge(self, state: _SetDrift, calibration: Calibration) -> None:
         """Merges the evidence of all replicas, and logs new alarms."""
+        streams = streams_of(calibration)
         known = {place: each.largest for place, each in state.others.items()}
         if state.martingales is not None:
             known[state.place or max(known, default=0) + 1] = state.martingales.largest
         before, state.figures = (
             state.figures,
             {
-                name: stream_figures({place: each[name] for place, each in known.items()})
-                for name in STREAMS
+                name: stream_figures(
+                    {place: each[name] for place, each in known.items()}, streams=len(streams)
+                )
+                for name in streams
             },
         )
         for name, figures in state.figures.items():
@@ -305,7 +322,8 @@ class Drift:
         An alarm of the other replicas alone has their time, or none if an earlier release wrote it.
         """
         others = {place: each.largest[name] for place, each in state.others.items()}
-        is_theirs = stream_figures(others).alarm or _first_ringing(state, name) is not None
+        merged_others = stream_figures(others, streams=len(streams_of(calibration)))
+        is_theirs = merged_others.alarm or _first_ringing(state, name) is not None
         if state.span is not None and not is_theirs:
             state.rang[name] = Ringing(at=self._now(), version=calibration.version, span=state.span)
 
@@ -333,13 +351,16 @@ def _log_alarm(calibration: Calibration, name: str, figures: StreamFigures) -> N
     )
 
 
-def stream_figures(largest: Mapping[int, float]) -> StreamFigures:
-    """Merges the largest evidence of one stream of each replica, by the places of the replicas.
+def stream_figures(largest: Mapping[int, float], *, streams: int = len(STREAMS)) -> StreamFigures:
+    """Merges the largest evidence of one stream of each replica.
 
-    A place whose evidence is unknown keeps its share of the false alarms.
+    Args:
+        largest: Place of a replica -> its evidence. A place whose evidence is unknown keeps its
+            share of the false alarms.
+        streams: Number of streams that share the false alarms of the set.
     """
     places = range(1, max(largest, default=0) + 1)
-    evidence = merged([largest.get(place, 0.0) for place in places], streams=len(STREAMS))
+    evidence = merged([largest.get(place, 0.0) for place in places], streams=streams)
     return StreamFigures(evidence=evidence, alarm=evidence >= 1.0 / DRIFT_DELTA)
 
 
@@ -358,17 +379,17 @@ class _Entry:
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
-def _entries(stored: Mapping[str, str], write_id: str) -> dict[int, _Entry]:
+def _entries(stored: Mapping[str, str], calibration: Calibration) -> dict[int, _Entry]:
     """Place -> entry of each replica that was registered for a version; others are left out."""
-    entries = {}
+    entries, streams = {}, streams_of(calibration)
     for place, text in stored.items():
         # Another release may write other entries; their places are free for this version.
         with suppress(*PARSE_ERRORS):
             fields = json.loads(text)
-            largest = {name: parse_finite(fields["largest"][name]) for name in STREAMS}
-            if fields["write_id"] == write_id:
+            largest = {name: parse_finite(fields["largest"][name]) for name in streams}
+            if fields["write_id"] == calibration.write_id:
                 entries[int(place)] = _Entry(
-                    write_id=write_id,
+                    write_id=calibration.write_id,
                     replica=str(fields["replica"]),
                     largest=largest,
                     rang={

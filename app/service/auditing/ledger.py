@@ -407,11 +407,7 @@ class Ledger:
                 fingerprint=self._names[draw["fingerprint"]],
                 digest=draw["digest"].hex(),
                 question=draw["question"].hex(),
-                score=Score(
-                    gap_fwd=draw["gap_fwd"],
-                    gap_rev=draw["gap_rev"],
-                    label_mass=draw["label_mass"],
-                ),
+                score=Score.of_numbers(draw["gap_fwd"], draw["gap_rev"], draw["label_mass"]),
                 decider=self._deciders[use["decider"]],
                 accepted=use["accepted"],
                 rate=draw["rate"],
@@ -439,13 +435,14 @@ class Ledger:
             if draw.by is not None:
                 self._begun[_version(draw.decider), draw.by] += 1
         if row is None:
+            gap_fwd, gap_rev, label_mass = draw.score.numbers
             self._rows[pair] = row = self._draws.append(
                 id=bytes.fromhex(draw.id),
                 digest=bytes.fromhex(draw.digest),
                 question=bytes.fromhex(draw.question),
-                gap_fwd=draw.score.gap_fwd,
-                gap_rev=draw.score.gap_rev,
-                label_mass=draw.score.label_mass,
+                gap_fwd=gap_fwd,
+                gap_rev=gap_rev,
+                label_mass=label_mass,
                 rate=draw.rate,
                 last_at=draw.at,
                 labelled_at=0.0,

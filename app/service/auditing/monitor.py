@@ -31,7 +31,7 @@ from app.core.monitoring import (
     monitor,
 )
 from app.core.pac import observed_error
-from app.core.preference import preference_from_gaps
+from app.core.preference import gaps_in_reverse, preference_from_gaps
 from app.observability.gauges import WaitingFigures
 from app.observability.telemetry import Telemetry
 from app.ports import Version
@@ -530,7 +530,8 @@ def _errors(rows: Rows) -> NDArray[np.bool_]:
 
     The entry of a closed draw means nothing.
     """
-    p_bar = preference_from_gaps(rows["gap_fwd"], rows["gap_rev"]).p_bar
+    gap_rev = gaps_in_reverse(rows["gap_fwd"], rows["gap_rev"])
+    p_bar = preference_from_gaps(rows["gap_fwd"], gap_rev).p_bar
     return np.where(rows["label"] == LABEL_A, p_bar <= 0.5, p_bar >= 0.5)
 
 

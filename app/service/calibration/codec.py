@@ -12,9 +12,10 @@ The meta of a set has these fields besides "write_id" and "version", which the s
     release               release that made the version; 0.1.0 did not write this field
     runtimes              runtimes of the scores, as a JSON list of texts; not written if unknown
 
-An example is [gap_fwd, gap_rev, label_mass, label] as JSON. The label is null for a pair without
-one, and "tie" for a pair of a pool that people found equal. A fifth field, the digest of the
-question, is not written if it is unknown, as in an example that a client imported without it.
+An example is [gap_fwd, gap_rev, label_mass, label] as JSON. `gap_rev` is null for a judge that
+sees no order, and `label_mass` where the judge does not say it. The label is null for a pair
+without one, and "tie" for a pair of a pool that people found equal. A fifth field, the digest of
+the question, is not written if it is unknown, as in an example that a client imported without it.
 
 The digest reveals that another program changed the set, or that a part of the set was lost. It is
 not a signature: a program that can write to the store can also write a matching digest. The digest

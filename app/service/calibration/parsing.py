@@ -58,18 +58,22 @@ def parse_label_noise(value: Any) -> float:
 def parse_example(fields: Any) -> LabelledExample:
     """Returns a labelled example from `[gap_fwd, gap_rev, label_mass, label]`.
 
-    A fifth field is the digest of the question.
+    The last two numbers may be null. A fifth field is the digest of the question.
 
     Raises:
         ValueError, TypeError, OverflowError: The fields are not a labelled example.
     """
     gap_fwd, gap_rev, label_mass, label, *more = fields
-    if label not in _LABELS or not all(map(math.isfinite, (gap_fwd, gap_rev, label_mass))):
+    if label not in _LABELS:
         raise ValueError("not a labelled example")
     if len(more) > 1:
         raise ValueError("too many fields")
     question = parse_digest(more[0]) if more else None
-    score = Score(gap_fwd=float(gap_fwd), gap_rev=float(gap_rev), label_mass=float(label_mass))
+    score = Score(
+        gap_fwd=parse_finite(gap_fwd),
+        gap_rev=None if gap_rev is None else parse_finite(gap_rev),
+        label_mass=None if label_mass is None else parse_finite(label_mass),
+    )
     return LabelledExample(score=score, label=label, question=question)
 
 

@@ -29,7 +29,8 @@ _MOST_CRITERIA = 64
 _MOST_FRESH = 2**16
 # Comparisons that are remembered, so that each is tested once: twice this number at most.
 _MOST_SEEN = 50_000
-# Values of one judgment that are tested for drift: uncertainty, position gap, label mass.
+# Values of one judgment that are tested for drift: uncertainty, position gap, and label mass, which
+# is NaN if it is unknown.
 VALUES = 3
 
 
@@ -94,9 +95,13 @@ class SetTraffic:
         if block.judgments >= _BLOCK:
             self._close_block()
         if tested and len(self._fresh) < _MOST_FRESH * VALUES:
-            preference = judgment.preference
+            preference, mass = judgment.preference, judgment.label_mass
             self._fresh.extend(
-                (preference.uncertainty, preference.position_gap, judgment.label_mass)
+                (
+                    preference.uncertainty,
+                    preference.position_gap,
+                    math.nan if mass is None else mass,
+                )
             )
 
     def take_fresh(self) -> "array[float]":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.core.calibration import Calibration
 from app.core.comparison import CalibrationReference, Criterion, Judgment, Reason, Verdict
-from app.core.score import Preference
+from app.core.score import Orders, Preference
 from app.core.thresholds import ThresholdCurve
 
 
@@ -70,21 +70,28 @@ class AcceptanceRule:
 
 
 def decide(
-    preference: Preference, rule: AcceptanceRule, *, label_mass: float, judge: str
+    preference: Preference,
+    rule: AcceptanceRule,
+    *,
+    label_mass: float | None,
+    judge: str,
+    orders: Orders = 2,
 ) -> Judgment:
     """Accepts the judge's preference, or abstains with the first reason that applies.
 
     Args:
         preference: The judge's preference between the two responses.
         rule: The criterion of the request, with its threshold.
-        label_mass: Probability on the two labels; the smaller one of the two orders.
+        label_mass: Probability on the two labels; the smaller one of the two orders. None where the
+            judge does not say it: nothing is off task then.
         judge: Name of the judge.
+        orders: Number of orders that the judge has seen.
     """
     side, threshold = preference.side, rule.threshold
     verdict: Verdict = "abstain"
     reason: Reason | None = None
     # Checked first: without mass on the labels the preference means nothing.
-    if label_mass < rule.min_label_mass:
+    if label_mass is not None and label_mass < rule.min_label_mass:
         reason = "off_task"
     elif side is None:
         reason = "no_preference"
@@ -103,6 +110,7 @@ def decide(
         reason=reason,
         preference=preference,
         label_mass=label_mass,
+        orders=orders,
         threshold=None if threshold == -math.inf else threshold,
         criterion=rule.criterion,
         risk_level=None if never else rule.risk_level(preference.uncertainty),

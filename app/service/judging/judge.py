@@ -240,7 +240,7 @@ class Judge:
 
     def _make_judgments(self, items: Sequence[_Item]) -> None:
         scored = [(item, item.score) for item in items if item.score is not None]
-        gaps = np.array([(score.gap_fwd, score.gap_rev) for _, score in scored]).reshape(-1, 2)
+        gaps = np.array([score.gaps for _, score in scored]).reshape(-1, 2)
         preferences = preference_from_gaps(gaps[:, 0], gaps[:, 1]).rows()
         for (item, score), preference in zip(scored, preferences, strict=True):
             assert item.rule is not None
@@ -249,6 +249,7 @@ class Judge:
                 item.rule,
                 label_mass=score.label_mass,
                 judge=self._scorer.identity.name,
+                orders=score.orders,
             )
         for item in items:
             outcome = _outcome(item)

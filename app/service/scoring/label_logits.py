@@ -141,7 +141,7 @@ class LabelLogitScorer:
 
     def weakness(self, score: Score) -> str | None:
         """Returns advice if the model would most likely answer without a label."""
-        if score.label_mass >= LEAST_LABEL_MASS:
+        if score.label_mass is None or score.label_mass >= LEAST_LABEL_MASS:
             return None
         prefill = self.template.prefill
         advice = f"without the prefill {prefill!r}" if prefill else 'SCOPE_PREFILL="[["'

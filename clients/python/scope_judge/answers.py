@@ -60,10 +60,13 @@ class Judgment:
         guarantee: "marginal" or "pac"; None without an alpha.
         delta: Probability that a "pac" guarantee fails.
         risk_level: Smallest alpha at which this judgment would be accepted; None if there is none.
-        label_mass: Probability that the judge gives to the two labels together.
+        label_mass: Probability that the judge gives to the two labels together; None for a judge
+            without labels.
         calibration: The calibration set that was used.
         judge: Name of the judge.
         audit: The audit of this judgment, if it was drawn at random for one; else None.
+        orders: Number of orders of the responses that the judge has seen: 1 if it sees each
+            response alone. Services of earlier releases do not say it, and their judges see 2.
     """
 
     id: Identifier | None
@@ -80,10 +83,11 @@ class Judgment:
     guarantee: str | None
     delta: float | None
     risk_level: float | None
-    label_mass: float
+    label_mass: float | None
     calibration: CalibrationReference | None
     judge: str
     audit: AuditReference | None = None
+    orders: int = 2
 
     @property
     def accepted(self) -> bool:

@@ -163,8 +163,9 @@ def test_the_order_of_the_examples_changes_nothing(
 def test_swapping_every_example_changes_nothing(examples: list[LabelledExample]) -> None:
     here = calibration(examples)
     swapped = [
-        score(-each.score.gap_rev, -each.score.gap_fwd, "B" if each.label == "A" else "A")
+        score(-gap_rev, -gap_fwd, "B" if each.label == "A" else "A")
         for each in examples
+        for gap_fwd, gap_rev in [each.score.gaps]
     ]
     there = calibration(swapped)
     assert here.error.tolist() == there.error.tolist()

@@ -5,13 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.examples import EMPTY, Examples, LabelledExample
+from app.core.score import Score
 from tests.labelled_examples import labelled_example
 
 digests = st.text(max_size=2)
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0])
 labels = st.sampled_from(["A", "B", None, "tie"])
 questions = st.none() | st.sampled_from("0123456789abcdef").map(lambda digit: f"{digit}1" * 32)
-scores = st.builds(labelled_example, numbers, numbers, numbers, labels, questions)
+maybe = st.none() | numbers
+scores = st.builds(labelled_example, numbers, maybe, maybe, labels, questions)
 tables = st.dictionaries(digests, scores, max_size=8)
 
 
@@ -25,7 +27,7 @@ def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledExam
     assert repr(dict(examples.pairs())) == repr(table)
     assert (list(examples), len(examples)) == (list(table), len(table))
     for row, score in enumerate(table.values()):
-        assert tuple(examples.numbers[row]) == score.fields[:3]
+        assert Score.of_numbers(*examples.numbers[row].tolist()) == score.score
         masks = (examples.label_a, examples.unlabelled, examples.tied)
         assert [bool(mask[row]) for mask in masks] == [
             score.label == label for label in ("A", None, "tie")

@@ -83,7 +83,7 @@ def test_thresholds_are_those_of_the_examples_on_task(
     scores: list[LabelledExample], limit: float
 ) -> None:
     found = calibration(scores, limit)
-    alone = calibration([each for each in scores if each.score.label_mass >= limit], 0.0)
+    alone = calibration([each for each in scores if each.score.numbers[2] >= limit], 0.0)
     assert [row.threshold for row in found.standard_rows] == [
         row.threshold for row in alone.standard_rows
     ]

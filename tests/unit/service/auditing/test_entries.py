@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from app.core.score import Score
 from app.service.auditing.entries import (
     AlarmEnd,
     AlarmEntry,
@@ -39,6 +40,7 @@ ENDED = AlarmEnd(
         drawn(2, criterion=PAC, accepted=False, label_noise=0.25, rate=1.0, at=1e9 + 0.125),
         drawn(3, criterion=replace(PAC, alpha=0.0501, delta=0.001), gap_fwd=-0.0, gap_rev=1e-300),
         drawn(4, calibration="a.b-c_1", version=2**53),
+        drawn(5, score=Score(gap_fwd=0.5, gap_rev=None, label_mass=None)),
         labelled(5, "A"),
         labelled(6, "tie", by="é 裁判"),
         labelled(7, "none"),
@@ -126,6 +128,8 @@ def test_every_field_is_needed_and_checked(entry: Entry) -> None:
 MEANINGFUL = [
     *itertools.product(("kind", "calibration", "write_id", "by"), ("x" * 9, "1")),
     *itertools.product(("gap_fwd", "gap_rev", "label_mass", "at"), (-1, 2**70)),
+    ("gap_rev", None),
+    ("label_mass", None),
     ("delta", None),
     ("by", None),
 ]

@@ -101,7 +101,7 @@ def naive(audits: Sequence[Audit], *, now: float) -> tuple[list[bool | None], in
             elif audit.label == "none":
                 errors.append(None)
             else:
-                errors.append((audit.label == "A") != (score.gap_fwd + score.gap_rev > 0))
+                errors.append((audit.label == "A") != (sum(score.gaps) > 0))
         elif now > ends:
             expired += 1
         else:
