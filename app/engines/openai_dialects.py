@@ -237,6 +237,11 @@ class ChatDialect:
             return _no_text()
 
 
+def without_control_tokens(text: str) -> str:
+    """Breaks the usual spellings of control tokens with a zero-width space, so they stay text."""
+    return _CONTROL.sub(lambda match: match[0] + "\u200b", text)
+
+
 def by_id_params(label_tokens: tuple[int, int]) -> dict[str, Any]:
     """Request parameters with which vLLM returns the log-probabilities of two token ids."""
     return {
@@ -267,10 +272,10 @@ def choices_of(answer: Any, n: int) -> list[Any] | JudgmentFailedError:
     return JudgmentFailedError("the judge's server did not answer with one choice for each prompt")
 
 
-def prompt_tokens_of(answer: Any) -> int:
+def prompt_tokens_of(answer: Any, field: str = "prompt_tokens") -> int:
     """Tokens of the prompts of an answer, as its server counts them; 0 if it does not say."""
     try:
-        tokens = answer["usage"]["prompt_tokens"]
+        tokens = answer["usage"][field]
     except (TypeError, KeyError):
         return 0
     return tokens if isinstance(tokens, int) and tokens > 0 else 0
@@ -316,7 +321,7 @@ def _log_sum(values: Sequence[float]) -> float:
 
 
 def _messages(prompt: Prompt) -> list[dict[str, str]]:
-    user = _CONTROL.sub(lambda match: match[0] + "\u200b", prompt.user)
+    user = without_control_tokens(prompt.user)
     messages = [
         {"role": "system", "content": prompt.system},
         {"role": "user", "content": user},

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -27,7 +27,7 @@ from app.engines.openai_servers import (
     ServerPool,
 )
 from app.engines.rendering import PromptRenderer, load_tokenizer
-from app.engines.turns import Pace
+from app.engines.turns import Pace, run_all
 from app.ports import (
     CallTimes,
     EngineIdentity,
@@ -115,7 +115,7 @@ class OpenAiEngine:
                 raise ServerFailedError(f"cannot judge at all: {answer.detail}")
 
         await self._servers.on_each(rehearse)
-        self._servers.start_probes(card, rehearse)
+        self._servers.start_probes(rehearse, card=card)
         self._dialect = dialect
         return EngineIdentity(
             judge=options.judge,
@@ -268,7 +268,7 @@ class OpenAiEngine:
             results.update(zip(places, answers, strict=True))
 
         with self._pace.call(len(prompts)) as turns:
-            await _all(run(places) for places in _requests(asks, most))
+            await run_all(run(places) for places in _requests(asks, most))
         return [results[i] for i in range(len(prompts))]
 
 
@@ -315,18 +315,8 @@ async def _ask(
         return [read(choice) for choice in choices]
 
     step = dialect.together
-    parts = await _all(send(asks[i : i + step]) for i in range(0, len(asks), step))
+    parts = await run_all(send(asks[i : i + step]) for i in range(0, len(asks), step))
     return [answer for part in parts for answer in part]
-
-
-async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Runs coroutines concurrently; the first failure cancels the rest and is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from failures
-    return [task.result() for task in tasks]
 
 
 async def _check_tokenizer(server: Server, dialect: TokenDialect) -> None:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -38,6 +38,8 @@ _TOO_LONG = re.compile(r"context_length_exceeded|context length")
 # is closing would look like a request to a dead server.
 _KEEP_IDLE_CONNECTION_S = 1.0
 _CONNECT_TIMEOUT_S = 5.0
+# The longest honest answer is a list of models; a gateway with 10,000 of them sends 10 MB.
+_LARGEST_ANSWER_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +174,17 @@ class Server:
         """
         return _answer(await self._send("POST", path, body=body, timeout_s=self._timeout_s))
 
+    async def status(self, path: str, body: dict[str, Any]) -> int:
+        """Returns the status of the answer to one request, to find out what the server takes.
+
+        Raises:
+            ServerFailedError: There is no answer, or the server refuses the key.
+            ServerBusyError: The server is overloaded.
+        """
+        reply = await self._send("POST", path, body=body, timeout_s=self._timeout_s)
+        _check_welcome(reply)
+        return reply.status
+
     async def card(self, model: str) -> ModelCard:
         """Reads the card of a model from /models.
 
@@ -200,13 +213,16 @@ class Server:
 
     async def _send(
         self, method: str, path: str, *, body: dict[str, Any] | None, timeout_s: float
-    ) -> httpx.Response:
+    ) -> "_Reply":
         # ASCII, because UTF-8 cannot encode half of a surrogate pair: the server refuses the text.
         content = None if body is None else json.dumps(body).encode("ascii")
         try:
             # The timeouts of httpx are for each read: a server that drips would never time out.
-            async with asyncio.timeout(timeout_s):
-                return await self._client.request(method, self.url + path, content=content)
+            async with (
+                asyncio.timeout(timeout_s),
+                self._client.stream(method, self.url + path, content=content) as response,
+            ):
+                return await _read(response)
         except (TimeoutError, httpx.TimeoutException) as exc:
             raise ServerFailedError(f"did not answer within {timeout_s:g} s") from exc
         except httpx.DecodingError as exc:
@@ -215,17 +231,48 @@ class Server:
             raise ServerFailedError(f"cannot be reached ({type(exc).__name__})") from exc
 
 
-def _answer(
-    response: httpx.Response,
-) -> dict[str, Any] | PromptTooLongError | JudgmentFailedError:
-    status = response.status_code
-    if status in (429, 503):
-        raise ServerBusyError(retry_after_s=_retry_after_s(response))
-    if status in (401, 403):
-        raise ServerFailedError("refuses SCOPE_OPENAI_API_KEY", status=status)
+class _Reply(NamedTuple):
+    """A whole answer, decoded but not parsed."""
+
+    status: int
+    retry_after: str
+    content: bytes
+
+    @property
+    def retry_after_s(self) -> int:
+        """Seconds that the server asks to wait, at least 1."""
+        seconds = int(self.retry_after) if re.fullmatch(r"\d{1,9}", self.retry_after) else 1
+        return max(1, min(seconds, _LONGEST_RETRY_AFTER_S))
+
+
+async def _read(response: httpx.Response) -> _Reply:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > _LARGEST_ANSWER_BYTES:
+            raise ServerFailedError(f"answers with more than {_LARGEST_ANSWER_BYTES >> 20} MiB")
+        parts.append(part)
+    return _Reply(
+        status=response.status_code,
+        retry_after=response.headers.get("Retry-After", ""),
+        content=b"".join(parts),
+    )
+
+
+def _check_welcome(reply: _Reply) -> None:
+    if reply.status in (429, 503):
+        raise ServerBusyError(retry_after_s=reply.retry_after_s)
+    if reply.status in (401, 403):
+        raise ServerFailedError("refuses SCOPE_OPENAI_API_KEY", status=reply.status)
+
+
+def _answer(reply: _Reply) -> dict[str, Any] | PromptTooLongError | JudgmentFailedError:
+    _check_welcome(reply)
+    status = reply.status
     if status >= 500 or status in (404, 405):
         raise ServerFailedError(f"answers with status {status}", status=status)
-    if status in (400, 413, 422) and _TOO_LONG.search(response.text):
+    if status in (400, 413, 422) and _TOO_LONG.search(reply.content.decode(errors="replace")):
         return PromptTooLongError(
             "the prompt does not fit this judge's context; shorten the question or the responses, "
             "or run a judge with a longer context"
@@ -233,18 +280,12 @@ def _answer(
     if status != 200:
         return JudgmentFailedError(f"the judge's server refused the request (status {status})")
     try:
-        answer = response.json()
+        answer = json.loads(reply.content)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         return JudgmentFailedError("the judge's server did not answer with a JSON object")
     return answer
-
-
-def _retry_after_s(response: httpx.Response) -> int:
-    text = response.headers.get("Retry-After", "")
-    seconds = int(text) if re.fullmatch(r"\d{1,9}", text) else 1
-    return max(1, min(seconds, _LONGEST_RETRY_AFTER_S))
 
 
 class ServerPool:
@@ -269,12 +310,8 @@ class ServerPool:
     def __len__(self) -> int:
         return len(self._servers)
 
-    async def open(self, model: str) -> ModelCard:
-        """Connects, and reads the model's card from every server.
-
-        Raises:
-            StartupError: A server does not serve the model, or its card is not the first server's.
-        """
+    def connect(self) -> None:
+        """Makes the HTTP client and the servers; sends nothing."""
         endpoints = self._endpoints
         self._client = httpx.AsyncClient(
             headers=endpoints.headers(),
@@ -288,6 +325,14 @@ class ServerPool:
         self._servers = [
             Server(url, self._client, timeout_s=endpoints.timeout_s) for url in endpoints.urls
         ]
+
+    async def open(self, model: str) -> ModelCard:
+        """Connects, and reads the model's card from every server.
+
+        Raises:
+            StartupError: A server does not serve the model, or its card is not the first server's.
+        """
+        self.connect()
         cards = await self.on_each(lambda server: server.card(model))
         for server, card in zip(self._servers, cards, strict=True):
             if card != cards[0]:
@@ -311,25 +356,31 @@ class ServerPool:
                 raise StartupError(f"{server.url} {exc}") from exc
         return results
 
-    def start_probes(self, card: ModelCard, rehearse: Callable[[Server], Awaitable[None]]) -> None:
+    def start_probes(
+        self, rehearse: Callable[[Server], Awaitable[None]], *, card: ModelCard | None = None
+    ) -> None:
         """Starts one background task for each server that probes it.
 
         Args:
-            card: Card that each server must keep.
             rehearse: Scores a prompt; raises ServerFailedError if the server cannot. A server that
                 is out of the pool must pass it to come back.
+            card: Card that each server must keep; None if every answer names its model, so that
+                servers in the pool need no probes.
         """
         self._probes = [
-            asyncio.create_task(self._probe(server, card, rehearse)) for server in self._servers
+            asyncio.create_task(self._probe(server, rehearse, card)) for server in self._servers
         ]
 
     async def _probe(
-        self, server: Server, card: ModelCard, rehearse: Callable[[Server], Awaitable[None]]
+        self,
+        server: Server,
+        rehearse: Callable[[Server], Awaitable[None]],
+        card: ModelCard | None,
     ) -> None:
         while True:
             await asyncio.sleep(self._endpoints.probe_every_s)
             try:
-                if await server.card(card.id) != card:
+                if card is not None and await server.card(card.id) != card:
                     raise ServerFailedError("serves another model than at the start")
                 if not server.is_up:
                     await rehearse(server)

@@ -4,8 +4,11 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 # Seconds for a prompt, assumed until one has been measured.
 _FIRST_PACE_S = 0.01
@@ -103,3 +106,13 @@ class Turns:
                 called.set_result(None)
                 return
         self._taken = False
+
+
+async def run_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Runs coroutines concurrently; the first failure cancels the rest and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    return [task.result() for task in tasks]

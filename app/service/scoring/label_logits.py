@@ -2,12 +2,10 @@
 
 import asyncio
 import math
-import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 from app.core.comparison import Comparison
-from app.core.errors import JudgmentFailedError, UnavailableError
+from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
@@ -19,11 +17,10 @@ from app.ports import (
     FailStop,
     LabelLogits,
     OnStage,
-    Prompt,
     PromptError,
     no_stage,
 )
-from app.service.fair_queue import CURRENT_FLOW
+from app.service.scoring.calls import observed_call
 from app.service.scoring.prompts import PromptTemplate, rendered_pairs
 from app.service.scoring.quoting import FENCE_VERSION
 from app.service.scoring.scorer import ScoreError
@@ -107,37 +104,20 @@ class LabelLogitScorer:
         times = CallTimes()
         with times.rendering():
             prompts = await rendered_pairs(self.template, comparisons)
-        logits = await self._logits(prompts, times)
+        with observed_call(
+            self._telemetry,
+            times,
+            comparisons=len(comparisons),
+            prompts=len(prompts),
+            tracing=self._tracing,
+        ):
+            logits = await self.engine.label_logits(prompts, times)
         if len(logits) != len(prompts):
             raise JudgmentFailedError(
                 f"the engine returned {len(logits)} answers to {len(prompts)} prompts"
             )
         pairs = zip(logits[::2], logits[1::2], strict=True)
         return [score_of_orders(forward, reverse) for forward, reverse in pairs]
-
-    async def _logits(
-        self, prompts: Sequence[Prompt], times: CallTimes
-    ) -> list[LabelLogits | PromptError]:
-        """Calls the engine, and observes the time of each stage."""
-        self._telemetry.count_engine_prompts(len(prompts))
-        usage = self._telemetry.usage[CURRENT_FLOW.get().key]
-        usage.comparisons += len(prompts) // 2
-        rendered_s, begun = times.render_s, time.perf_counter()
-        tracing = self._tracing
-        try:
-            with nullcontext() if tracing is None else tracing.engine_call(len(prompts), times):
-                return await self.engine.label_logits(prompts, times)
-        except UnavailableError as exc:
-            self._telemetry.count_engine_error(exc.code)
-            raise
-        finally:
-            usage.prompt_tokens += times.prompt_tokens
-            call_s = time.perf_counter() - begun
-            # The engine adds its tokenising to `render_s`; subtract only that part.
-            model_s = call_s - (times.render_s - rendered_s) - times.queue_s
-            self._telemetry.observe_stage("render", times.render_s)
-            self._telemetry.observe_stage("queue", times.queue_s)
-            self._telemetry.observe_stage("engine", max(0.0, model_s))
 
     def weakness(self, score: Score) -> str | None:
         """Returns advice if the model would most likely answer without a label."""

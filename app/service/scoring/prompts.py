@@ -2,11 +2,11 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from app.core.comparison import Comparison, Turn
 from app.core.errors import StartupError
@@ -14,6 +14,8 @@ from app.core.fingerprint import digest_of_json
 from app.ports import Prompt
 from app.service.off_loop import off_loop
 from app.service.scoring.quoting import Fence, quoted
+
+T = TypeVar("T")
 
 # Most characters rendered on the event loop, which takes a few milliseconds. Each text adds a fixed
 # cost, counted as _PER_TEXT characters.
@@ -61,8 +63,7 @@ class PromptTemplate:
     prefill: str = ""
     # The template's own texts, and between them the names of the placeholders.
     _pieces: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    _fence: Fence = field(init=False, repr=False, compare=False)
-    _conversation_fence: Fence = field(init=False, repr=False, compare=False)
+    _fences: "Fences" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         pieces = tuple(_PLACEHOLDER.split(self.user))
@@ -74,9 +75,9 @@ class PromptTemplate:
             )
         # A frozen dataclass can set derived fields only like this.
         object.__setattr__(self, "_pieces", pieces)
-        object.__setattr__(self, "_fence", Fence.of_literals(literals))
-        conversation = Fence.of_literals(literals, turns=_TURN_HEADINGS)
-        object.__setattr__(self, "_conversation_fence", conversation)
+        object.__setattr__(
+            self, "_fences", Fences.made(lambda turns: Fence.of_literals(literals, turns=turns))
+        )
 
     @property
     def digest(self) -> str:
@@ -85,45 +86,59 @@ class PromptTemplate:
 
     def both_orders(self, comparison: Comparison) -> tuple[Prompt, Prompt]:
         """Renders the forward prompt and the reverse one (SCOPE, section on BPE)."""
-        parts = self._parts(comparison)
+        parts = self._fences.parts(comparison)
         return self._filled(parts), self._filled(parts.swapped)
 
     def render(self, comparison: Comparison) -> Prompt:
-        """Renders one prompt with response_a shown first.
+        """Renders one prompt with response_a shown first; `Fences.parts` quotes its texts."""
+        return self._filled(self._fences.parts(comparison))
 
-        A turn of the question is quoted if one of its lines resembles a heading of the template, a
-        turn or a reply. If a line of either response resembles a heading, both responses are
-        quoted, so that they look alike. `quoting` defines which lines resemble a heading; a heading
-        in other words is not recognized.
-        """
-        return self._filled(self._parts(comparison))
-
-    def _parts(self, comparison: Comparison) -> "_Parts":
-        turns = comparison.question
-        fence = self._fence if len(turns) == 1 else self._conversation_fence
-        answers: Sequence[Sequence[str]] = (comparison.response_a, comparison.response_b)
-        if any(map(fence.is_needed, chain.from_iterable(answers))):
-            answers = [[quoted(text) for text in texts] for texts in answers]
-        return _Parts(_question_text(turns, fence), *map(_response_text, answers))
-
-    def _filled(self, parts: "_Parts") -> Prompt:
+    def _filled(self, parts: "Parts") -> Prompt:
         """Fills the placeholders; "{answer_b}" in a text stays text."""
         pieces = list(self._pieces)
         pieces[1::2] = [getattr(parts, name) for name in pieces[1::2]]
         return Prompt(system=self.system, user="".join(pieces), prefill=self.prefill)
 
 
-class _Parts(NamedTuple):
-    """The texts for the placeholders."""
+class Parts(NamedTuple):
+    """The texts of a comparison, quoted where they imitate a heading."""
 
     question: str
     answer_a: str
     answer_b: str
 
     @property
-    def swapped(self) -> "_Parts":
+    def swapped(self) -> "Parts":
         """The same texts with the responses in the other order."""
-        return _Parts(self.question, self.answer_b, self.answer_a)
+        return Parts(self.question, self.answer_b, self.answer_a)
+
+
+@dataclass(frozen=True, slots=True)
+class Fences:
+    """The fences of a prompt: around single questions, and around conversations."""
+
+    single: Fence
+    conversation: Fence
+
+    @classmethod
+    def made(cls, fence: Callable[[Sequence[str]], Fence]) -> "Fences":
+        """Makes both fences, given a function of the headings of turns and replies."""
+        return cls(single=fence(()), conversation=fence(_TURN_HEADINGS))
+
+    def parts(self, comparison: Comparison) -> Parts:
+        """Returns the texts of a comparison, quoted where needed.
+
+        A turn of the question is quoted if one of its lines resembles a heading of the template, a
+        turn or a reply. If a line of either response resembles a heading, both responses are
+        quoted, so that they look alike. `quoting` defines which lines resemble a heading; a heading
+        in other words is not recognized.
+        """
+        turns = comparison.question
+        fence = self.single if len(turns) == 1 else self.conversation
+        answers: Sequence[Sequence[str]] = (comparison.response_a, comparison.response_b)
+        if any(map(fence.is_needed, chain.from_iterable(answers))):
+            answers = [[quoted(text) for text in texts] for texts in answers]
+        return Parts(_question_text(turns, fence), *map(_response_text, answers))
 
 
 def _question_text(turns: tuple[Turn, ...], fence: Fence) -> str:
@@ -175,11 +190,12 @@ async def rendered_pairs(
     template: PromptTemplate, comparisons: Sequence[Comparison]
 ) -> list[Prompt]:
     """Renders the prompts of both orders of each comparison; large texts in a thread."""
+    return list(chain.from_iterable(await rendered(template.both_orders, comparisons)))
 
-    def rendered() -> list[Prompt]:
-        return [prompt for comparison in comparisons for prompt in template.both_orders(comparison)]
 
+async def rendered(render: Callable[[Comparison], T], comparisons: Sequence[Comparison]) -> list[T]:
+    """Renders each comparison; large texts in a thread."""
     texts = [text for comparison in comparisons for text in comparison.texts]
     if sum(map(len, texts)) + _PER_TEXT * len(texts) <= _MOST_RENDERED_ON_LOOP:
-        return rendered()
-    return await off_loop(rendered)
+        return [render(comparison) for comparison in comparisons]
+    return await off_loop(lambda: [render(comparison) for comparison in comparisons])

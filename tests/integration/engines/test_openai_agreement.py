@@ -2,17 +2,10 @@
 
 import dataclasses
 import itertools
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
@@ -24,81 +17,18 @@ from app.engines.openai_servers import Endpoints
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
 from app.service.scoring.prompts import PromptTemplate
-from app.wiring.engines import DEMO_FOLDER
-from tests.integration.processes.server import free_port
-from tests.patience import VLLM_START_S
+from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL, vllm_server
 
 pytestmark = pytest.mark.vllm
 
-FOLDER = str(DEMO_FOLDER / "model")
 COMPARISONS = 60
 TEMPLATE = PromptTemplate()
-KEY = "xyzzy-key"
-# As app/engines/vllm_start.py sets them on a CPU.
-ENVIRONMENT = {
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
-    "TORCHDYNAMO_DISABLE": "1",
-    "HF_HUB_OFFLINE": "1",
-    # Its sockets need a short path.
-    "VLLM_RPC_BASE_PATH": "/tmp",
-}
-ARGUMENTS = (
-    "--model",
-    FOLDER,
-    "--served-model-name",
-    "the-judge",
-    "--api-key",
-    KEY,
-    "--dtype",
-    "float32",
-    "--enforce-eager",
-    "--block-size",
-    "32",
-    "--kv-cache-memory-bytes",
-    str(2**27),
-    "--no-enable-chunked-prefill",
-    "--language-model-only",
-    "--disable-log-stats",
-    "--host",
-    "127.0.0.1",
-)
 
 
 @pytest.fixture(scope="module")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A vLLM server in a process group of its own; the model has another name there."""
-    port = free_port()
-    log: Path = tmp_path_factory.mktemp("vllm") / "server.log"
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--port", str(port)]
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [*command, *ARGUMENTS],
-            env=os.environ | ENVIRONMENT,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
-    try:
-        _wait_until_ready(process, f"http://127.0.0.1:{port}/health", log)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    deadline = time.monotonic() + VLLM_START_S
-    while time.monotonic() < deadline:
-        assert process.poll() is None, f"vLLM ended:\n{log.read_text()}"
-        try:
-            if httpx.get(url).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise AssertionError(f"vLLM was not ready in time:\n{log.read_text()}")
+    with vllm_server(tmp_path_factory.mktemp("vllm")) as url:
+        yield url
 
 
 @asynccontextmanager
@@ -107,7 +37,7 @@ async def engine_at(
 ) -> AsyncIterator[tuple[OpenAiEngine, EngineIdentity]]:
     options = OpenAiOptions(
         endpoints=Endpoints(urls=(url,), api_key=KEY),
-        model="the-judge",
+        model=MODEL,
         judge="demo",
         tokenizer=FOLDER,
     )

@@ -129,9 +129,9 @@ class FakeServer:
             writer.write(cut)
             await writer.drain()
             return False
-        answer = self._models() if path == "/models" else self._choices(path, body)
-        if answer is None:
-            writer.write(response(404, b"{}"))
+        answer = self._models() if path == "/models" else self._answer(path, body)
+        if isinstance(answer, int):
+            writer.write(response(answer, b"{}"))
         else:
             changed = answer if path == "/models" else self.change(answer)
             writer.write(response(200, json.dumps(changed).encode()))
@@ -143,10 +143,11 @@ class FakeServer:
         card = {"id": self.name, "created": id(self), "root": "org/judge", **own, **self.card}
         return {"data": [{"id": "another"}, card]}
 
-    def _choices(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    def _answer(self, path: str, body: dict[str, Any]) -> dict[str, Any] | int:
+        """An honest answer, or the status of a refusal."""
         if path == "/completions":
             if not self.vllm:
-                return None
+                return 404
             choices = [self._by_id(ids, body) for ids in body["prompt"]]
         else:
             choices = [self._chat(body)]

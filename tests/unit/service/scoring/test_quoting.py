@@ -223,7 +223,10 @@ def test_normalizing_twice_changes_nothing() -> None:
 def test_the_fence_version_changes_with_its_rules() -> None:
     # Different rules mean different prompts, so the judge needs a different fingerprint: raise
     # FENCE_VERSION whenever this digest changes.
-    patterns = [TEMPLATE._fence.pattern.pattern, TEMPLATE._conversation_fence.pattern.pattern]
+    patterns = [
+        TEMPLATE._fences.single.pattern.pattern,
+        TEMPLATE._fences.conversation.pattern.pattern,
+    ]
     texts = ["".join(map(chr, range(0x20, 0x24F))), "&nbsp;&#39;", "<b>", "\u0430\u03b1\u1d00"]
     readings = [plain for text in texts for plain in _plain_texts(text)]
     digest = hashlib.sha256(repr([FENCE, patterns, readings]).encode()).hexdigest()
@@ -320,7 +323,7 @@ BENIGN = st.lists(
 @given(BENIGN, st.text(max_size=60).filter(lambda text: not re.search("(?i)[uq]", text)))
 def test_single_words_of_headings_are_not_a_heading(words: str, other: str) -> None:
     for text in (words, other):
-        assert TEMPLATE._fence.around(text) == text
+        assert TEMPLATE._fences.single.around(text) == text
 
 
 MEGABYTES = 2 * 10**6
@@ -369,7 +372,7 @@ MARKS = "\u0301" * (MEGABYTES // 2) + "\u0316" * (MEGABYTES // 2)
 def least_seconds(text: str, *, runs: int) -> float:
     def seconds() -> float:
         begun = time.process_time()
-        TEMPLATE._conversation_fence.around(text)
+        TEMPLATE._fences.conversation.around(text)
         return time.process_time() - begun
 
     return min(seconds() for _ in range(runs))

@@ -1,0 +1,49 @@
+"""Observes the calls of a judge's model: their number, time and errors, and the use of each key."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+from app.core.errors import UnavailableError
+from app.observability.telemetry import Telemetry
+from app.observability.tracing import Tracing
+from app.ports import CallTimes
+from app.service.fair_queue import CURRENT_FLOW
+
+
+@contextmanager
+def observed_call(
+    telemetry: Telemetry,
+    times: CallTimes,
+    *,
+    comparisons: int,
+    prompts: int,
+    tracing: Tracing | None = None,
+) -> Iterator[None]:
+    """Observes the call of the model that its block makes.
+
+    Args:
+        telemetry: Receives counts, times and errors.
+        times: The times of the call, into which the engine writes.
+        comparisons: Number of comparisons of the call.
+        prompts: Number of prompts that the model reads for them.
+        tracing: Makes a span of the call; None without traces.
+    """
+    telemetry.count_engine_prompts(prompts)
+    usage = telemetry.usage[CURRENT_FLOW.get().key]
+    usage.comparisons += comparisons
+    rendered_s, begun = times.render_s, time.perf_counter()
+    try:
+        with nullcontext() if tracing is None else tracing.engine_call(prompts, times):
+            yield
+    except UnavailableError as exc:
+        telemetry.count_engine_error(exc.code)
+        raise
+    finally:
+        usage.prompt_tokens += times.prompt_tokens
+        call_s = time.perf_counter() - begun
+        # The engine adds its tokenising to `render_s`; subtract only that part.
+        model_s = call_s - (times.render_s - rendered_s) - times.queue_s
+        telemetry.observe_stage("render", times.render_s)
+        telemetry.observe_stage("queue", times.queue_s)
+        telemetry.observe_stage("engine", max(0.0, model_s))
