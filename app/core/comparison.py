@@ -9,6 +9,8 @@ from app.core.score import Preference
 from app.core.score import Side as Side
 
 Label = Literal["A", "B", "tie"]
+# "none" closes an audit that nobody can label.
+AuditLabel = Label | Literal["none"]
 Verdict = Literal["A", "B", "abstain"]
 Reason = Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
 Guarantee = Literal["marginal", "pac"]

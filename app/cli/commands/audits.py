@@ -1,12 +1,13 @@
-"""`scope-judge audits`: shows, absorbs and closes audits, ends alarms, shows their trail."""
+"""`scope-judge audits`: shows, labels, absorbs and closes audits, and ends their alarms."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import confirm, evidence, print_cells, say
+from app.cli.console import CommandError, confirm, evidence, print_cells, say
 from app.cli.labelling.terminal import check_terminal
+from app.cli.running.options import OnContradictions, given_contradictions
 from app.cli.running.run import journal_path
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, read
 from app.cli.set_transfer import set_path
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
     from scope_judge.answers import AuditEvent, Effect, EndedAlarm, Threshold
 
 app = typer.Typer(
-    help="Say what audits show, make labelled ones calibration examples, close audits that nobody "
-    "can label, end alarms, and show the trail of all this.",
+    help="Say what audits show, label them here or in another tool, make labelled ones calibration "
+    "examples, close audits that nobody can label, end alarms, and show the trail of all this.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
+Drawn = Annotated[
+    list[Path],
+    typer.Argument(help="OUT.audits.jsonl of `judge`, `battles` or `filter`: the drawn pairs."),
+]
+Seed = Annotated[int, typer.Option(help="Decides for each pair which response is on the left.")]
 
 _HEADINGS = ("when", "by", "event", "what", "reason")
 _AUDITS = ("labels", "errors", "wrong", "evidence", "open", "waiting")
@@ -87,13 +93,8 @@ def _audited(criterion: "AuditedCriterion") -> list[str]:
 
 @app.command()
 def label(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="OUT.audits.jsonl of `judge`, `battles` or `filter`: the drawn pairs."),
-    ],
-    seed: Annotated[
-        int, typer.Option(help="Decides for each pair which response is on the left.")
-    ] = 0,
+    files: Drawn,
+    seed: Seed = 0,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -105,7 +106,7 @@ def label(
     """
     from app.cli.labelling.audits import AuditLabelling, drawn_pairs
 
-    check_terminal(files, otherwise="POST /audits/labels takes labels of other tools")
+    check_terminal(files, otherwise="`audits export` writes them for other tools")
     pairs = list(drawn_pairs(files, seed))
     kept = journal_path(files, "audits.journal")
     with (
@@ -114,6 +115,73 @@ def label(
         resumable(f"your answers are in {kept}; rerun the command to resume"),
     ):
         AuditLabelling(service, Answers(journal, pairs)).run()
+
+
+@app.command(name="export")
+def export_audits(
+    files: Drawn,
+    out: Annotated[Path, typer.Option(help="File to write, which ends in .json.")],
+    to: Annotated[str, typer.Option(help="The tool: label-studio or argilla.")],
+    seed: Seed = 0,
+    overwrite: Annotated[bool, typer.Option(help="Replace --out and the file beside it.")] = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Write the open audits for another labelling tool, blind, the oldest first.
+
+    A second file beside --out tells the tool what to ask. `audits import` reads what the tool
+    exports.
+    """
+    from app.cli.labelling.tool_files import (
+        check_tool_output,
+        export_pairs,
+        given_tool,
+        open_pairs,
+    )
+    from app.files.labelling_tools import settings_path
+
+    tool = given_tool(to)
+    check_tool_output(out, tool, files, overwrite=overwrite)
+    with connected(url, patience_s=patience) as service:
+        found = open_pairs(service, files, seed)
+    export_pairs(out, found.pairs, tool)
+    absent = f"; {found.absent} open audits are not in these files" if found.absent else ""
+    say(f"{out} has {len(found.pairs)} open audits for {tool.title}{absent}.")
+    say(f"{settings_path(out, tool)} tells {tool.title} what to ask.")
+
+
+@app.command(name="import")
+def import_labels(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="JSON or JSON_MIN of Label Studio, or to_json of Argilla's records."),
+    ],
+    contradictions: OnContradictions = "drop",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Send the labels that people gave in another tool, after a report on them.
+
+    The files are those of pairs that `audits export` wrote. Sending a label again changes nothing,
+    so an import can be repeated.
+    """
+    from app.cli.labelled_rows import print_label_report
+    from app.cli.labelling.audit_requests import post_labels
+    from app.cli.labelling.tool_files import checked_answers, label_of
+
+    decision = given_contradictions(contradictions)
+    with (
+        connected(url, patience_s=patience) as service,
+        resumable("rerun the command: a label that was sent counts once"),
+    ):
+        rows = checked_answers(service, files, decision)
+        print_label_report(rows.report)
+        if not rows.labelled:
+            raise CommandError("there is no label to send")
+        if not yes:
+            confirm(f"Send {len(rows.labelled)} labels?", otherwise="nothing was sent")
+        post_labels(service, [label_of(row) for row in rows.labelled])
 
 
 @app.command()

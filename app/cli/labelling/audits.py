@@ -2,25 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from app.cli.console import CommandError, say
+from app.cli.console import say
+from app.cli.labelling.audit_requests import listed_audits, post_labels
 from app.cli.running.drawn import read_drawn
-from app.cli.service_client import ServiceClient, read
+from app.cli.service_client import ServiceClient
 from app.files.shapes import REQUIRED
 from app.service.labelling.answers import NONE, Answers
 from app.service.labelling.pairs import BlindPair, left_side
 from app.service.labelling.session import AuditSession
-
-# The help of a command needs its options only: functions import the client.
-if TYPE_CHECKING:
-    from scope_judge import AuditLabels
-
-_MOST_AUDITS = 1000
-# Longest reason that the service takes.
-_LONGEST_REASON = 200
+from app.service.labelling.tickets import LONGEST_REASON, comparison_id
 
 
 def drawn_pairs(files: Sequence[Path], seed: int) -> Iterator[BlindPair]:
@@ -33,6 +27,19 @@ def drawn_pairs(files: Sequence[Path], seed: int) -> Iterator[BlindPair]:
         for identifier, row in read_drawn(path).items():
             texts = {name: row[name] for name in REQUIRED}
             yield BlindPair(key=identifier, fields=texts, left=left_side(seed, identifier))
+
+
+def open_audits(service: ServiceClient, pairs: Sequence[BlindPair]) -> list[str]:
+    """The ids of the open audits, oldest first; in the order of the pairs that are known.
+
+    The last bit of an id is the order of the two responses.
+
+    Raises:
+        CommandError: The service does not answer for too long.
+    """
+    own = {comparison_id(pair.key): pair.key for pair in pairs}
+    audits = listed_audits(service, status="open")
+    return [own.get(comparison_id(audit.id), audit.id) for audit in audits]
 
 
 class AuditLabelling:
@@ -63,7 +70,7 @@ class AuditLabelling:
         # Answers of a run that was stopped.
         self._post()
         session = AuditSession(self._answers)
-        needed = session.needed(self._open())
+        needed = session.needed(open_audits(self._service, self._answers.pairs))
         self._answers.note_posted(needed.dropped, posted=False)
         self._post()
         absent = f"; {needed.absent} open audits are not in these files" if needed.absent else ""
@@ -76,27 +83,8 @@ class AuditLabelling:
         self._post()
         say(f"{len(asked) - session.waiting} of {len(asked)} open audits were shown{absent}.")
 
-    def _open(self) -> list[str]:
-        """The ids of the open audits, oldest first; in the order of the files where they have it.
-
-        The last bit of an id is the order of the two responses.
-        """
-        from scope_judge.answers import AuditPage
-
-        own = {_pair_of(pair.key): pair.key for pair in self._answers.pairs}
-        found, after = list[str](), 0
-        while True:
-            answer = self._service.get("/audits", status="open", limit=_MOST_AUDITS, after=after)
-            page = read(AuditPage, answer)
-            found += [own.get(_pair_of(audit.id), audit.id) for audit in page.audits]
-            if page.next_after is None or page.next_after <= after:
-                return found
-            after = page.next_after
-
     def _post(self) -> None:
         """Sends the answers that the service does not have; a repeated one changes nothing."""
-        from scope_judge import AuditLabels
-
         rows: list[dict[str, Any]] = [
             {"id": key, "label": label} for key, label in self._answers.unposted.items()
         ]
@@ -104,19 +92,7 @@ class AuditLabelling:
             {"id": key, "label": NONE, "reason": reason}
             for key, reason in self._answers.reasons.items()
         ]
-        for start in range(0, len(rows), _MOST_AUDITS):
-            part = rows[start : start + _MOST_AUDITS]
-            report = read(AuditLabels, self._service.post("/audits/labels", {"labels": part}))
-            self._answers.note_posted([row["id"] for row in part])
-            _print(report)
-
-
-def _pair_of(identifier: str) -> str:
-    """An id without the order of its two responses."""
-    try:
-        return f"{int(identifier, 16) >> 1:x}"
-    except ValueError:
-        raise CommandError(f"{identifier!r} is not the id of an audit") from None
+        post_labels(self._service, rows, posted=self._answers.note_posted)
 
 
 def _reason() -> str:
@@ -124,13 +100,4 @@ def _reason() -> str:
     answer: str = typer.prompt(
         "Why can it not be labelled? (Enter goes back)", default="", show_default=False, err=True
     )
-    return answer.strip()[:_LONGEST_REASON]
-
-
-def _print(report: "AuditLabels") -> None:
-    lost = report.unknown + report.expired
-    say(
-        f"labelled {report.labelled}, closed {report.closed}, labels replaced {report.updated}, "
-        f"sent before {report.unchanged}"
-        + (f", unknown {report.unknown}, expired {report.expired}" if lost else "")
-    )
+    return answer.strip()[:LONGEST_REASON]

@@ -29,12 +29,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from app.core.comparison import Criterion, Label
+from app.core.comparison import AuditLabel as AuditLabel
+from app.core.comparison import Criterion
 from app.core.monitoring import JudgedSpan, Ringing
 from app.core.score import Score
 
-# "none" closes a draw that nobody can label.
-AuditLabel = Label | Literal["none"]
 DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # No number is read from a text, or a truth value from a number.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
-from app.core.comparison import Comparison, Label
+from app.core.comparison import AuditLabel, Comparison, Label
 from app.core.errors import InvalidRequestError
 from app.core.fingerprint import example_digest
 
@@ -17,7 +17,7 @@ from app.core.fingerprint import example_digest
 # all rows are refused.
 Contradictions = Literal["drop", "last", "refuse"]
 
-_SWAPPED: dict[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
+_SWAPPED: dict[AuditLabel, AuditLabel] = {"A": "B", "B": "A"}
 _SHOWN = 3
 
 
@@ -32,6 +32,8 @@ class LabelledRow:
         label: The label; None if it is empty.
         problem: The reason why the row cannot be used; None if it can.
         unique: Whether no other row has the pair, whatever its texts are.
+        name: Names the pair where equal texts may be several pairs; None if the texts do.
+        reason: Why a person cannot label the pair; None without such an answer.
     """
 
     place: str
@@ -39,6 +41,13 @@ class LabelledRow:
     label: Label | None = None
     problem: str | None = None
     unique: bool = False
+    name: str | None = None
+    reason: str | None = None
+
+    @property
+    def answer(self) -> AuditLabel | None:
+        """The label, "none" if the pair cannot be labelled, or None without an answer."""
+        return self.label if self.reason is None else "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +70,7 @@ class LabelReport:
     Args:
         usable: Number of rows with label A or B that count.
         ties: Number of rows with label "tie" that count.
+        closed: Number of rows that count and say that the pair cannot be labelled.
         unlabelled: Number of rows without a label.
         unusable: The rows that cannot be used.
         repeated: Places of the rows that repeat an earlier pair with the same label.
@@ -72,6 +82,7 @@ class LabelReport:
 
     usable: int = 0
     ties: int = 0
+    closed: int = 0
     unlabelled: int = 0
     unusable: Sequence[RowPlace] = ()
     repeated: Sequence[str] = ()
@@ -82,13 +93,14 @@ class LabelReport:
     @property
     def rows(self) -> int:
         """Number of all rows."""
-        return self.usable + self.ties + sum(self.left_out.values())
+        return self.usable + self.ties + self.closed + sum(self.left_out.values())
 
     @property
     def sentence(self) -> str:
         """All counts in a sentence."""
         counts = (
             (self.ties, "ties" if self.ties != 1 else "tie"),
+            (self.closed, "cannot be labelled"),
             (self.unlabelled, "unlabelled"),
             (len(self.unusable), "unusable"),
             (len(self.repeated), "repeated"),
@@ -163,7 +175,8 @@ class CheckedRows(Generic[Row]):
     """Rows after the check.
 
     Args:
-        labelled: The rows that count, in order: one for each pair with label A, B or "tie".
+        labelled: The rows that count, in order: one for each pair with label A, B or "tie", or that
+            cannot be labelled.
         unlabelled: The first row of each pair that has no label in any row.
         report: The outcome of the check of all rows.
     """
@@ -193,25 +206,26 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
             unknown += not row.unique
             pairs[f"row {number}"].append(row)
         else:
-            pairs[example_digest("", row.comparison)].append(row)
+            pairs[row.name or example_digest("", row.comparison)].append(row)
     kept: list[Row] = []
     repeated: list[str] = []
     contradicting: list[list[RowPlace]] = []
     for same in pairs.values():
-        labelled = [row for row in same if row.label is not None]
+        labelled = [row for row in same if row.answer is not None]
         found = labelled or same[:1]
         told = [RowPlace(place=row.place, detail=_in_order_of(found[0], row)) for row in labelled]
         if len({row.detail for row in told}) > 1:
             contradicting.append(told)
-            repeated += [row.place for row in same if row.label is None]
+            repeated += [row.place for row in same if row.answer is None]
             kept += labelled[-1:] if contradictions == "last" else []
         else:
             kept.append(found[0])
             repeated += [row.place for row in same if row is not found[0]]
     report = LabelReport(
-        usable=sum(row.label in ("A", "B") for row in kept),
-        ties=sum(row.label == "tie" for row in kept),
-        unlabelled=sum(row.label is None for row in kept),
+        usable=sum(row.answer in ("A", "B") for row in kept),
+        ties=sum(row.answer == "tie" for row in kept),
+        closed=sum(row.answer == "none" for row in kept),
+        unlabelled=sum(row.answer is None for row in kept),
         unusable=unusable,
         repeated=repeated,
         contradicting=contradicting,
@@ -221,17 +235,17 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
     if contradicting and contradictions == "refuse":
         raise InvalidRequestError("\n".join([report.sentence, *report.details]))
     return CheckedRows(
-        labelled=[row for row in kept if row.label is not None],
-        unlabelled=[row for row in kept if row.label is None],
+        labelled=[row for row in kept if row.answer is not None],
+        unlabelled=[row for row in kept if row.answer is None],
         report=report,
     )
 
 
 def _in_order_of(first: LabelledRow, row: LabelledRow) -> str:
     """The label of a row, in the order of the responses of the first row of its pair."""
-    assert row.label is not None, "the row has a label"
+    assert row.answer is not None, "the row has an answer"
     same = first.comparison == row.comparison
-    return row.label if same else _SWAPPED[row.label]
+    return row.answer if same else _SWAPPED.get(row.answer, row.answer)
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -271,6 +271,14 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
     "audits label": lambda world: [
         in_a_terminal("audits", "label", world.strange, "--url", world.url)
     ],
+    "audits export": lambda world: [
+        of(
+            *("audits", "export", world.strange, "--to", "argilla", "--url", world.url),
+            *("--out", world.folder / "tasks.json"),
+        ),
+        of("audits", "export", world.strange, "--to", EVIL_FILE, "--out", "x.json"),
+    ],
+    "audits import": lambda world: [of("audits", "import", world.strange, "--url", world.url)],
     "audits close": lambda world: [
         of("audits", "close", "x", "--reason", EVIL_FILE, "--url", world.url)
     ],

@@ -1,0 +1,121 @@
+"""Open audits for another labelling tool, and the answers that it gives back."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.cli.console import CommandError
+from app.cli.labelling.audit_requests import listed_audits
+from app.cli.labelling.audits import drawn_pairs, open_audits
+from app.cli.running.rows import check_output
+from app.cli.service_client import ServiceClient
+from app.files.labelling_tools import TOOLS, Tool, read_answers, settings_path, write_pairs
+from app.service.labelling.answers import NONE
+from app.service.labelling.checking import CheckedRows, Contradictions, checked
+from app.service.labelling.pairs import BlindPair
+from app.service.labelling.tickets import AuditRow, audit_row, comparison_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenPairs:
+    """The pairs of files whose audits are open.
+
+    Args:
+        pairs: The pairs, those that were drawn first come first.
+        absent: Number of open audits that are not in the files.
+    """
+
+    pairs: Sequence[BlindPair]
+    absent: int
+
+
+def given_tool(name: str) -> Tool:
+    """The tool of a name.
+
+    Raises:
+        CommandError: There is no such tool.
+    """
+    for known, tool in TOOLS.items():
+        if name == known:
+            return tool
+    raise CommandError(f"--to must be {' or '.join(TOOLS)}, got {name!r}")
+
+
+def check_tool_output(out: Path, tool: Tool, files: Sequence[Path], *, overwrite: bool) -> None:
+    """Refuses files that cannot or must not be written.
+
+    Raises:
+        CommandError: The file of the pairs or that of the settings is refused.
+    """
+    if not out.name.endswith(".json"):
+        raise CommandError(f"--out {out} must end in .json, which {tool.title} imports")
+    check_output(out, files, overwrite=overwrite)
+    beside = settings_path(out, tool)
+    if beside.exists() and not (overwrite and beside.is_file()):
+        raise CommandError(f"{beside} already exists: name another --out, or give --overwrite")
+
+
+def open_pairs(service: ServiceClient, files: Sequence[Path], seed: int) -> OpenPairs:
+    """The pairs of files whose audits are open, in the order of the draws.
+
+    Raises:
+        CommandError: The service does not answer for too long, or no audit of the files is open.
+        InvalidRequestError: A file cannot be read, or has something else.
+    """
+    pairs = {pair.key: pair for pair in drawn_pairs(files, seed)}
+    ids = open_audits(service, list(pairs.values()))
+    known = [pairs[each] for each in ids if each in pairs]
+    if not known:
+        raise CommandError(
+            f"none of the {len(pairs)} pairs has an open audit: there is nothing to label"
+        )
+    return OpenPairs(pairs=known, absent=len(ids) - len(known))
+
+
+def export_pairs(out: Path, pairs: Sequence[BlindPair], tool: Tool) -> None:
+    """Writes pairs and settings for a tool.
+
+    Raises:
+        CommandError: A file cannot be written.
+    """
+    try:
+        write_pairs(out, pairs, tool)
+    except OSError as exc:
+        raise CommandError(f"{out} cannot be written: {exc.strerror}") from None
+
+
+def checked_answers(
+    service: ServiceClient, files: Sequence[Path], contradictions: Contradictions
+) -> CheckedRows[AuditRow]:
+    """The answers in files of a tool after the check, in the order of the draws.
+
+    Raises:
+        CommandError: The service does not answer for too long.
+        InvalidRequestError: A file cannot be read, or is of no tool. Or people contradict each
+            other, and that is to be refused.
+    """
+    answers = [answer for path in files for answer in read_answers(path)]
+    # The last answer of a pair is that of the last time; without times, that of the last row.
+    rows = [audit_row(answer) for answer in sorted(answers, key=lambda answer: answer.at)]
+    audits = list(listed_audits(service))
+    places = {comparison_id(audit.id): place for place, audit in enumerate(audits)}
+    expired = {comparison_id(audit.id) for audit in audits if audit.status == "expired"}
+    known = [_known(row, places.keys(), expired) for row in rows]
+    found = checked(known, contradictions)
+    return replace(found, labelled=sorted(found.labelled, key=lambda row: places[row.name or ""]))
+
+
+def _known(row: AuditRow, audits: Collection[str], expired: Collection[str]) -> AuditRow:
+    if row.problem is not None or row.name is None:
+        return row
+    if row.name not in audits:
+        return replace(row, problem="the service has no such audit, or the key may not use its set")
+    return replace(row, problem="the audit has expired") if row.name in expired else row
+
+
+def label_of(row: AuditRow) -> dict[str, Any]:
+    """A row as POST /audits/labels takes it."""
+    if row.reason is not None:
+        return {"id": row.audit, "label": NONE, "reason": row.reason}
+    return {"id": row.audit, "label": row.label}
