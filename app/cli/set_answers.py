@@ -135,6 +135,13 @@ class AuditedCriterion(Ringing):
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """The way back to verdicts after an alarm, in words."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class AuditStatus:
     """The audits, alarms and drift of a set, with a sentence that services of 0.2.0 do not have."""
 
@@ -143,6 +150,7 @@ class AuditStatus:
     drift: DriftOfSet
     summary: str
     note: str | None
+    recovery: Recovery | None = None
 
 
 @dataclass(frozen=True, slots=True)

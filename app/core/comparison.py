@@ -109,6 +109,13 @@ class Criterion:
     delta: float | None
     calibration: str
 
+    @property
+    def words(self) -> str:
+        """The criterion for people, such as "alpha 0.1 (pac, delta 0.1)"."""
+        alpha = "without alpha" if self.alpha is None else f"alpha {self.alpha:g}"
+        delta = "" if self.delta is None else f", delta {self.delta:g}"
+        return f"{alpha} ({self.guarantee}{delta})"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CriterionDefaults:

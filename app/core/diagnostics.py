@@ -24,7 +24,7 @@ from app.core.thresholds import ThresholdCurve
 
 _BINS = 10
 # Far more examples than people label; a longer search for a start rank takes seconds.
-_MOST_EXAMPLES = 10**5
+MOST_EXAMPLES = 10**5
 # Shape (999,). The alphas among which feasible ones are looked for.
 ALPHA_GRID = np.arange(1, 1000) / 1000
 
@@ -127,7 +127,7 @@ def feasibility(
     n = curve.n + off_task
     more = max(0, math.ceil(Fraction(needed * n, curve.n)) - n)
     return Feasibility(
-        smallest_alpha=smallest, more_examples=more if more <= _MOST_EXAMPLES else None
+        smallest_alpha=smallest, more_examples=more if more <= MOST_EXAMPLES else None
     )
 
 
@@ -175,8 +175,8 @@ def _examples_marginal(curve: ThresholdCurve, alpha: float) -> int | None:
 def _examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | None:
     """Number of examples at which "pac" becomes feasible; None if no number suffices."""
     limits = (alpha, delta, curve.label_noise)
-    fair = fair_start_rank(*limits, at_most=_MOST_EXAMPLES)
-    good = good_start_rank(*limits, at_most=_MOST_EXAMPLES)
+    fair = fair_start_rank(*limits, at_most=MOST_EXAMPLES)
+    good = good_start_rank(*limits, at_most=MOST_EXAMPLES)
     needed = _examples_from(curve, fair, alpha, delta)
     if good is None:
         return needed

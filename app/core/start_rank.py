@@ -78,6 +78,24 @@ def good_start_rank(alpha: float, delta: float, label_noise: float, *, at_most: 
     return _rank_with_power(alpha, delta, label_noise, _GOOD_POWER, at_most)
 
 
+def good_marginal_rank(alpha: float, label_noise: float, *, at_most: int) -> int | None:
+    """Returns the smallest rank up to which "marginal" accepts with power 0.8.
+
+    It accepts k points with e errors if (e + 1) / k <= alpha, so only the first rank at which one
+    more error is allowed can be the smallest one.
+
+    Returns:
+        The rank; None if it is above `at_most`.
+    """
+    bound = observed_error(alpha, label_noise)
+    errors = np.arange(int(at_most * bound))
+    ranks = np.ceil((errors + 1) / bound).astype(np.int64)
+    ranks += (errors + 1) / ranks > bound
+    power = binom.cdf(errors, ranks, observed_error(_ASSUMED_ERROR_SHARE * alpha, label_noise))
+    enough = ranks[(power >= _GOOD_POWER) & (ranks <= at_most)]
+    return int(enough[0]) if len(enough) else None
+
+
 def _rank_with_power(
     alpha: float, delta: float, label_noise: float, power: float, at_most: int
 ) -> int | None:

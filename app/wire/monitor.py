@@ -12,6 +12,7 @@ from app.service.auditing.drift import STREAMS, Figures, StreamFigures
 from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
 from app.service.auditing.monitor import OnAlarm, SetReport
+from app.service.auditing.recovery import Recovery
 from app.service.services import Services
 from app.wire.answers import Out
 
@@ -144,6 +145,49 @@ class DriftOut(Out):
         return cls.model_validate({**dict.fromkeys(STREAMS), **streams})
 
 
+class RecoveryOut(Out):
+    """How the set gets verdicts again after an alarm, without a look that breaks the promise.
+
+    `audits` is the number of audits to label, the first ones since the newest active alarm, before
+    their labels are looked at; null if it is above 100,000. It depends on the criterion, and not on
+    what was drawn since the alarm. With as many, an absorption with `replace` gives verdicts with
+    probability 0.8 if the judge is wrong in at most 0.6 alpha of its most certain pairs.
+    """
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+    since: str
+    audits: int | None
+    drawn: int
+    labelled: int
+    note: str
+
+    @classmethod
+    def of(cls, recovery: Recovery) -> "RecoveryOut":
+        """Converts the audits of a recovery."""
+        criterion, number = recovery.criterion, recovery.audits
+        assert criterion.alpha is not None, "only criteria with an alpha are audited"
+        if number is None:
+            note = f"no number of labels up to 100,000 is enough for {criterion.words}"
+        else:
+            note = (
+                f"label {number} audits drawn since the alarm before you look, then absorb --since "
+                f"alarm --audits {number} --replace; {recovery.drawn} are drawn, and "
+                f"{recovery.labelled} of the first {number} are labelled or closed"
+            )
+        return cls(
+            alpha=criterion.alpha,
+            guarantee=criterion.guarantee,
+            delta=criterion.delta,
+            since=written(recovery.since),
+            audits=number,
+            drawn=recovery.drawn,
+            labelled=recovery.labelled,
+            note=note,
+        )
+
+
 class MonitorOut(Out):
     """The audits of a calibration set's current version, and the drift of its traffic.
 
@@ -151,7 +195,8 @@ class MonitorOut(Out):
     an alarm first, then those with the most labels. `refused` counts the draws under other criteria
     that the answering process did not make. `alarm` is true if any criterion or any value of
     `drift` has an alarm. `summary` says in a sentence how wrong the verdicts are, under the first
-    of the criteria. `note` says what to do; null if there is nothing to do.
+    of the criteria. `note` says what to do; null if there is nothing to do. `recovery` says how
+    many audits to label after an alarm; null without an alarm.
     """
 
     name: str
@@ -164,12 +209,18 @@ class MonitorOut(Out):
     alarm: bool
     summary: str
     note: str | None
+    recovery: RecoveryOut | None
 
     @classmethod
     def of(
-        cls, services: Services, calibration: Calibration, report: SetReport, drift: Figures
+        cls,
+        services: Services,
+        calibration: Calibration,
+        report: SetReport,
+        drift: Figures,
+        recovery: Recovery | None,
     ) -> "MonitorOut":
-        """Converts the audits and the drift of a version."""
+        """Converts the audits and the drift of a version, and the way back after an alarm."""
         on_alarm, rate = services.monitor.on_alarm, services.auditor.rate
         refused = services.auditor.refused(calibration)
         has_drifted = any(stream.alarm for stream in drift.values())
@@ -187,6 +238,7 @@ class MonitorOut(Out):
             alarm=bool(report.alarmed) or has_drifted,
             summary=summary(criteria, drift, now=services.monitor.now()),
             note=_note(report, rate=rate, refused=refused, has_drifted=has_drifted),
+            recovery=None if recovery is None else RecoveryOut.of(recovery),
         )
 
 
@@ -244,19 +296,18 @@ def summary(criteria: Sequence[MonitoredCriterion], drift: Figures, *, now: floa
 def _about(monitored: MonitoredCriterion, now: float) -> str:
     figures, criterion = monitored.figures, monitored.criterion
     assert criterion.alpha is not None, "only criteria with an alpha are audited"
-    delta = "" if criterion.delta is None else f", delta {criterion.delta:g}"
-    under = f"alpha {criterion.alpha:g} ({criterion.guarantee}{delta})"
     if not figures.audited + figures.closed:
         return (
-            f"nothing is known about wrong verdicts under {under} without labels: "
+            f"nothing is known about wrong verdicts under {criterion.words} without labels: "
             f"{monitored.open} audits wait for one"
         )
     low, high = (f"{100 * share:.0f}%" for share in figures.error_interval)
     wrong = f"{low} to {high} of the verdicts are wrong"
-    promised = f"promised were {100 * criterion.alpha:g}% by {under}"
+    promised = f"promised were {100 * criterion.alpha:g}% by {criterion.words}"
     if monitored.alarm:
-        rang = None if monitored.rang is None else monitored.rang.at
-        return f"{wrong}; {promised}; the alarm rings{_since(rang, now)}"
+        rang = monitored.rang
+        active = "is active" if rang is None else f"has been active{_since(rang.at, now)}"
+        return f"{wrong}; {promised}; the alarm {active}"
     kept = "; labels prove that this is kept" if figures.certified else ""
     return f"{wrong}; {promised}{kept}"
 

@@ -156,7 +156,10 @@ async def monitor_calibration(
     await services.auditor.catch_up()
     report = await services.monitor.of(calibration)
     drift = await services.drift.of(calibration)
-    return await off_loop(as_json, partial(MonitorOut.of, services, calibration, report, drift))
+    recovery = await services.absorber.recovery(calibration, report.criteria)
+    return await off_loop(
+        as_json, partial(MonitorOut.of, services, calibration, report, drift, recovery)
+    )
 
 
 @router.delete("/calibrations/{name}", status_code=204, responses=OF_ONE)

@@ -72,6 +72,8 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
             )
     if found.note is not None:
         say(found.note)
+    if found.recovery is not None:
+        say(("recover:", "bold"), f" {found.recovery.note}")
 
 
 def _audited(criterion: "AuditedCriterion") -> list[str]:

@@ -1,15 +1,17 @@
 """Makes labelled audits examples of their calibration set."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Criterion
 from app.core.errors import AuditsIncompleteError, InvalidRequestError
+from app.core.monitoring import MonitoredCriterion
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.drift import Drift
 from app.service.auditing.ledger import Audit
+from app.service.auditing.recovery import Recovery, recovery_of
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import CalibrationReport, Calibrator, Preview
@@ -195,6 +197,29 @@ class Absorber:
         report = await self._calibrator.put(name, batch, by=by, check=check)
         return _report(report, audits, effects)
 
+    async def recovery(
+        self, calibration: Calibration, criteria: Sequence[MonitoredCriterion]
+    ) -> Recovery | None:
+        """Returns what an absorption after the newest active alarm needs.
+
+        Args:
+            calibration: The current version.
+            criteria: Its monitored criteria.
+
+        Returns:
+            The audits; None without an alarm, and without an audited criterion.
+        """
+        since = await self._newest_alarm(calibration)
+        if since is None or not criteria:
+            return None
+        return await off_loop(
+            recovery_of,
+            self._auditor.ledger.audits(calibration.name),
+            criteria,
+            since=since,
+            fingerprint=self._fingerprint,
+        )
+
     async def _chosen(self, name: str, asked: Asked) -> _Sorted:
         """Returns the draws that are asked for; see `absorb` for errors."""
         calibration = await self._calibrations.get(name)
@@ -217,15 +242,19 @@ class Absorber:
         return Period(since=since, until=until, audits=asked.audits)
 
     async def _alarm_at(self, calibration: Calibration, field: str) -> float:
-        """The time of the newest active alarm, of the audits or of the drift."""
+        at = await self._newest_alarm(calibration)
+        if at is None:
+            reason = f"calibration {calibration.name!r} has no active alarm: give a time"
+            raise InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
+        return at
+
+    async def _newest_alarm(self, calibration: Calibration) -> float | None:
+        """The time of the newest active alarm, of the audits or of the drift; None without one."""
         drift = (await self._drift.of(calibration)).values()
         standing = self._auditor.ledger.alarms.standing(calibration.name)
         times = [alarm.entry.at for alarm in standing]
         times += [figures.rang.at for figures in drift if figures.rang is not None]
-        if not times:
-            reason = f"calibration {calibration.name!r} has no active alarm: give a time"
-            raise InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
-        return max(times)
+        return max(times, default=None)
 
     def _batch(self, audits: _Sorted, asked: Asked) -> JudgedBatch:
         return JudgedBatch(

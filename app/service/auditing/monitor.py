@@ -199,7 +199,7 @@ class Monitor:
     async def _record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> bool:
         """Records alarms and ends; returns False if the store takes none now.
 
-        They are recorded later then. An alarm that is not recorded is in force already.
+        They are recorded later then. An alarm that is not recorded is active already.
         """
         with suppress(StoreUnavailableError, StoreCorruptError):
             await self._auditor.record(entries)
@@ -344,7 +344,7 @@ class Monitor:
             "docs/guides/monitoring.md says what to do",
             calibration.name,
             calibration.version if standing is None else standing.entry.decider.version,
-            _under(monitored.criterion),
+            monitored.criterion.words,
             written(self.now() if standing is None else standing.entry.at),
             "service" if standing is None else standing.entry.by,
             rang.errors,
@@ -383,14 +383,8 @@ class Monitor:
         return figures
 
 
-def _under(criterion: Criterion) -> str:
-    """Names a criterion in a line of the log."""
-    delta = "" if criterion.delta is None else f", delta {criterion.delta:g}"
-    return f"alpha {criterion.alpha:g} ({criterion.guarantee}{delta})"
-
-
 def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
-    name, under = criterion.calibration, _under(criterion)
+    name, under = criterion.calibration, criterion.words
     if end is None:
         # The log of another store, or of a backup, has no such alarm.
         logger.warning("the alarm of calibration %r under %s is not in the store", name, under)
@@ -424,7 +418,7 @@ def monitored(
     Args:
         uses: The drawn judgments by one version.
         states: The alarms of the set. Draws before the end of the last one do not count, and a
-            criterion whose alarm is in force is shown even without draws by this version.
+            criterion whose alarm is active is shown even without draws by this version.
         now: The time in seconds since 1970.
         expires_s: Seconds after which a draw without a label expires.
     """

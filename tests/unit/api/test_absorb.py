@@ -1,5 +1,6 @@
 """Tests of what an absorption says before it happens, and of what it refuses."""
 
+import itertools
 import re
 from typing import Any
 
@@ -8,6 +9,8 @@ import httpx
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
 from tests.unit.api.test_audits import absorbed, drawn, send
+
+_NUMBERS = itertools.count(1000)
 
 
 async def labelled(client: httpx.AsyncClient, numbers: range, label: str = "A") -> None:
@@ -124,6 +127,49 @@ async def test_the_first_audits_since_an_alarm_are_absorbed() -> None:
             60,
             0,
         ]
+
+
+async def test_the_recipe_of_the_monitor_brings_verdicts_back() -> None:
+    async with client_of(audit_rate=1.0, on_alarm="abstain") as client:
+        await calibrated(client)
+        assert (await monitored(client))["recovery"] is None
+        await send(client, dict.fromkeys(await alike(client, 60), "B"))
+        recovery = (await monitored(client))["recovery"]
+        needed = recovery["audits"]
+        assert (recovery["alpha"], recovery["guarantee"]) == (0.1, "marginal")
+        assert (needed, recovery["drawn"], recovery["labelled"]) == (200, 0, 0)
+        # Suspended judgments are drawn, so the audits are a sample of all traffic.
+        suspended = (await client.post("/judge", json=comparison(question="Now?"))).json()
+        assert suspended["reason"] == "suspended"
+        await send(client, dict.fromkeys(await alike(client, needed - 10), "A"))
+        asked = {"since": "alarm", "audits": needed, "replace": True}
+        problem(await absorbed(client, **asked, dry_run=True), "audits_incomplete")
+        recovery = (await monitored(client))["recovery"]
+        assert (recovery["drawn"], recovery["labelled"]) == (needed - 9, needed - 10)
+        await send(client, {suspended["audit"]["id"]: "A"})
+        await send(client, dict.fromkeys(await alike(client, 9), "A"))
+        # Later draws do not count.
+        await alike(client, 5)
+        effects = (await absorbed(client, **asked, dry_run=True)).json()["effects"]
+        assert [each["after"]["feasible"] for each in effects] == [True]
+        assert (await absorbed(client, **asked)).json()["n"] == needed
+        assert (await monitored(client))["recovery"] is None
+        judged = (await client.post("/judge", json=comparison(question="Later?"))).json()
+        assert judged["verdict"] == "A"
+
+
+async def alike(client: httpx.AsyncClient, count: int) -> list[str]:
+    """Judges new pairs with the scores of the labelled ones; returns the ids of their audits."""
+    found: list[str] = []
+    for number in range(count):
+        quality = {"response_a": f"quality={4 * (number % 60 + 1) / 60}"}
+        found += await drawn(client, [next(_NUMBERS)], **quality)
+    return found
+
+
+async def monitored(client: httpx.AsyncClient) -> dict[str, Any]:
+    answer: dict[str, Any] = (await client.get("/calibrations/default/monitor")).json()
+    return answer
 
 
 async def test_what_came_before_an_alarm_is_absorbed_with_until() -> None:

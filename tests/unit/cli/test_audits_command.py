@@ -114,10 +114,10 @@ def test_an_absorption_without_a_time_is_refused_with_the_ways_out(url: str) -> 
 def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     shown = run(url, "status", "default")
     assert shown.exit_code == 0
-    sentence, alarm, *drift, note = shown.stderr.splitlines()
+    sentence, alarm, *drift, note, recover = shown.stderr.splitlines()
     assert re.fullmatch(
         r"default, version 1: \d\d% to 100% of the verdicts are wrong; promised were 10% by alpha "
-        r"0\.1 \(marginal\); the alarm rings since \d\d:\d\d UTC today; the "
+        r"0\.1 \(marginal\); the alarm has been active since \d\d:\d\d UTC today; the "
         r"traffic is unlike the labelled pairs since \d\d:\d\d UTC today\.",
         sentence,
     )
@@ -133,6 +133,10 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     )
     assert 0 < len(drift) < 4
     assert "do not use them" in note
+    assert recover == (
+        "recover: label 200 audits drawn since the alarm before you look, then absorb --since "
+        "alarm --audits 200 --replace; 0 are drawn, and 0 of the first 200 are labelled or closed"
+    )
     cells = shown.stdout.rstrip("\n").split("\t")
     assert (cells[:5], cells[6:]) == (
         ["0.1", "marginal", "", "30", "30"],

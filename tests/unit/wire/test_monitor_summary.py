@@ -50,7 +50,7 @@ def test_an_alarm_is_told_with_its_time(rang: Ringing, since: str) -> None:
     low, high = (f"{share:.0%}" for share in error_interval(25, 100))
     assert summary([criterion(*errors, rang=rang)], {}, now=NOW) == (
         f"{low} to {high} of the verdicts are wrong; promised were 10% by alpha 0.1 (marginal); "
-        f"the alarm rings since {since}"
+        f"the alarm has been active since {since}"
     )
 
 

@@ -1,0 +1,68 @@
+"""The way back to verdicts after an alarm: how many audits to label before the first look."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from app.core.comparison import Criterion
+from app.core.monitoring import MonitoredCriterion
+from app.core.recovery import labels_for_verdicts
+from app.service.auditing.ledger import Audit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovery:
+    """The audits that make a new calibration after an alarm.
+
+    Args:
+        criterion: The criterion that needs the most labels.
+        since: Time at which the newest active alarm rang, in seconds since 1970.
+        audits: Number of audits to label before the first look, the first ones since the alarm.
+            Nothing that was drawn since then decides it. None if it is above 100,000.
+        drawn: Number of audits that were drawn since the alarm.
+        labelled: Number of those that have a label or are closed, of the first `audits`.
+    """
+
+    criterion: Criterion
+    since: float
+    audits: int | None
+    drawn: int
+    labelled: int
+
+
+def recovery_of(
+    audits: Iterable[Audit],
+    criteria: Sequence[MonitoredCriterion],
+    *,
+    since: float,
+    fingerprint: str,
+) -> Recovery:
+    """Counts the audits that a recovery needs and has.
+
+    A tie is no example, and neither is a closed audit. So the number of labels is divided by the
+    share of sides among the labels from before the alarm, which say nothing about later draws.
+
+    Args:
+        audits: The audits of the set, oldest first.
+        criteria: The monitored criteria of the set, at least one. Those with an alarm count, or
+            else the one with the most labels.
+        since: Time at which the alarm rang, in seconds since 1970.
+        fingerprint: Fingerprint of the judge; audits of another one are no examples.
+    """
+    own = [audit for audit in audits if audit.draw.fingerprint == fingerprint]
+    before = [audit.label for audit in own if audit.draw.at < since and audit.label is not None]
+    sides = sum(label in ("A", "B") for label in before)
+    share = sides / len(before) if sides else 1.0
+    alarmed = [each for each in criteria if each.alarm]
+    asked = alarmed or [max(criteria, key=lambda each: each.figures.audited)]
+    needs = [labels_for_verdicts(each.criterion, each.label_noise) or math.inf for each in asked]
+    most = max(needs)
+    number = None if math.isinf(most) else math.ceil(most / share)
+    later = [audit for audit in own if audit.draw.at >= since]
+    return Recovery(
+        criterion=asked[needs.index(most)].criterion,
+        since=since,
+        audits=number,
+        drawn=len(later),
+        labelled=sum(audit.label is not None for audit in later[:number]),
+    )
