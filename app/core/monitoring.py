@@ -165,7 +165,7 @@ class MonitoredCriterion:
 
     @property
     def alarm(self) -> bool:
-        """Whether the figures have an alarm, or an alarm is in force."""
+        """Whether the figures have an alarm, or an alarm is active."""
         return self.figures.alarm or self.rang is not None
 
 

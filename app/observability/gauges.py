@@ -224,7 +224,7 @@ _MONITORED: tuple[tuple[str, str, Callable[[MonitoredCriterion], float]], ...] =
     ),
     (
         "alarm",
-        "Whether an alarm is in force: the evidence of an error above alpha has reached 20.",
+        "Whether an alarm is active: the evidence of an error above alpha has reached 20.",
         lambda monitored: monitored.alarm,
     ),
     (

@@ -64,7 +64,7 @@ class Alarms:
         }
 
     def standing(self, calibration: str) -> list[Alarm]:
-        """Returns the alarms of a set that are in force."""
+        """Returns the active alarms of a set."""
         states = self.states(calibration).values()
         return [state.standing for state in states if state.standing is not None]
 
