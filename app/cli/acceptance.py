@@ -17,9 +17,9 @@ from app.core.score import Orders, Preference, Score
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.files.labelled import check_words, known_comparison
-from app.files.reading import FileRow, read_rows
+from app.files.reading import FileRow, InputFormat, read_rows
 from app.files.results import result_columns
-from app.files.shapes import known_shape, label_in
+from app.files.shapes import ComparisonShape, known_shape, label_in
 from app.service.judging.decisions import AcceptanceRule
 from app.service.labelling.checking import LabelledRow, checked
 
@@ -117,7 +117,7 @@ def _is_suspended(service: ServiceClient, criterion: Criterion) -> bool:
 
 
 def rule_of_file(
-    criterion: Criterion, file: Path, label_noise: float, encoding: str | None = None
+    criterion: Criterion, file: Path, label_noise: float, form: InputFormat
 ) -> RuleOfJudge:
     """The rule of an exported set, or of results with labels.
 
@@ -125,15 +125,16 @@ def rule_of_file(
         criterion: The criterion.
         file: Written by `scope-judge sets export`, or results of `scope-judge judge` with labels.
         label_noise: Probability that a label of the results is flipped; an export has its own.
-        encoding: Encoding of text without a byte order mark; None for UTF-8.
+        form: How the rows of results are written.
 
     Raises:
         InvalidRequestError: The file cannot be read, or has no labelled result.
     """
-    rows = list(read_rows(file, encoding))
+    rows = list(read_rows(file, form.encoding))
     if rows and MARK in rows[0].fields:
         return _of_set(criterion, rows[0].fields, [row.fields for row in islice(rows, 1, None)], 0)
-    return _of_results(criterion, file, rows, label_noise)
+    scored = list(_scored_rows(rows, form.shape))
+    return _of_results(criterion, file, scored, label_noise)
 
 
 def _of_set(
@@ -188,16 +189,16 @@ class _ScoredRow(LabelledRow):
     judge: str | None
 
 
-def _scored_rows(rows: Sequence[FileRow]) -> Iterator[_ScoredRow]:
+def _scored_rows(rows: Sequence[FileRow], named: ComparisonShape | None) -> Iterator[_ScoredRow]:
     columns = result_columns(row.fields for row in rows)
-    check_words(rows, None)
-    shape = known_shape(rows[0].fields) if rows else None
+    check_words(rows, named)
+    shape = named or (known_shape(rows[0].fields) if rows else None)
     for row in rows:
         result = columns.result(row.fields) if columns is not None else {}
         score = score_of(result)
         label, problem = None, None if score is not None else "no scores of a judge"
         try:
-            label = label_in(row.fields)
+            label = label_in(row.fields, named)
         except RequestError as exc:
             problem = exc.detail
         yield _ScoredRow(
@@ -211,14 +212,13 @@ def _scored_rows(rows: Sequence[FileRow]) -> Iterator[_ScoredRow]:
 
 
 def _of_results(
-    criterion: Criterion, file: Path, rows: Sequence[FileRow], label_noise: float
+    criterion: Criterion, file: Path, scored: Sequence[_ScoredRow], label_noise: float
 ) -> RuleOfJudge:
     """The rule of labelled results.
 
     The uncertainties are used as they were written. Those of a set are computed from its gaps, and
     may differ in the last digit: the pair at the threshold would then be lost.
     """
-    scored = list(_scored_rows(rows))
     judges = {row.judge for row in scored if row.problem is None and row.label is not None}
     found = checked(scored)
     print_label_report(found.report)

@@ -8,7 +8,7 @@
     │   ├── InvalidComparisonError    blank text, or numbers of turns that disagree
     │   ├── BodyTooLargeError         the request has too many bytes
     │   ├── BodyTooSlowError          the request's body arrives too slowly
-    │   ├── BatchTooLargeError        the request has too many comparisons
+    │   ├── BatchTooLargeError        the request has too many comparisons or responses
     │   ├── TooManyCriteriaError      the request has too many different criteria
     │   ├── PromptTooLongError        the judge's context is shorter than the prompt
     │   ├── ControlTokenError         a text holds control tokens that cannot be neutralised
@@ -130,10 +130,10 @@ class BodyTooSlowError(RequestError):
 
 
 class BatchTooLargeError(RequestError):
-    """The request has more comparisons than one request may have."""
+    """The request has more comparisons or responses than one request may have."""
 
     code = "batch_too_large"
-    title = "The batch holds too many comparisons"
+    title = "The request has too many comparisons or responses"
 
 
 class TooManyCriteriaError(RequestError):

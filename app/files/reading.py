@@ -36,6 +36,8 @@ from app.files.growth import (
 from app.files.shapes import ComparisonShape
 
 STDIN = Path("-")
+# End of the name of a file with the pairs that were drawn for audits, beside the output of a run.
+DRAWN_ENDING = ".audits.jsonl"
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 _GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
@@ -94,6 +96,8 @@ class InputFormat:
 def files_of(inputs: Sequence[Path]) -> list[Path]:
     """Expands folders and patterns; the files of a folder are sorted by path.
 
+    The pairs that a run drew for audits are left out of folders: they have been judged.
+
     Args:
         inputs: Files, folders, patterns such as `data/*.jsonl`, or `-` for standard input.
 
@@ -106,7 +110,7 @@ def files_of(inputs: Sequence[Path]) -> list[Path]:
         if path == STDIN or path.is_file():
             files.append(path)
         elif path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file() and _is_known(file))
+            inside = _inside(path, drawn=False)
             if not inside:
                 raise InvalidRequestError(
                     f"{path} has no file that ends in {', '.join(ENDINGS)}, or one of these with "
@@ -122,6 +126,20 @@ def files_of(inputs: Sequence[Path]) -> list[Path]:
             # A named pipe and a device are read, too.
             files.append(path)
     return files
+
+
+def drawn_inside(inputs: Sequence[Path]) -> list[Path]:
+    """The files of drawn pairs that `files_of` leaves out."""
+    folders = (path for path in inputs if path.is_dir())
+    return [file for folder in folders for file in _inside(folder, drawn=True)]
+
+
+def _inside(folder: Path, *, drawn: bool) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and _is_known(file) and file.name.endswith(DRAWN_ENDING) == drawn
+    )
 
 
 def _is_known(path: Path) -> bool:

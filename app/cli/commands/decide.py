@@ -9,23 +9,24 @@ import typer
 
 from app.cli.console import CommandError
 from app.cli.running.options import (
+    ColumnMap,
     DeltaFor,
     Encoding,
     Excel,
     Flat,
     Inputs,
     NoAlpha,
-    check_encoding,
     check_label_noise,
     check_share,
     divided_delta,
+    given_format,
 )
 from app.cli.running.rows import check_excel, check_output, delimiter_of, is_table, write_all
 from app.cli.service_client import DEFAULT_URL, Url
 from app.cli.summary import print_summary
 from app.core.comparison import Criterion, Guarantee
 from app.core.errors import InvalidRequestError
-from app.files.reading import FileRow, files_of, read_rows
+from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import OutputColumns, ResultColumns, result_columns
 
 # numpy and scipy take a while to import: functions import what needs them.
@@ -68,6 +69,7 @@ def decide(
     overwrite: Annotated[bool, typer.Option(help="Replace --out.")] = False,
     flat: Flat = None,
     excel: Excel = False,
+    columns: ColumnMap = None,
     encoding: Encoding = None,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -75,6 +77,7 @@ def decide(
 
     The thresholds come from a calibration set of the service, or from --labels. Every verdict is
     the one that the service would give now. Rows with an error keep it, and all other columns stay.
+    --map names the columns of --labels.
     """
     criterion = _criterion(alpha, guarantee, delta, delta_for, calibration, no_alpha=no_alpha)
     if labels is not None and calibration is not None:
@@ -83,12 +86,14 @@ def decide(
     paths = files_of(files)
     check_output(out, paths, overwrite=overwrite)
     check_excel(out, excel=excel)
-    check_encoding(encoding)
+    form = given_format(None, columns, encoding)
+    if columns is not None and labels is None:
+        raise CommandError("--map names the columns of --labels, which is not given")
     parts = [list(read_rows(path, encoding)) for path in paths]
     layouts = [result_columns(row.fields for row in part) for part in parts]
     if not any(layouts):
         raise InvalidRequestError(f"{files[0]} has no results of `scope-judge judge FILE`")
-    judge_rule = _judge_rule(criterion, labels, label_noise, encoding, url)
+    judge_rule = _judge_rule(criterion, labels, label_noise, form, url)
     rows = [row for part in parts for row in part]
     results = [
         _decided(row, layout, judge_rule)
@@ -103,8 +108,8 @@ def decide(
     if flat is None:
         was_flat = any(layout is not None and layout.nested is None for layout in layouts)
         flat = was_flat or is_table(out)
-    columns = OutputColumns({column for row in kept for column in row}, flat=flat)
-    decided = [columns.row(row, result) for row, result in zip(kept, results, strict=True)]
+    written = OutputColumns({column for row in kept for column in row}, flat=flat)
+    decided = [written.row(row, result) for row, result in zip(kept, results, strict=True)]
     write_all(out, decided, excel=excel, delimiter=delimiter_of(rows))
     print_summary(results, [row.place for row in rows], asked=0, seconds=0.0)
     failed = sum("error" in result for result in results)
@@ -140,13 +145,13 @@ def _criterion(
 
 
 def _judge_rule(
-    criterion: Criterion, labels: Path | None, label_noise: float, encoding: str | None, url: str
+    criterion: Criterion, labels: Path | None, label_noise: float, form: InputFormat, url: str
 ) -> "RuleOfJudge":
     from app.cli.acceptance import rule_of_file, rule_of_service
 
     if labels is None:
         return rule_of_service(criterion, url)
-    return rule_of_file(criterion, labels, label_noise, encoding)
+    return rule_of_file(criterion, labels, label_noise, form)
 
 
 def _decided(

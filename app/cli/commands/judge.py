@@ -97,9 +97,12 @@ def judge(
     if ray:
         if not files or (question, a, b) != (None, None, None) or is_given(url):
             raise CommandError("--ray takes files or folders, and no --question, --a, --b or --url")
-        if flat is not None or excel or overwrite or not keep_texts or encoding:
+        if flat is not None or excel or overwrite or not keep_texts:
+            raise CommandError("--ray has no --flat, --excel, --no-keep-texts or --overwrite")
+        if encoding is not None:
             raise CommandError(
-                "--ray has no --flat, --excel, --no-keep-texts, --overwrite or --encoding"
+                "--ray reads UTF-8 only: convert the files first, for example with `iconv -f "
+                f"{encoding} -t utf-8 FILE > CONVERTED`, or judge without --ray"
             )
         given_shape(shape, columns)
         # Imported late: the other ways to judge need neither settings nor fleet.

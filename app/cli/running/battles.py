@@ -9,14 +9,21 @@ from typing import Any
 from app.cli.console import CommandError, say
 from app.cli.running.drawn import keep_drawn
 from app.cli.running.judging import NOTHING_LOST, judging, run_into
-from app.cli.running.rows import Item, check_first, check_output, delimiter_of, write_all
+from app.cli.running.rows import (
+    Item,
+    check_first,
+    check_output,
+    delimiter_of,
+    input_files,
+    write_all,
+)
 from app.cli.running.run import ROWS_PER_REQUEST, Results, finished, is_judged
 from app.cli.service_client import connected
 from app.cli.summary import print_summary
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
 from app.files.battles import Battle, BattleShape, battle_shape
-from app.files.reading import FileRow, InputFormat, files_of, read_rows
+from app.files.reading import FileRow, InputFormat, read_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +108,7 @@ def read_battles(files: Sequence[Path], options: BattleOptions) -> list[Entry]:
         InvalidRequestError: A file cannot be read, or an id has two contents.
         CommandError: The first row has no battle, or the output must not be written.
     """
-    paths = files_of(files)
+    paths = input_files(files)
     entries: list[Entry] = []
     for path in paths:
         shape: BattleShape | None = None

@@ -11,15 +11,13 @@ from typing import Any
 from app.cli.console import say
 from app.cli.running.rows import Item, write_all
 from app.core.errors import InvalidRequestError
-from app.files.reading import read_rows
+from app.files.reading import DRAWN_ENDING, read_rows
 from app.files.shapes import REQUIRED
-
-_ENDING = ".audits.jsonl"
 
 
 def drawn_path(out: Path) -> Path:
     """The file of the drawn pairs of a run that writes `out`."""
-    return out.with_name(f"{out.name}{_ENDING}")
+    return out.with_name(f"{out.name}{DRAWN_ENDING}")
 
 
 def keep_drawn(
@@ -66,7 +64,7 @@ def read_drawn(path: Path) -> dict[str, dict[str, Any]]:
         ):
             raise InvalidRequestError(
                 f"{row.place}: this is not a drawn pair, which has id, {', '.join(REQUIRED)}; "
-                f"`scope-judge judge FILE --out OUT` writes them into OUT{_ENDING}"
+                f"`scope-judge judge FILE --out OUT` writes them into OUT{DRAWN_ENDING}"
             )
         rows[row.fields["id"]] = {name: row.fields[name] for name in ("id", *REQUIRED)}
     return rows

@@ -87,6 +87,33 @@ def test_a_run_keeps_the_texts_of_drawn_pairs_and_no_verdict(url: str, drawn: Pa
     assert [row["question"] for row in rows] == [f"Question {i}: which?" for i in range(COUNT)]
 
 
+@pytest.mark.parametrize("command", ["judge", "battles", "filter"])
+def test_drawn_pairs_of_an_earlier_run_are_left_out_of_a_folder(
+    command: str, url: str, drawn: Path
+) -> None:
+    folder = drawn.parent / "folder"
+    folder.mkdir()
+    drawn.rename(folder / drawn.name)
+    rows = {
+        "judge": {"question": "Q?", "response_a": "quality=3", "response_b": "quality=1"},
+        "battles": {
+            "question": "Q?",
+            "model_a": "one",
+            "model_b": "two",
+            "response_a": "quality=3",
+            "response_b": "quality=1",
+            "id": "1",
+        },
+        "filter": {"prompt": "Q?", "chosen": "quality=3", "rejected": "quality=1"},
+    }
+    write_rows(folder / "pairs.jsonl", [rows[command]])
+    out = drawn.parent / "judged.jsonl"
+    result = CliRunner().invoke(app, [command, str(folder), "--out", str(out), "--url", url])
+    assert result.exit_code == 0, result.output
+    assert f"{folder / drawn.name} is left out" in one_line(result.stderr)
+    assert len(rows_of(out.read_text())) == 1
+
+
 @pytest.mark.parametrize("command", ["battles", "filter"])
 def test_battles_and_filter_keep_drawn_pairs_without_models(
     command: str, url: str, tmp_path: Path

@@ -180,6 +180,28 @@ def test_labelled_results_are_labels(url: str, folder: Path, tmp_path: Path) -> 
         assert judgment["calibration"] == {"name": "judged.jsonl", "version": 0, "n": 150}
 
 
+def test_labelled_results_may_have_other_words(folder: Path, tmp_path: Path) -> None:
+    words = {"A": "links", "B": "rechts"}
+    rows = [
+        {name: value for name, value in row.items() if name != "label"}
+        | {"besser": words[row["label"]]}
+        for row in rows_of(folder / "judged.jsonl")
+    ]
+    other, out, expected = (tmp_path / f"{name}.jsonl" for name in ("other", "out", "expected"))
+    replace_file(other, rows)
+    options = ["--alpha", "0.1", "--overwrite", "--labels"]
+    found = run("decide", folder / "judged.jsonl", *options, other, "--out", out)
+    assert found.exit_code == 1
+    mapped = "label=besser,A=links,B=rechts"
+    found = run("decide", folder / "judged.jsonl", *options, other, "--map", mapped, "--out", out)
+    assert found.exit_code == 0, found.output
+    own = folder / "judged.jsonl"
+    assert run("decide", own, *options, own, "--out", expected).exit_code == 0
+    for row, known in zip(rows_of(out), rows_of(expected), strict=True):
+        assert row["judgment"]["verdict"] == known["judgment"]["verdict"]
+        assert row["judgment"]["threshold"] == known["judgment"]["threshold"]
+
+
 def test_an_error_stays_an_error_and_no_scores_are_one(
     url: str, folder: Path, tmp_path: Path
 ) -> None:
@@ -233,6 +255,7 @@ def test_the_results_of_another_judge_are_refused(url: str, folder: Path, tmp_pa
         (["--alpha", "0.1", "--label-noise", "0.5"], "--label-noise must be at least 0"),
         (["--alpha", "0.1", "--labels", "x", "--calibration", "y"], "not both"),
         (["--alpha", "0.1", "--labels", "{pairs}"], "has no labelled result"),
+        (["--alpha", "0.1", "--map", "label=x"], "--map names the columns of --labels"),
         (["--alpha", "0.1", "--calibration", "absent"], "calibration_not_found"),
         (["--alpha", "0.1", "--out", "{judged}"], "would overwrite the file"),
         (["--alpha", "0.1", "--out", "{pairs}"], "already exists"),

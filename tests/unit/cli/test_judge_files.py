@@ -10,7 +10,7 @@ import pytest
 
 from app.cli import app
 from tests.unit.api.problems import comparison
-from tests.unit.cli.commands import rows_of, write_rows
+from tests.unit.cli.commands import one_line, rows_of, write_rows
 from tests.unit.cli.judging_service import (
     Service,
     expected,
@@ -219,6 +219,13 @@ def test_ray_refuses_options_that_it_does_not_have(option: str, tmp_path: Path) 
     result = runner.invoke(app, ["judge", str(pairs_in(tmp_path)), "--ray", option])
     assert result.exit_code == 1
     assert "--ray has no --flat" in result.stderr
+
+
+def test_ray_says_how_to_convert_files_that_are_not_utf_8(tmp_path: Path) -> None:
+    arguments = ["judge", str(pairs_in(tmp_path)), "--ray", "--encoding", "cp1252"]
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "`iconv -f cp1252 -t utf-8 FILE > CONVERTED`" in one_line(result.stderr)
 
 
 def test_the_address_may_be_in_the_environment(

@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from app.core.errors import InvalidRequestError
-from app.files.reading import STDIN, FileRow, files_of, read_rows
+from app.files.reading import STDIN, FileRow, drawn_inside, files_of, read_rows
 
 # A line end of Windows, one of Unicode, a quote, both delimiters and a text outside ASCII.
 ROWS: list[dict[str, Any]] = [
@@ -258,6 +258,12 @@ def test_folders_and_patterns_are_expanded_in_order(tmp_path: Path) -> None:
     assert files_of([tmp_path / "b" / "*.csv*"]) == [tmp_path / "b" / "2.csv.gz"]
     # A file that is named is read whatever its ending.
     assert files_of([tmp_path / "notes.md", STDIN]) == [tmp_path / "notes.md", STDIN]
+    drawn = tmp_path / "b" / "out.jsonl.audits.jsonl"
+    drawn.write_text("")
+    assert drawn not in files_of([tmp_path])
+    assert drawn_inside([tmp_path, drawn, STDIN]) == [drawn]
+    # A file that is named is read.
+    assert files_of([drawn]) == [drawn]
     for given, message in ((tmp_path / "*.x", "no file matches"), (tmp_path / "e", "has no file")):
         (tmp_path / "e").mkdir(exist_ok=True)
         with pytest.raises(InvalidRequestError, match=message):
