@@ -9,6 +9,7 @@ from app.ports import Store
 from app.service.admission import Admission
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
+from app.service.auditing.changes import Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
 from app.service.calibration.cache import Calibrations
@@ -52,6 +53,7 @@ class Services:
     drift: Drift
     auditor: Auditor
     monitor: Monitor
+    changes: Changes
     absorber: Absorber
     store: Store
     admission: Admission

@@ -1,18 +1,14 @@
 """JSON about the absorption of labelled audits: what is asked, and what it does to the set."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
-from app.core.comparison import Guarantee
 from app.service.auditing.absorption import AbsorbReport, Asked, Moment
-from app.service.calibration.effects import Effect, missing_labels
-from app.wire.answers import Out
-from app.wire.calibrations import CalibrationOut, ThresholdOut, calibration_fields
-from app.wire.requests import Strict
+from app.wire.changes import ChangeOut, change_fields
+from app.wire.requests import DryRun, Replace, Strict
 
 _NOTHING_ASKED = (
     'nothing is absorbed without a time: give `since`, such as "2026-11-22 17:39" (UTC) or "alarm",'
@@ -87,7 +83,7 @@ class AbsorbIn(Strict):
         description="Only comparisons that were first judged before this time. Choose it without a "
         "look at the labels.",
     )
-    replace: bool = Field(False, description="Remove all other examples of the set.")
+    replace: Replace = False
     unlabelled: Literal["refuse", "leave_out"] = Field(
         "refuse",
         description="If audits of that time have no label: `refuse`, or `leave_out` these.",
@@ -95,7 +91,7 @@ class AbsorbIn(Strict):
     even_if_infeasible: bool = Field(
         False, description="Absorb even if an alpha in use has no verdicts any more."
     )
-    dry_run: bool = Field(False, description="Only say what would happen.")
+    dry_run: DryRun = False
 
     @model_validator(mode="after")
     def _one_begin(self) -> Self:
@@ -124,36 +120,7 @@ def _seconds(moment: datetime | Literal["alarm"] | None) -> Moment | None:
     return moment.timestamp() if isinstance(moment, datetime) else moment
 
 
-class EffectOut(Out):
-    """The effect of a change on one criterion in use.
-
-    `more_labels` is the number of further labels that make an infeasible alpha feasible after the
-    change if the error rates stay the same; 0 if it is feasible, null if no number does.
-    """
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    before: ThresholdOut
-    after: ThresholdOut
-    becomes_infeasible: bool
-    more_labels: int | None
-
-    @classmethod
-    def of(cls, effect: Effect) -> "EffectOut":
-        """Converts an effect."""
-        return cls(
-            alpha=effect.after.alpha,
-            guarantee=effect.after.guarantee,
-            delta=effect.after.delta,
-            before=ThresholdOut.of(effect.before),
-            after=ThresholdOut.of(effect.after),
-            becomes_infeasible=effect.becomes_infeasible,
-            more_labels=effect.more_labels,
-        )
-
-
-class AbsorbOut(CalibrationOut):
+class AbsorbOut(ChangeOut):
     """The calibration set after labelled audits were absorbed, with their counts.
 
     `effects` has the criteria in use: those of draws by the current version and of the absorbed
@@ -162,54 +129,18 @@ class AbsorbOut(CalibrationOut):
     number of the current version.
     """
 
-    dry_run: bool
-    added: int
-    updated: int
     ties: int
-    removed: int
     unlabelled_audits: int
     other_judge: int
     rates: list[float]
-    effects: list[EffectOut]
-    note: str
 
     @classmethod
     def of(cls, report: AbsorbReport, *, dry_run: bool) -> "AbsorbOut":
         """Converts a report."""
-        batch = report.batch
         return cls(
-            **calibration_fields(batch.calibration),
-            dry_run=dry_run,
-            added=batch.added,
-            updated=batch.updated,
-            ties=batch.ties,
-            removed=batch.removed,
+            **change_fields(report.change, dry_run=dry_run),
+            ties=report.change.batch.ties,
             unlabelled_audits=report.unlabelled,
             other_judge=report.other_judge,
             rates=list(report.rates),
-            effects=[EffectOut.of(effect) for effect in report.effects],
-            note=f"{_examples(report)}; {effects_note(report.effects)}",
         )
-
-
-def _examples(report: AbsorbReport) -> str:
-    batch = report.batch
-    changes = f"{batch.added} added, {batch.updated} updated, {batch.removed} removed"
-    return f"{report.n_before} examples become {batch.calibration.n} ({changes})"
-
-
-def effects_note(effects: Sequence[Effect]) -> str:
-    """Says in a sentence what a change does to the criteria in use."""
-    lost = [effect for effect in effects if effect.becomes_infeasible]
-    if lost:
-        one = min(lost, key=lambda effect: effect.after.alpha)
-        others = f", and so have {len(lost) - 1} others" if len(lost) > 1 else ""
-        return f"{one.criterion} has no verdicts any more{others}: {missing_labels(one)}"
-    feasible = [effect for effect in effects if effect.after.feasible]
-    if not feasible:
-        return "no alpha in use is feasible, before or after" if effects else "no alpha is in use"
-    one = min(feasible, key=lambda effect: effect.after.coverage - effect.before.coverage)
-    return (
-        f"no alpha in use loses its verdicts; at {one.criterion} the share of accepted examples "
-        f"goes from {one.before.coverage:.0%} to {one.after.coverage:.0%}"
-    )

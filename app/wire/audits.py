@@ -153,6 +153,18 @@ class ResumedOut(Out):
     delta: float | None
     rang_at: str
 
+    @classmethod
+    def of(cls, alarm: Alarm) -> "ResumedOut":
+        """Converts an alarm."""
+        criterion = alarm.entry.criterion
+        assert criterion.alpha is not None, "an alarm has an alpha"
+        return cls(
+            alpha=criterion.alpha,
+            guarantee=criterion.guarantee,
+            delta=criterion.delta,
+            rang_at=written(alarm.entry.at),
+        )
+
 
 class ResumeOut(Out):
     """The alarms of a set that were ended; none if there was none."""
@@ -163,16 +175,7 @@ class ResumeOut(Out):
     @classmethod
     def of(cls, name: str, ended: Sequence[Alarm]) -> "ResumeOut":
         """Converts the alarms that were ended."""
-        criteria = [asdict(alarm.entry.criterion) for alarm in ended]
-        for criterion in criteria:
-            del criterion["calibration"]
-        return cls(
-            name=name,
-            resumed=[
-                ResumedOut(**criterion, rang_at=written(alarm.entry.at))
-                for criterion, alarm in zip(criteria, ended, strict=True)
-            ],
-        )
+        return cls(name=name, resumed=[ResumedOut.of(alarm) for alarm in ended])
 
 
 Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed"]

@@ -11,7 +11,6 @@ from app.core.clusters import ClusterRule
 from app.core.comparison import Guarantee
 from app.core.diagnostics import Feasibility
 from app.observability.gauges import TrafficFigures
-from app.service.calibration.calibrator import CalibrationReport
 from app.service.calibration.trail import Change
 from app.wire.answers import RISK_LEVEL, Out
 from app.wire.problems import Problem
@@ -107,35 +106,6 @@ class ExampleErrorOut(Out):
     index: int
     id: str | int | None
     error: Problem
-
-
-class CalibrateOut(CalibrationOut):
-    """The calibration set after a batch was added, with the counts and errors of that batch."""
-
-    added: int
-    updated: int
-    ties: int
-    removed: int
-    failed: int
-    errors: list[ExampleErrorOut]
-
-    @classmethod
-    def of(cls, report: CalibrationReport, errors: list[ExampleErrorOut]) -> "CalibrateOut":
-        """Converts a report.
-
-        Args:
-            report: The new version and the counts of the batch.
-            errors: All failed examples: those in the report, and those that could not be parsed.
-        """
-        return cls(
-            **calibration_fields(report.calibration),
-            added=report.added,
-            updated=report.updated,
-            ties=report.ties,
-            removed=report.removed,
-            failed=len(errors),
-            errors=errors,
-        )
 
 
 class CurvePointOut(Out):

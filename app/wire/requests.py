@@ -89,6 +89,12 @@ LabelNoise = Annotated[
         "the set's value stays."
     ),
 ]
+Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]
+EvenIfInfeasible = Annotated[
+    bool,
+    Field(description="Replace the examples even if an alpha in use has no verdicts any more."),
+]
+DryRun = Annotated[bool, Field(description="Only say what would happen.")]
 Clusters = Annotated[
     ClusterRule | None,
     Field(
@@ -314,6 +320,9 @@ class CalibrateIn(LabelledBatchIn):
 
     label_noise: LabelNoise = None
     clusters: Clusters = None
+    replace: Replace = False
+    even_if_infeasible: EvenIfInfeasible = False
+    dry_run: DryRun = False
 
 
 class PoolPairIn(_ComparisonIn):
@@ -341,3 +350,12 @@ class RollbackIn(Strict):
     """The version to roll back to."""
 
     version: VersionNumber
+    dry_run: DryRun = False
+
+
+class DeletionQuery(Strict):
+    """The parameters of a deletion, in the URL; a misspelt one deletes nothing."""
+
+    # The values of a URL are texts.
+    model_config = ConfigDict(strict=False)
+    dry_run: DryRun = False

@@ -13,7 +13,16 @@ from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.wire.answers import Out
 from app.wire.calibrations import ExampleErrorOut
 from app.wire.problems import invalid_request
-from app.wire.requests import Clusters, Digest, LabelNoise, Strict, Text
+from app.wire.requests import (
+    Clusters,
+    Digest,
+    DryRun,
+    EvenIfInfeasible,
+    LabelNoise,
+    Replace,
+    Strict,
+    Text,
+)
 
 # An import with more faults is refused without reading the rest.
 _MOST_FAULTY = 10
@@ -180,6 +189,9 @@ class ImportIn(Strict):
     fingerprint: Digest
     label_noise: LabelNoise = None
     clusters: Clusters = None
+    replace: Replace = False
+    even_if_infeasible: EvenIfInfeasible = False
+    dry_run: DryRun = False
     runtimes: Annotated[list[Annotated[Text, Field(max_length=256)]], Field(max_length=64)] = Field(
         default_factory=list
     )
@@ -210,5 +222,6 @@ class ImportIn(Strict):
             label_noise=self.label_noise,
             action="import",
             clusters=self.clusters,
+            replaces=self.replace,
             runtimes=tuple(self.runtimes),
         )

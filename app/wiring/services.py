@@ -20,6 +20,7 @@ from app.release import COMMIT
 from app.service.admission import Admission
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
+from app.service.auditing.changes import Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
 from app.service.calibration.cache import Calibrations
@@ -159,6 +160,7 @@ def assembled(
     )
     calibrator = Calibrator(scorer, store, calibrations)
     drift = Drift(calibrations, store, telemetry)
+    changes = Changes(auditor, calibrator, calibrations, monitor)
     limits = _limits_of(settings, scorer.identity, admission)
     return Services(
         scorer=scorer,
@@ -169,8 +171,9 @@ def assembled(
         drift=drift,
         auditor=auditor,
         monitor=monitor,
+        changes=changes,
         absorber=Absorber(
-            auditor, calibrator, calibrations, drift, fingerprint=scorer.identity.fingerprint
+            auditor, changes, calibrations, drift, fingerprint=scorer.identity.fingerprint
         ),
         store=store,
         admission=admission,

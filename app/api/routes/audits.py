@@ -147,6 +147,4 @@ async def absorb(
         report = await services.absorber.preview(name, body.asked, by=caller.name)
     else:
         report = await services.absorber.absorb(name, body.asked, by=caller.name)
-        # Otherwise judgments would abstain until the monitor looks at the set again.
-        await services.monitor.settle(report.batch.calibration)
     return await off_loop(as_json, partial(AbsorbOut.of, report, dry_run=body.dry_run))

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
@@ -18,6 +18,7 @@ from app.api.responses import (
 from app.core.comparison import LabelledComparison
 from app.core.errors import (
     BatchTooLargeError,
+    BecomesInfeasibleError,
     CalibrationNotFoundError,
     JudgeMismatchError,
     VersionNotFoundError,
@@ -25,16 +26,16 @@ from app.core.errors import (
 from app.service.off_loop import off_loop
 from app.wire.calibrations import (
     AlphasQuery,
-    CalibrateOut,
     CalibrationDetailOut,
     CalibrationListOut,
-    CalibrationOut,
     VersionsOut,
 )
+from app.wire.changes import CalibrateOut, DeletionOut, RollbackOut
 from app.wire.monitor import MonitorOut
 from app.wire.requests import (
     CalibrateIn,
     CalibrationName,
+    DeletionQuery,
     Digest,
     ExampleIn,
     LabelledBatchIn,
@@ -55,26 +56,44 @@ OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError
     "/calibrate",
     response_model=CalibrateOut,
     responses=error_responses(
-        *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, JudgeMismatchError
+        *ACCESS_ERRORS,
+        *STORE_ERRORS,
+        *ENGINE_ERRORS,
+        BatchTooLargeError,
+        JudgeMismatchError,
+        BecomesInfeasibleError,
     ),
 )
 async def calibrate(
     body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Adds a labelled batch to a calibration set in one new version."""
+    """Adds a labelled batch to a calibration set in one new version.
+
+    With `dry_run` it says what would happen, and changes nothing. The batch is judged all the same:
+    to judge it once, send it to POST /calibrate/scores and its scores to
+    POST /calibrations/{name}/examples, first with `dry_run`.
+    """
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
-        report = await services.calibrator.add(
+        batch = await services.calibrator.judged(
             body.calibration,
             list(examples.read.values()),
             label_noise=body.label_noise,
             clusters=body.clusters,
-            by=caller.name,
             unread=len(examples.unread),
+            replaces=body.replace,
         )
-    return await off_loop(as_json, lambda: CalibrateOut.of(report, examples.errors(report.failed)))
+        report = await services.changes.take(
+            body.calibration,
+            batch,
+            by=caller.name,
+            dry_run=body.dry_run,
+            even_if_infeasible=body.even_if_infeasible,
+        )
+    errors = examples.errors(report.batch.failed)
+    return await off_loop(as_json, partial(CalibrateOut.of, report, errors, dry_run=body.dry_run))
 
 
 @router.post(
@@ -162,11 +181,34 @@ async def monitor_calibration(
     )
 
 
-@router.delete("/calibrations/{name}", status_code=204, responses=OF_ONE)
-async def delete_calibration(name: Name, services: CurrentServices, caller: CurrentCaller) -> None:
-    """Deletes a calibration set; its versions are kept, so a rollback can restore it."""
+@router.delete(
+    "/calibrations/{name}",
+    status_code=204,
+    response_model=None,
+    responses={
+        **OF_ONE,
+        200: {"model": DeletionOut, "description": "The consequences, with `dry_run`."},
+    },
+)
+async def delete_calibration(
+    name: Name,
+    asked: Annotated[DeletionQuery, Query()],
+    request: Request,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Deletes a calibration set; its versions are kept, so a rollback can restore it.
+
+    With `dry_run` it says what would happen, and changes nothing.
+    """
     caller.check_calibration(name)
-    await services.calibrator.delete(name, by=caller.name)
+    if not asked.dry_run:
+        await services.calibrator.delete(name, by=caller.name)
+        return Response(status_code=204)
+    deletion = await services.changes.preview_deletion(name)
+    keys = request.app.state.keys
+    limited = 0 if keys is None else keys.limited_to(name)
+    return await off_loop(as_json, partial(DeletionOut.of, deletion, limited_keys=limited))
 
 
 @router.get("/calibrations/{name}/examples", response_model=ExamplesOut, responses=OF_ONE)
@@ -192,7 +234,9 @@ async def list_examples(
 @router.post(
     "/calibrations/{name}/examples",
     response_model=CalibrateOut,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, JudgeMismatchError),
+    responses=error_responses(
+        *ACCESS_ERRORS, *STORE_ERRORS, JudgeMismatchError, BecomesInfeasibleError
+    ),
 )
 async def import_examples(
     name: Name,
@@ -201,11 +245,20 @@ async def import_examples(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Adds examples that this service's judge has scored, all in one new version or none."""
+    """Adds examples that this service's judge has scored, all in one new version or none.
+
+    With `dry_run` it says what would happen, and changes nothing.
+    """
     caller.check_calibration(name)
     batch = await request.run(body.batch)
-    report = await services.calibrator.put(name, batch, by=caller.name)
-    return await off_loop(as_json, partial(CalibrateOut.of, report, []))
+    report = await services.changes.take(
+        name,
+        batch,
+        by=caller.name,
+        dry_run=body.dry_run,
+        even_if_infeasible=body.even_if_infeasible,
+    )
+    return await off_loop(as_json, partial(CalibrateOut.of, report, [], dry_run=body.dry_run))
 
 
 @router.get("/calibrations/{name}/versions", response_model=VersionsOut, responses=OF_ONE)
@@ -226,7 +279,7 @@ async def list_versions(
 
 @router.post(
     "/calibrations/{name}/rollback",
-    response_model=CalibrationOut,
+    response_model=RollbackOut,
     responses=error_responses(
         *ACCESS_ERRORS,
         *STORE_ERRORS,
@@ -238,7 +291,11 @@ async def list_versions(
 async def roll_back(
     name: Name, body: RollbackIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Restores an earlier version of a calibration set as a new version."""
+    """Restores an earlier version of a calibration set as a new version.
+
+    With `dry_run` it says what would happen, and changes nothing.
+    """
     caller.check_calibration(name)
-    calibration = await services.calibrator.rollback(name, body.version, by=caller.name)
-    return await off_loop(as_json, partial(CalibrationOut.of_set, calibration))
+    change = services.changes.preview_rollback if body.dry_run else services.changes.rollback
+    report = await change(name, body.version, by=caller.name)
+    return await off_loop(as_json, partial(RollbackOut.of, report, dry_run=body.dry_run))

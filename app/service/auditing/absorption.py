@@ -9,13 +9,12 @@ from app.core.comparison import Criterion
 from app.core.errors import AuditsIncompleteError, InvalidRequestError
 from app.core.monitoring import MonitoredCriterion
 from app.service.auditing.auditor import Auditor
+from app.service.auditing.changes import ChangeReport, Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.ledger import Audit
 from app.service.auditing.recovery import Recovery, recovery_of
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.cache import Calibrations
-from app.service.calibration.calibrator import CalibrationReport, Calibrator, Preview
-from app.service.calibration.effects import Effect, effects_of, refuse_infeasible
 from app.service.off_loop import off_loop
 
 
@@ -24,24 +23,17 @@ class AbsorbReport:
     """The outcome of one absorption.
 
     Args:
-        batch: The outcome of the labelled draws as a batch of examples.
+        change: The change of the set by the labelled draws.
         unlabelled: Number of draws that were left out because they have no label.
         other_judge: Number of draws that were left out because another judge made them.
         rates: Probabilities with which the draws were drawn, sorted. More than one means that a
             part of the time counts more than another.
-        effects: The effect on each criterion in use.
     """
 
-    batch: CalibrationReport
+    change: ChangeReport
     unlabelled: int
     other_judge: int
     rates: tuple[float, ...]
-    effects: tuple[Effect, ...]
-
-    @property
-    def n_before(self) -> int:
-        """Number of examples of the set before it."""
-        return self.batch.calibration.n - self.batch.added + self.batch.removed
 
 
 # Stands for the time at which the newest active alarm of a set rang.
@@ -132,7 +124,7 @@ class Absorber:
 
     Args:
         auditor: Keeps the audits.
-        calibrator: Changes the sets.
+        changes: Changes the sets.
         calibrations: The cache of the sets.
         drift: Has alarms whose times can be meant.
         fingerprint: Fingerprint of the judge.
@@ -141,7 +133,7 @@ class Absorber:
     def __init__(
         self,
         auditor: Auditor,
-        calibrator: Calibrator,
+        changes: Changes,
         calibrations: Calibrations,
         drift: Drift,
         *,
@@ -149,7 +141,7 @@ class Absorber:
     ) -> None:
         self._auditor = auditor
         self._drift = drift
-        self._calibrator = calibrator
+        self._changes = changes
         self._calibrations = calibrations
         self._fingerprint = fingerprint
 
@@ -160,9 +152,9 @@ class Absorber:
         of the report show that.
         """
         audits = await self._chosen(name, asked)
-        change = await self._calibrator.preview(name, self._batch(audits, asked), by=by)
-        effects = await self._effects(change, audits)
-        return _report(change.report, audits, effects)
+        batch = self._batch(audits, asked)
+        change = await self._changes.preview(name, batch, by=by, used=audits.criteria)
+        return _report(change, audits)
 
     async def absorb(self, name: str, asked: Asked, *, by: str) -> AbsorbReport:
         """Makes labelled draws examples of the set, all in one version or not at all.
@@ -185,17 +177,14 @@ class Absorber:
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
         audits = await self._chosen(name, asked)
-        effects: tuple[Effect, ...] = ()
-
-        async def check(change: Preview) -> None:
-            nonlocal effects
-            effects = await self._effects(change, audits)
-            if not asked.even_if_infeasible:
-                refuse_infeasible(name, effects)
-
-        batch = self._batch(audits, asked)
-        report = await self._calibrator.put(name, batch, by=by, check=check)
-        return _report(report, audits, effects)
+        change = await self._changes.put(
+            name,
+            self._batch(audits, asked),
+            by=by,
+            even_if_infeasible=asked.even_if_infeasible,
+            used=audits.criteria,
+        )
+        return _report(change, audits)
 
     async def recovery(
         self, calibration: Calibration, criteria: Sequence[MonitoredCriterion]
@@ -265,24 +254,13 @@ class Absorber:
             replaces=asked.replace,
         )
 
-    async def _effects(self, change: Preview, audits: _Sorted) -> tuple[Effect, ...]:
-        """The effects on the criteria in use: those of draws, and of this process's traffic."""
-        before = change.before
-        in_use = (
-            audits.criteria
-            | self._auditor.ledger.criteria(before.name, before.write_id)
-            | self._calibrations.traffic.criteria(before)
-        )
-        return await effects_of(in_use, before=before, after=change.after)
 
-
-def _report(batch: CalibrationReport, audits: _Sorted, effects: tuple[Effect, ...]) -> AbsorbReport:
+def _report(change: ChangeReport, audits: _Sorted) -> AbsorbReport:
     return AbsorbReport(
-        batch=batch,
+        change=change,
         unlabelled=audits.unlabelled,
         other_judge=audits.other_judge,
         rates=tuple(sorted({audit.draw.rate for audit in audits.labelled})),
-        effects=effects,
     )
 
 

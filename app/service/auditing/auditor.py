@@ -458,6 +458,10 @@ class Auditor:
             now=self._now(),
         )
 
+    def count(self, calibration: str, *, status: Status | None = None) -> int:
+        """Returns the number of audits of a set that were read; see `Ledger.count`."""
+        return self.ledger.count(calibration, status=status, now=self._now())
+
     async def record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> None:
         """Appends alarms and their ends, without those that another replica has written.
 

@@ -375,14 +375,7 @@ class Ledger:
         if calibration is not None:
             wanted &= draws["calibration"] == self._number_of(calibration)
         if status is not None:
-            unlabelled, closed = draws["label"] == NO_LABEL, draws["label"] == CLOSED
-            in_time = now <= draws["last_at"] + self._expires_s
-            wanted &= {
-                "open": unlabelled & in_time,
-                "labelled": ~unlabelled & ~closed,
-                "closed": closed,
-                "expired": unlabelled & ~in_time,
-            }[status]
+            wanted &= self._have_status(draws, status, now)
         wanted &= self._uses.rows["position"][draws["first_use"]] > after
         places = np.flatnonzero(wanted)
         shown = draws[places[:limit]]
@@ -393,6 +386,25 @@ class Ledger:
             at=now,
             next_after=None if is_last else int(uses["position"][-1]),
         )
+
+    def count(self, calibration: str, *, status: Status | None, now: float) -> int:
+        """Returns the number of audits of a set, with a status or all of them; see `page`."""
+        draws = self._draws.rows
+        wanted = draws["calibration"] == self._number_of(calibration)
+        if status is not None:
+            wanted &= self._have_status(draws, status, now)
+        return int(wanted.sum())
+
+    def _have_status(self, draws: Rows, status: Status, now: float) -> NDArray[np.bool_]:
+        unlabelled, closed = draws["label"] == NO_LABEL, draws["label"] == CLOSED
+        in_time = now <= draws["last_at"] + self._expires_s
+        having: Mapping[Status, NDArray[np.bool_]] = {
+            "open": unlabelled & in_time,
+            "labelled": ~unlabelled & ~closed,
+            "closed": closed,
+            "expired": unlabelled & ~in_time,
+        }
+        return having[status]
 
     def _number_of(self, calibration: str) -> int:
         number = self._calibrations.number(calibration)

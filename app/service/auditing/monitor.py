@@ -255,6 +255,24 @@ class Monitor:
                     self._kept_by[rang.criterion] = asked
         return ends
 
+    async def ended_by(self, now: Calibration | None, after: Calibration) -> list[Alarm]:
+        """Returns the alarms that `settle` would end after a change that is not made yet.
+
+        Args:
+            now: The set as it is; None if there is none.
+            after: The set after the change.
+        """
+        ended = list[Alarm]()
+        if after is now:
+            return ended
+        for alarm in self._auditor.ledger.alarms.standing(after.name):
+            rang = alarm.entry.decider
+            with suppress(StoreUnavailableError, StoreCorruptError):
+                since = Version(rang.write_id, rang.version)
+                if await self._calibrations.is_renewed(after, since=since, now=now):
+                    ended.append(alarm)
+        return ended
+
     async def resume(self, calibration: Calibration, *, reason: str, by: str) -> list[Alarm]:
         """Ends the alarms of a set, so that judgments are accepted again.
 

@@ -77,6 +77,7 @@ class JudgedBatch:
         label_noise: float | None,
         unread: int,
         clusters: ClusterRule | None = None,
+        replaces: bool = False,
         runtimes: tuple[str, ...] = (),
     ) -> "JudgedBatch":
         """Joins labels and scores; long work for large texts, because each text is hashed.
@@ -87,6 +88,7 @@ class JudgedBatch:
             label_noise: New label noise of the set; None keeps the current one.
             unread: Number of posted examples that could not be parsed.
             clusters: New rule of the set for pairs of one question; None keeps the current one.
+            replaces: Whether all other examples of the set are removed.
             runtimes: The runtime that computed the scores, if it is known.
         """
         judged: list[JudgedExample | ScopeJudgeError] = []
@@ -110,6 +112,7 @@ class JudgedBatch:
             unread=unread,
             digest=batch_digest([example.labelled for example in scored]),
             clusters=clusters,
+            replaces=replaces,
             runtimes=runtimes,
         )
 

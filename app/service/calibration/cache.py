@@ -274,14 +274,29 @@ class Calibrations:
             calibration.name, before=calibration.version + 1, limit=1
         )
         by = Change.parse(calibration.name, records[0]).by if records else "service"
-        try:
-            was = await restored(self._store, since.number, now=calibration, blank=calibration)
-        except VersionNotFoundError:
-            return Renewal(newer=0, labelled=calibration.labelled, by=by)
-        if was.write_id != since.write_id:
-            return Renewal(newer=0, labelled=calibration.labelled, by=by)
-        newer = await off_loop(_count_newer, calibration, was)
+        newer = await self._newer(calibration, since, now=calibration)
         return Renewal(newer=newer, labelled=calibration.labelled, by=by)
+
+    async def is_renewed(
+        self, after: Calibration, *, since: Version, now: Calibration | None
+    ) -> bool:
+        """Whether the `renewal` is half of a set after a change that is not written yet.
+
+        Args:
+            after: The set after the change.
+            since: The earlier version.
+            now: The set as it is; None if there is none.
+        """
+        newer = await self._newer(after, since, now=now)
+        return Renewal(newer=newer, labelled=after.labelled, by="").is_half
+
+    async def _newer(self, after: Calibration, since: Version, *, now: Calibration | None) -> int:
+        """The number of labelled examples of `after` that an earlier version did not have."""
+        try:
+            was = await restored(self._store, since.number, now=now, blank=after)
+        except VersionNotFoundError:
+            return 0
+        return await off_loop(_count_newer, after, was) if was.write_id == since.write_id else 0
 
     def _note_absence(self, name: str, before: Calibration | None, last: int) -> None:
         """Notes a set that is gone although nobody has deleted it: the store has lost data.

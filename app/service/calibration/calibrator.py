@@ -60,7 +60,7 @@ class CalibrationReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preview:
-    """A batch on top of the present version of a set; nothing is written.
+    """A change on top of the present version of a set; nothing is written.
 
     Args:
         before: The set as it is.
@@ -75,8 +75,13 @@ class Preview:
     failed: tuple[tuple[int, ScopeJudgeError], ...]
 
     @property
+    def present(self) -> Calibration | None:
+        """The set as it is; None if there is none, and `before` is without examples."""
+        return self.before if self.before.write_id else None
+
+    @property
     def report(self) -> CalibrationReport:
-        """The outcome of the batch."""
+        """The outcome of the change."""
         return CalibrationReport(
             calibration=self.after,
             added=self.edit.added,
@@ -196,9 +201,13 @@ class Calibrator:
         label_noise: float | None = None,
         clusters: ClusterRule | None = None,
         unread: int = 0,
+        replaces: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> JudgedBatch:
-        """Judges a labelled batch for a set, and changes nothing; see `add` for arguments.
+        """Judges a labelled batch for a set, and changes nothing.
+
+        The arguments are those of `add`. With `replaces`, the batch is to remove all other examples
+        of the set.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
@@ -219,6 +228,7 @@ class Calibrator:
             label_noise=label_noise,
             unread=unread,
             clusters=clusters,
+            replaces=replaces,
             runtimes=self._runtimes,
         )
 
@@ -350,7 +360,21 @@ class Calibrator:
         edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
         return Preview(before=before, after=after, edit=edit, failed=batch.errors)
 
-    async def rollback(self, name: str, version: int, *, by: str = "service") -> Calibration:
+    async def preview_rollback(self, name: str, version: int, *, by: str) -> Preview:
+        """Returns what `rollback` would do now, and changes nothing; raises what it raises."""
+
+        async def attempt(number: int) -> Preview | None:
+            change = await self._restoring(name, version, number=number, by=by)
+            if change is None:
+                return None
+            # Like every set that is only looked at, it has the number of the last change.
+            return replace(change, after=replace(change.after, version=number - 1))
+
+        return await self._writer.until_written(name, attempt)
+
+    async def rollback(
+        self, name: str, version: int, *, by: str = "service", check: Check | None = None
+    ) -> Calibration:
         """Restores an earlier version of a set, as a new version.
 
         A rollback is idempotent: nothing changes if the set already equals that version. A deleted
@@ -360,6 +384,7 @@ class Calibrator:
             name: Name of the calibration set.
             version: Number of the version to restore.
             by: Name of the key that requested the rollback, for the trail.
+            check: Looks at the change of each attempt before it is written.
 
         Returns:
             The set, with exactly the examples and the label noise of that version.
@@ -372,22 +397,33 @@ class Calibrator:
         """
 
         async def attempt(number: int) -> Calibration | None:
-            if number == 1:
-                raise _not_found(name)
-            # Read and check the stored set again: the undos apply only to unchanged content.
-            now = await self._calibrations.current(name, read_anew=True)
-            was = await self._earlier(name, version, number=number, now=now)
-            if was is None:
+            change = await self._restoring(name, version, number=number, by=by)
+            if change is None:
                 return None
-            refuse_other_judge(was, self._identity.fingerprint)
-            edit = Edit(action="rollback", by=by, at=self._now(), rolled_back_to=version)
-            edit = await off_loop(_counted, edit, now, was)
-            changed = edit.added or edit.updated or edit.removed
-            if now is not None and not changed and _same_but_for_examples(now, was):
-                return now
-            return await self._writer.write(number, now, was, edit)
+            if check is not None:
+                await check(change)
+            if change.after is change.before:
+                return change.after
+            return await self._writer.write(number, change.present, change.after, change.edit)
 
         return await self._writer.until_written(name, attempt)
+
+    async def _restoring(self, name: str, version: int, *, number: int, by: str) -> Preview | None:
+        """Returns the rollback of a set as it is now; None after a concurrent change."""
+        if number == 1:
+            raise _not_found(name)
+        # Read and check the stored set again: the undos apply only to unchanged content.
+        now = await self._calibrations.current(name, read_anew=True)
+        was = await self._earlier(name, version, number=number, now=now)
+        if was is None:
+            return None
+        refuse_other_judge(was, self._identity.fingerprint)
+        edit = Edit(action="rollback", by=by, at=self._now(), rolled_back_to=version)
+        edit = await off_loop(_counted, edit, now, was)
+        changed = edit.added or edit.updated or edit.removed
+        if now is not None and not changed and _same_but_for_examples(now, was):
+            was = now
+        return Preview(before=now or self._empty(name), after=was, edit=edit, failed=())
 
     async def _earlier(
         self, name: str, version: int, *, number: int, now: Calibration | None
@@ -417,18 +453,27 @@ class Calibrator:
         """
 
         async def attempt(number: int) -> bool | None:
-            try:
-                before = await self._calibrations.current(name)
-            except StoreCorruptError:
-                removed, before = None, None
-            else:
-                if before is None:
-                    raise _not_found(name)
-                removed = before.n
+            before = await self.deletable(name)
+            removed = None if before is None else before.n
             edit = Edit(action="delete", by=by, at=self._now(), removed=removed)
             return True if await self._writer.delete(number, name, before, edit) else None
 
         await self._writer.until_written(name, attempt)
+
+    async def deletable(self, name: str) -> Calibration | None:
+        """Returns the set that `delete` would remove; None if it cannot be read.
+
+        Raises:
+            CalibrationNotFoundError: There is no such set.
+            StoreUnavailableError: The store does not answer.
+        """
+        try:
+            present = await self._calibrations.current(name)
+        except StoreCorruptError:
+            return None
+        if present is None:
+            raise _not_found(name)
+        return present
 
     async def versions(self, name: str, *, before: int | None, limit: int) -> list[Change]:
         """Returns the trail of a set, newest change first; a deleted set still has a trail.

@@ -33,38 +33,46 @@ class Effect:
     @property
     def criterion(self) -> str:
         """The criterion in words."""
-        delta = "" if self.after.delta is None else f", delta {self.after.delta:g}"
-        return f"alpha {self.after.alpha:g} ({self.after.guarantee}{delta})"
+        return criterion_of(self.after)
+
+
+def criterion_of(row: ThresholdRow) -> str:
+    """Names the criterion of a row in words."""
+    delta = "" if row.delta is None else f", delta {row.delta:g}"
+    return f"alpha {row.alpha:g} ({row.guarantee}{delta})"
 
 
 async def effects_of(
     criteria: Iterable[Criterion], *, before: Calibration, after: Calibration
 ) -> tuple[Effect, ...]:
     """Returns the effect on each criterion with an alpha, in order of the criteria."""
+    old, new = [await rows_of(criteria, calibration) for calibration in (before, after)]
+    return tuple(
+        [
+            Effect(before=was, after=row, more_labels=await off_loop(_more_labels, after, row))
+            for was, row in zip(old, new, strict=True)
+        ]
+    )
+
+
+async def rows_of(
+    criteria: Iterable[Criterion], calibration: Calibration
+) -> tuple[ThresholdRow, ...]:
+    """Returns the row of each criterion with an alpha, in order of the criteria."""
     asked = {
         (each.guarantee, each.alpha, each.delta) for each in criteria if each.alpha is not None
     }
     # Each is a turn of its own in the threads, so that others get theirs in between.
     return tuple(
         [
-            await off_loop(
-                _effect,
-                before,
-                after,
-                Criterion(guarantee=guarantee, alpha=alpha, delta=delta, calibration=after.name),
-            )
+            await off_loop(calibration.row, alpha, guarantee, delta)
             for guarantee, alpha, delta in sorted(asked, key=lambda each: (*each[:2], each[2] or 0))
         ]
     )
 
 
-def _effect(before: Calibration, after: Calibration, criterion: Criterion) -> Effect:
-    assert criterion.alpha is not None, "only criteria with an alpha have a threshold"
-    old, new = (
-        each.row(criterion.alpha, criterion.guarantee, criterion.delta) for each in (before, after)
-    )
-    more = 0 if new.feasible else after.feasibility(new).more_examples
-    return Effect(before=old, after=new, more_labels=more)
+def _more_labels(calibration: Calibration, row: ThresholdRow) -> int | None:
+    return 0 if row.feasible else calibration.feasibility(row).more_examples
 
 
 def refuse_infeasible(name: str, effects: Sequence[Effect]) -> None:
@@ -89,6 +97,8 @@ def _lost(effect: Effect) -> str:
 
 def missing_labels(effect: Effect) -> str:
     """Says how many labels an infeasible criterion lacks."""
+    if effect.after.labels_missing:
+        return "it needs labels of pairs of the set that have none yet"
     if effect.more_labels is None:
         return "no number of further labels with these error rates makes it feasible"
     return f"about {effect.more_labels} more labels with these error rates make it feasible"

@@ -210,9 +210,9 @@ class Traffic:
         traffic = self._of(calibration)
         return None if traffic is None else traffic.figures
 
-    def criteria(self, calibration: Calibration) -> frozenset[Criterion]:
-        """Returns the criteria that judgments by this version were asked for under."""
-        traffic = self._of(calibration)
+    def criteria(self, name: str) -> frozenset[Criterion]:
+        """Returns the criteria of judgments by the version of a set that was used last."""
+        traffic = self._sets.get(name)
         return frozenset() if traffic is None else frozenset(traffic.criteria)
 
     def take_fresh(self, calibration: Calibration) -> "array[float]":

@@ -166,18 +166,6 @@ class ExampleError:
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationReport(Calibration):
-    """The calibration set after examples were added, with their counts and errors."""
-
-    added: int
-    updated: int
-    ties: int
-    removed: int
-    failed: int
-    errors: tuple[ExampleError, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Effect:
     """The effect of a change of a set on one criterion in use.
 
@@ -202,6 +190,52 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedAlarm:
+    """An alarm of the audits that was ended.
+
+    Args:
+        alpha: Alpha of its criterion.
+        guarantee: Guarantee of its criterion.
+        delta: Delta of its criterion; None with "marginal".
+        rang_at: Time at which it rang, in ISO 8601, UTC.
+    """
+
+    alpha: float
+    guarantee: str
+    delta: float | None
+    rang_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReport(Calibration):
+    """The calibration set after examples were added, with their counts and errors.
+
+    Args:
+        added: Number of new examples.
+        updated: Number of examples that the set had already.
+        ties: Number of examples without a preferred side; the set leaves them out.
+        removed: Number of examples removed from the set.
+        failed: Number of examples that were not added.
+        errors: Their errors.
+        dry_run: Whether nothing has changed, and the set is described as it would be.
+        effects: The effect on each criterion in use; None without `dry_run` and `replace`.
+        ends_alarms: The active alarms that the change ends, likewise.
+        note: The effects in a sentence, likewise.
+    """
+
+    added: int
+    updated: int
+    ties: int
+    removed: int
+    failed: int
+    errors: tuple[ExampleError, ...]
+    dry_run: bool = False
+    effects: tuple[Effect, ...] | None = None
+    ends_alarms: tuple[EndedAlarm, ...] | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AbsorbReport(Calibration):
     """The calibration set after labelled audits became its examples, with their counts.
 
@@ -217,6 +251,7 @@ class AbsorbReport(Calibration):
         dry_run: Whether nothing has changed, and the set is described as it would be.
         effects: The effect on each criterion in use; none from 0.2.0 and earlier.
         note: The same in a sentence.
+        ends_alarms: The active alarms that the change ends.
     """
 
     added: int
@@ -229,6 +264,7 @@ class AbsorbReport(Calibration):
     dry_run: bool = False
     effects: tuple[Effect, ...] = ()
     note: str = ""
+    ends_alarms: tuple[EndedAlarm, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,23 +354,6 @@ class AuditTrail:
     name: str
     entries: tuple[AuditEvent, ...]
     next_before: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class EndedAlarm:
-    """An alarm of the audits that was ended.
-
-    Args:
-        alpha: Alpha of its criterion.
-        guarantee: Guarantee of its criterion.
-        delta: Delta of its criterion; None with "marginal".
-        rang_at: Time at which it rang, in ISO 8601, UTC.
-    """
-
-    alpha: float
-    guarantee: str
-    delta: float | None
-    rang_at: str
 
 
 @dataclass(frozen=True, slots=True)

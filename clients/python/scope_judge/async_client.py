@@ -123,9 +123,9 @@ class AsyncScopeClient:
         """Sends JSON to a path and returns the JSON of the answer, as `ScopeClient.post`."""
         return await self._transport.run(self._service.post(path, body, idempotent=idempotent))
 
-    async def delete(self, path: str) -> None:
+    async def delete(self, path: str) -> Any:
         """Sends DELETE to a path, once, as `ScopeClient.delete`."""
-        await self._transport.run(self._service.delete(path))
+        return await self._transport.run(self._service.delete(path))
 
     async def judge_batch(
         self, comparisons: Sequence[Mapping[str, Any]], **criterion: "Unpack[Criterion]"

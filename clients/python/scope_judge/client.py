@@ -134,12 +134,12 @@ class ScopeClient:
         """
         return self._transport.run(self._service.post(path, body, idempotent=idempotent))
 
-    def delete(self, path: str) -> None:
-        """Sends DELETE to a path; raises ScopeError.
+    def delete(self, path: str) -> Any:
+        """Sends DELETE to a path; returns the JSON of the answer, or None; raises ScopeError.
 
         It is not sent again if the connection breaks: somebody may have made the thing again.
         """
-        self._transport.run(self._service.delete(path))
+        return self._transport.run(self._service.delete(path))
 
     def judge_batch(
         self, comparisons: Sequence[Mapping[str, Any]], **criterion: "Unpack[Criterion]"

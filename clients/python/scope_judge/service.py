@@ -98,8 +98,8 @@ class Service:
         """Sends POST with JSON and returns the JSON of the answer."""
         return self._session.exchange(Call("POST", path, to_json(body), idempotent))
 
-    def delete(self, path: str) -> Steps[None]:
-        """Sends DELETE, once."""
+    def delete(self, path: str) -> Steps[Any]:
+        """Sends DELETE, once, and returns the JSON of the answer, if it has any."""
         return self._session.exchange(Call("DELETE", path, idempotent=False))
 
     def _read(self, kind: type[R], call: Call) -> Steps[R]:

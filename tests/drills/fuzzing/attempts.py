@@ -280,6 +280,8 @@ _QUERIES: tuple[bytes, ...] = (
     b"?limit=0",
     b"?limit=%00",
     b"?limit=1&limit=x",
+    b"?dry_run=true",
+    b"?dry_run=\xff&dry_run=2",
     b"?before=-1",
     b"?before=1e5",
     b"?limit=" + b"9" * 5000,

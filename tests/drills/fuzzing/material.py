@@ -133,7 +133,12 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         **_reward_bodies(draw, draw.choice((comparison, several))["question"], turns),
         "POST /judge": draw.choice((judged, guarded)),
         "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
-        "POST /calibrate": {"calibration": name, "label_noise": 0.1, "examples": labelled},
+        "POST /calibrate": {
+            "calibration": name,
+            "label_noise": 0.1,
+            "examples": labelled,
+            **_looks(draw),
+        },
         "POST /calibrate/scores": {"calibration": name, "examples": labelled},
         **_set_bodies(draw, comparison),
     }
@@ -182,9 +187,13 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
                 },
                 {"digest": "f" * 64, "label": "tie"},
             ],
+            **_looks(draw),
         },
         "POST /calibrations/{name}/pool": {"comparisons": [comparison, comparison]},
-        "POST /calibrations/{name}/rollback": {"version": draw.randint(1, 4)},
+        "POST /calibrations/{name}/rollback": {
+            "version": draw.randint(1, 4),
+            "dry_run": draw.choice((True, False)),
+        },
         "POST /calibrations/{name}/absorb": {
             "since": draw.choice((None, "alarm", "2026-11-22 10:00", "2026-11-22T10:00:00Z")),
             "all": draw.choice((True, False)),
@@ -201,6 +210,11 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
         },
         "POST /calibrations/{name}/resume": {"reason": "fuzzing"},
     }
+
+
+def _looks(draw: random.Random) -> dict[str, bool]:
+    fields = ("replace", "even_if_infeasible", "dry_run")
+    return {field: draw.choice((True, False)) for field in fields}
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -87,15 +87,15 @@ def pairs(of: Callable[[int], dict[str, Any]]) -> bytes:
     return json.dumps({"comparisons": [of(next(fresh)) for _ in range(1000)]}).encode()
 
 
-def imported() -> bytes:
-    """As many judged examples as the largest body holds; each call has new ones."""
+def imported(count: int = 10_500, **fields: bool) -> bytes:
+    """As many judged examples as the largest body holds, or `count`; each call has new ones."""
     first, scored = next(fresh), []
-    for i in range(10_500):
+    for i in range(count):
         digest = hashlib.sha256(f"{first} {i}".encode()).hexdigest()
         gap = 1.2345678901234567 - i / 70_001
         scores = {"gap_fwd": gap, "gap_rev": -gap, "label_mass": 0.9876543210987654}
         scored.append({"digest": digest, **scores, "label": "A" if i % 30 else "B"})
-    body = {"fingerprint": scripted_fingerprint(), "examples": scored}
+    body = {"fingerprint": scripted_fingerprint(), "examples": scored, **fields}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -352,6 +352,16 @@ CASES: dict[str, Case] = {
     "next": Case(NEXT, url="/calibrations/large/next?alpha=0.2&limit=10000"),
     "back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/large/rollback"),
     "far back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/changed/rollback"),
+    "look at an import": Case(
+        IMPORT,
+        200,
+        lambda: imported(10_000, replace=True, dry_run=True),
+        "/calibrations/large/examples",
+    ),
+    "look back": Case(
+        ROLLBACK, 200, lambda: b'{"version": 1, "dry_run": true}', "/calibrations/large/rollback"
+    ),
+    "look at a removal": Case(REMOVE, 200, url="/calibrations/large?dry_run=true"),
     "remove": Case(REMOVE, 204, url="/calibrations/large"),
 }
 

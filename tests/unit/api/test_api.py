@@ -271,6 +271,10 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
         "removed": int,
         "failed": int,
         "errors": list,
+        "dry_run": bool,
+        "effects": type(None),
+        "ends_alarms": type(None),
+        "note": type(None),
     }
     check(found, {**CALIBRATION, **counts})
     assert (found["name"], found["version"], found["n"]) == ("default", 1, 17)

@@ -37,6 +37,7 @@ SCHEMA_OF: dict[Any, str] = {
     answers.AuditLabels: "AuditLabelsOut",
     answers.AbsorbReport: "AbsorbOut",
     answers.Effect: "EffectOut",
+    answers.EndedAlarm: "ResumedOut",
     answers.CalibrationReference: "CalibrationReferenceOut",
     answers.Fault: "Fault",
     answers.Problem: "Problem",

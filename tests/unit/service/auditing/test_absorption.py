@@ -45,4 +45,4 @@ async def test_only_a_draw_of_the_period_counts_or_must_have_a_label(
                 await absorbing
         else:
             report = await absorbing
-            assert (report.batch.added, report.unlabelled) == (taken, 0)
+            assert (report.change.batch.added, report.unlabelled) == (taken, 0)

@@ -1,0 +1,399 @@
+"""Tests of what imports, replacements, rollbacks and deletions say before they happen."""
+
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.auth.keys import Keys
+from app.core.errors import StoreCorruptError
+from app.ports import StoredCalibration, StoredChange, Version
+from app.stores.memory import MemoryStore
+from tests.serving import client_of, services_of
+from tests.serving import labelled as labelled_comparison
+from tests.unit.api.keyring import entry, header_of, write_keys
+from tests.unit.api.problems import calibrated, comparison, examples, problem
+from tests.unit.api.test_absorb import alarmed
+
+Json = dict[str, Any]
+Change = Callable[[httpx.AsyncClient, Json], Awaitable[httpx.Response]]
+SET = "/calibrations/default"
+
+
+async def used(client: httpx.AsyncClient, alpha: float = 0.1) -> None:
+    """Brings an alpha into use, without a draw."""
+    response = await client.post("/judge", json=comparison(alpha=alpha))
+    assert response.status_code == 200, response.text
+
+
+async def state(client: httpx.AsyncClient) -> tuple[Any, ...]:
+    """All that a change would change: the set, its examples, its trail, its audits and alarms."""
+    paths = (SET, f"{SET}/examples", f"{SET}/versions", f"{SET}/monitor", "/audits")
+    answers = [await client.get(path) for path in paths]
+    return tuple(answer.json() for answer in answers)
+
+
+async def scored(client: httpx.AsyncClient, n: int, **fields: Any) -> Json:
+    """The body of an import of n examples with other questions than those of the set."""
+    rows = [{**row, "question": f"New {row['question']}"} for row in examples(n)]
+    answer = (await client.post("/calibrate/scores", json={"examples": rows})).json()
+    return {"fingerprint": answer["fingerprint"], "examples": answer["scores"], **fields}
+
+
+async def import_(client: httpx.AsyncClient, asked: Json) -> httpx.Response:
+    return await client.post(f"{SET}/examples", json={**await scored(client, 30), **asked})
+
+
+async def calibrate(client: httpx.AsyncClient, asked: Json) -> httpx.Response:
+    rows = [{**row, "question": f"New {row['question']}"} for row in examples(30)]
+    return await client.post("/calibrate", json={"examples": rows, **asked})
+
+
+async def roll_back(client: httpx.AsyncClient, asked: Json) -> httpx.Response:
+    return await client.post(f"{SET}/rollback", json={"version": 1, **asked})
+
+
+# Change -> numbers of examples after it of a set with 60 examples in version 1 and 80 in version 2,
+# and of added, updated and removed ones.
+CHANGES: dict[str, tuple[Change, Json, tuple[int, int, int, int]]] = {
+    "import": (import_, {}, (110, 30, 0, 0)),
+    "import that replaces": (import_, {"replace": True}, (30, 30, 0, 80)),
+    "calibrate": (calibrate, {}, (110, 30, 0, 0)),
+    "calibrate that replaces": (calibrate, {"replace": True}, (30, 30, 0, 80)),
+    "rollback": (roll_back, {}, (60, 0, 0, 20)),
+}
+
+
+async def in_two_versions(client: httpx.AsyncClient) -> None:
+    await calibrated(client)
+    rows = [{**row, "question": f"Second {row['question']}"} for row in examples(20, right=False)]
+    (await client.post("/calibrate", json={"examples": rows})).raise_for_status()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_dry_run_changes_nothing_and_says_what_the_change_then_does(name: str) -> None:
+    change, asked, counts = CHANGES[name]
+    async with client_of(audit_rate=1.0) as client:
+        await in_two_versions(client)
+        await used(client, 0.3)
+        before = await state(client)
+        answer = await change(client, {**asked, "dry_run": True})
+        assert answer.status_code == 200, answer.text
+        would = answer.json()
+        assert await state(client) == before
+        done = (await change(client, asked)).json()
+        now = (await client.get(SET)).json()
+    assert [would[field] for field in ("n", "added", "updated", "removed")] == list(counts)
+    (effect,) = would["effects"]
+    assert (effect["alpha"], effect["guarantee"]) == (0.3, "marginal")
+    assert (would.pop("dry_run"), done.pop("dry_run")) == (True, False)
+    assert (would.pop("version"), done.pop("version")) == (2, 3)
+    if name in ("import", "calibrate"):
+        # Nobody has looked at examples that are only added.
+        assert [done.pop(each) for each in ("effects", "ends_alarms", "note")] == [None] * 3
+        for each in ("effects", "ends_alarms", "note"):
+            would.pop(each)
+    assert would == done
+    assert {**would, "version": 3}.items() >= {
+        field: now[field] for field in ("n", "accuracy", "thresholds", "label_noise")
+    }.items()
+
+
+async def test_the_effects_are_those_of_the_set_before_and_after() -> None:
+    async with client_of() as client:
+        await in_two_versions(client)
+        await used(client)
+        before = (await client.get(SET)).json()
+        would = (await roll_back(client, {"dry_run": True})).json()
+        await roll_back(client, {})
+        after = (await client.get(SET)).json()
+
+    def row(answer: Json) -> Json:
+        (row,) = (
+            row
+            for row in answer["thresholds"]
+            if (row["guarantee"], row["alpha"]) == ("marginal", 0.1)
+        )
+        return dict(row)
+
+    (effect,) = would["effects"]
+    assert (effect["before"], effect["after"]) == (row(before), row(after))
+    assert would["note"].startswith("80 examples become 60 (0 added, 0 updated, 20 removed); ")
+
+
+@pytest.mark.parametrize("change", [import_, calibrate])
+async def test_a_replacement_that_ends_all_verdicts_is_refused_unless_it_is_asked_for(
+    change: Change,
+) -> None:
+    async with client_of() as client:
+        await calibrated(client)
+        await used(client, 0.02)
+        before = await state(client)
+        asked = {"replace": True}
+        would = (await change(client, {**asked, "dry_run": True})).json()
+        # Without an error among k labels, 1 / k must be at most 0.02.
+        (effect,) = would["effects"]
+        assert (effect["becomes_infeasible"], effect["more_labels"]) == (True, 20)
+        refused = problem(await change(client, asked), "becomes_infeasible")
+        assert "alpha 0.02 (marginal): about 20 more labels" in refused["detail"]
+        assert await state(client) == before
+        done = (await change(client, {**asked, "even_if_infeasible": True})).json()
+        assert (done["version"], done["n"]) == (2, 30)
+
+
+async def test_examples_that_are_only_added_and_rollbacks_are_never_refused() -> None:
+    async with client_of() as client:
+        await calibrated(client, 30)
+        await calibrated(client, 60)
+        await used(client, 0.02)
+        would = (await roll_back(client, {"dry_run": True})).json()
+        assert would["effects"][0]["becomes_infeasible"]
+        assert "has no verdicts any more" in would["note"]
+        done = (await roll_back(client, {})).json()
+        assert (done["n"], done["effects"]) == (30, would["effects"])
+    async with client_of() as client:
+        await calibrated(client)
+        await used(client, 0.02)
+        wrong = [{**row, "question": f"W {row['question']}"} for row in examples(40, right=False)]
+        added = await client.post("/calibrate", json={"examples": wrong})
+        assert (added.status_code, added.json()["n"]) == (200, 100)
+
+
+@pytest.mark.parametrize("change", [import_, calibrate])
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_replacement_that_would_leave_no_example_is_refused(
+    change: Change, dry_run: bool
+) -> None:
+    async with client_of() as client:
+        await calibrated(client)
+        rows = [{**row, "label": "tie"} for row in examples(3)]
+        ties = {"examples": rows}
+        if change is import_:
+            scores = (await client.post("/calibrate/scores", json=ties)).json()["scores"]
+            ties = {"examples": scores}
+        answer = await change(client, {**ties, "replace": True, "dry_run": dry_run})
+        assert problem(answer, "invalid_request")["errors"][0]["field"] == "examples"
+        assert (await client.get(SET)).json()["n"] == 60
+
+
+async def test_what_was_asked_of_the_version_before_is_in_use() -> None:
+    async with client_of() as client:
+        await calibrated(client)
+        await used(client)
+        # A bad batch, which nobody has judged by yet.
+        rows = [{**row, "question": f"W {row['question']}"} for row in examples(40, right=False)]
+        await client.post("/calibrate", json={"examples": rows})
+        would = (await roll_back(client, {"dry_run": True})).json()
+        (effect,) = would["effects"]
+        assert effect["before"]["coverage"] < effect["after"]["coverage"]
+
+
+async def test_a_rollback_of_a_deleted_set_is_shown() -> None:
+    async with client_of() as client:
+        await calibrated(client)
+        await used(client)
+        (await client.delete(SET)).raise_for_status()
+        would = (await roll_back(client, {"dry_run": True})).json()
+        assert (would["version"], would["n"], would["added"]) == (2, 60, 60)
+        (effect,) = would["effects"]
+        assert [effect[each]["feasible"] for each in ("before", "after")] == [False, True]
+        assert (await client.get(SET)).status_code == 404
+        done = (await roll_back(client, {})).json()
+        assert (done["version"], done["effects"]) == (3, would["effects"])
+
+
+async def test_a_set_that_is_absent_has_no_effects_to_show() -> None:
+    async with client_of() as client:
+        problem(await roll_back(client, {"dry_run": True}), "calibration_not_found")
+        problem(await client.delete(f"{SET}?dry_run=true"), "calibration_not_found")
+        for change in (import_, calibrate):
+            would = (await change(client, {"dry_run": True})).json()
+            assert (would["version"], would["n"], would["effects"]) == (0, 30, [])
+            assert (await client.get(SET)).status_code == 404
+        await calibrated(client)
+        problem(await roll_back(client, {"version": 9, "dry_run": True}), "version_not_found")
+
+
+async def test_alarms_that_a_change_ends_are_named_before() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await alarmed(client)
+        for change, asked in ((import_, {"replace": True}), (calibrate, {"replace": True})):
+            would = (await change(client, {**asked, "dry_run": True})).json()
+            (ended,) = would["ends_alarms"]
+            assert (ended["alpha"], ended["guarantee"]) == (0.1, "marginal")
+        # Half of the examples must be newer than the alarm.
+        assert (await import_(client, {"dry_run": True})).json()["ends_alarms"] == []
+        monitor = (await client.get(f"{SET}/monitor")).json()
+        assert [each["rang_at"] for each in monitor["criteria"]] == [ended["rang_at"]]
+        done = (await import_(client, {"replace": True})).json()
+        assert done["ends_alarms"] == [ended]
+        trail = (await client.get(f"{SET}/audit-trail")).json()["entries"]
+        assert trail[0]["event"] == "alarm_ended"
+        # The first version has no newer example, so it ends nothing.
+        assert (await roll_back(client, {})).json()["ends_alarms"] == []
+
+
+async def test_a_deletion_says_what_it_ends_and_what_stays(tmp_path: Path) -> None:
+    keys = Keys(
+        write_keys(
+            tmp_path / "keys.json",
+            entry("admin", ["judge", "calibrate", "admin"]),
+            entry("one", ["judge"], ["default"]),
+            entry("both", ["judge"], ["default", "other"]),
+            entry("other", ["judge"], ["other"]),
+        )
+    )
+    async with client_of(keys=keys, audit_rate=1.0) as client:
+        client.headers.update(header_of("admin"))
+        await alarmed(client)
+        await used(client, 0.001)
+        before = await state(client)
+        answer = await client.delete(f"{SET}?dry_run=true")
+        assert answer.status_code == 200, answer.text
+        would = answer.json()
+        assert await state(client) == before
+        rows = {row["alpha"]: row["feasible"] for row in would.pop("in_use")}
+        assert rows == {0.1: True, 0.001: False}
+        (alarm,) = would.pop("alarms")
+        assert alarm["alpha"] == 0.1
+        assert would.pop("note") == (
+            "alpha 0.1 (marginal) has verdicts, and will get 404 calibration_not_found; its trail "
+            "stays, so a rollback to version 1 restores its 60 examples; audits (31, 1 of them "
+            "open), active alarms (1) and keys that are limited to it (2) stay"
+        )
+        assert would == {
+            "name": "default",
+            "version": 1,
+            "n": 60,
+            "audits": 31,
+            "open_audits": 1,
+            "limited_keys": 2,
+        }
+        # All of that is so.
+        assert (await client.delete(SET)).status_code == 204
+        problem(await client.post("/judge", json=comparison()), "calibration_not_found")
+        assert len((await client.get("/audits?calibration=default")).json()["audits"]) == 31
+        assert (await roll_back(client, {})).json()["n"] == 60
+        monitor = (await client.get(f"{SET}/monitor")).json()
+        assert [each["alarm"] for each in monitor["criteria"] if each["alpha"] == 0.1] == [True]
+
+
+@pytest.mark.parametrize("query", ["?dryrun=true", "?dry_run=maybe", "?dry_run=true&x=1"])
+async def test_a_misspelt_dry_run_deletes_nothing(query: str) -> None:
+    async with client_of() as client:
+        await calibrated(client)
+        problem(await client.delete(f"{SET}{query}"), "invalid_request")
+        assert (await client.get(SET)).status_code == 200
+        assert (await client.delete(f"{SET}?dry_run=false")).status_code == 204
+
+
+@pytest.mark.parametrize("role", ["judge", "calibrate", "metrics"])
+async def test_a_dry_run_needs_the_role_of_the_change(role: str, tmp_path: Path) -> None:
+    keys = Keys(
+        write_keys(
+            tmp_path / "keys.json",
+            entry("all", ["judge", "calibrate", "admin"]),
+            entry("key", [role]),
+            entry("elsewhere", ["calibrate", "admin"], ["other"]),
+        )
+    )
+    async with client_of(keys=keys) as client:
+        client.headers.update(header_of("all"))
+        await calibrated(client)
+        body = await scored(client, 3, dry_run=True)
+        client.headers.update(header_of("key"))
+        imported = await client.post(f"{SET}/examples", json=body)
+        assert imported.status_code == (200 if role == "calibrate" else 403)
+        made = await calibrate(client, {"dry_run": True})
+        assert made.status_code == (200 if role == "calibrate" else 403)
+        problem(await roll_back(client, {"dry_run": True}), "forbidden")
+        problem(await client.delete(f"{SET}?dry_run=true"), "forbidden")
+        client.headers.update(header_of("elsewhere"))
+        problem(await client.post(f"{SET}/examples", json=body), "forbidden")
+        problem(await roll_back(client, {"dry_run": True}), "forbidden")
+        problem(await client.delete(f"{SET}?dry_run=true"), "forbidden")
+
+
+class InterruptedStore(MemoryStore):
+    """A store in which another writer comes first, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[], Awaitable[Any]] | None = None
+
+    async def write(
+        self,
+        name: str,
+        state: StoredCalibration,
+        *,
+        change: StoredChange,
+        expected: Version | None,
+        removed: Collection[str] = (),
+    ) -> bool:
+        first, self.before = self.before, None
+        if first is not None:
+            await first()
+        return await super().write(name, state, change=change, expected=expected, removed=removed)
+
+
+async def test_a_replacement_is_checked_on_the_version_that_it_replaces() -> None:
+    store = InterruptedStore()
+    async with client_of(store=store) as client:
+        await calibrated(client, 5)
+        await used(client)
+        body = await scored(client, 4, replace=True)
+        would = await client.post(f"{SET}/examples", json={**body, "dry_run": True})
+        # Nothing is lost: alpha 0.1 is infeasible already, with five labels.
+        assert [each["becomes_infeasible"] for each in would.json()["effects"]] == [False]
+        store.before = lambda: calibrated(client)
+        problem(await client.post(f"{SET}/examples", json=body), "becomes_infeasible")
+        assert (await client.get(SET)).json()["n"] == 65
+
+
+async def test_a_rollback_counts_what_another_writer_added_meanwhile() -> None:
+    store = InterruptedStore()
+    async with client_of(store=store) as client:
+        await in_two_versions(client)
+        would = (await roll_back(client, {"dry_run": True})).json()
+        store.before = lambda: calibrate(client, {})
+        done = (await roll_back(client, {})).json()
+        assert (would["version"], would["removed"]) == (2, 20)
+        # The version of the answer shows that another one came first.
+        assert (done["version"], done["removed"], done["n"]) == (4, 50, 60)
+
+
+async def test_a_rollback_needs_no_audits() -> None:
+    class Broken(MemoryStore):
+        async def last_audit(self) -> int:
+            if self.broken:
+                raise StoreCorruptError("the log of audits is not ours")
+            return await super().last_audit()
+
+        broken = False
+
+    store = Broken()
+    async with services_of(store=store) as services:
+        for number in range(2):
+            await services.calibrator.add("default", [labelled_comparison(1.0, "A", number=number)])
+        store.broken = True
+        would = await services.changes.preview_rollback("default", 1, by="ana")
+        done = await services.changes.rollback("default", 1, by="ana")
+    assert (would.batch.removed, done.batch.removed, done.batch.calibration.n) == (1, 1, 1)
+
+
+async def test_a_set_that_cannot_be_read_can_be_deleted_after_a_look() -> None:
+    class Damaged(MemoryStore):
+        async def read(self, name: str) -> StoredCalibration | None:
+            raise StoreCorruptError("this is not a set")
+
+    store = Damaged()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", [labelled_comparison(1.0, "A", number=1)])
+    # This service has no set in memory.
+    async with client_of(store=store) as client:
+        would = (await client.delete(f"{SET}?dry_run=true")).json()
+        assert (would["version"], would["n"], would["in_use"]) == (None, None, [])
+        assert "a rollback cannot restore this version" in would["note"]
+        assert (await client.delete(SET)).status_code == 204
