@@ -1,7 +1,7 @@
 """The screen that answers "is my judge good enough?", for `curve` and `calibrate`."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from rich import box
 from rich.console import Console
@@ -18,6 +18,8 @@ from app.core.assessment import (
 )
 
 if TYPE_CHECKING:
+    from app.cli.set_answers import AssessedSet
+    from app.core.comparison import Guarantee
     from app.evaluation.curve.labels import LabelsRow
 
 
@@ -82,36 +84,32 @@ def print_more_labels(assessment: Assessment, rows: "Sequence[LabelsRow]") -> No
     print_table(table, title="coverage of a set with more labels, if the judge stays as good")
 
 
-def assessment_of_answer(answer: Mapping[str, Any]) -> Assessment:
+def assessment_of_answer(answer: "AssessedSet") -> Assessment:
     """The assessment of an answer of GET /calibrations/{name}."""
-    more = {_key(row): row["more_examples"] for row in answer["infeasible"]}
+    more = {(row.guarantee, row.alpha): row.more_examples for row in answer.infeasible}
     return Assessment(
-        # A tie is not a label. Services of older releases keep no ties.
-        n=answer.get("labelled", answer["n"]),
-        accuracy=answer["accuracy"],
-        auroc=answer["auroc"],
-        position_flips=answer["position_flips"],
+        # A tie is not a label.
+        n=answer.sided,
+        accuracy=answer.accuracy,
+        auroc=answer.auroc,
+        position_flips=answer.position_flips,
         rows=[
             AlphaRow(
-                guarantee=row["guarantee"],
-                alpha=row["alpha"],
-                delta=row["delta"],
-                threshold=row["threshold"],
-                coverage=row["coverage"],
-                empirical_risk=row["empirical_risk"],
-                more_labels=more.get(_key(row)),
+                guarantee=cast("Guarantee", row.guarantee),
+                alpha=row.alpha,
+                delta=row.delta,
+                threshold=row.threshold,
+                coverage=row.coverage,
+                empirical_risk=row.empirical_risk,
+                more_labels=more.get((row.guarantee, row.alpha)),
             )
-            for row in answer["thresholds"]
+            for row in answer.thresholds
         ],
         feasible={
-            row["guarantee"]: [AlphaInterval(*interval) for interval in row["intervals"]]
-            for row in answer["feasible_alphas"]
+            row.guarantee: [AlphaInterval(low=low, high=high) for low, high in row.intervals]
+            for row in answer.feasible_alphas
         },
     )
-
-
-def _key(row: Mapping[str, Any]) -> tuple[str, float]:
-    return row["guarantee"], row["alpha"]
 
 
 def _figures(assessment: Assessment) -> str:

@@ -202,7 +202,7 @@ def print_thresholds(
         table.add_row(
             row.guarantee + delta,
             f"{row.alpha:.2f}",
-            _threshold(row),
+            threshold_cell(row),
             f"{row.coverage:.3f}",
             "" if row.empirical_risk is None else f"{row.empirical_risk:.3f}",
         )
@@ -210,7 +210,8 @@ def print_thresholds(
     print_table(table, title=title, output=output)
 
 
-def _threshold(row: "ThresholdRow | Threshold") -> str:
+def threshold_cell(row: "ThresholdRow | Threshold") -> str:
+    """The threshold of a row, or the reason why it has none."""
     if row.feasible and row.threshold is not None:
         return f"{row.threshold:.6f}"
     return "labels missing" if row.labels_missing else "infeasible"

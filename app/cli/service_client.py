@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -14,7 +14,7 @@ from app.cli.console import CommandError, say
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge import ScopeClient
+    from scope_judge import ExampleError, ScopeClient
     from scope_judge.exchange import Pause
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -133,8 +133,7 @@ class ServiceClient:
         Raises:
             CommandError: The service does not answer for too long, or answers with an error.
         """
-        asked = f"{path}?{urlencode(query)}" if query else path
-        answer: dict[str, Any] = _or_failure(lambda: self._client.get(asked))
+        answer: dict[str, Any] = _or_failure(lambda: self._client.get(_with_query(path, query)))
         return answer
 
     def change_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -148,13 +147,13 @@ class ServiceClient:
         )
         return answer
 
-    def delete_once(self, path: str) -> None:
-        """Sends DELETE, which must not be repeated either.
+    def delete_once(self, path: str, **query: Any) -> Any:
+        """Sends DELETE, which must not be repeated either; returns the JSON answer, or None.
 
         Raises:
             CommandError: The service does not answer, or answers with an error.
         """
-        _or_failure(lambda: self._once.delete(path), _LOOK_FIRST)
+        return _or_failure(lambda: self._once.delete(_with_query(path, query)), _LOOK_FIRST)
 
     def judge(
         self, comparisons: list[Any], criterion: Mapping[str, Any], passing: Collection[str]
@@ -193,6 +192,10 @@ class ServiceClient:
             if error.get("code") in passing:
                 raise CommandError(f"{error['code']}: {error['detail']}")
         return results
+
+
+def _with_query(path: str, query: Mapping[str, Any]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def _in_halves(ask: Callable[[list[Any]], T], items: list[Any]) -> Iterator[T]:
@@ -242,6 +245,29 @@ def read(kind: type[K], answer: Any) -> K:
     from scope_judge.parsing import parse
 
     return _or_failure(lambda: parse(kind, answer))
+
+
+def errors_of(posted: Posted, errors: "Iterable[ExampleError]") -> dict[Any, dict[str, Any]]:
+    """The result of each item of a request that failed: {"error": ...}.
+
+    Raises:
+        CommandError: An error is about an item that was not sent.
+    """
+    failed: dict[Any, dict[str, Any]] = {}
+    for error in errors:
+        if not 0 <= error.index < len(posted.items):
+            raise unfitting("has an error of an item that was not sent")
+        problem = {"code": error.error.code, "detail": error.error.detail}
+        failed[posted.items[error.index]] = {"error": problem}
+    return failed
+
+
+def unfitting(fault: str) -> CommandError:
+    """The error of an answer that does not fit its request; `fault` goes on after "the answer"."""
+    return CommandError(
+        f"unexpected_answer: the answer {fault}: check that --url is the address of a scope-judge "
+        "service"
+    )
 
 
 def _plain(body: T) -> T:

@@ -5,7 +5,17 @@ It imports the client, so the functions that need it import it.
 
 from dataclasses import dataclass
 
-from scope_judge.answers import Calibration, Clusters, Label
+from scope_judge.answers import (
+    Calibration,
+    CalibrationDetail,
+    Clusters,
+    Effect,
+    EndedAlarm,
+    ExampleError,
+    Guarantee,
+    Label,
+    Threshold,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,28 @@ class Changes:
     """The changes of a set, newest first."""
 
     versions: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack(Calibration):
+    """A set after a rollback, or as it would be after it."""
+
+    added: int
+    updated: int
+    removed: int
+    dry_run: bool
+    effects: tuple[Effect, ...]
+    ends_alarms: tuple[EndedAlarm, ...]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The consequences of a deletion; `version` is None if the set cannot be read."""
+
+    version: int | None
+    in_use: tuple[Threshold, ...]
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +211,48 @@ class ExamplePage:
     examples: tuple[ScoredExample, ...]
     release: str | None = None
     runtimes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """A judged batch that was added to no set, without the examples that failed."""
+
+    fingerprint: str
+    scores: tuple[ScoredExample, ...]
+    errors: tuple[ExampleError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeasibleAlphas:
+    """The first and the last of each row of alphas at which examples accept something.
+
+    Raises:
+        ValueError: An interval has no two ends.
+    """
+
+    guarantee: Guarantee
+    intervals: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        if any(len(interval) != 2 for interval in self.intervals):
+            raise ValueError("intervals")
+
+
+@dataclass(frozen=True, slots=True)
+class AssessedSet(CalibrationDetail):
+    """A set with everything that its assessment shows.
+
+    Raises:
+        ValueError: The accuracy is not a share of labelled pairs.
+    """
+
+    feasible_alphas: tuple[FeasibleAlphas, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.accuracy is not None and not (0 <= self.accuracy <= 1 and self.sided >= 1):
+            raise ValueError("accuracy")
+
+    @property
+    def sided(self) -> int:
+        """Number of pairs with a preferred side; services of 0.1.0 say their sum only."""
+        return self.n - self.unlabelled - self.pool_ties

@@ -49,9 +49,8 @@ def set_path(name: str, below: str = "") -> str:
     return f"/calibrations/{quote(name, safe='', errors='replace')}{below}"
 
 
-def upload_scores(
+def requests_of(
     service: ServiceClient,
-    name: str,
     examples: Sequence[Mapping[str, Any]],
     *,
     judge: str,
@@ -59,24 +58,25 @@ def upload_scores(
     label_noise: float | None,
     clusters: str | None = None,
     runtimes: Sequence[str] = (),
-) -> Upload:
-    """Adds judged examples in one version, or in a few if they do not fit into one request.
+    replace: bool = False,
+    even_if_infeasible: bool = False,
+) -> list[dict[str, Any]]:
+    """The bodies that add judged examples to a set: one, or a few if they do not fit into one.
 
     Args:
         service: The service.
-        name: Name of the calibration set; a missing set is made.
         examples: Judged examples and ties, as POST /calibrations/{name}/examples takes them.
         judge: Name of the judge that scored them.
         fingerprint: Fingerprint of that judge.
         label_noise: Label noise of the whole set; None keeps the current one.
         clusters: How "pac" counts pairs of one question; None keeps the current rule.
         runtimes: The runtimes that computed the scores, as far as they are known.
+        replace: Remove all other examples of the set.
+        even_if_infeasible: Replace them even if an alpha in use has no verdicts any more.
 
     Raises:
-        CommandError: The service does not answer for too long, or answers with an error.
+        CommandError: The examples of a replacement do not fit into one request.
     """
-    from scope_judge import CalibrationReport
-
     common: dict[str, Any] = {"judge": judge, "fingerprint": fingerprint}
     if label_noise is not None:
         common["label_noise"] = label_noise
@@ -84,16 +84,53 @@ def upload_scores(
         common["clusters"] = clusters
     if runtimes:
         common["runtimes"] = list(runtimes)
+    if replace:
+        common |= {"replace": True, "even_if_infeasible": even_if_infeasible}
     parts = list(_parts(examples, service.max_body_bytes - _RESERVED_BYTES))
     if len(parts) > 1:
-        say(
+        too_many = (
             f"{len(examples)} examples are more than one request may hold "
-            f"({service.max_body_bytes} bytes): they become {len(parts)} versions"
+            f"({service.max_body_bytes} bytes)"
         )
+        if replace:
+            raise CommandError(
+                f"{too_many}, and a set is replaced in one request: raise SCOPE_MAX_BODY_BYTES of "
+                "the service, or calibrate a set with another name"
+            )
+        say(f"{too_many}: they become {len(parts)} versions")
+    return [{**common, "examples": part} for part in parts]
+
+
+def preview_scores(
+    service: ServiceClient, name: str, bodies: Sequence[dict[str, Any]]
+) -> "CalibrationReport | None":
+    """Asks for the effects of `upload_scores`; None if it takes several requests.
+
+    Raises:
+        CommandError: The service does not answer for too long, or answers with an error.
+    """
+    from scope_judge import CalibrationReport
+
+    if len(bodies) > 1:
+        return None
+    body = {**bodies[0], "dry_run": True}
+    return read(CalibrationReport, service.post(set_path(name, "/examples"), body))
+
+
+def upload_scores(service: ServiceClient, name: str, bodies: Sequence[dict[str, Any]]) -> Upload:
+    """Adds judged examples to a set, a version for each body of `requests_of`.
+
+    A replacement is sent once: sent again, it would remove what others have added meanwhile.
+
+    Raises:
+        CommandError: The service does not answer for too long, or answers with an error.
+    """
+    from scope_judge import CalibrationReport
+
     counts: Counter[str] = Counter()
-    for part in parts:
-        body = {**common, "examples": part}
-        answer = read(CalibrationReport, service.post(set_path(name, "/examples"), body))
+    for body in bodies:
+        send = service.change_once if body.get("replace") else service.post
+        answer = read(CalibrationReport, send(set_path(name, "/examples"), body))
         counts.update(
             added=answer.added, updated=answer.updated, ties=answer.ties, removed=answer.removed
         )

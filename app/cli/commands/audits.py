@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import CommandError, confirm, evidence, print_cells, say
+from app.cli.console import CommandError, evidence, print_cells, say
+from app.cli.effects import (
+    EvenIfInfeasible,
+    Yes,
+    ask,
+    criterion_in_words,
+    note_other_change,
+    show_change,
+)
 from app.cli.labelling.terminal import check_terminal
 from app.cli.running.options import OnContradictions, given_contradictions
 from app.cli.running.run import journal_path
@@ -18,7 +26,7 @@ from app.service.labelling.answers import Answers
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from app.cli.set_answers import AuditedCriterion
-    from scope_judge.answers import AuditEvent, Effect, EndedAlarm, Threshold
+    from scope_judge.answers import AuditEvent
 
 app = typer.Typer(
     help="Say what audits show, label them here or in another tool, make labelled ones calibration "
@@ -36,14 +44,6 @@ Seed = Annotated[int, typer.Option(help="Decides for each pair which response is
 
 _HEADINGS = ("when", "by", "event", "what", "reason")
 _AUDITS = ("labels", "errors", "wrong", "evidence", "open", "waiting")
-_EFFECTS = ("alpha", "guarantee", "delta")
-_NUMBERS = (
-    "threshold before",
-    "threshold after",
-    "coverage before",
-    "coverage after",
-    "labels missing",
-)
 
 
 @app.command()
@@ -61,7 +61,7 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
     print_cells(headings, map(_audited, found.criteria), right={"alpha", "delta", *_AUDITS})
     for each in found.criteria:
         if each.alarm:
-            say(("alarm", "bold red"), f" under {_criterion(each)} {each.told}")
+            say(("alarm", "bold red"), f" under {criterion_in_words(each)} {each.told}")
     for value in ("uncertainty", "position_gap", "label_mass"):
         stream = getattr(found.drift, value)
         if stream is not None and stream.alarm:
@@ -240,13 +240,8 @@ def absorb(
         bool,
         typer.Option("--leave-out", help="Leave audits without a label out; default: refuse."),
     ] = False,
-    even_if_infeasible: Annotated[
-        bool,
-        typer.Option(
-            "--even-if-infeasible", help="Absorb even if an alpha in use has no verdicts any more."
-        ),
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    even_if_infeasible: EvenIfInfeasible = False,
+    yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Make labelled audits calibration examples, after a look at what that does.
@@ -266,24 +261,11 @@ def absorb(
     path = set_path(name, "/absorb")
     with connected(url) as service:
         would = read(AbsorbReport, service.post(path, {**body, "dry_run": True}))
-        say(f"{name}, version {would.version}: {would.note}.")
-        print_cells((*_EFFECTS, *_NUMBERS), map(_effect, would.effects), right={"alpha", *_NUMBERS})
-        if not yes:
-            confirm(f"Absorb into {name}?", otherwise="nothing was absorbed")
+        show_change(name, would)
+        ask(f"Absorb into {name}?", yes=yes, otherwise="nothing was absorbed")
         done = read(AbsorbReport, service.post(path, body))
+    note_other_change(name, shown=would.version, made=done.version)
     say(f"{name} is version {done.version} with {done.n} examples.")
-
-
-def _effect(effect: "Effect") -> list[str]:
-    thresholds = [_threshold(row) for row in (effect.before, effect.after)]
-    coverages = [f"{row.coverage:.3f}" for row in (effect.before, effect.after)]
-    delta = "" if effect.delta is None else f"{effect.delta:g}"
-    missing = "no number" if effect.more_labels is None else str(effect.more_labels or "")
-    return [f"{effect.alpha:g}", effect.guarantee, delta, *thresholds, *coverages, missing]
-
-
-def _threshold(row: "Threshold") -> str:
-    return "infeasible" if row.threshold is None else f"{row.threshold:.6f}"
 
 
 @app.command()
@@ -299,7 +281,7 @@ def resume(
         answer = service.change_once(set_path(name, "/resume"), {"reason": reason})
         ended = read(Resumed, answer).resumed
     for alarm in ended:
-        say(f"the alarm of {alarm.rang_at} under {_criterion(alarm)} has ended.")
+        say(f"the alarm of {alarm.rang_at} under {criterion_in_words(alarm)} has ended.")
     if not ended:
         say(f"{name} has no alarm.")
 
@@ -326,13 +308,8 @@ def _what(entry: "AuditEvent") -> str:
     # Only alarms and their ends have a criterion.
     if entry.alpha is None:
         return f"{entry.id}: {entry.before or 'open'} to {entry.after}"
-    text = f"version {entry.version}, {_criterion(entry)}"
+    text = f"version {entry.version}, {criterion_in_words(entry)}"
     if entry.event != "alarm":
         return text
     abstains = ", judgments abstain" if entry.suspended else ""
     return f"{text}, {entry.errors} errors in {entry.audited} labels{abstains}"
-
-
-def _criterion(alarm: "AuditEvent | EndedAlarm | AuditedCriterion") -> str:
-    delta = "" if alarm.delta is None else f", delta {alarm.delta:g}"
-    return f"alpha {alarm.alpha:g} ({alarm.guarantee}{delta})"

@@ -13,6 +13,7 @@ import typer
 
 from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.console import CommandError, print_thresholds, say
+from app.cli.effects import EvenIfInfeasible, Yes, ask, note_other_change, show_change
 from app.cli.labelled_rows import checked_pairs
 from app.cli.running.options import (
     ColumnMap,
@@ -34,9 +35,11 @@ from app.cli.service_client import (
     ServiceClient,
     Url,
     connected,
+    errors_of,
     read,
+    unfitting,
 )
-from app.cli.set_transfer import Upload, set_path, upload_scores
+from app.cli.set_transfer import Upload, preview_scores, requests_of, set_path, upload_scores
 from app.cli.stopping import resumable
 
 _SHOWN_FAILURES = 3
@@ -71,6 +74,15 @@ def calibrate(
     overwrite: Annotated[
         bool, typer.Option(help="Drop an unfinished run with another judge.")
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Remove all other examples of the set, after a look at what that does.",
+        ),
+    ] = False,
+    even_if_infeasible: EvenIfInfeasible = False,
+    yes: Yes = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -79,6 +91,9 @@ def calibrate(
     A label is A, B or tie (or model_a, model_b, both_bad), or a word that --map names. The rows are
     checked first: a repeated pair counts once. All pairs of a run become one version of the set. If
     interrupted, the set is unchanged; rerun the command, and it resumes where it stopped.
+
+    With --replace they become its only examples: the command judges them, shows the alphas in use
+    before and after, and asks.
     """
     # Checked here, because the service sees it after everything has been judged.
     check_label_noise(label_noise)
@@ -101,31 +116,72 @@ def calibrate(
         )
         with finished(items, _scoring(service, name), run) as done:
             results = [done.results[item.key] for item in items]
-            failures = [
-                _Failure(place=item.row.place, detail=result["error"]["detail"])
-                for item, result in zip(items, results, strict=True)
-                if not is_judged(result)
-            ]
+            failures = _failures(items, results)
             scores = [result for result in results if is_judged(result)]
             if not scores:
                 _print_failures(failures)
                 raise CommandError(f"no pair was judged, and {name} is unchanged")
-            with resumable(f"{name} may have changed already; rerun the command to resume"):
-                upload = upload_scores(
+            with resumable(run.kept):
+                bodies = requests_of(
                     service,
-                    name,
                     scores,
                     judge=service.judge_name,
                     fingerprint=service.fingerprint,
                     label_noise=label_noise,
                     clusters=clusters,
+                    replace=replace,
+                    even_if_infeasible=even_if_infeasible,
                 )
+            upload = _upload(service, name, bodies, failed=len(failures), kept=run.kept, yes=yes)
         shown = service.get(set_path(name))
     unusable = len(rows.report.unusable)
     _print_outcome(name, upload, shown, failed=len(failures) + unusable)
     _print_failures(failures)
     if failures or unusable:
         raise typer.Exit(1)
+
+
+def _failures(items: Sequence[Item], results: Sequence[Mapping[str, Any]]) -> list[_Failure]:
+    return [
+        _Failure(place=item.row.place, detail=result["error"]["detail"])
+        for item, result in zip(items, results, strict=True)
+        if not is_judged(result)
+    ]
+
+
+def _upload(
+    service: ServiceClient,
+    name: str,
+    bodies: Sequence[dict[str, Any]],
+    *,
+    failed: int,
+    kept: str,
+    yes: bool,
+) -> Upload:
+    """Adds the judged pairs; asks first if they replace the examples of the set.
+
+    Args:
+        service: The service.
+        name: Name of the set.
+        bodies: The requests.
+        failed: Number of pairs that were not judged.
+        kept: Sentence for a run that is stopped while nothing has changed.
+        yes: Do not ask.
+    """
+    if not bodies[0].get("replace"):
+        with resumable(f"{name} may have changed already; rerun the command to resume"):
+            return upload_scores(service, name, bodies)
+    with resumable(kept):
+        would = preview_scores(service, name, bodies)
+        assert would is not None, "a replacement is one request"
+        if failed:
+            say(f"{failed} pairs were not judged, and will not be in the set.")
+        show_change(name, would)
+        ask(f"Replace the examples of {name}?", yes=yes, otherwise="nothing was replaced")
+    with resumable(f"{name} has been replaced as a whole, or is unchanged; rerun the command"):
+        upload = upload_scores(service, name, bodies)
+    note_other_change(name, shown=would.version, made=upload.answer.version)
+    return upload
 
 
 def _scoring(service: ServiceClient, name: str) -> Ask:
@@ -143,14 +199,19 @@ def _scoring(service: ServiceClient, name: str) -> Ask:
 
 def _scores(part: Posted, service: ServiceClient) -> Results:
     """The scores of one request by key; a pair that failed has its error."""
+    from app.cli.set_answers import Scores
+
     if part.reason:
         return {key: {"error": {"detail": part.reason}} for key in part.items}
-    if part.answer["fingerprint"] != service.fingerprint:
+    answer = read(Scores, part.answer)
+    if answer.fingerprint != service.fingerprint:
         raise CommandError("the judge of the service has changed since the beginning of this run")
-    errors = part.answer["errors"]
-    failed = {part.items[error["index"]]: {"error": error["error"]} for error in errors}
-    judged = (key for key in part.items if key not in failed)
-    return {**failed, **dict(zip(judged, part.answer["scores"], strict=True))}
+    failed: Results = errors_of(part, answer.errors)
+    judged = [key for key in part.items if key not in failed]
+    if len(judged) != len(answer.scores):
+        raise unfitting("has not one score for each pair that was judged")
+    # As they came: they are posted again without a loss.
+    return failed | dict(zip(judged, part.answer["scores"], strict=True))
 
 
 def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: int) -> None:
@@ -162,11 +223,11 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
         shown: Answer of GET /calibrations/{name}.
         failed: Number of pairs that were not judged.
     """
-    from scope_judge import CalibrationDetail
+    from app.cli.set_answers import AssessedSet
 
     counts = Counter({**upload.counts, "failed": failed})
     say(f"calibration {name}, version {upload.answer.version}")
-    detail = read(CalibrationDetail, shown)
+    detail = read(AssessedSet, shown)
     if detail.unlabelled:
         print_thresholds(name, detail.version, detail.n, detail.thresholds)
         say(
@@ -174,7 +235,7 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
             "those to label next"
         )
     else:
-        print_assessment(assessment_of_answer(shown), stderr=True)
+        print_assessment(assessment_of_answer(detail), stderr=True)
     names = ("added", "updated", "ties", "removed", "failed")
     say(", ".join(f"{count} {counts[count]}" for count in names))
 

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.console import (
-    CommandError,
-    confirm,
-    evidence,
-    print_cells,
-    print_thresholds,
-    say,
-    stdout,
-)
+from app.cli.console import CommandError, evidence, print_cells, print_thresholds, say, stdout
+from app.cli.effects import Yes, ask, note_other_change, show_change, show_deletion
 from app.cli.service_client import DEFAULT_URL, Url, connected, read
-from app.cli.set_transfer import read_set, set_path, set_rows, upload_scores, write_set
+from app.cli.set_transfer import (
+    preview_scores,
+    read_set,
+    requests_of,
+    set_path,
+    set_rows,
+    upload_scores,
+    write_set,
+)
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
@@ -188,42 +189,54 @@ def _counts(found: "MonitoredCriterion | MonitoredKey") -> list[str]:
 def rollback(
     name: Name,
     version: Annotated[int, typer.Argument(min=1, help="The version to restore.")],
+    yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Restore an earlier version of a set, even of a deleted one, as a new version."""
-    from scope_judge import Calibration
+    """Restore an earlier version of a set, even of a deleted one, as a new version.
 
+    Shows the alphas in use before and after, and asks.
+    """
+    from app.cli.set_answers import RolledBack
+
+    path, body = set_path(name, "/rollback"), {"version": version}
     with connected(url) as service:
-        answer = service.change_once(set_path(name, "/rollback"), {"version": version})
-        now = read(Calibration, answer)
+        would = read(RolledBack, service.post(path, {**body, "dry_run": True}))
+        show_change(name, would)
+        ask(f"Roll {name} back to version {version}?", yes=yes, otherwise="nothing was changed")
+        now = read(RolledBack, service.change_once(path, body))
+    note_other_change(name, shown=would.version, made=now.version)
     say(f"{name} is version {now.version}, with the {now.n} examples of version {version}.")
 
 
 @app.command()
-def delete(
-    name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Delete a set; its trail is kept, so that a rollback can restore it."""
-    from app.cli.set_answers import Changes
+def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
+    """Delete a set; its trail is kept, so that a rollback can restore it.
+
+    Shows the alphas in use, which get no verdicts any more, and asks.
+    """
+    from app.cli.set_answers import Changes, Deletion
 
     with connected(url) as service:
-        # The trail, because a set that cannot be read can be deleted, too.
-        changes = read(Changes, service.get(set_path(name, "/versions"), limit=1)).versions
-        if not changes:
-            raise CommandError(f"the trail of {name} is empty: nothing was deleted")
-        newest = changes[0]
-        if not yes:
-            confirm(
-                f"Delete {name}, version {newest.version} with {newest.n} examples?",
-                otherwise="nothing was deleted",
+        answer = service.delete_once(set_path(name), dry_run="true")
+        if answer is None:
+            # A service of 0.2.0 knows no dry run.
+            raise CommandError(
+                f"the service is older than this command, and has deleted {name} at once: "
+                f"`scope-judge sets versions {name}` lists what `sets rollback` restores"
             )
+        would = read(Deletion, answer)
+        show_deletion(name, would)
+        shown = "" if would.version is None else f", version {would.version}"
+        ask(f"Delete {name}{shown}?", yes=yes, otherwise="nothing was deleted")
         service.delete_once(set_path(name))
-    say(
-        f"{name} is deleted. `scope-judge sets rollback {name} {newest.version}` restores it "
-        "from its trail."
-    )
+        changes = read(Changes, service.get(set_path(name, "/versions"), limit=1)).versions
+    say(f"{name} is deleted.")
+    if would.version is None or not changes:
+        return
+    # The trail has the deletion last.
+    last = changes[0].version - 1
+    note_other_change(name, shown=would.version, made=changes[0].version)
+    say(f"`scope-judge sets rollback {name} {last}` restores it from its trail.")
 
 
 @app.command(name="export")
@@ -251,11 +264,13 @@ def import_set(
         str | None,
         typer.Option(help="Name of the calibration set, instead of that in FILE."),
     ] = None,
+    yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Add an exported set to the service, whose judge must be the same.
 
-    Examples that the set already has are updated, so an import can be repeated.
+    Shows the alphas in use before and after, and asks. Examples that the set already has are
+    updated, so an import can be repeated.
     """
     exported = read_set(file)
     into = name or exported.name
@@ -269,9 +284,8 @@ def import_set(
                 f"({service.fingerprint[:12]}){here}. Import into a service with that judge, or "
                 "run `scope-judge calibrate` on the labelled pairs, which judges them again"
             )
-        upload = upload_scores(
+        bodies = requests_of(
             service,
-            into,
             exported.examples,
             judge=exported.judge,
             fingerprint=exported.fingerprint,
@@ -279,6 +293,15 @@ def import_set(
             runtimes=exported.runtimes,
             clusters=exported.clusters,
         )
+        would = preview_scores(service, into, bodies)
+        if would is None:
+            say("Their effect cannot be shown before, because they need several requests.")
+        else:
+            show_change(into, would)
+        ask(f"Import into {into}?", yes=yes, otherwise="nothing was imported")
+        upload = upload_scores(service, into, bodies)
+    if would is not None:
+        note_other_change(into, shown=would.version, made=upload.answer.version)
     say(
         f"{into} is version {upload.answer.version} with {upload.answer.n} examples: added "
         f"{upload.counts['added']}, updated {upload.counts['updated']}, removed "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError
 from app.cli.running.run import ROWS_PER_REQUEST, Results, answered
-from app.cli.service_client import ServiceClient, read
+from app.cli.service_client import Posted, ServiceClient, errors_of, read, unfitting
 from app.cli.set_transfer import set_path
 from app.service.labelling.answers import Answers
 
@@ -71,15 +71,7 @@ class Pool:
         for part in self._service.post_judged(
             set_path(self.name, "/pool"), list(comparisons), body
         ):
-            if part.reason:
-                yield {key: {"error": {"detail": part.reason}} for key in part.items}
-                continue
-            both = zip(part.items, part.answer["digests"], strict=True)
-            failed = part.answer["errors"]
-            yield {
-                **{key: {"digest": digest} for key, digest in both if digest is not None},
-                **{part.items[error["index"]]: {"error": error["error"]} for error in failed},
-            }
+            yield _digests(part)
 
     def next(self) -> "NextLabels":
         """Asks what to label now.
@@ -95,9 +87,14 @@ class Pool:
 
     def coverage(self) -> float:
         """The share of the pairs that the threshold accepts, once it is known."""
+        from scope_judge import CalibrationDetail
+
         level = asdict(self.level)
         answer = self._service.get(set_path(self.name), **level, delta_for=1)
-        return float(answer["requested"][0]["coverage"])
+        rows = read(CalibrationDetail, answer).requested
+        if len(rows) != 1:
+            raise unfitting("has not the one threshold that was asked for")
+        return rows[0].coverage
 
     def post(self, answers: Answers) -> None:
         """Sends the labels that the service does not have; a repeated one changes nothing.
@@ -117,9 +114,31 @@ class Pool:
             for posted in self._service.post_judged(
                 "/calibrate", waiting[start : start + size], body
             ):
-                errors = [error["error"]["detail"] for error in posted.answer.get("errors", ())]
-                if errors or posted.reason:
-                    number = posted.answer.get("failed", len(posted.items))
-                    reason = posted.reason or errors[0]
-                    raise CommandError(f"the service refused {number} labels: {reason}")
+                _check_taken(posted)
                 answers.note_posted(posted.items)
+
+
+def _digests(part: Posted) -> Results:
+    """The digest of each pair of one request; a pair that failed has its error."""
+    from scope_judge import PoolReport
+
+    if part.reason:
+        return {key: {"error": {"detail": part.reason}} for key in part.items}
+    report = read(PoolReport, part.answer)
+    if len(report.digests) != len(part.items):
+        raise unfitting("has not one digest for each pair that was sent")
+    both = zip(part.items, report.digests, strict=True)
+    judged: Results = {key: {"digest": digest} for key, digest in both if digest is not None}
+    return judged | errors_of(part, report.errors)
+
+
+def _check_taken(posted: Posted) -> None:
+    """Raises CommandError unless the service has taken all labels of a request."""
+    from scope_judge import CalibrationReport
+
+    if posted.reason:
+        raise CommandError(f"the service refused {len(posted.items)} labels: {posted.reason}")
+    report = read(CalibrationReport, posted.answer)
+    if report.errors:
+        reason = report.errors[0].error.detail
+        raise CommandError(f"the service refused {report.failed} labels: {reason}")

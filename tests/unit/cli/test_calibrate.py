@@ -17,7 +17,7 @@ from app.engines.scripted import ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
-from tests.unit.api.problems import examples
+from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import PROGRAM, one_line, write_rows
 from tests.unit.cli.limited_judge import BROKEN, LimitedJudge
 from tests.unit.cli.listening import Disturbed, listening
@@ -347,3 +347,88 @@ def test_two_runs_of_the_same_file_do_not_mix(judging: Judging, tmp_path: Path) 
     (refused,) = results
     assert refused.exit_code == 1
     assert "is being written by another process" in one_line(refused.stderr)
+
+
+def replaced(url: str, file: Path, *options: str) -> Result:
+    return calibrated(url, file, "--replace", *options)
+
+
+def test_a_replacement_is_shown_judged_once_and_made_in_one_version(
+    judging: Judging, tmp_path: Path
+) -> None:
+    file = written(tmp_path, examples(ROWS))
+    with listening(judging.application()) as url:
+        old = [{**row, "question": f"Old {row['question']}"} for row in examples(30)]
+        httpx.post(f"{url}/calibrate", json={"examples": old}).raise_for_status()
+        httpx.post(f"{url}/judge", json=comparison()).raise_for_status()
+        before, known = examples_in(url, "default"), judging.pairs
+        shown = replaced(url, file)
+        assert shown.exit_code == 1
+        assert "nothing was replaced: stdin is not a terminal" in one_line(shown.stderr)
+        assert (
+            "default, version 1: 30 examples become 20 (20 added, 0 updated, 30 removed); no alpha "
+            "in use loses its verdicts" in one_line(shown.stderr)
+        )
+        assert "default is unchanged; rerun the command to resume" in one_line(shown.stderr)
+        assert shown.stdout.startswith("0.1\tmarginal\t")
+        assert examples_in(url, "default") == before
+        done = replaced(url, file, "--yes")
+        assert done.exit_code == 0, done.stderr
+        # The scores of the first run were kept.
+        assert judging.pairs == known + ROWS
+        alone = {"calibration": "alone", "examples": examples(ROWS)}
+        httpx.post(f"{url}/calibrate", json=alone).raise_for_status()
+        assert examples_in(url, "default") == examples_in(url, "alone")
+        assert [(each["version"], each["n"]) for each in versions(url)] == [(1, 30), (2, ROWS)]
+    assert journals(tmp_path) == []
+
+
+def test_a_replacement_that_ends_all_verdicts_needs_an_option(
+    judging: Judging, tmp_path: Path
+) -> None:
+    file = written(tmp_path, examples(5))
+    with listening(judging.application()) as url:
+        old = [{**row, "question": f"Old {row['question']}"} for row in examples(30)]
+        httpx.post(f"{url}/calibrate", json={"examples": old}).raise_for_status()
+        httpx.post(f"{url}/judge", json=comparison()).raise_for_status()
+        refused = replaced(url, file, "--yes")
+        assert refused.exit_code == 1
+        assert "becomes_infeasible" in refused.stderr
+        assert len(versions(url)) == 1
+        known = judging.pairs
+        assert replaced(url, file, "--yes", "--even-if-infeasible").exit_code == 0
+        assert judging.pairs == known
+        assert [each["n"] for each in versions(url)] == [30, 5]
+
+
+def test_a_replacement_that_needs_several_requests_is_refused(
+    judging: Judging, tmp_path: Path
+) -> None:
+    file = written(tmp_path, examples(100))
+    with listening(judging.application(max_body_bytes=8000)) as url:
+        httpx.post(f"{url}/calibrate", json={"examples": examples(3)}).raise_for_status()
+        refused = replaced(url, file, "--yes")
+        assert refused.exit_code == 1
+        assert "a set is replaced in one request: raise SCOPE_MAX_BODY_BYTES" in one_line(
+            refused.stderr
+        )
+        assert [each["n"] for each in versions(url)] == [3]
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_a_replacement_without_an_answer_is_not_sent_again(
+    judging: Judging, tmp_path: Path, handled: bool
+) -> None:
+    file = written(tmp_path, examples(ROWS))
+    # The first request is the dry run.
+    busy = Disturbed(judging.application(), "/examples", at=2, then=lambda: None, handled=handled)
+    with listening(busy) as url:
+        httpx.post(f"{url}/calibrate", json={"examples": examples(3)}).raise_for_status()
+        result = replaced(url, file, "--yes")
+        assert result.exit_code == 1
+        assert busy.requests == 2
+        assert "has been replaced as a whole, or is unchanged" in one_line(result.stderr)
+        known = judging.pairs
+        assert replaced(url, file, "--yes").exit_code == 0
+        assert judging.pairs == known
+        assert versions(url)[-1]["n"] == ROWS

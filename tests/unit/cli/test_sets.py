@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pty
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import PROGRAM, one_line, rows_of, write_rows
 from tests.unit.cli.listening import Disturbed, listening
+from tests.unit.clients.planned import Handler, PlannedService, serving
 
 runner = CliRunner()
 
@@ -117,7 +119,7 @@ def test_a_set_is_shown_with_thresholds_and_quality(url: str) -> None:
 
 
 def test_versions_say_when_by_whom_and_with_which_effect(own_url: str) -> None:
-    run(own_url, "rollback", "default", "1")
+    run(own_url, "rollback", "default", "1", "--yes")
     lines = [line.split("\t") for line in run(own_url, "versions", "default").stdout.splitlines()]
     assert [[each[0], *each[2:]] for each in lines] == [
         ["3", "anonymous", "rollback to 1", "0", "0", "400", "60"],
@@ -172,23 +174,60 @@ def test_a_deleted_set_comes_back_with_the_printed_command(own_url: str) -> None
     assert result.exit_code == 0
     assert "`scope-judge sets rollback default 2`" in one_line(result.stderr)
     assert httpx.get(f"{own_url}/calibrations/default").status_code == 404
-    result = run(own_url, "rollback", "default", "2")
+    result = run(own_url, "rollback", "default", "2", "--yes")
     assert result.exit_code == 0
     assert "default is version 4, with the 460 examples of version 2" in one_line(result.stderr)
     assert set_at(own_url) == {**before, "version": 4}
 
 
-def test_nothing_is_deleted_without_a_terminal_and_without_yes(url: str) -> None:
-    result = run(url, "delete", "default", input="y\n")
+def used(url: str) -> None:
+    """Brings alpha 0.1 into use."""
+    httpx.post(f"{url}/judge", json=comparison()).raise_for_status()
+
+
+# Command -> its arguments, with the file of an exported set as SET, and its question.
+ASKING = {
+    "rollback": (("rollback", "default", "1"), "Roll default back to version 1?"),
+    "delete": (("delete", "default"), "Delete default, version 2?"),
+    "import": (("import", "SET", "--name", "default"), "Import into default?"),
+}
+
+
+def asking(url: str, name: str, folder: Path) -> list[str]:
+    """The arguments of a command that asks."""
+    file = folder / "small.jsonl"
+    run(url, "export", "small", "--out", str(file))
+    return [str(file) if word == "SET" else word for word in ASKING[name][0]]
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_nothing_changes_without_a_terminal_and_without_yes(
+    url: str, tmp_path: Path, name: str
+) -> None:
+    used(url)
+    before = set_at(url)
+    result = run(url, *asking(url, name, tmp_path), input="y\n")
     assert result.exit_code == 1
-    assert "nothing was deleted: stdin is not a terminal" in one_line(result.stderr)
-    assert set_at(url)["n"] == 460
+    assert re.search(r"nothing was \w+: stdin is not a terminal", one_line(result.stderr))
+    assert "give --yes" in result.stderr
+    # The effects are shown all the same.
+    cells = result.stdout.rstrip("\n").split("\t")
+    assert (cells[:3], cells[4] if name == "delete" else cells[5]) == (
+        ["0.1", "marginal", ""],
+        "1.000",
+    )
+    assert "default, version 2: " in one_line(result.stderr)
+    assert set_at(url) == before
 
 
-@pytest.mark.parametrize(("reply", "deleted"), [("y", True), ("n", False), ("", False)])
-def test_on_a_terminal_a_deletion_is_confirmed(own_url: str, reply: str, deleted: bool) -> None:
+@pytest.mark.parametrize(("reply", "changed"), [("y", True), ("n", False), ("", False)])
+@pytest.mark.parametrize("name", ASKING)
+def test_on_a_terminal_a_change_is_confirmed(
+    own_url: str, tmp_path: Path, name: str, reply: str, changed: bool
+) -> None:
+    arguments = ["sets", *asking(own_url, name, tmp_path), "--url", own_url]
+    before = httpx.get(f"{own_url}/calibrations/default").text
     ours, theirs = pty.openpty()
-    arguments = ["sets", "delete", "default", "--url", own_url]
     with subprocess.Popen(
         [*PROGRAM, *arguments], stdin=theirs, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -196,9 +235,75 @@ def test_on_a_terminal_a_deletion_is_confirmed(own_url: str, reply: str, deleted
         os.write(ours, f"{reply}\n".encode())
         told = process.communicate()[1]
     os.close(ours)
-    assert "Delete default, version 2 with 460 examples?" in told
-    assert process.returncode == (0 if deleted else 1)
-    assert (httpx.get(f"{own_url}/calibrations/default").status_code == 404) == deleted
+    assert ASKING[name][1] in told
+    assert process.returncode == (0 if changed else 1)
+    assert (httpx.get(f"{own_url}/calibrations/default").text != before) == changed
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_change_by_somebody_else_after_the_look_is_told(name: str, tmp_path: Path) -> None:
+    plain = application_of(store=MemoryStore())
+
+    class Interrupting:
+        """Another writer adds an example before the answer to the first dry run is sent."""
+
+        looked = False
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "http" or self.looked:
+                await plain(scope, receive, send)
+                return
+            asked, answer = [scope["query_string"]], list[Any]()
+
+            async def read() -> Any:
+                message = await receive()
+                asked.append(message.get("body", b""))
+                return message
+
+            async def keep(message: Any) -> None:
+                answer.append(message)
+
+            await plain(scope, read, keep)
+            if b"dry_run" in b"".join(asked):
+                self.looked = True
+                row = {**examples(1)[0], "question": "Somebody else's?"}
+                async with httpx.AsyncClient(transport=httpx.ASGITransport(plain)) as client:
+                    url = "http://localhost/calibrate"
+                    (await client.post(url, json={"examples": [row]})).raise_for_status()
+            for message in answer:
+                await send(message)
+
+    with listening(Interrupting()) as url:
+        for set_, n in (("default", 60), ("default", 40), ("small", 3)):
+            body = {"calibration": set_, "examples": examples(n)}
+            httpx.post(f"{url}/calibrate", json=body).raise_for_status()
+        result = run(url, *asking(url, name, tmp_path), "--yes")
+        assert result.exit_code == 0, result.stderr
+        assert "somebody changed default after version 2 was shown" in one_line(result.stderr)
+        if name == "delete":
+            assert "`scope-judge sets rollback default 3`" in one_line(result.stderr)
+
+
+def test_a_rollback_shows_what_it_takes_away(own_url: str) -> None:
+    used(own_url)
+    result = run(own_url, "rollback", "default", "1", "--yes")
+    assert result.exit_code == 0
+    assert (
+        "default, version 2: 460 examples become 60 (0 added, 0 updated, 400 removed); no alpha in "
+        "use loses its verdicts" in one_line(result.stderr)
+    )
+    assert "default is version 3, with the 60 examples of version 1" in one_line(result.stderr)
+
+
+def test_a_service_that_knows_no_dry_run_has_deleted_the_set() -> None:
+    def act(handler: Handler, body: dict[str, Any]) -> None:
+        handler.send(204, b"")
+
+    with serving(PlannedService()) as service:
+        service.rule = act
+        result = run(service.url, "delete", "x")
+    assert result.exit_code == 1
+    assert "is older than this command, and has deleted x at once" in one_line(result.stderr)
 
 
 def _gunzipped(file: Path) -> str:
@@ -232,13 +337,13 @@ def test_an_export_moves_a_set_to_another_service(
     assert [sorted(row) for row in rows] == [
         ["digest", "gap_fwd", "gap_rev", "label", "label_mass", "question"]
     ] * 460
-    result = run(empty_url, "import", str(file))
+    result = run(empty_url, "import", str(file), "--yes")
     assert result.exit_code == 0, result.stderr
     assert "default is version 1 with 460 examples: added 460" in one_line(result.stderr)
     assert set_at(empty_url) == {**set_at(url), "version": 1}
-    again = run(empty_url, "import", str(file), "--name", "copy")
+    again = run(empty_url, "import", str(file), "--yes", "--name", "copy")
     assert "copy is version 1 with 460 examples" in one_line(again.stderr)
-    repeated = run(empty_url, "import", str(file))
+    repeated = run(empty_url, "import", str(file), "--yes")
     assert "version 1 with 460 examples: added 0, updated 460" in one_line(repeated.stderr)
 
 
@@ -250,7 +355,7 @@ def test_a_pool_moves_with_its_pairs_without_labels(own_url: str, empty_url: str
     body = {"calibration": "pool", "examples": rows, "clusters": "ignore"}
     httpx.post(f"{own_url}/calibrate", json=body).raise_for_status()
     text = run(own_url, "export", "pool").stdout
-    assert run(empty_url, "import", "-", input=text).exit_code == 0
+    assert run(empty_url, "import", "-", "--yes", input=text).exit_code == 0
     assert set_at(empty_url, "pool") == {**set_at(own_url, "pool"), "version": 1}
     assert run(empty_url, "export", "pool").stdout == text.replace('"version": 2', '"version": 1')
     shown = run(own_url, "show", "pool").stdout
@@ -261,7 +366,7 @@ def test_a_pool_moves_with_its_pairs_without_labels(own_url: str, empty_url: str
 
 def test_a_pipe_moves_a_set(url: str, empty_url: str) -> None:
     text = run(url, "export", "small").stdout
-    assert run(empty_url, "import", "-", input=text).exit_code == 0
+    assert run(empty_url, "import", "-", "--yes", input=text).exit_code == 0
     assert set_at(empty_url, "small") == set_at(url, "small")
 
 
@@ -305,8 +410,9 @@ def test_an_export_holds_one_version_even_if_the_set_changes_meanwhile(
 def test_a_large_import_says_how_many_versions_it_makes(url: str) -> None:
     text = run(url, "export", "default").stdout
     with listening(application_of(store=MemoryStore(), max_body_bytes=50_000)) as small:
-        result = run(small, "import", "-", input=text)
+        result = run(small, "import", "-", "--yes", input=text)
         assert result.exit_code == 0, result.stderr
+        assert "Their effect cannot be shown before" in one_line(result.stderr)
         made = set_at(small)
     assert 2 <= made["version"] <= 3
     assert made["n"] == 460
@@ -318,7 +424,7 @@ def test_a_busy_service_is_waited_for(url: str) -> None:
     text = run(url, "export", "default").stdout
     plain = application_of(store=MemoryStore())
     with listening(Disturbed(plain, "/examples", at=1, then=lambda: None)) as busy:
-        result = run(busy, "import", "-", input=text)
+        result = run(busy, "import", "-", "--yes", input=text)
         assert result.exit_code == 0, result.stderr
         assert set_at(busy)["n"] == 460
     assert "waiting for the service" in result.stderr
@@ -326,11 +432,13 @@ def test_a_busy_service_is_waited_for(url: str) -> None:
 
 def test_a_rollback_that_gets_no_answer_is_not_repeated() -> None:
     plain = application_of(store=MemoryStore())
-    busy = Disturbed(plain, "/rollback", at=1, then=lambda: None)
+    # The first request is the dry run.
+    busy = Disturbed(plain, "/rollback", at=2, then=lambda: None)
     with listening(busy) as url:
-        result = run(url, "rollback", "default", "1")
+        httpx.post(f"{url}/calibrate", json={"examples": examples(3)}).raise_for_status()
+        result = run(url, "rollback", "default", "1", "--yes")
     assert result.exit_code == 1
-    assert busy.requests == 1
+    assert busy.requests == 2
     assert "check whether the change was made" in one_line(result.stderr)
 
 
@@ -339,7 +447,7 @@ def test_another_judge_imports_nothing(url: str, tmp_path: Path) -> None:
     run(url, "export", "default", "--out", str(file))
     other = application_of(ScriptedEngine(judge="other"), MemoryStore())
     with listening(other) as there:
-        result = run(there, "import", str(file))
+        result = run(there, "import", str(file), "--yes")
         assert httpx.get(f"{there}/calibrations").json()["calibrations"] == []
     assert result.exit_code == 1
     told = one_line(result.stderr)
@@ -380,7 +488,7 @@ def test_a_wrong_file_is_refused(
     }
     described = [{**row, **fields} if "name" in row else row for row in rows]
     file = write_rows(tmp_path / "set.jsonl", described)
-    result = run(empty_url, "import", str(file))
+    result = run(empty_url, "import", str(file), "--yes")
     assert result.exit_code == 1
     assert message in one_line(result.stderr)
     assert httpx.get(f"{empty_url}/calibrations").json()["calibrations"] == []

@@ -14,6 +14,7 @@ from tests.unit.cli.commands import one_line, write_rows
 from tests.unit.clients.planned import INFO, Handler, PlannedService, page, serving
 from tests.unit.clients.test_answers import JUDGMENT, example
 
+LABELLED = {"question": "q", "response_a": "a", "response_b": "b", "label": "A"}
 EXPORTED = {
     "scope_judge_set": 2,
     "name": "x",
@@ -24,17 +25,29 @@ EXPORTED = {
     "clusters": "one",
     "n": 0,
 }
+# Answers of the three routes that `calibrate` asks, for one pair.
+CALIBRATED = {
+    **example(records.CalibrationReport),
+    **example(set_answers.AssessedSet),
+    **example(set_answers.Scores),
+    "fingerprint": INFO["fingerprint"],
+    "scores": [example(set_answers.ScoredExample)],
+    "errors": [],
+    "unlabelled": 0,
+    "pool_ties": 0,
+}
 # Command -> an answer that fits it.
 COMMANDS: dict[str, Any] = {
+    "calibrate PAIRS --overwrite --replace --yes": CALIBRATED,
     "judge --question q --a x --b y": {"results": [JUDGMENT]},
     "sets list": example(set_answers.Sets),
     "sets show x": example(records.CalibrationDetail),
     "sets versions x": example(set_answers.Changes),
     "sets monitor x": example(set_answers.Monitor),
-    "sets rollback x 1": example(records.Calibration),
-    "sets delete x --yes": example(set_answers.Changes),
+    "sets rollback x 1 --yes": example(set_answers.RolledBack),
+    "sets delete x --yes": {**example(set_answers.Deletion), **example(set_answers.Changes)},
     "sets export x": example(set_answers.ExamplePage),
-    "sets import SET": example(records.CalibrationReport),
+    "sets import SET --yes": example(records.CalibrationReport),
     "audits status x": example(set_answers.AuditStatus),
     "audits absorb x --all --yes": example(records.AbsorbReport),
     "audits close x --reason y": example(records.AuditLabels),
@@ -46,7 +59,7 @@ COMMANDS: dict[str, Any] = {
 def with_a_wrong_part(value: Any) -> Iterator[Any]:
     """The value with each of its parts replaced by an object, in turn; of a list, its first one."""
     yield {}
-    if isinstance(value, list):
+    if isinstance(value, list) and value:
         yield from ([wrong, *value[1:]] for wrong in with_a_wrong_part(value[0]))
     elif isinstance(value, dict):
         for name, part in value.items():
@@ -55,14 +68,17 @@ def with_a_wrong_part(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_an_answer_of_another_shape_ends_the_command_in_words(words: str, tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "set.jsonl", [EXPORTED])
+    files = {
+        "SET": write_rows(tmp_path / "set.jsonl", [EXPORTED]),
+        "PAIRS": write_rows(tmp_path / "pairs.jsonl", [LABELLED]),
+    }
 
     def run(answer: Any) -> Result:
         def act(handler: Handler, body: dict[str, Any]) -> None:
             handler.send(200, json.dumps(answer).encode())
 
         service.rule = act
-        arguments = [str(file) if word == "SET" else word for word in words.split()]
+        arguments = [str(files.get(word, word)) for word in words.split()]
         return CliRunner().invoke(app, [*arguments, "--url", service.url])
 
     with serving(PlannedService()) as service:
@@ -81,8 +97,7 @@ def test_an_answer_of_another_shape_ends_the_command_in_words(words: str, tmp_pa
 def test_limits_below_one_are_no_answer(
     command: str, limit: str, value: int, tmp_path: Path
 ) -> None:
-    row = {"question": "q", "response_a": "a", "response_b": "b", "label": "A"}
-    file = write_rows(tmp_path / "pairs.jsonl", [row])
+    file = write_rows(tmp_path / "pairs.jsonl", [LABELLED])
     name, *options = command.replace("OUT", str(tmp_path / "out.jsonl")).split()
     with serving(PlannedService()) as service:
         service.limits[limit] = value
@@ -94,8 +109,11 @@ def test_limits_below_one_are_no_answer(
 
 
 def test_a_change_whose_answer_cannot_be_read_may_have_been_made() -> None:
-    with serving(PlannedService([page(200)])) as service:
-        result = CliRunner().invoke(app, ["sets", "rollback", "x", "1", "--url", service.url])
+    would = json.dumps(example(set_answers.RolledBack)).encode()
+    acts = [lambda handler: handler.send(200, would), page(200)]
+    with serving(PlannedService(acts)) as service:
+        arguments = ["sets", "rollback", "x", "1", "--yes", "--url", service.url]
+        result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
     assert "check whether the change was made before you repeat it" in one_line(result.stderr)
-    assert len(service.bodies) == 1
+    assert [body.get("dry_run") for body in service.bodies] == [True, None]

@@ -1,0 +1,109 @@
+"""The effects of a change of a calibration set, shown before somebody is asked about it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.console import confirm, print_cells, say, threshold_cell
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from app.cli.set_answers import AuditedCriterion, Deletion, RolledBack
+    from scope_judge.answers import (
+        AbsorbReport,
+        AuditEvent,
+        CalibrationReport,
+        Effect,
+        EndedAlarm,
+        Threshold,
+    )
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+EvenIfInfeasible = Annotated[
+    bool,
+    typer.Option(
+        "--even-if-infeasible",
+        help="Change the set even if an alpha in use has no verdicts any more.",
+    ),
+]
+
+_CRITERION = ("alpha", "guarantee", "delta")
+_BEFORE_AND_AFTER = (
+    "threshold before",
+    "threshold after",
+    "coverage before",
+    "coverage after",
+    "labels missing",
+)
+_PRESENT = ("threshold", "coverage")
+
+
+def show_change(name: str, would: "AbsorbReport | CalibrationReport | RolledBack") -> None:
+    """Prints what a change would do: a sentence, and a row for each alpha in use."""
+    say(f"{name}, version {would.version}: {would.note}.")
+    if would.effects:
+        rows = map(_effect_cells, would.effects)
+        right = {"alpha", *_BEFORE_AND_AFTER}
+        print_cells((*_CRITERION, *_BEFORE_AND_AFTER), rows, right=right)
+    for alarm in would.ends_alarms or ():
+        say(f"It ends the alarm of {alarm.rang_at} under {criterion_in_words(alarm)}.")
+
+
+def show_deletion(name: str, would: "Deletion") -> None:
+    """Prints what the deletion of a set would do."""
+    version = "which cannot be read" if would.version is None else f"version {would.version}"
+    say(f"{name}, {version}: {would.note}.")
+    if would.in_use:
+        rows = ([*_criterion_cells(row), *_row_cells(row)] for row in would.in_use)
+        print_cells((*_CRITERION, *_PRESENT), rows, right={"alpha", *_PRESENT})
+
+
+def ask(question: str, *, yes: bool, otherwise: str) -> None:
+    """Asks whether a change that was shown is to be made; see `confirm`.
+
+    Args:
+        question: The question.
+        yes: The answer was given with the command.
+        otherwise: Message if the answer is no, or nobody can be asked.
+    """
+    if not yes:
+        confirm(question, otherwise=otherwise)
+
+
+def note_other_change(name: str, *, shown: int, made: int) -> None:
+    """Says that somebody else changed the set between the look and the change.
+
+    Args:
+        name: Name of the set.
+        shown: Version that the effects were shown for.
+        made: Version that the change has made, or the one that it found if it changed nothing.
+    """
+    if made > shown + 1:
+        say(
+            ("note:", "yellow"),
+            f" somebody changed {name} after version {shown} was shown: `scope-judge sets versions "
+            f"{name}` lists the changes, and `scope-judge sets rollback` takes them back",
+        )
+
+
+def criterion_in_words(of: "AuditEvent | EndedAlarm | AuditedCriterion") -> str:
+    """The criterion of an alarm in words."""
+    delta = "" if of.delta is None else f", delta {of.delta:g}"
+    return f"alpha {of.alpha:g} ({of.guarantee}{delta})"
+
+
+def _effect_cells(effect: "Effect") -> list[str]:
+    before, after = _row_cells(effect.before), _row_cells(effect.after)
+    missing = "no number" if effect.more_labels is None else str(effect.more_labels or "")
+    if effect.after.labels_missing:
+        missing = ""
+    both = (cell for cells in zip(before, after, strict=True) for cell in cells)
+    return [*_criterion_cells(effect.after), *both, missing]
+
+
+def _criterion_cells(row: "Threshold") -> list[str]:
+    return [f"{row.alpha:g}", row.guarantee, "" if row.delta is None else f"{row.delta:g}"]
+
+
+def _row_cells(row: "Threshold") -> list[str]:
+    return [threshold_cell(row), f"{row.coverage:.3f}"]
