@@ -159,7 +159,7 @@ def import_labels(
         typer.Argument(help="JSON or JSON_MIN of Label Studio, or to_json of Argilla's records."),
     ],
     contradictions: OnContradictions = "drop",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -181,8 +181,7 @@ def import_labels(
         print_label_report(rows.report)
         if not rows.labelled:
             raise CommandError("there is no label to send")
-        if not yes:
-            confirm(f"Send {len(rows.labelled)} labels?", otherwise="nothing was sent")
+        ask(f"Send {len(rows.labelled)} labels?", yes=yes, otherwise="nothing was sent")
         post_labels(service, [label_of(row) for row in rows.labelled])
 
 
