@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from app.core.comparison import Turn
 from app.core.errors import JudgmentFailedError, RequestError
 
 
@@ -222,6 +223,72 @@ class TextGenerator(Protocol):
         Raises:
             UnavailableError: No prompt was answered.
             ValueError: There are more or fewer seeds than prompts.
+        """
+
+
+# A question with one response as its last turn, as a reward model reads it.
+Conversation = tuple[Turn, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RewardModelIdentity:
+    """The part of a judge's identity that a reward model knows after its start.
+
+    Args:
+        judge: Name of the judge.
+        architecture: Class of the model, such as "Qwen3ForSequenceClassification".
+        weights: Digest of the model's files.
+        chat_frame: Text that the chat template puts around a question and a response.
+        activation: Function of the head's output that makes the reward; "none" for the output.
+        dtype: Dtype of the weights.
+        head_dtype: Dtype in which the head computes the reward.
+        max_prompt_tokens: Longest conversation that the model reads.
+        runtime: Software and processor that compute the rewards.
+        unusual: Inputs of the rewards that most judges do not have, by their names.
+    """
+
+    judge: str
+    architecture: str
+    weights: str
+    chat_frame: str
+    activation: str
+    dtype: str
+    head_dtype: str
+    max_prompt_tokens: int
+    runtime: str | None = None
+    unusual: Mapping[str, object] = field(default_factory=dict)
+
+
+class RewardModel(Protocol):
+    """A model that gives each response a number of its own; see `Engine` for its errors."""
+
+    async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
+        """Loads the model and scores one conversation.
+
+        Raises:
+            StartupError: The model cannot be a judge; the message says why.
+        """
+
+    async def stop(self) -> None:
+        """Frees all resources; safe to call twice or without `start`."""
+
+    async def rewards(
+        self, conversations: Sequence[Conversation], times: CallTimes | None = None
+    ) -> list[float | PromptError]:
+        """Scores all conversations in one batched call, one pass for each.
+
+        Cancelling the call aborts the work.
+
+        Args:
+            conversations: The conversations to score.
+            times: Receives the times of the call; None if the caller does not need them.
+
+        Returns:
+            For each conversation, in order, its reward or its own error. A reward may be any
+            number: the caller checks that it is finite.
+
+        Raises:
+            UnavailableError: No conversation was scored.
         """
 
 

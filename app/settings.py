@@ -58,11 +58,12 @@ class Settings(BaseSettings):
     openai_api_key: SecretStr | None = Field(
         None, description="For `openai`: API key, sent to all servers."
     )
-    openai_scoring: Literal["auto", "tokens", "top"] = Field(
+    openai_scoring: Literal["auto", "tokens", "top", "rewards"] = Field(
         "auto",
-        description="For `openai`: how to read the labels' logits. `tokens`: by token id, exact "
-        "(needs vLLM 0.26 or newer). `top`: from the 20 most probable tokens. `auto` tests at the "
-        "start which one works.",
+        description="For `openai`: how to read the scores. `tokens`: the labels' logits by token "
+        "id, exact (needs vLLM 0.26 or newer). `top`: from the 20 most probable tokens. `auto` "
+        "tests at the start which of these two works. `rewards`: the servers run a reward model, "
+        "with vLLM's `/classify` or `/pooling`.",
     )
     openai_timeout_s: float = Field(
         120.0, gt=0, le=86400, description="For `openai`: timeout of one request to a server."

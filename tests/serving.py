@@ -22,6 +22,7 @@ from app.service.calibration.cache import Calibrations
 from app.service.judging.judge import JudgeRequest
 from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.prompts import PromptTemplate
+from app.service.scoring.scorer import Scorer
 from app.service.services import Services
 from app.settings import Settings
 from app.stores.memory import MemoryStore
@@ -84,11 +85,33 @@ async def client_of(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application whose lifespan runs."""
     app = application_of(engine, store, keys=keys, **given)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-    ):
+    async with app.router.lifespan_context(app), _client(app) as client:
+        yield client
+
+
+def _client(app: FastAPI) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+
+
+def application_of_scorer(scorer: Scorer, **given: Any) -> FastAPI:
+    """An application around a judge of any kind, in memory."""
+    settings = Settings(**{"engine": "scripted", "store_url": "memory://", **given})
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Services]:
+        telemetry = Telemetry.on_own_registry()
+        services = assembled(settings, scorer, MemoryStore(), telemetry=telemetry)
+        await services.auditor.open()
+        yield services
+
+    return build(settings, opened, keys=None)
+
+
+@asynccontextmanager
+async def client_of_scorer(scorer: Scorer, **given: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of such an application, whose lifespan runs."""
+    app = application_of_scorer(scorer, **given)
+    async with app.router.lifespan_context(app), _client(app) as client:
         yield client
 
 

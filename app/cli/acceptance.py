@@ -13,6 +13,7 @@ from app.cli.set_transfer import MARK, set_path, set_rows
 from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import CalibrationReference, Criterion
 from app.core.errors import InvalidRequestError, RequestError
+from app.core.preference import rescaled
 from app.core.score import Orders, Preference, Score
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
@@ -49,13 +50,21 @@ class WrittenScore:
         label_mass: Probability of the two labels; the smaller of the two orders. None if the result
             does not say it.
         orders: Number of orders that the judge has seen.
+        temperature: Number by which its gaps were divided.
         off_task: Whether the judge was off task.
     """
 
     preference: Preference
     label_mass: float | None
     orders: Orders
+    temperature: float
     off_task: bool
+
+    def preference_at(self, temperature: float) -> Preference:
+        """Returns the preference with the gaps divided by another temperature."""
+        if self.orders == 2 or temperature == self.temperature:
+            return self.preference
+        return rescaled(self.preference, self.temperature / temperature)
 
 
 _NUMBERS = ("p_fwd", "p_rev", "p_bar", "uncertainty", "confidence")
@@ -65,11 +74,12 @@ def score_of(result: Mapping[str, Any]) -> WrittenScore | None:
     """The score of a result; None if a number is missing or is none."""
     numbers = {
         name: float(value)
-        for name in (*_NUMBERS, "label_mass")
+        for name in (*_NUMBERS, "label_mass", "temperature")
         if isinstance(value := result.get(name), int | float) and not isinstance(value, bool)
     }
     missing = any(name not in numbers for name in _NUMBERS)
-    if missing or not all(map(math.isfinite, numbers.values())):
+    temperature = numbers.get("temperature", 1.0)
+    if missing or temperature <= 0.0 or not all(map(math.isfinite, numbers.values())):
         return None
     return WrittenScore(
         preference=Preference(
@@ -81,6 +91,7 @@ def score_of(result: Mapping[str, Any]) -> WrittenScore | None:
         label_mass=numbers.get("label_mass"),
         # Results of earlier releases do not say it, and have both.
         orders=1 if result.get("orders") == 1 else 2,
+        temperature=temperature,
         off_task=result.get("reason") == "off_task",
     )
 
@@ -224,8 +235,10 @@ def _of_results(
     print_label_report(found.report)
     used = [row for row in found.labelled if row.label != "tie"]
     uncertainty, error, n = [], [], len(used)
+    temperatures = set[float]()
     for row in used:
         assert row.score is not None, "a row that counts has a score"
+        temperatures.add(row.score.temperature)
         if not row.score.off_task:
             p_bar = row.score.preference.p_bar
             uncertainty.append(row.score.preference.uncertainty)
@@ -237,6 +250,11 @@ def _of_results(
         )
     if len(judges) > 1:
         raise InvalidRequestError(f"{file} has results of several judges: give those of one")
+    if len(temperatures) > 1:
+        raise InvalidRequestError(
+            f"{file} has results with different temperatures, so of different versions of a set: "
+            "give those of one"
+        )
     if criterion.alpha is None:
         return RuleOfJudge(rule=AcceptanceRule(criterion=criterion), judge=judges.pop())
     curve = ThresholdCurve.fit(uncertainty, error, label_noise)
@@ -245,5 +263,6 @@ def _of_results(
         threshold=threshold_on(curve, criterion.alpha, criterion.guarantee, criterion.delta),
         curve=curve if criterion.guarantee == "marginal" else None,
         calibration=CalibrationReference(name=file.name, version=_NO_VERSION, n=n),
+        temperature=temperatures.pop(),
     )
     return RuleOfJudge(rule=rule, judge=judges.pop())

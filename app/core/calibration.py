@@ -27,6 +27,7 @@ from app.core.pac import rounded_down
 from app.core.pac_pairs import PacPairs
 from app.core.preference import FloatArray, Preferences
 from app.core.score import Orders
+from app.core.temperature import fitted_temperature
 from app.core.threshold_rows import CurvePoint as CurvePoint
 from app.core.threshold_rows import ThresholdRow as ThresholdRow
 from app.core.thresholds import ThresholdCurve
@@ -94,9 +95,21 @@ class Calibration:
         return Examples.of(self.examples)
 
     @cached_property
+    def temperature(self) -> float:
+        """Number by which the gaps are divided, so that p_bar fits the labels of these examples.
+
+        1 for a judge that sees both orders, whose gaps are differences of logits. 1 until all pairs
+        have labels, too: those that have one are not a sample.
+        """
+        if self.orders == 2 or self.unlabelled:
+            return 1.0
+        gap = self.table.numbers[self.sided, 0]
+        return fitted_temperature(gap, self.table.label_a[self.sided])
+
+    @cached_property
     def preferences(self) -> Preferences:
         """The preferences of the judge, in the order of `examples`."""
-        return self.table.preferences
+        return self.table.preferences_at(self.temperature)
 
     @cached_property
     def error(self) -> NDArray[np.bool_]:

@@ -112,10 +112,10 @@ class Examples(Mapping[str, LabelledExample]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    @property
-    def preferences(self) -> Preferences:
-        """The preferences of the judge."""
-        return preference_from_gaps(self.numbers[:, 0], self.gap_rev)
+    def preferences_at(self, temperature: float) -> Preferences:
+        """Returns the preferences of the judge, of whose gaps each is divided by a temperature."""
+        gap_fwd = self.numbers[:, 0] / temperature
+        return preference_from_gaps(gap_fwd, self.gap_rev / temperature)
 
     @property
     def gap_rev(self) -> NDArray[np.float64]:

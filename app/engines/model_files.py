@@ -127,12 +127,42 @@ def model_folder(model: str, *, revision: str | None) -> Path:
         if not list(Path(path).glob("*.safetensors")):
             path = snapshot_download(model, revision=revision, ignore_patterns=list(_NEVER_FETCHED))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as exc:
-        raise StartupError(
-            f"SCOPE_MODEL={model} is not a folder and could not be fetched from the Hugging Face "
-            f"hub ({type(exc).__name__}). Check the id and the network; for a gated model, accept "
-            "its licence on the hub and set HF_TOKEN"
-        ) from exc
+        raise _not_fetched(model, exc) from exc
     return Path(path)
+
+
+def architecture_before_fetch(model: str, *, revision: str | None) -> str:
+    """Reads the class of a model, of which only config.json is fetched; "" if it gives none.
+
+    Args:
+        model: A folder, or a Hugging Face id.
+        revision: Branch, tag or commit on the hub; None for the default branch.
+
+    Raises:
+        StartupError: The hub does not provide the model.
+    """
+    folder = Path(model)
+    if not folder.is_dir():
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+        )
+
+        try:
+            folder = Path(hf_hub_download(model, "config.json", revision=revision)).parent
+        except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as exc:
+            raise _not_fetched(model, exc) from exc
+    return architecture_of(folder) if (folder / "config.json").exists() else ""
+
+
+def _not_fetched(model: str, reason: Exception) -> StartupError:
+    return StartupError(
+        f"SCOPE_MODEL={model} is not a folder and could not be fetched from the Hugging Face hub "
+        f"({type(reason).__name__}). Check the id and the network; for a gated model, accept its "
+        "licence on the hub and set HF_TOKEN"
+    )
 
 
 def config_of(folder: Path) -> dict[str, Any]:
@@ -145,6 +175,32 @@ def config_of(folder: Path) -> dict[str, Any]:
         return cast(dict[str, Any], json.loads((folder / "config.json").read_text("utf-8")))
     except (OSError, ValueError) as exc:
         raise StartupError(f"{folder} has no readable config.json: it is not a model") from exc
+
+
+def architecture_of(folder: Path) -> str:
+    """Reads the class of a model from config.json; "" if it gives none.
+
+    Raises:
+        StartupError: There is no readable config.json.
+    """
+    architectures = config_of(folder).get("architectures") or [""]
+    return str(architectures[0])
+
+
+def outputs_of(folder: Path) -> int:
+    """Reads the number of outputs of a model for classification from config.json.
+
+    Raises:
+        StartupError: There is no readable config.json.
+    """
+    config = config_of(folder)
+    for described in (config, config.get("text_config") or {}):
+        for name in ("id2label", "num_labels"):
+            if name in described:
+                number = described[name]
+                return len(number) if isinstance(number, dict) else int(number)
+    # The default of transformers.
+    return 2
 
 
 def checkpoint_dtype(folder: Path) -> str:

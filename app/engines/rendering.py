@@ -1,16 +1,20 @@
 """Renders prompts to token ids with the chat template, in which users' texts stay plain text."""
 
-import datetime
-import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from app.core.errors import ControlTokenError, PromptTooLongError, RequestError, StartupError
+from app.core.errors import RequestError, StartupError
+from app.engines.chat_template import (
+    ChatTemplate,
+    control_tokens_stay,
+    markers_stay,
+    too_long,
+)
 from app.engines.imports import importing
-from app.engines.markers import ZERO_WIDTH_SPACE, MarkerBreaker, plain_markers
+from app.engines.markers import MarkerBreaker, plain_markers
 from app.ports import Prompt
 
 if TYPE_CHECKING:
@@ -22,8 +26,6 @@ _SENTINEL = "scopeJudgeUserMessage"
 _BLANK = "\t"
 # Beginnings of a message that a tokenizer may merge with the text before it.
 _PROBES = ("x", " x", "  x", "\nx", "\n\nx", "1", "é", ".", "'s")
-# Some templates contain the current date: a fixed one keeps scores the same on every day.
-_DATE = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +107,10 @@ class PromptRenderer:
     """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_prompt_tokens: int) -> None:
-        self._tokenizer = tokenizer
+        self._template = ChatTemplate(tokenizer)
         self._max_prompt_tokens = max_prompt_tokens
-        control = _control_tokens(tokenizer)
-        self._control_ids = frozenset(control)
-        texts = sorted(set(control.values()), key=len, reverse=True)
-        self._control_text = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
         self._frames: dict[str, Frame] = {}
-        # No token can encode more characters than its spelling has.
-        longest = max(map(len, tokenizer.get_vocab()))
-        self._max_prompt_characters = max_prompt_tokens * longest
+        self._max_prompt_characters = max_prompt_tokens * self._template.longest_token
 
     def token_ids(self, prompts: Sequence[Prompt]) -> list[list[int] | RequestError]:
         """Renders prompts in one batch.
@@ -132,7 +128,7 @@ class PromptRenderer:
         """
         readable = [self._without_markers(prompt) for prompt in prompts]
         kept = [item for item in readable if isinstance(item, Prompt)]
-        encoded = iter(self._encode([self._open_text(prompt) for prompt in kept]))
+        encoded = iter(self._template.encode([self._open_text(prompt) for prompt in kept]))
         return [
             self._checked(item, next(encoded)) if isinstance(item, Prompt) else item
             for item in readable
@@ -142,15 +138,13 @@ class PromptRenderer:
         """The prompt with broken plain-text markers in its user message, or its error."""
         # Refused before tokenising: megabytes would block all other judgments for seconds.
         if len(self._open_text(prompt)) > self._max_prompt_characters:
-            return self._too_long("too many")
+            return too_long("too many", self._max_prompt_tokens)
         markers = self.frame(prompt.system).markers
         if not markers.finds(prompt.user):
             return prompt
         harmless = prompt._replace(user=markers.broken(prompt.user))
         if markers.finds(harmless.user):
-            return ControlTokenError(
-                "a text contains turn markers of this judge that cannot be broken; remove them"
-            )
+            return markers_stay()
         return harmless
 
     def frame(self, system: str) -> Frame:
@@ -185,7 +179,7 @@ class PromptRenderer:
         trims_start, trims_end = not head.endswith(_BLANK), not tail.startswith(_BLANK)
         head, tail = head.removesuffix(_BLANK), tail.removeprefix(_BLANK)
         head_ids, rest = self._split_head(head, tail)
-        ids = self._encode([rest + "x" + tail])[0]
+        ids = self._template.encode([rest + "x" + tail])[0]
         return Frame(
             head=head,
             tail=tail,
@@ -193,8 +187,8 @@ class PromptRenderer:
             trims_end=trims_end,
             head_ids=head_ids,
             rest=rest,
-            control_tokens=self._count_control(ids),
-            markers=MarkerBreaker(self._plain_markers(text, system), self._as_read),
+            control_tokens=self._template.count_control(ids),
+            markers=MarkerBreaker(self._plain_markers(text, system), self._template.as_read),
         )
 
     def _plain_markers(self, text: str, system: str) -> tuple[str, ...]:
@@ -211,14 +205,7 @@ class PromptRenderer:
                 # The template takes no system message, or only a single question.
                 continue
         gaps = [gap for text in texts for gap in text.split(_SENTINEL)]
-        return plain_markers(gaps, self._control_text)
-
-    def _as_read(self, text: str) -> str:
-        """The text as the tokenizer normalises it, with its marks for blanks turned back."""
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        if backend is None or backend.normalizer is None:
-            return text
-        return cast(str, backend.normalizer.normalize_str(text).replace("\u2581", " "))
+        return plain_markers(gaps, self._template.control_text)
 
     def _split_head(self, head: str, tail: str) -> tuple[tuple[int, ...], str]:
         """Splits head after its last control token.
@@ -231,28 +218,24 @@ class PromptRenderer:
             The ids of the first part, and the text of the rest. With such a tokenizer, no ids and
             the whole head.
         """
-        ends = [match.end() for match in self._control_text.finditer(head)]
+        ends = [match.end() for match in self._template.control_text.finditer(head)]
         if not ends:
             return (), head
         beginning, rest = head[: ends[-1]], head[ends[-1] :]
-        (head_ids,) = self._encode([beginning])
+        (head_ids,) = self._template.encode([beginning])
         for probe in _PROBES:
-            whole, part = self._encode([head + probe + tail, rest + probe + tail])
+            whole, part = self._template.encode([head + probe + tail, rest + probe + tail])
             if whole != head_ids + part:
                 return (), head
         return tuple(head_ids), rest
 
     def _apply_template(self, messages: list[dict[str, str]]) -> str:
-        text = self._tokenizer.apply_chat_template(
+        # Without `enable_thinking`, a thinking model begins with a thought instead of a label.
+        return self._template.apply(
             [message for message in messages if message["content"]],
-            tokenize=False,
             add_generation_prompt=True,
-            # Otherwise a thinking model begins with a thought instead of a label.
             enable_thinking=False,
-            date_string=_DATE.strftime("%d %b %Y"),
-            strftime_now=_DATE.strftime,
         )
-        return cast(str, text)
 
     def _text(self, prompt: Prompt) -> str:
         frame = self.frame(prompt.system)
@@ -265,45 +248,19 @@ class PromptRenderer:
         frame = self.frame(prompt.system)
         return self._text(prompt)[len(frame.head) - len(frame.rest) :]
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        if not texts:
-            return []
-        encoded = self._tokenizer(
-            list(texts), add_special_tokens=False, return_attention_mask=False
-        )
-        return cast(list[list[int]], encoded["input_ids"])
-
     def _checked(self, prompt: Prompt, ids: list[int]) -> list[int] | RequestError:
         """The ids of the whole prompt, given the ids of its open text, or its error."""
         frame = self.frame(prompt.system)
         expected = frame.control_tokens
-        if self._count_control(ids) != expected:
-            harmless = prompt._replace(user=self._neutralised(prompt.user))
-            ids = self._encode([self._open_text(harmless)])[0]
-            if self._count_control(ids) != expected:
-                return ControlTokenError(
-                    "a text contains control tokens of this judge that cannot be made plain text; "
-                    "remove them"
-                )
+        if self._template.count_control(ids) != expected:
+            harmless = prompt._replace(user=self._template.neutralised(prompt.user))
+            ids = self._template.encode([self._open_text(harmless)])[0]
+            if self._template.count_control(ids) != expected:
+                return control_tokens_stay()
         ids = [*frame.head_ids, *ids]
         if len(ids) > self._max_prompt_tokens:
-            return self._too_long(str(len(ids)))
+            return too_long(str(len(ids)), self._max_prompt_tokens)
         return ids
-
-    def _too_long(self, tokens: str) -> PromptTooLongError:
-        return PromptTooLongError(
-            f"the prompt has {tokens} tokens and this judge reads at most "
-            f"{self._max_prompt_tokens}; shorten the question or the responses, or run a judge "
-            "with a longer context"
-        )
-
-    def _neutralised(self, text: str) -> str:
-        return self._control_text.sub(
-            lambda match: match[0][0] + ZERO_WIDTH_SPACE + match[0][1:], text
-        )
-
-    def _count_control(self, ids: list[int]) -> Counter[int]:
-        return Counter(i for i in ids if i in self._control_ids)
 
     def label_tokens(self, prompt: Prompt) -> LabelTokens:
         """Finds the tokens of A and B at the place where the judge answers.
@@ -316,13 +273,13 @@ class PromptRenderer:
             StartupError: A label is not a single token there, both labels are the same token, or
                 the chat template cannot hold a judge's prompt.
         """
-        text = self._text(prompt)
-        base = self._encode([text])[0]
+        template, text = self._template, self._text(prompt)
+        base = template.encode([text])[0]
         ids = []
         for label in ("A", "B"):
-            alone, closed = self._encode([text + label, text + label + "]]"])
+            alone, closed = template.encode([text + label, text + label + "]]"])
             single = alone[: len(base)] == base and len(alone) == len(base) + 1
-            if not single or closed[: len(alone)] != alone or alone[-1] in self._control_ids:
+            if not single or closed[: len(alone)] != alone or alone[-1] in template.control_ids:
                 raise StartupError(
                     f'the label "{label}" is not a single token of this judge after its prompt'
                     + (f' and the prefill "{prompt.prefill}"' if prompt.prefill else "")
@@ -332,22 +289,3 @@ class PromptRenderer:
         if ids[0] == ids[1]:
             raise StartupError("this judge has one token for both labels, A and B")
         return LabelTokens(a=ids[0], b=ids[1])
-
-
-def _control_tokens(tokenizer: "PreTrainedTokenizerBase") -> dict[int, str]:
-    """Id -> spelling of the tokens that control the model and must not come from a text.
-
-    These are all special tokens, and the other added tokens that the chat template uses or that
-    look like control tokens. Gemma's added tokens for line breaks and HTML tags are text.
-    """
-    template = str(tokenizer.chat_template)
-    return {
-        i: token.content
-        for i, token in tokenizer.added_tokens_decoder.items()
-        if token.content.strip()
-        and (
-            token.special
-            or token.content in template
-            or re.fullmatch(r"<[|｜].*[|｜]>", token.content)
-        )
-    }

@@ -1,32 +1,22 @@
 """The vLLM engine: AsyncLLM returns the two label log-probabilities, or an answer in words."""
 
 import asyncio
-import contextlib
-import itertools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.core.errors import (
-    EngineUnavailableError,
-    JudgmentFailedError,
-    OverloadedError,
-    PromptTooLongError,
-    RequestError,
-    StartupError,
-)
+from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError, StartupError
 from app.engines.model_files import LocalModel, nests_language_model
 from app.engines.rendering import LabelTokens, PromptRenderer
-from app.engines.turns import Pace
 from app.engines.vllm_build import check_gpus
+from app.engines.vllm_process import TOKENISED_TOGETHER, VllmProcess
 from app.engines.vllm_start import (
     VllmOptions,
     check_arguments,
     engine_arguments,
     import_vllm,
     inspect_model,
-    load,
     runtime_of,
     set_environment,
 )
@@ -44,14 +34,8 @@ from app.ports import (
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
-    from vllm.v1.engine.async_llm import AsyncLLM
 
 logger = logging.getLogger("app.engines")
-
-# Interval between two checks whether vLLM still runs.
-_LOST_POLL_S = 0.25
-# Prompts of a call that are tokenised in one step, before the first of them reaches vLLM.
-_TOKENISED_TOGETHER = 64
 
 
 class VllmEngine:
@@ -63,9 +47,7 @@ class VllmEngine:
 
     def __init__(self, options: VllmOptions) -> None:
         self._options = options
-        self._engine: AsyncLLM | None = None
-        self._request_ids = itertools.count()
-        self._pace = Pace()
+        self._process = VllmProcess()
         # Set by start.
         self._renderer: PromptRenderer
         self._labels: LabelTokens
@@ -89,10 +71,7 @@ class VllmEngine:
         import_vllm()
         inspect_model(local.folder)
         on_stage("loading the weights")
-        # Assign directly to the attribute: this frame outlives `start`, and an engine freed at
-        # interpreter exit prints errors.
-        self._engine = load(arguments, log_format=options.log_format)
-        config = self._running().model_config
+        config = self._process.load(arguments, log_format=options.log_format).model_config
         self._context_tokens = config.max_model_len
         self._renderer, self._labels = local.renderer(config.max_model_len), local.labels
         self._label_params = _label_params(local.labels)
@@ -111,7 +90,7 @@ class VllmEngine:
         return replace(
             identity,
             head_dtype=head_dtype,
-            runtime=runtime_of(self._engine),
+            runtime=runtime_of(self._process.running()),
             unusual=unusual_inputs(
                 options.judge_arguments,
                 dtype=dtype,
@@ -122,7 +101,9 @@ class VllmEngine:
 
     async def _head_dtype(self) -> str:
         """The dtype in which the workers compute logits, as the loaded model says; logs 16 bits."""
-        dtypes = await self._running().collective_rpc(HeadInspection.scope_head_dtypes.__name__)
+        dtypes = await self._process.running().collective_rpc(
+            HeadInspection.scope_head_dtypes.__name__
+        )
         head_dtype = " ".join(sorted({dtype for worker in dtypes for dtype in worker}))
         if head_dtype != "float32":
             logger.warning(
@@ -134,30 +115,23 @@ class VllmEngine:
 
     async def stop(self) -> None:
         """Shuts down vLLM and its process."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            # Must run on the event loop: from another thread, vLLM's own task would report a dead
-            # engine.
-            engine.shutdown()
+        self._process.stop()
 
     async def lost(self) -> str:
         """Waits until vLLM's process has died, which is final: vLLM does not restart it."""
-        # vLLM has no callback for this, so the flag is polled.
-        while self._engine is not None and not self._engine.errored:  # noqa: ASYNC110
-            await asyncio.sleep(_LOST_POLL_S)
-        return "vLLM's engine has died"
+        return await self._process.lost()
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
         """Submits all prompts together; vLLM batches them and computes common prefixes once."""
-        self._running()  # Raises before `start`: the fields below are not set then.
+        self._process.running()  # Raises before `start`: the fields below are not set then.
         outputs = await self._run_all(prompts, [self._label_params] * len(prompts), times)
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
 
     async def label_logits_anew(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
         """Computes all prompts again; vLLM's prefix cache is filled and not read."""
-        self._running()
+        self._process.running()
         outputs = await self._run_all(prompts, [self._uncached_params] * len(prompts))
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
 
@@ -170,15 +144,10 @@ class VllmEngine:
         seeds: Sequence[int],
     ) -> list[Generated | PromptError]:
         """Submits all prompts together, as `label_logits` does."""
-        self._running()  # Raises before `start`, without importing vLLM.
+        self._process.running()  # Raises before `start`, without importing vLLM.
         params = [_text_params(max_tokens, temperature, seed) for seed in seeds]
         outputs = await self._run_all(prompts, params)
         return [o if isinstance(o, PromptError) else _text_of(o) for o in outputs]
-
-    def _running(self) -> "AsyncLLM":
-        if self._engine is None:
-            raise EngineUnavailableError("the judge is not running")
-        return self._engine
 
     async def _run_all(
         self,
@@ -189,71 +158,35 @@ class VllmEngine:
         """For each prompt, in order, vLLM's final output or the prompt's own error."""
         if len(prompts) != len(params):
             raise ValueError(f"{len(prompts)} prompts have {len(params)} seeds")
-        engine, times = self._running(), times or CallTimes()
-        order = await _order(prompts)
-        tasks = {}
-        try:
-            with self._pace.call(len(prompts)) as turns:
-                async with asyncio.TaskGroup() as group:
-                    for start in range(0, len(order), _TOKENISED_TOGETHER):
-                        chunk = order[start : start + _TOKENISED_TOGETHER]
-                        with times.rendering():
-                            # Off the event loop: a long prompt takes milliseconds. The engine runs
-                            # the prompts before these meanwhile.
-                            rendered = await asyncio.to_thread(
-                                self._renderer.token_ids, [prompts[i] for i in chunk]
-                            )
-                        # `priority`: vLLM runs the smallest number first.
-                        for turn, i, ids in zip(turns[start:], chunk, rendered, strict=False):
-                            run = self._run(engine, ids, params[i], times, priority=turn)
-                            tasks[i] = group.create_task(run)
-        except ExceptionGroup as failures:
-            # Callers catch our errors, not groups; the first failure is enough.
-            raise failures.exceptions[0] from failures
-        return [tasks[i].result() for i in range(len(prompts))]
 
-    async def _run(
-        self,
-        engine: "AsyncLLM",
-        ids: list[int] | RequestError,
-        params: "SamplingParams",
-        times: CallTimes,
-        *,
-        priority: int,
-    ) -> "RequestOutput | PromptError":
-        """Runs one prompt: returns an error of this prompt, raises an error of the engine."""
-        from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
+        def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
+            return self._renderer.token_ids([prompts[i] for i in places])
+
+        def submitted(
+            i: int, ids: list[int], request_id: str, priority: int
+        ) -> "AsyncGenerator[RequestOutput, None] | RequestError":
+            return self._submitted(ids, params[i], request_id, priority)
+
+        return await self._process.run_all(
+            await _order(prompts), tokenised, submitted, times or CallTimes()
+        )
+
+    def _submitted(
+        self, ids: list[int], params: "SamplingParams", request_id: str, priority: int
+    ) -> "AsyncGenerator[RequestOutput, None] | RequestError":
+        """Submits a prompt, unless vLLM would cut its answer silently."""
         from vllm.inputs import tokens_input
-        from vllm.v1.engine.exceptions import EngineDeadError
 
-        if isinstance(ids, RequestError):
-            return ids
-        # Otherwise vLLM would cut the answer silently.
         if len(ids) + params.max_tokens > self._context_tokens:
             return PromptTooLongError(
                 f"the prompt has {len(ids)} tokens, its answer may take {params.max_tokens}, and "
                 f"this judge's context is {self._context_tokens}; shorten the question or the "
                 "responses, or run a judge with a longer context"
             )
-        times.prompt_tokens += len(ids)
-        outputs = engine.generate(
-            tokens_input(ids), params, f"s{next(self._request_ids)}", priority=priority
+        outputs: AsyncGenerator[RequestOutput, None] = self._process.running().generate(
+            tokens_input(ids), params, request_id, priority=priority
         )
-        last = None
-        try:
-            async with contextlib.aclosing(outputs):
-                async for output in outputs:
-                    last = output
-            self._pace.note_done()
-            if last is not None and last.metrics is not None:
-                times.note_wait(last.metrics.scheduled_ts - last.metrics.queued_ts)
-        except EngineDeadError as exc:
-            raise EngineUnavailableError("vLLM's engine has died", retry_after_s=30) from exc
-        except GracefulHTTPError as exc:
-            raise OverloadedError("vLLM's queue is full") from exc
-        except (VLLMClientError, VLLMServerError) as exc:
-            return JudgmentFailedError(f"vLLM gave no judgment ({type(exc).__name__})")
-        return last or JudgmentFailedError("vLLM ended without an answer")
+        return outputs
 
     def _labels_of(self, output: "RequestOutput") -> LabelLogits | JudgmentFailedError:
         try:
@@ -298,7 +231,7 @@ async def _order(prompts: Sequence[Prompt]) -> list[int]:
         return sorted(range(len(prompts)), key=prompts.__getitem__)
 
     # Long texts with long common beginnings take tens of milliseconds.
-    return places() if len(prompts) <= _TOKENISED_TOGETHER else await asyncio.to_thread(places)
+    return places() if len(prompts) <= TOKENISED_TOGETHER else await asyncio.to_thread(places)
 
 
 def _text_of(output: "RequestOutput") -> Generated | JudgmentFailedError:

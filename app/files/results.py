@@ -32,6 +32,7 @@ _NUMBERS = (
     "delta",
     "risk_level",
     "label_mass",
+    "temperature",
 )
 _WHOLE = ("orders", "calibration_version", "calibration_n")
 _PART_NUMBERS = ("audit_rate",)

@@ -74,6 +74,7 @@ class JudgmentOut(Out):
     )
     label_mass: float | None
     orders: Orders
+    temperature: float | None
     calibration: CalibrationReferenceOut | None
     judge: str
     audit: AuditReferenceOut | None
@@ -100,6 +101,7 @@ class JudgmentOut(Out):
             risk_level=judgment.risk_level,
             label_mass=judgment.label_mass,
             orders=judgment.orders,
+            temperature=judgment.temperature if judgment.orders == 1 else None,
             calibration=_out(CalibrationReferenceOut, judgment.calibration),
             judge=judgment.judge,
             audit=_out(AuditReferenceOut, judgment.audit),
@@ -140,7 +142,7 @@ class LimitsOut(Out):
 
 
 # The fields of `InfoOut` in which a judge describes itself.
-_DESCRIBED = ("model", "dtype", "label_tokens", "prefill", "template", "head_dtype")
+_DESCRIBED = ("kind", "model", "dtype", "label_tokens", "prefill", "template", "head_dtype")
 
 
 class InfoOut(Out):
@@ -152,6 +154,7 @@ class InfoOut(Out):
     fingerprint: str
     model: str
     # Null where the kind of judge has none: only chat models have labels and a prompt.
+    kind: str | None
     dtype: str | None
     label_tokens: tuple[int, int] | None
     prefill: str | None

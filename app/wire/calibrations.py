@@ -213,6 +213,7 @@ class CalibrationDetailOut(CalibrationOut):
     expected_calibration_error: float | None
     position_flips: float | None
     mean_label_mass: float | None
+    temperature: float | None
     off_task: int
     infeasible: list[InfeasibleOut]
     feasible_alphas: list[FeasibleAlphasOut]
@@ -243,6 +244,7 @@ class CalibrationDetailOut(CalibrationOut):
             expected_calibration_error=calibration.expected_calibration_error,
             position_flips=calibration.position_flips,
             mean_label_mass=calibration.mean_label_mass,
+            temperature=calibration.temperature if calibration.orders == 1 else None,
             off_task=calibration.off_task,
             infeasible=[InfeasibleOut.of(row, advice) for row, advice in calibration.infeasible],
             feasible_alphas=[

@@ -1,10 +1,15 @@
 """Makes the engine that the settings name."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.core.errors import StartupError
-from app.ports import Engine
+from app.ports import Engine, RewardModel
 from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.engines.openai_servers import Endpoints
+    from app.engines.vllm_start import VllmOptions
 
 DEMO = "demo"
 DEMO_FOLDER = Path(__file__).parents[1] / "demo"
@@ -35,9 +40,43 @@ def make_engine(settings: Settings) -> Engine:
             )
         )
     from app.engines.vllm_local import VllmEngine
+
+    return VllmEngine(_vllm_options(settings))
+
+
+def make_reward_model(settings: Settings) -> RewardModel:
+    """The reward model that SCOPE_MODEL names, not yet started.
+
+    Raises:
+        StartupError: A setting has no effect with a reward model.
+    """
+    if settings.engine == "transformers":
+        raise StartupError(
+            f"{judge_name(settings)} is a reward model, which SCOPE_ENGINE=transformers cannot "
+            "run: set SCOPE_ENGINE=vllm"
+        )
+    without_effect = {
+        "SCOPE_PROMPT_FILE": settings.prompt_file is not None,
+        "SCOPE_PREFILL": bool(settings.prefill),
+        "SCOPE_MIN_LABEL_MASS": settings.min_label_mass > 0,
+    }
+    for name, is_set in without_effect.items():
+        if is_set:
+            raise StartupError(
+                f"{name} has no effect, because {judge_name(settings)} is a reward model, which "
+                "reads a conversation and writes no label: unset it"
+            )
+    if settings.engine == "openai":
+        return _openai_reward_model(settings)
+    from app.engines.vllm_reward import VllmRewardModel
+
+    return VllmRewardModel(_vllm_options(settings))
+
+
+def _vllm_options(settings: Settings) -> "VllmOptions":
     from app.engines.vllm_start import VllmOptions
 
-    options = VllmOptions(
+    return VllmOptions(
         model=_folder_or_id(settings.model),
         judge=judge_name(settings),
         revision=settings.revision,
@@ -51,7 +90,33 @@ def make_engine(settings: Settings) -> Engine:
         log_format=settings.log_format,
         reports_start=settings.log_level in ("debug", "info"),
     )
-    return VllmEngine(options)
+
+
+def reward_architecture(settings: Settings) -> str | None:
+    """The class of the model, if the judge is a reward model; otherwise None.
+
+    A model on this machine is one if its config.json says so, and one on servers if
+    SCOPE_OPENAI_SCORING does.
+
+    Raises:
+        StartupError: The hub does not provide the model, or no engine runs reward models of this
+            class.
+    """
+    if settings.engine == "openai" and settings.openai_scoring == "rewards":
+        return "served by SCOPE_OPENAI_URLS"
+    if settings.engine not in ("vllm", "transformers"):
+        return None
+    from app.engines.model_files import architecture_before_fetch
+
+    architecture = architecture_before_fetch(
+        _folder_or_id(settings.model), revision=settings.revision
+    )
+    if architecture.endswith("RewardModel"):
+        raise StartupError(
+            f"SCOPE_MODEL={settings.model} has the class {architecture}, which scores each token: "
+            "use a reward model with a class ...ForSequenceClassification and one output"
+        )
+    return architecture if architecture.endswith("ForSequenceClassification") else None
 
 
 def fetch_model(settings: Settings) -> Path:
@@ -69,6 +134,35 @@ def fetch_model(settings: Settings) -> Path:
 
 def _openai_engine(settings: Settings) -> Engine:
     from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
+
+    assert settings.openai_scoring != "rewards", "make_reward_model makes reward models"
+    return OpenAiEngine(
+        OpenAiOptions(
+            endpoints=_endpoints(settings),
+            model=settings.model,
+            judge=judge_name(settings),
+            tokenizer=_folder_or_id(settings.tokenizer or settings.model),
+            scoring=settings.openai_scoring,
+            max_model_len=settings.max_model_len,
+        )
+    )
+
+
+def _openai_reward_model(settings: Settings) -> RewardModel:
+    from app.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
+
+    return OpenAiRewardModel(
+        OpenAiRewardOptions(
+            endpoints=_endpoints(settings),
+            model=settings.model,
+            judge=judge_name(settings),
+            tokenizer=_folder_or_id(settings.tokenizer or settings.model),
+            max_model_len=settings.max_model_len,
+        )
+    )
+
+
+def _endpoints(settings: Settings) -> "Endpoints":
     from app.engines.openai_servers import Endpoints, parse_urls
 
     if settings.revision is not None:
@@ -77,19 +171,10 @@ def _openai_engine(settings: Settings) -> Engine:
             "already loaded a revision: unset it"
         )
     key = settings.openai_api_key
-    return OpenAiEngine(
-        OpenAiOptions(
-            endpoints=Endpoints(
-                urls=parse_urls(settings.openai_urls),
-                api_key=key.get_secret_value().strip() if key else "",
-                timeout_s=settings.openai_timeout_s,
-            ),
-            model=settings.model,
-            judge=judge_name(settings),
-            tokenizer=_folder_or_id(settings.tokenizer or settings.model),
-            scoring=settings.openai_scoring,
-            max_model_len=settings.max_model_len,
-        )
+    return Endpoints(
+        urls=parse_urls(settings.openai_urls),
+        api_key=key.get_secret_value().strip() if key else "",
+        timeout_s=settings.openai_timeout_s,
     )
 
 

@@ -1,16 +1,19 @@
 """Opens the scorer that the settings name: one function for each kind of judge."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from app.core.errors import StartupError
 from app.observability.telemetry import Telemetry
 from app.observability.tracing import Tracing
 from app.ports import Engine
 from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.prompts import PromptTemplate, load_template
+from app.service.scoring.reward_model import RewardModelScorer
 from app.service.scoring.scorer import Scorer
 from app.settings import Settings
-from app.wiring.engines import judge_name, make_engine
+from app.wiring.engines import judge_name, make_engine, make_reward_model, reward_architecture
 from app.wiring.startup import StartupObserver
 
 
@@ -34,37 +37,95 @@ def open_scorer(
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
     """
-    return open_chat_model(
-        settings,
-        load_template(settings.prompt_file, prefill=settings.prefill),
-        observer,
-        telemetry=telemetry,
-        tracing=tracing,
-        new_engine=new_engine,
-    )
+    template = load_template(settings.prompt_file, prefill=settings.prefill)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Scorer]:
+        architecture = await asyncio.to_thread(reward_architecture, settings)
+        opening: AbstractAsyncContextManager[Scorer]
+        if architecture is None:
+            opening = _chat_model(
+                settings,
+                template,
+                observer,
+                telemetry=telemetry,
+                tracing=tracing,
+                new_engine=new_engine,
+            )
+        else:
+            opening = _reward_model(
+                settings, architecture, observer, telemetry=telemetry, tracing=tracing
+            )
+        async with opening as scorer:
+            yield scorer
+
+    return opened()
 
 
 @asynccontextmanager
 async def open_chat_model(
+    settings: Settings, template: PromptTemplate, observer: StartupObserver
+) -> AsyncIterator[LabelLogitScorer]:
+    """Loads a chat model with any template, without the metrics of a service; see `open_scorer`.
+
+    Raises:
+        StartupError: The settings are wrong, the model cannot be loaded, or it is a reward model.
+    """
+    architecture = await asyncio.to_thread(reward_architecture, settings)
+    if architecture is not None:
+        raise StartupError(
+            f"{judge_name(settings)} is a reward model ({architecture}), and this command asks the "
+            "judge questions in words. Serve it (SCOPE_MODEL, `scope-judge serve`), and let "
+            "`scope-judge curve FILES` ask the service"
+        )
+    telemetry = Telemetry.on_own_registry()
+    async with _chat_model(settings, template, observer, telemetry=telemetry) as scorer:
+        yield scorer
+
+
+@asynccontextmanager
+async def _chat_model(
     settings: Settings,
     template: PromptTemplate,
     observer: StartupObserver,
     *,
-    telemetry: Telemetry | None = None,
+    telemetry: Telemetry,
     tracing: Tracing | None = None,
     new_engine: Callable[[Settings], Engine] | None = None,
 ) -> AsyncIterator[LabelLogitScorer]:
-    """Loads a chat model with any template; see `open_scorer`."""
     engine = (new_engine or make_engine)(settings)
-    name = judge_name(settings)
-    observer.stage(f"Loading judge {name}")
+    loading = f"Loading judge {judge_name(settings)}"
+    observer.stage(loading)
     try:
         yield await LabelLogitScorer.start(
             engine,
             template,
-            telemetry=telemetry or Telemetry.on_own_registry(),
+            telemetry=telemetry,
             tracing=tracing,
-            on_stage=lambda stage: observer.stage(f"Loading judge {name}: {stage}"),
+            on_stage=lambda stage: observer.stage(f"{loading}: {stage}"),
         )
     finally:
         await engine.stop()
+
+
+@asynccontextmanager
+async def _reward_model(
+    settings: Settings,
+    architecture: str,
+    observer: StartupObserver,
+    *,
+    telemetry: Telemetry,
+    tracing: Tracing | None = None,
+) -> AsyncIterator[RewardModelScorer]:
+    model = make_reward_model(settings)
+    loading = f"Loading judge {judge_name(settings)}, a reward model ({architecture})"
+    observer.stage(loading)
+    try:
+        yield await RewardModelScorer.start(
+            model,
+            telemetry=telemetry,
+            tracing=tracing,
+            on_stage=lambda stage: observer.stage(f"{loading}: {stage}"),
+        )
+    finally:
+        await model.stop()

@@ -183,7 +183,7 @@ def _decided(
     # A judgment that was off task stays so, whatever the limit of that service was.
     rule = replace(judge_rule.rule, min_label_mass=math.inf) if score.off_task else judge_rule.rule
     judgment = decided(
-        score.preference,
+        score.preference_at(rule.temperature),
         rule,
         label_mass=score.label_mass,
         judge=str(judge),

@@ -21,6 +21,7 @@ class AcceptanceRule:
         calibration: Version of the calibration set; None without an alpha.
         min_label_mass: A judgment with less label mass is off task.
         suspended: Whether nothing is accepted, because audits have raised an alarm.
+        temperature: Number by which the gaps of the judge are divided.
     """
 
     criterion: Criterion
@@ -29,6 +30,7 @@ class AcceptanceRule:
     calibration: CalibrationReference | None = None
     min_label_mass: float = 0.0
     suspended: bool = False
+    temperature: float = 1.0
 
     @classmethod
     def of(
@@ -61,6 +63,7 @@ class AcceptanceRule:
             ),
             min_label_mass=calibration.min_label_mass,
             suspended=suspended,
+            temperature=calibration.temperature,
         )
 
     def risk_level(self, uncertainty: float) -> float | None:
@@ -111,6 +114,7 @@ def decide(
         preference=preference,
         label_mass=label_mass,
         orders=orders,
+        temperature=rule.temperature,
         threshold=None if threshold == -math.inf else threshold,
         criterion=rule.criterion,
         risk_level=None if never else rule.risk_level(preference.uncertainty),

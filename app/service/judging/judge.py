@@ -241,12 +241,13 @@ class Judge:
     def _make_judgments(self, items: Sequence[_Item]) -> None:
         scored = [(item, item.score) for item in items if item.score is not None]
         gaps = np.array([score.gaps for _, score in scored]).reshape(-1, 2)
+        # As the set divides the gaps of its examples.
+        gaps /= np.array([[_rule(item).temperature] for item, _ in scored]).reshape(-1, 1)
         preferences = preference_from_gaps(gaps[:, 0], gaps[:, 1]).rows()
         for (item, score), preference in zip(scored, preferences, strict=True):
-            assert item.rule is not None
             item.outcome = decide(
                 preference,
-                item.rule,
+                _rule(item),
                 label_mass=score.label_mass,
                 judge=self._scorer.identity.name,
                 orders=score.orders,
@@ -278,6 +279,11 @@ class Judge:
             await observer.observe([comparison for _, comparison in judged])
         for item, comparison in judged:
             item.outcome = comparison.judgment
+
+
+def _rule(item: _Item) -> AcceptanceRule:
+    assert item.rule is not None, "each item without an error has a rule before it is scored"
+    return item.rule
 
 
 def _outcome(item: _Item) -> Outcome:

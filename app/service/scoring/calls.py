@@ -1,5 +1,6 @@
-"""Observes the calls of a judge's model: their number, time and errors, and the use of each key."""
+"""The calls of a judge's model: their number, time and errors, the use of each key, and the end."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -7,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from app.core.errors import UnavailableError
 from app.observability.telemetry import Telemetry
 from app.observability.tracing import Tracing
-from app.ports import CallTimes
+from app.ports import CallTimes, FailStop
 from app.service.fair_queue import CURRENT_FLOW
 
 
@@ -47,3 +48,11 @@ def observed_call(
         telemetry.observe_stage("render", times.render_s)
         telemetry.observe_stage("queue", times.queue_s)
         telemetry.observe_stage("engine", max(0.0, model_s))
+
+
+async def lost(model: object) -> str:
+    """Waits until a model has failed for good; forever if it always recovers."""
+    if isinstance(model, FailStop):
+        return await model.lost()
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    return await never

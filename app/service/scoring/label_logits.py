@@ -1,6 +1,5 @@
 """Scores of a chat model: the logits of the labels A and B, with both orders of the responses."""
 
-import asyncio
 import math
 from collections.abc import Sequence
 
@@ -14,13 +13,12 @@ from app.ports import (
     CallTimes,
     Engine,
     EngineIdentity,
-    FailStop,
     LabelLogits,
     OnStage,
     PromptError,
     no_stage,
 )
-from app.service.scoring.calls import observed_call
+from app.service.scoring.calls import lost, observed_call
 from app.service.scoring.prompts import PromptTemplate, rendered_pairs
 from app.service.scoring.quoting import FENCE_VERSION
 from app.service.scoring.scorer import ScoreError
@@ -92,10 +90,7 @@ class LabelLogitScorer:
 
     async def lost(self) -> str:
         """Waits until the engine has failed for good; forever if it always recovers."""
-        if isinstance(self.engine, FailStop):
-            return await self.engine.lost()
-        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        return await never
+        return await lost(self.engine)
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
         """Scores comparisons; an error in either order is the error of the comparison."""
@@ -159,6 +154,7 @@ def chat_identity(engine: EngineIdentity, template: PromptTemplate) -> JudgeIden
         },
         described={
             **described,
+            "kind": "chat model",
             "head_dtype": engine.head_dtype,
             "template": template.digest,
         },

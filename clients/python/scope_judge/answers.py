@@ -67,6 +67,8 @@ class Judgment:
         audit: The audit of this judgment, if it was drawn at random for one; else None.
         orders: Number of orders of the responses that the judge has seen: 1 if it sees each
             response alone. Services of earlier releases do not say it, and their judges see 2.
+        temperature: Number by which the judge's gap was divided, fitted on the calibration set;
+            None for a judge that sees both orders.
     """
 
     id: Identifier | None
@@ -88,6 +90,7 @@ class Judgment:
     judge: str
     audit: AuditReference | None = None
     orders: int = 2
+    temperature: float | None = None
 
     @property
     def accepted(self) -> bool:
@@ -439,6 +442,8 @@ class CalibrationDetail(Calibration):
         clusters: How "pac" counts pairs of one question.
         questions: Number of different questions.
         counted: Number of the pairs that "pac" counts.
+        temperature: Number by which the judge's gaps are divided; None for a judge that sees both
+            orders of the responses.
     """
 
     auroc: float | None
@@ -456,6 +461,7 @@ class CalibrationDetail(Calibration):
     clusters: str = ""
     questions: int = 0
     counted: int = 0
+    temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +486,8 @@ class Limits:
 class Info:
     """The judge, the defaults and the limits of the service.
 
-    `dtype` and `prefill` are None for a judge that is not a chat model.
+    `dtype` and `prefill` are None for a judge that has none. `kind` is "chat model" or "reward
+    model"; None if the service does not say it.
     """
 
     version: str
@@ -496,6 +503,7 @@ class Info:
     limits: Limits
     audit_rate: float = 0.0
     commit: str | None = None
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class EngineWorker:
             identity = await self._engine.start(_TEMPLATE.render(Comparison.of("x", "x", "x")))
         except StartupError as exc:
             return {"refused": exc.detail}
-        config = self._engine._running().vllm_config
+        config = self._engine._process.running().vllm_config
         cache = config.cache_config
         return {
             "seconds": time.perf_counter() - began,
@@ -66,7 +66,7 @@ class EngineWorker:
         """Logit gaps of both orders, `together` pairs at a time; `forget` empties the cache."""
         pairs, together = question["pairs"], question["together"]
         if question.get("forget"):
-            await self._engine._running().reset_prefix_cache()
+            await self._engine._process.running().reset_prefix_cache()
         gaps: list[float] = []
         began = time.perf_counter()
         for first in range(0, len(pairs), together):
@@ -90,7 +90,7 @@ class EngineWorker:
         rendered = engine._renderer.token_ids(prompts)
 
         async def returned(number: int, ids: list[int]) -> list[int]:
-            run = engine._running().generate(
+            run = engine._process.running().generate(
                 tokens_input(ids), engine._label_params, f"label-{number}"
             )
             last = None

@@ -55,7 +55,7 @@ async def run(folder: str) -> Run:
         for pid in filter(None, children):
             os.kill(pid, signal.SIGINT)
         (again,) = await engine.label_logits(prompts[:1])
-        config = engine._running().vllm_config.scheduler_config
+        config = engine._process.running().vllm_config.scheduler_config
         return Run(
             identity=identity,
             check=check,

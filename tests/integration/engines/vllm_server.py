@@ -1,4 +1,4 @@
-"""Runs vLLM's API server with the demo judge, in a process group of its own."""
+"""Runs vLLM's API server with the demo judge or another model, in a process group of its own."""
 
 import os
 import signal
@@ -54,18 +54,21 @@ API_SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 
 
 @contextmanager
-def vllm_server(folder: Path, program: Sequence[str] = API_SERVER) -> Iterator[str]:
+def vllm_server(
+    folder: Path, program: Sequence[str] = API_SERVER, *, more: Sequence[str] = ()
+) -> Iterator[str]:
     """Yields the base URL of a server that is ready.
 
     Args:
         folder: Folder of the log.
         program: Arguments of Python that run the server.
+        more: Further arguments of the server, which override the usual ones.
     """
     port = free_port()
     log = folder / "server.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, *program, "--port", str(port), *ARGUMENTS],
+            [sys.executable, *program, "--port", str(port), *ARGUMENTS, *more],
             env=os.environ | ENVIRONMENT,
             stdout=file,
             stderr=file,

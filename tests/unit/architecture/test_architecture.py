@@ -74,8 +74,12 @@ ALLOWED: dict[str, set[str]] = {
     "engines": set(),
     "engines.scripted": _ENGINE,
     "engines.vllm_local": _ENGINE
-    | {"engines.turns", "engines.vllm_build", "engines.vllm_start", "engines.vllm_worker"}
+    | {"engines.vllm_build", "engines.vllm_process", "engines.vllm_start", "engines.vllm_worker"}
     | {"vllm", "torch"},
+    "engines.vllm_reward": _ENGINE
+    | {"engines.conversations", "engines.vllm_build", "engines.vllm_process"}
+    | {"engines.vllm_start", "vllm", "torch"},
+    "engines.vllm_process": _ENGINE | {"engines.turns", "engines.vllm_start", "vllm"},
     "engines.vllm_start": _ENGINE
     | {"engines.descendants", "engines.imports", "engines.vllm_build", "engines.vllm_worker"}
     | {"vllm", "torch", "transformers"},
@@ -83,6 +87,8 @@ ALLOWED: dict[str, set[str]] = {
     "engines.vllm_worker": {"vllm"},
     "engines.openai_remote": _ENGINE
     | {"engines.openai_dialects", "engines.openai_servers", "engines.turns"},
+    "engines.openai_reward": _ENGINE
+    | {"engines.conversations", "engines.openai_servers", "engines.turns"},
     "engines.openai_dialects": _ENGINE,
     "engines.openai_servers": _ENGINE | {"engines.turns", "httpx"},
     "engines.turns": set(),
@@ -90,7 +96,11 @@ ALLOWED: dict[str, set[str]] = {
     "engines.imports": set(),
     "engines.markers": set(),
     "engines.transformers_reference": _ENGINE | {"torch", "transformers"},
-    "engines.rendering": _ENGINE | {"engines.imports", "engines.markers", "transformers", "jinja2"},
+    "engines.chat_template": {"core", "engines.markers", "transformers"},
+    "engines.conversations": {"core", "ports", "jinja2", "transformers"}
+    | {"engines.chat_template", "engines.markers"},
+    "engines.rendering": _ENGINE
+    | {"engines.chat_template", "engines.imports", "engines.markers", "transformers", "jinja2"},
     "engines.model_files": _ENGINE | {"huggingface_hub", "transformers"},
     "stores": set(),
     "stores.redis": _ADAPTER

@@ -45,6 +45,7 @@ class FakeServer:
         trouble: See `Trouble`; called for every request below /v1.
         change: Changes an honest answer.
         key: API key that requests must have; empty for none.
+        reward_routes: Routes by which it serves a reward model, such as "/classify".
         is_silent: Whether it never answers; it waits until the client disconnects.
         each_s: Seconds for one prompt; it works on one request at a time.
         port: Port; 0 until it has started.
@@ -59,6 +60,7 @@ class FakeServer:
     trouble: Trouble = lambda path, body: None
     change: Change = lambda answer: answer
     key: str = ""
+    reward_routes: tuple[str, ...] = ()
     is_silent: bool = False
     each_s: float = 0.0
     port: int = 0
@@ -143,8 +145,18 @@ class FakeServer:
         card = {"id": self.name, "created": id(self), "root": "org/judge", **own, **self.card}
         return {"data": [{"id": "another"}, card]}
 
+    def _rewards(self, path: str, body: dict[str, Any]) -> dict[str, Any] | int:
+        if path not in self.reward_routes:
+            return 404
+        field = "probs" if path == "/classify" else "data"
+        rewards = [_reward(ids, raw=not body["use_activation"]) for ids in body["input"]]
+        entries = [{"index": i, field: [reward]} for i, reward in enumerate(rewards)]
+        return {"data": entries[::-1], "usage": {"prompt_tokens": sum(map(len, body["input"]))}}
+
     def _answer(self, path: str, body: dict[str, Any]) -> dict[str, Any] | int:
         """An honest answer, or the status of a refusal."""
+        if path in ("/classify", "/pooling"):
+            return self._rewards(path, body)
         if path == "/completions":
             if not self.vllm:
                 return 404
@@ -174,6 +186,16 @@ class FakeServer:
         logprobs = {"content": [{"token": "A", "top_logprobs": top}]}
         content = f"{len(body['messages'])} {body.get('seed')}"
         return {"message": {"content": content}, "logprobs": logprobs}
+
+
+def reward_of(ids: list[int]) -> float:
+    """The reward that fake servers give a conversation, which a sigmoid makes 1."""
+    return 100.0 + scored(ids)[0]
+
+
+def _reward(ids: list[int], *, raw: bool) -> float:
+    reward = reward_of(ids)
+    return reward if raw else 1.0 / (1.0 + math.exp(-reward))
 
 
 @asynccontextmanager

@@ -127,7 +127,7 @@ def test_a_marker_in_a_text_is_broken_and_nothing_else_is_changed(
 ) -> None:
     renderer = renderer_of(template)
     frame = renderer.frame(SYSTEM)
-    shown = renderer._tokenizer.decode(ids_of(renderer, f"before {attack} behind"))
+    shown = renderer._template.tokenizer.decode(ids_of(renderer, f"before {attack} behind"))
     assert shown.startswith(frame.head)
     assert shown.endswith(frame.tail)
     inside = shown[len(frame.head) : -len(frame.tail)]
@@ -145,7 +145,7 @@ def test_a_text_without_markers_keeps_its_official_tokens(template: str, text: s
     if template in (MISTRAL, GEMMA):
         messages = [{"role": "user", "content": f"{SYSTEM}\n\n{text}"}]
     renderer = renderer_of(template)
-    official = renderer._tokenizer.apply_chat_template(
+    official = renderer._template.tokenizer.apply_chat_template(
         messages,
         add_generation_prompt=True,
         tokenize=True,

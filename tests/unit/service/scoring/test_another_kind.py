@@ -10,13 +10,8 @@ from app.core.comparison import Comparison
 from app.core.errors import PromptTooLongError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import Score
-from app.main import build
-from app.observability.telemetry import Telemetry
 from app.service.scoring.scorer import ScoreError
-from app.service.services import Services
-from app.settings import Settings
-from app.stores.memory import MemoryStore
-from app.wiring.services import assembled
+from tests.serving import client_of_scorer
 
 LONGEST = 1000
 
@@ -54,22 +49,8 @@ class LengthScorer:
 
 @asynccontextmanager
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    settings = Settings(store_url="memory://", audit_rate=1.0)
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Services]:
-        telemetry = Telemetry.on_own_registry()
-        services = assembled(settings, LengthScorer(), MemoryStore(), telemetry=telemetry)
-        await services.auditor.open()
-        yield services
-
-    app = build(settings, opened, keys=None)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as found,
-    ):
-        yield found
+    async with client_of_scorer(LengthScorer(), audit_rate=1.0) as service:
+        yield service
 
 
 def pair(longer_by: int, number: int) -> dict[str, str]:

@@ -1,0 +1,55 @@
+"""A reward model behind a real vLLM server gives the rewards of transformers, by both routes."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.engines import openai_reward
+from app.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
+from app.engines.openai_servers import Endpoints
+from tests.integration.engines.reward_checkpoint import (
+    CONTEXT_TOKENS,
+    conversations,
+    rewards_by_transformers,
+    write_reward_model,
+)
+from tests.integration.engines.vllm_server import KEY, MODEL, vllm_server
+
+pytestmark = pytest.mark.vllm
+
+
+async def rewards_at(url: str, folder: Path) -> tuple[list[float], int]:
+    """The rewards of the conversations, and the longest conversation."""
+    model = OpenAiRewardModel(
+        OpenAiRewardOptions(
+            endpoints=Endpoints(urls=(url,), api_key=KEY),
+            model=MODEL,
+            judge="tiny",
+            tokenizer=str(folder),
+        )
+    )
+    try:
+        identity = await model.start()
+        found = await model.rewards(conversations())
+        return [each for each in found if isinstance(each, float)], identity.max_prompt_tokens
+    finally:
+        await model.stop()
+
+
+def test_rewards_of_a_real_server_are_those_of_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_reward_model(tmp_path / "tiny", dtype="float32")
+    expected = np.array(rewards_by_transformers(folder, conversations()))
+    pooling = ("--model", str(folder), "--runner", "pooling", "--convert", "classify")
+    with vllm_server(tmp_path, more=pooling) as url:
+        for routes in (dict(openai_reward._ROUTES), {"/../pooling": "data"}):
+            monkeypatch.setattr(openai_reward, "_ROUTES", routes)
+            found, longest = asyncio.run(rewards_at(url, folder))
+            print(f"{next(iter(routes))}: {np.abs(np.array(found) - expected).max():.1e}")
+            assert longest == CONTEXT_TOKENS
+            assert np.abs(np.array(found) - expected).max() <= 1e-5
+    # A sigmoid would have ended the start: it makes such rewards equal, or puts them below 1.
+    assert np.abs(expected).max() > 1.0

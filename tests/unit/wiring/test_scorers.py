@@ -1,0 +1,134 @@
+"""The kind of a judge is read from its config.json, and wrong kinds end the start with a reason."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import StartupError
+from app.engines.vllm_reward import check_outputs
+from app.observability.telemetry import Telemetry
+from app.service.scoring.prompts import PromptTemplate
+from app.settings import Settings
+from app.wiring.engines import make_reward_model, reward_architecture
+from app.wiring.scorers import open_chat_model, open_scorer
+
+REWARD: dict[str, Any] = {
+    "architectures": ["Qwen3ForSequenceClassification"],
+    "id2label": {"0": "LABEL_0"},
+}
+
+
+class Notes:
+    """An observer that keeps the stages of a start."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+
+    def stage(self, text: str) -> None:
+        self.stages.append(text)
+
+    def note(self, text: str) -> None:
+        pass
+
+    def warning(self, text: str) -> None:
+        pass
+
+    def calibrated(self, done: int, total: int) -> None:
+        pass
+
+
+def checkpoint(folder: Path, config: dict[str, Any] | None) -> Path:
+    folder.mkdir()
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def settings_of(folder: Path, **given: Any) -> Settings:
+    return Settings(model=str(folder), store_url="memory://", **given)
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (REWARD, "Qwen3ForSequenceClassification"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "LlamaForSequenceClassification"),
+        ({"architectures": ["LlamaForCausalLM"]}, None),
+        ({"architectures": ["Gemma3ForConditionalGeneration"]}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_reward_model_is_known_by_its_class(
+    config: dict[str, Any] | None, kind: str | None, tmp_path: Path
+) -> None:
+    assert reward_architecture(settings_of(checkpoint(tmp_path / "m", config))) == kind
+
+
+def test_servers_and_scripts_have_no_checkpoint_here(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "m", REWARD)
+    assert reward_architecture(settings_of(folder, engine="scripted")) is None
+
+
+def test_a_model_that_scores_each_token_is_refused(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "m", {"architectures": ["Qwen2ForRewardModel"]})
+    with pytest.raises(StartupError, match="Qwen2ForRewardModel, which scores each token"):
+        reward_architecture(settings_of(folder))
+
+
+@pytest.mark.parametrize(
+    ("config", "outputs"),
+    [
+        ({"id2label": {"0": "a", "1": "b", "2": "c"}}, 3),
+        ({"num_labels": 5}, 5),
+        # The default of transformers is 2.
+        ({}, 2),
+    ],
+)
+def test_a_model_with_several_outputs_is_refused(
+    config: dict[str, Any], outputs: int, tmp_path: Path
+) -> None:
+    architecture = {"architectures": REWARD["architectures"]}
+    folder = checkpoint(tmp_path / "m", architecture | config)
+    with pytest.raises(StartupError, match=f"{outputs} outputs"):
+        check_outputs(folder)
+
+
+def test_a_model_with_one_output_is_taken(tmp_path: Path) -> None:
+    check_outputs(checkpoint(tmp_path / "m", REWARD))
+    nested: dict[str, Any] = {"architectures": ["Gemma3ForSequenceClassification"]}
+    nested |= {"text_config": {"id2label": {"0": "LABEL_0"}}}
+    check_outputs(checkpoint(tmp_path / "n", nested))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"engine": "transformers"}, "SCOPE_ENGINE=transformers cannot run"),
+        ({"prefill": "[["}, "SCOPE_PREFILL has no effect"),
+        ({"min_label_mass": 0.5}, "SCOPE_MIN_LABEL_MASS has no effect"),
+        ({"prompt_file": "prompt.toml"}, "SCOPE_PROMPT_FILE has no effect"),
+    ],
+)
+def test_a_setting_without_effect_on_a_reward_model_is_refused(
+    given: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StartupError, match=why):
+        make_reward_model(settings_of(checkpoint(tmp_path / "m", REWARD), **given))
+
+
+async def test_the_start_of_a_service_finds_the_kind(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "m", REWARD)
+    settings, notes = settings_of(folder, engine="transformers"), Notes()
+    with pytest.raises(StartupError, match="is a reward model, which SCOPE_ENGINE=transformers"):
+        async with open_scorer(settings, notes, telemetry=Telemetry.on_own_registry()):
+            pass
+
+
+async def test_a_command_that_asks_in_words_refuses_a_reward_model(tmp_path: Path) -> None:
+    settings = settings_of(checkpoint(tmp_path / "m", REWARD))
+    with pytest.raises(StartupError, match=r"m is a reward model .*asks the judge questions"):
+        async with open_chat_model(settings, PromptTemplate(), Notes()):
+            pass
