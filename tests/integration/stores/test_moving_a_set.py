@@ -37,7 +37,7 @@ def test_a_set_moves_from_sqlite_to_redis(tmp_path: Path, redis_server: RedisSer
         scope_judge(one, "sets", "export", "mine", "--out", str(moved))
         before = json.loads(scope_judge(one, "sets", "show", "mine", "--json"))
     with Server(tmp_path / "other", {**SCRIPTED, "SCOPE_STORE_URL": redis_server.url}) as other:
-        scope_judge(other, "sets", "import", str(moved))
+        scope_judge(other, "sets", "import", str(moved), "--yes")
         assert json.loads(scope_judge(other, "sets", "show", "mine", "--json")) == before
         assert scope_judge(other, "sets", "list").startswith("mine\t1\t600\tscripted\t")
     thresholds = {row["alpha"]: row for row in before["thresholds"] if row["feasible"]}

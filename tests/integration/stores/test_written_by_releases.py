@@ -156,7 +156,7 @@ def test_an_exported_set_is_imported(
         program = str(Path(sys.executable).with_name("scope-judge"))
         url = f"http://127.0.0.1:{server.port}"
         for name in SETS:
-            words = ["sets", "import", str(release / f"{name}.jsonl"), "--url", url]
+            words = ["sets", "import", str(release / f"{name}.jsonl"), "--yes", "--url", url]
             subprocess.run([program, *words], check=True)
             states = list(recorded["states"][name].values())
             assert state_of(server.client, name) == states[-1]

@@ -1,6 +1,6 @@
 """Tests of what imports, replacements, rollbacks and deletions say before they happen."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from app.api.auth.keys import Keys
 from app.core.errors import StoreCorruptError
-from app.ports import StoredCalibration, StoredChange, Version
+from app.ports import StoredCalibration
 from app.stores.memory import MemoryStore
 from tests.serving import client_of, services_of
 from tests.serving import labelled as labelled_comparison
@@ -323,19 +323,11 @@ class InterruptedStore(MemoryStore):
         super().__init__()
         self.before: Callable[[], Awaitable[Any]] | None = None
 
-    async def write(
-        self,
-        name: str,
-        state: StoredCalibration,
-        *,
-        change: StoredChange,
-        expected: Version | None,
-        removed: Collection[str] = (),
-    ) -> bool:
+    async def write(self, *args: Any, **kwargs: Any) -> bool:
         first, self.before = self.before, None
         if first is not None:
             await first()
-        return await super().write(name, state, change=change, expected=expected, removed=removed)
+        return await super().write(*args, **kwargs)
 
 
 async def test_a_replacement_is_checked_on_the_version_that_it_replaces() -> None:
