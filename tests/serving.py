@@ -93,14 +93,14 @@ def _client(app: FastAPI) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 
-def application_of_scorer(scorer: Scorer, **given: Any) -> FastAPI:
-    """An application around a judge of any kind, in memory."""
+def application_of_scorer(scorer: Scorer, store: Store | None = None, **given: Any) -> FastAPI:
+    """An application around a judge of any kind, in memory without an open store."""
     settings = Settings(**{"engine": "scripted", "store_url": "memory://", **given})
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Services]:
         telemetry = Telemetry.on_own_registry()
-        services = assembled(settings, scorer, MemoryStore(), telemetry=telemetry)
+        services = assembled(settings, scorer, store or MemoryStore(), telemetry=telemetry)
         await services.auditor.open()
         yield services
 
@@ -108,9 +108,11 @@ def application_of_scorer(scorer: Scorer, **given: Any) -> FastAPI:
 
 
 @asynccontextmanager
-async def client_of_scorer(scorer: Scorer, **given: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of_scorer(
+    scorer: Scorer, store: Store | None = None, **given: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     """A client of such an application, whose lifespan runs."""
-    app = application_of_scorer(scorer, **given)
+    app = application_of_scorer(scorer, store, **given)
     async with app.router.lifespan_context(app), _client(app) as client:
         yield client
 

@@ -8,11 +8,16 @@ import pytest
 
 from app.core.errors import StartupError
 from app.engines.vllm_reward import check_outputs
+from app.fleet.parts import PartRow
+from app.fleet.worker import judge_rows
 from app.observability.telemetry import Telemetry
 from app.service.scoring.prompts import PromptTemplate
 from app.settings import Settings
-from app.wiring.engines import make_reward_model, reward_architecture
+from app.wiring import scorers
+from app.wiring.engines import make_engine, make_reward_model, reward_architecture
 from app.wiring.scorers import open_chat_model, open_scorer
+from app.wiring.services import open_services
+from tests.unit.service.scoring.number_model import NumberModel
 
 REWARD: dict[str, Any] = {
     "architectures": ["Qwen3ForSequenceClassification"],
@@ -132,3 +137,24 @@ async def test_a_command_that_asks_in_words_refuses_a_reward_model(tmp_path: Pat
     with pytest.raises(StartupError, match=r"m is a reward model .*asks the judge questions"):
         async with open_chat_model(settings, PromptTemplate(), Notes()):
             pass
+
+
+async def test_a_service_of_a_reward_model_says_its_kind_and_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, notes = NumberModel(), Notes()
+    monkeypatch.setattr(scorers, "make_reward_model", lambda settings: model)
+    settings = settings_of(checkpoint(tmp_path / "m", REWARD))
+    # As the commands for bulk judging open it, which give the maker of engines.
+    opening = open_services(settings, notes, on_lost=print, new_engine=make_engine)
+    async with opening as services:
+        rows = [PartRow(place=0, value={"question": "q", "response_a": "2", "response_b": "1"})]
+        criterion = {
+            "alpha": None,
+            "guarantee": "marginal",
+            "delta": None,
+            "calibration": "default",
+        }
+        (result,) = await judge_rows(services, rows, criterion)
+    assert (result["verdict"], result["orders"], result["label_mass"]) == ("A", 1, None)
+    assert notes.stages == ["Loading judge m, a reward model (Qwen3ForSequenceClassification)"]

@@ -4,6 +4,7 @@ import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,6 +23,7 @@ from app.service.scoring.reward_model import (
     reward_identity,
     score_of_rewards,
 )
+from app.stores.sqlite import SqliteStore
 from tests.serving import client_of_scorer
 from tests.unit.service.scoring.number_model import LONGEST, MODEL, NumberModel, scorer_of
 
@@ -215,3 +217,38 @@ async def test_a_model_that_is_lost_is_reported() -> None:
             return "it has died"
 
     assert await (await scorer_of(Lost())).lost() == "it has died"
+
+
+async def test_audits_become_examples_are_rolled_back_and_survive_a_restart(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sets.db")
+    await store.open()
+    try:
+        async with service(NumberModel(), store=store, audit_rate=1.0) as client:
+            await client.post("/calibrate", json={"examples": labelled(200)})
+            before = (await client.get("/calibrations/default")).json()
+            pairs = [{**row, "question": f"Live {i}?"} for i, row in enumerate(labelled(40))]
+            asked = [{key: row[key] for key in row if key != "label"} for row in pairs]
+            judged = (await client.post("/judge/batch", json={"comparisons": asked})).json()
+            drawn = [each["audit"]["id"] for each in judged["results"]]
+            labels = [{"id": each, "label": "B"} for each in drawn]
+            sent = await client.post("/audits/labels", json={"labels": labels})
+            assert sent.json()["labelled"] == 40, sent.text
+            monitor = (await client.get("/calibrations/default/monitor")).json()
+            assert monitor["criteria"][0]["errors"] == monitor["criteria"][0]["audited"] > 0
+            body = {"all": True, "even_if_infeasible": True}
+            done = await client.post("/calibrations/default/absorb", json=body)
+            assert done.json()["n"] == 240, done.text
+            after = (await client.get("/calibrations/default")).json()
+            # Wrong labels make the rewards mean less.
+            assert after["temperature"] > before["temperature"]
+            path = "/calibrations/default/rollback"
+            undone = await client.post(path, json={"version": before["version"]})
+            assert undone.status_code == 200, undone.text
+            back = (await client.get("/calibrations/default")).json()
+            assert back["temperature"] == before["temperature"]
+        async with service(NumberModel(), store=store, audit_rate=1.0) as client:
+            again = (await client.get("/calibrations/default")).json()
+            assert {**again, "traffic": None} == {**back, "traffic": None}
+            assert len((await client.get("/audits?status=labelled")).json()["audits"]) == 40
+    finally:
+        await store.close()
