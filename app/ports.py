@@ -16,6 +16,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from app.core.comparison import Turn
@@ -490,23 +491,39 @@ class CalibrationStore(Protocol):
         """Returns at most `limit` changes with numbers above `after`, oldest first."""
 
 
+# Texts of drawn pairs that a store keeps; with pairs of 4 kB, they take 40 MB.
+MOST_AUDIT_TEXTS = 10_000
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+
+
 class AuditStore(Protocol):
     """Keeps the log of audits, which is one for all sets, and the secret that draws them.
 
-    Entries have the positions 1, 2, 3, ... and are never changed or removed. Errors are those of
+    Entries have the positions 1, 2, 3, ... and are never changed or removed. Beside the log there
+    may be texts of drawn pairs, which come and go with entries. Errors are those of
     `CalibrationStore`.
     """
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call makes; the same for every replica."""
 
-    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
-        """Appends entries, at least one, in one atomic step.
+    async def append_audits(
+        self,
+        entries: Sequence[str],
+        *,
+        synced: bool = True,
+        texts: Mapping[str, str] = NO_TEXTS,
+        forgotten: Collection[str] = (),
+    ) -> int:
+        """Appends entries, at least one, keeps texts and forgets others, in one atomic step.
 
         Args:
             entries: The entries in order.
             synced: Whether the entries are on the disk when this method returns. Otherwise they
                 survive the end of every process, but perhaps not a power cut.
+            texts: Key of a drawn pair -> its texts. A key that has texts keeps them. Those that
+                would be more than `MOST_AUDIT_TEXTS` are left out.
+            forgotten: Keys whose texts are removed; unknown keys are ignored.
 
         Returns:
             The position of the last entry. The others have the positions before it.
@@ -517,6 +534,15 @@ class AuditStore(Protocol):
 
     async def last_audit(self) -> int:
         """Returns the position of the last entry, cheaply; 0 for an empty log."""
+
+    async def audit_texts(self, keys: Sequence[str]) -> dict[str, str]:
+        """Returns the texts of drawn pairs by their keys, without those that it does not keep."""
+
+    async def audit_text_keys(self) -> set[str]:
+        """Returns the keys of all drawn pairs whose texts it keeps."""
+
+    async def forget_audit_texts(self, keys: Collection[str]) -> None:
+        """Removes the texts of drawn pairs; unknown keys are ignored."""
 
     async def put_evidence(self, name: str, replica: str, text: str) -> None:
         """Keeps the evidence that one replica has about a set, instead of its earlier one."""

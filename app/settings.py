@@ -123,6 +123,11 @@ class Settings(BaseSettings):
         le=10 * 365 * 86400,
         description="How long a drawn judgment waits for its label.",
     )
+    audit_texts: bool = Field(
+        False,
+        description="Keep the texts of drawn pairs in the store, as they are, until they are "
+        "labelled, closed or expired. Keys with the role `calibrate` can read them.",
+    )
     on_alarm: Literal["report", "abstain"] = Field(
         "report",
         description="Reaction to audits that show more errors than alpha: `report` (metrics, log "

@@ -195,7 +195,7 @@ class ServiceClient:
 
 
 def _with_query(path: str, query: Mapping[str, Any]) -> str:
-    return f"{path}?{urlencode(query)}" if query else path
+    return f"{path}?{urlencode(query, errors='replace')}" if query else path
 
 
 def _in_halves(ask: Callable[[list[Any]], T], items: list[Any]) -> Iterator[T]:

@@ -12,6 +12,7 @@ from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
+from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
@@ -52,6 +53,7 @@ class Services:
     calibrations: Calibrations
     drift: Drift
     auditor: Auditor
+    text_keeper: TextKeeper
     monitor: Monitor
     changes: Changes
     absorber: Absorber

@@ -2,10 +2,13 @@
 
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from app.ports import (
+    MOST_AUDIT_TEXTS,
+    NO_TEXTS,
     AuditsPart,
     ChangePart,
     EvidencePart,
@@ -29,6 +32,7 @@ class MemoryStore:
         self._trails: dict[str, list[StoredChange]] = {}
         self._secret: bytes | None = None
         self._audits: list[str] = []
+        self._texts: dict[str, str] = {}
         self._evidence: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
     async def open(self) -> None:
@@ -40,6 +44,7 @@ class MemoryStore:
         self._trails.clear()
         self._secret = None
         self._audits.clear()
+        self._texts.clear()
         self._evidence.clear()
 
     async def ping(self) -> None:
@@ -148,9 +153,19 @@ class MemoryStore:
         self._secret = self._secret or secrets.token_bytes(32)
         return self._secret
 
-    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
-        """Appends entries, and returns the position of the last one."""
+    async def append_audits(
+        self,
+        entries: Sequence[str],
+        *,
+        synced: bool = True,
+        texts: Mapping[str, str] = NO_TEXTS,
+        forgotten: Collection[str] = (),
+    ) -> int:
+        """Appends entries, keeps texts and forgets others; returns the position of the last one."""
         self._audits.extend(entries)
+        new = ((key, text) for key, text in texts.items() if key not in self._texts)
+        self._texts |= dict(islice(new, MOST_AUDIT_TEXTS - len(self._texts)))
+        await self.forget_audit_texts(forgotten)
         return len(self._audits)
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
@@ -160,6 +175,19 @@ class MemoryStore:
     async def last_audit(self) -> int:
         """Returns the position of the last entry; 0 for an empty log."""
         return len(self._audits)
+
+    async def audit_texts(self, keys: Sequence[str]) -> dict[str, str]:
+        """Returns the texts of drawn pairs by their keys."""
+        return {key: self._texts[key] for key in keys if key in self._texts}
+
+    async def audit_text_keys(self) -> set[str]:
+        """Returns the keys of all drawn pairs with texts."""
+        return set(self._texts)
+
+    async def forget_audit_texts(self, keys: Collection[str]) -> None:
+        """Removes the texts of drawn pairs."""
+        for key in keys:
+            self._texts.pop(key, None)
 
     async def put_evidence(self, name: str, replica: str, text: str) -> None:
         """Keeps the evidence of one replica instead of its earlier one."""

@@ -13,6 +13,7 @@ The keys of a set are a public interface:
     scope:calibration:changed                channel: the name of each set that changes
 
     scope:audits                             stream: `position-0` -> entry of the log of audits
+    scope:audits:texts                       hash: key of a drawn pair -> its texts
     scope:audits:secret                      string: the secret that draws audits, in hexadecimal
     scope:calibration:{name}:evidence        hash: replica -> its evidence about the set
 
@@ -57,8 +58,17 @@ import redis.retry
 from redis.backoff import NoBackoff
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
-from app.ports import LARGEST_NUMBER, StoredCalibration, StoredChange, StorePart, Version
+from app.ports import (
+    LARGEST_NUMBER,
+    MOST_AUDIT_TEXTS,
+    NO_TEXTS,
+    StoredCalibration,
+    StoredChange,
+    StorePart,
+    Version,
+)
 from app.stores.redis_keys import (
+    AUDIT_TEXTS_KEY,
     AUDITS_KEY,
     CHANGED_CHANNEL,
     NAMES_KEY,
@@ -91,8 +101,8 @@ HEALTH_CHECK_INTERVAL_S = 15
 # since its last use, and the ValueError for a reply that is not from Redis. Both close the
 # connection.
 _VENDOR_ERRORS = (redis.exceptions.RedisError, OSError, RuntimeError, ValueError)
-# A draw is one entry. So few entries are packed on the event loop, because a thread costs more.
-_MOST_ON_LOOP = 8
+# A draw is one entry. So few arguments are packed on the event loop, because a thread costs more.
+_MOST_ON_LOOP = 13
 
 
 class RedisStore:
@@ -328,18 +338,28 @@ class RedisStore:
             )
         return bytes.fromhex(secret)
 
-    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
-        """Appends entries in one atomic step, and returns the position of the last one.
+    async def append_audits(
+        self,
+        entries: Sequence[str],
+        *,
+        synced: bool = True,
+        texts: Mapping[str, str] = NO_TEXTS,
+        forgotten: Collection[str] = (),
+    ) -> int:
+        """Appends entries, keeps texts and forgets others in one atomic step.
 
         The settings of the server determine whether they are on the disk then.
+
+        Returns:
+            The position of the last entry.
         """
-        if len(entries) <= _MOST_ON_LOOP:
+        sizes = (str(MOST_AUDIT_TEXTS), str(len(entries)), str(len(texts)))
+        arguments = (AUDITS_KEY, AUDIT_TEXTS_KEY, *sizes, *entries, *_flat(texts), *forgotten)
+        if len(arguments) <= _MOST_ON_LOOP:
             with self._translated():
-                last = await self._client.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *entries)
+                last = await self._client.eval(APPEND_SCRIPT, 2, *arguments)
         else:
-            last = await self._in_thread(
-                lambda bulk: bulk.eval(APPEND_SCRIPT, 1, AUDITS_KEY, *entries)
-            )
+            last = await self._in_thread(lambda bulk: bulk.eval(APPEND_SCRIPT, 2, *arguments))
         return int(cast("int", last))
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
@@ -360,6 +380,24 @@ class RedisStore:
             answer = await self._client.xrevrange(AUDITS_KEY, count=1)
         entries = cast("list[tuple[str, dict[str, str]]]", answer)
         return _position(entries[0][0]) if entries else 0
+
+    async def audit_texts(self, keys: Sequence[str]) -> dict[str, str]:
+        """Returns the texts of drawn pairs by their keys."""
+        if not keys:
+            return {}
+        answer = await self._in_thread(lambda bulk: bulk.hmget(AUDIT_TEXTS_KEY, list(keys)))
+        texts = cast("list[str | None]", answer)
+        return {key: text for key, text in zip(keys, texts, strict=True) if text is not None}
+
+    async def audit_text_keys(self) -> set[str]:
+        """Returns the keys of all drawn pairs with texts."""
+        keys = await self._in_thread(lambda bulk: bulk.hkeys(AUDIT_TEXTS_KEY))
+        return set(cast("list[str]", keys))
+
+    async def forget_audit_texts(self, keys: Collection[str]) -> None:
+        """Removes the texts of drawn pairs in one atomic step."""
+        if keys:
+            await self._in_thread(lambda bulk: bulk.hdel(AUDIT_TEXTS_KEY, *keys))
 
     async def put_evidence(self, name: str, replica: str, text: str) -> None:
         """Keeps the evidence of one replica instead of its earlier one."""

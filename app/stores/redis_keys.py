@@ -5,6 +5,7 @@ from typing import NamedTuple
 NAMES_KEY = "scope:calibrations"
 CHANGED_CHANNEL = "scope:calibration:changed"
 AUDITS_KEY = "scope:audits"
+AUDIT_TEXTS_KEY = "scope:audits:texts"
 SECRET_KEY = "scope:audits:secret"
 RESTORING_KEY = "scope:restoring"
 

@@ -25,6 +25,7 @@ from app.ports import (
     StorePart,
 )
 from app.stores.redis_keys import (
+    AUDIT_TEXTS_KEY,
     AUDITS_KEY,
     NAMES_KEY,
     RESTORING_KEY,
@@ -66,7 +67,7 @@ def load(bulk: redis.Redis, parts: Iterable[StorePart], *, replace: bool) -> boo
         stage.send()
         names = sorted(stage.names | present)
         arguments = (token, stage.prefix, str(int(replace)), _json(stage.keys), _json(names))
-        keys = (RESTORING_KEY, NAMES_KEY, AUDITS_KEY)
+        keys = (RESTORING_KEY, NAMES_KEY, AUDITS_KEY, AUDIT_TEXTS_KEY)
         outcome = bulk.eval(LOAD_SCRIPT, len(keys), *keys, *arguments)
     finally:
         with suppress(redis.RedisError, OSError):

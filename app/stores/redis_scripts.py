@@ -92,20 +92,33 @@ redis.pcall('PUBLISH', 'scope:calibration:changed', name)
 return 1
 """
 
+# The first write is XADD, which a full server refuses.
 APPEND_SCRIPT = """
-local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+local audits, texts = unpack(KEYS)
+local most, entries, kept = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local newest = redis.call('XREVRANGE', audits, '+', '-', 'COUNT', 1)[1]
 local last = newest and tonumber(string.match(newest[1], '^%d+')) or 0
-for i, entry in ipairs(ARGV) do
-  redis.call('XADD', KEYS[1], string.format('%d-0', last + i), 'entry', entry)
+local room = most - redis.call('HLEN', texts)
+for i = 1, entries do
+  redis.call('XADD', audits, string.format('%d-0', last + i), 'entry', ARGV[3 + i])
 end
-return last + #ARGV
+local first = 4 + entries
+for i = first, first + 2 * kept - 2, 2 do
+  if room > 0 then
+    room = room - redis.call('HSETNX', texts, ARGV[i], ARGV[i + 1])
+  end
+end
+for i = first + 2 * kept, #ARGV do
+  redis.call('HDEL', texts, ARGV[i])
+end
+return last + entries
 """
 
 # Moves staged keys to their places. All checks come before the first write. That is a RENAME, which
 # fails without any effect if the user may not rename keys; every later command works on a full
 # server, too.
 LOAD_SCRIPT = """
-local owner, names, audits = unpack(KEYS)
+local owner, names, audits, texts = unpack(KEYS)
 local token, stage, replace = ARGV[1], ARGV[2], ARGV[3]
 local moved, trails = cjson.decode(ARGV[4]), cjson.decode(ARGV[5])
 if redis.call('GET', owner) ~= token then
@@ -129,7 +142,7 @@ for _, name in ipairs(redis.call('SMEMBERS', names)) do
   table.insert(trails, name)
 end
 redis.call('RENAME', owner, stage .. 'owner')
-redis.call('UNLINK', stage .. 'owner', names, audits)
+redis.call('UNLINK', stage .. 'owner', names, audits, texts)
 for _, name in ipairs(trails) do
   for _, part in ipairs({'meta', 'examples', 'thresholds', 'trail', 'undo', 'evidence'}) do
     redis.call('UNLINK', 'scope:calibration:' .. name .. ':' .. part)

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import (
     LARGEST_NUMBER,
+    MOST_AUDIT_TEXTS,
+    NO_TEXTS,
     AuditsPart,
     ChangePart,
     EvidencePart,
@@ -162,9 +164,24 @@ class SqliteStore:
         """Returns 32 random bytes, which the first call makes."""
         return await self._run(_secret)
 
-    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
-        """Appends entries in one atomic step, and returns the position of the last one."""
-        return await self._run(lambda connection: _append(connection, entries, synced=synced))
+    async def append_audits(
+        self,
+        entries: Sequence[str],
+        *,
+        synced: bool = True,
+        texts: Mapping[str, str] = NO_TEXTS,
+        forgotten: Collection[str] = (),
+    ) -> int:
+        """Appends entries, keeps texts and forgets others in one atomic step.
+
+        Returns:
+            The position of the last entry.
+        """
+        return await self._run(
+            lambda connection: _append(
+                connection, entries, synced=synced, texts=texts, forgotten=forgotten
+            )
+        )
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""
@@ -173,6 +190,24 @@ class SqliteStore:
     async def last_audit(self) -> int:
         """Returns the position of the last entry; 0 for an empty log."""
         return await self._run(_last_position)
+
+    async def audit_texts(self, keys: Sequence[str]) -> dict[str, str]:
+        """Returns the texts of drawn pairs by their keys."""
+        return await self._run(lambda connection: _texts(connection, keys))
+
+    async def audit_text_keys(self) -> set[str]:
+        """Returns the keys of all drawn pairs with texts."""
+        query = "SELECT pair FROM audit_text"
+        return await self._run(lambda connection: {key for (key,) in connection.execute(query)})
+
+    async def forget_audit_texts(self, keys: Collection[str]) -> None:
+        """Removes the texts of drawn pairs in one atomic step."""
+
+        def forget(connection: sqlite3.Connection) -> None:
+            with transaction(connection, "IMMEDIATE"):
+                _forget_texts(connection, keys)
+
+        await self._run(forget)
 
     async def put_evidence(self, name: str, replica: str, text: str) -> None:
         """Keeps the evidence of one replica instead of its earlier one."""
@@ -350,6 +385,7 @@ def _load(connection: sqlite3.Connection, parts: Iterable[StorePart], *, replace
         elif not _is_empty(connection):
             return False
         connection.execute("DELETE FROM evidence")
+        connection.execute("DELETE FROM audit_text")
         for part in parts:
             _take(connection, part)
         return True
@@ -429,8 +465,15 @@ def _secret(connection: sqlite3.Connection) -> bytes:
     return stored
 
 
-def _append(connection: sqlite3.Connection, entries: Sequence[str], *, synced: bool) -> int:
-    """Appends entries, and returns the position of the last one."""
+def _append(
+    connection: sqlite3.Connection,
+    entries: Sequence[str],
+    *,
+    synced: bool,
+    texts: Mapping[str, str],
+    forgotten: Collection[str],
+) -> int:
+    """Appends entries, keeps texts and forgets others; returns the position of the last entry."""
     if not synced:
         # A commit then writes the log of SQLite without waiting for the disk; the next commit with
         # FULL syncs both.
@@ -441,10 +484,34 @@ def _append(connection: sqlite3.Connection, entries: Sequence[str], *, synced: b
             connection.executemany(
                 "INSERT INTO audit (position, entry) VALUES (?, ?)", enumerate(entries, last + 1)
             )
+            _keep_texts(connection, texts)
+            _forget_texts(connection, forgotten)
             return last + len(entries)
     finally:
         if not synced:
             connection.execute("PRAGMA synchronous = FULL")
+
+
+def _keep_texts(connection: sqlite3.Connection, texts: Mapping[str, str]) -> None:
+    """Keeps the texts of new keys, as far as there is room."""
+    if not texts:
+        return
+    (kept,) = connection.execute("SELECT count(*) FROM audit_text").fetchone()
+    query = "INSERT OR IGNORE INTO audit_text (pair, texts) VALUES (?, ?)"
+    for pair in texts.items():
+        if kept >= MOST_AUDIT_TEXTS:
+            return
+        kept += connection.execute(query, pair).rowcount
+
+
+def _forget_texts(connection: sqlite3.Connection, keys: Collection[str]) -> None:
+    connection.executemany("DELETE FROM audit_text WHERE pair = ?", ((key,) for key in keys))
+
+
+def _texts(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
+    """Returns the texts of drawn pairs by their keys."""
+    query = "SELECT pair, texts FROM audit_text WHERE pair = ?"
+    return dict(row for key in keys for row in connection.execute(query, (key,)))
 
 
 def _after(connection: sqlite3.Connection, position: int, limit: int) -> list[tuple[int, str]]:

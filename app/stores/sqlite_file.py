@@ -32,8 +32,12 @@ _MODE = 0o600
 # "ScJd" in the header of the file. It distinguishes the file from databases of other programs that
 # have the same schema version.
 APPLICATION_ID = 0x53634A64
-# The schema that 0.1.0 wrote first. A later one needs a step from this one in `_make_tables`.
-SCHEMA_VERSION = 3
+# 0.1.0 wrote version 3. Each version since then needs its step in `_STEPS`.
+SCHEMA_VERSION = 4
+# Texts of drawn pairs; with row ids, so that keys are counted without reading the texts.
+_AUDIT_TEXT = "CREATE TABLE audit_text (pair TEXT PRIMARY KEY, texts TEXT NOT NULL)"
+# Version of a file -> what makes it the next version.
+_STEPS = {3: (_AUDIT_TEXT, "PRAGMA user_version = 4")}
 # Triggers protect the trail and the log of audits from other programs: to shorten them, somebody
 # must drop the triggers on purpose. BEFORE triggers on INSERT, because INSERT OR REPLACE deletes
 # rows (by either key of `revision`) without the trigger of DELETE.
@@ -66,6 +70,7 @@ SCHEMA = (
     "CREATE TABLE audit_secret (only INTEGER PRIMARY KEY CHECK (only = 1), bytes BLOB NOT NULL)",
     "CREATE TABLE evidence (name TEXT NOT NULL, replica TEXT NOT NULL, text TEXT NOT NULL,"
     " PRIMARY KEY (name, replica)) WITHOUT ROWID",
+    _AUDIT_TEXT,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -208,6 +213,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     with ExitStack() as on_error:
         on_error.callback(connection.close)
         connection.execute("PRAGMA synchronous = FULL")
+        # Zeros replace what is deleted: texts of audits must not stay in the file.
+        connection.execute("PRAGMA secure_delete = ON").fetchone()
         _make_tables(connection, path)
         _use_write_ahead_log(connection)
         on_error.pop_all()
@@ -215,7 +222,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes all tables in an empty file.
+    """Makes all tables in an empty file, and those that a file of an earlier release lacks.
 
     Raises:
         StoreCorruptError: The file holds other tables.
@@ -225,6 +232,10 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        while application == APPLICATION_ID and version in _STEPS:
+            for statement in _STEPS[version]:
+                connection.execute(statement)
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
         if (application, version) == (APPLICATION_ID, SCHEMA_VERSION):
             return
         if (application, version, objects) != (0, 0, 0):

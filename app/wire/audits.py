@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.core.comparison import Guarantee, Label
+from app.core.comparison import Guarantee, Label, Turn
 from app.service.auditing.alarms import Alarm
 from app.service.auditing.auditor import LabelReport, SentLabel, TrailEntry
 from app.service.auditing.entries import (
@@ -19,11 +19,15 @@ from app.service.auditing.entries import (
     written_span,
 )
 from app.service.auditing.ledger import Audit, AuditPage, Status
+from app.service.auditing.text_keeper import TextsPage
+from app.service.auditing.texts import DrawnTexts
 from app.wire.answers import Out
 from app.wire.requests import Strict
 
 # Labels of people arrive in small numbers; this bounds the work on the event loop.
 MOST_LABELS = 1000
+# The texts of one audit may have 128 KiB.
+MOST_TEXTS = 20
 
 
 # Reasons are for people who read the trail; the log of audits keeps them.
@@ -137,6 +141,60 @@ class AuditsOut(Out):
         """Converts a page."""
         audits = [AuditOut.of(audit, at=page.at) for audit in page.audits]
         return cls(audits=audits, next_after=page.next_after)
+
+
+class PairTextsOut(Out):
+    """The texts of a drawn comparison, in the order of the audit's id."""
+
+    question: str | tuple[Turn, ...]
+    response_a: str | tuple[str, ...]
+    response_b: str | tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: DrawnTexts) -> "PairTextsOut":
+        """Converts texts."""
+        return cls(
+            question=texts.question, response_a=texts.response_a, response_b=texts.response_b
+        )
+
+
+class AuditTextsOut(Out):
+    """One open audit, with its texts if the service has them."""
+
+    id: str
+    calibration: str
+    drawn_at: str
+    texts: PairTextsOut | None
+
+    @classmethod
+    def of(cls, audit: Audit, texts: DrawnTexts | None) -> "AuditTextsOut":
+        """Converts an audit."""
+        return cls(
+            # A pair that was judged in both orders has the texts of one of them.
+            id=audit.draw.id if texts is None else texts.id,
+            calibration=audit.draw.calibration,
+            drawn_at=written(audit.draw.at),
+            texts=None if texts is None else PairTextsOut.of(texts),
+        )
+
+
+class AuditTextsPageOut(Out):
+    """Some open audits with their texts, oldest first."""
+
+    audits: list[AuditTextsOut]
+    keeps_texts: bool
+    next_after: int | None = Field(
+        description="Value of `after` for the next page; null on the last one."
+    )
+
+    @classmethod
+    def of(cls, page: TextsPage) -> "AuditTextsPageOut":
+        """Converts a page."""
+        return cls(
+            audits=[AuditTextsOut.of(audit, page.texts(audit)) for audit in page.audits],
+            keeps_texts=page.keeps,
+            next_after=page.next_after,
+        )
 
 
 class ResumeIn(Strict):

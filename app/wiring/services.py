@@ -23,6 +23,7 @@ from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
+from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
@@ -99,6 +100,7 @@ async def open_services(
         background = {
             "following the calibration store": follow(services.calibrations, services.store),
             "following the audits": services.auditor.follow(),
+            "the texts of audits": services.text_keeper.follow(),
             "the monitor of audits": services.monitor.follow(),
             "the test of drift": services.drift.follow(),
             "the watch over the engine": _report(scorer.lost, on_lost),
@@ -170,6 +172,7 @@ def assembled(
         calibrations=calibrations,
         drift=drift,
         auditor=auditor,
+        text_keeper=TextKeeper(store, auditor),
         monitor=monitor,
         changes=changes,
         absorber=Absorber(
@@ -214,6 +217,7 @@ def _auditor_of(
         fingerprint=identity.fingerprint,
         rate=settings.audit_rate,
         expires_s=settings.audit_expires_s,
+        keeps_texts=settings.audit_texts,
     )
 
 

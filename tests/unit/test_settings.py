@@ -38,6 +38,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "min_label_mass": ("0.5", 0.5),
     "audit_rate": ("0.05", 0.05),
     "audit_expires_s": ("60", 60.0),
+    "audit_texts": ("on", True),
     "on_alarm": ("abstain", "abstain"),
     "reward_end_markers": ("<STOP>", "<STOP>"),
     "max_pending": ("64", 64),

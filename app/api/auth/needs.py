@@ -33,6 +33,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/calibrations/{name}/rollback"): "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
     ("GET", "/audits"): "key",
+    ("GET", "/audits/texts"): "calibrate",
     ("POST", "/audits/labels"): "calibrate",
     ("POST", "/calibrations/{name}/absorb"): "calibrate",
     ("GET", "/healthz"): "nothing",

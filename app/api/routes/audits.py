@@ -20,9 +20,11 @@ from app.service.off_loop import off_loop
 from app.wire.absorption import AbsorbIn, AbsorbOut
 from app.wire.audits import (
     MOST_LABELS,
+    MOST_TEXTS,
     AuditLabelsIn,
     AuditLabelsOut,
     AuditsOut,
+    AuditTextsPageOut,
     AuditTrailOut,
     ResumeIn,
     ResumeOut,
@@ -32,6 +34,10 @@ from app.wire.requests import CalibrationName
 router = APIRouter(tags=["auditing"], route_class=JsonRoute)
 
 Name = Annotated[CalibrationName, Path(description="The calibration set.")]
+OfCalibration = Annotated[
+    CalibrationName | None, Query(description="Only audits of this calibration set.")
+]
+After = Annotated[int, Query(ge=0, le=2**53 - 1, description="`next_after` of the page before.")]
 # Each entry is read from the store for itself.
 MOST_ENTRIES = 100
 
@@ -44,14 +50,10 @@ MOST_ENTRIES = 100
 async def list_audits(
     services: CurrentServices,
     caller: CurrentCaller,
-    calibration: Annotated[
-        CalibrationName | None, Query(description="Only audits of this calibration set.")
-    ] = None,
+    calibration: OfCalibration = None,
     status: Annotated[Status | None, Query(description="Only audits with this status.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LABELS, description="Most audits to list.")] = 100,
-    after: Annotated[
-        int, Query(ge=0, le=2**53 - 1, description="`next_after` of the page before.")
-    ] = 0,
+    after: After = 0,
 ) -> Response:
     """Lists drawn judgments, oldest first; texts and verdicts are not shown."""
     if calibration is not None:
@@ -64,6 +66,32 @@ async def list_audits(
         may_use=caller.may_use,
     )
     return await off_loop(as_json, partial(AuditsOut.of, page))
+
+
+@router.get(
+    "/audits/texts",
+    response_model=AuditTextsPageOut,
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
+)
+async def list_audit_texts(
+    services: CurrentServices,
+    caller: CurrentCaller,
+    calibration: OfCalibration = None,
+    limit: Annotated[
+        int, Query(ge=1, le=MOST_TEXTS, description="Most audits to list.")
+    ] = MOST_TEXTS,
+    after: After = 0,
+) -> Response:
+    """Lists open audits with the texts that the service keeps (`SCOPE_AUDIT_TEXTS`), oldest first.
+
+    An audit that was drawn without the setting, or is too long, has no texts.
+    """
+    if calibration is not None:
+        caller.check_calibration(calibration)
+    page = await services.text_keeper.page(
+        calibration=calibration, after=after, limit=limit, may_use=caller.may_use
+    )
+    return await off_loop(as_json, partial(AuditTextsPageOut.of, page))
 
 
 @router.post(

@@ -16,12 +16,11 @@ from app.cli.effects import (
 )
 from app.cli.labelling.terminal import check_terminal
 from app.cli.running.options import OnContradictions, given_contradictions
-from app.cli.running.run import journal_path
+from app.cli.running.run import audits_journal_path, journal_path
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, read
 from app.cli.set_transfer import set_path
 from app.cli.stopping import resumable
 from app.files.journal import Journal
-from app.service.labelling.answers import Answers
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
@@ -95,7 +94,16 @@ def _audited(criterion: "AuditedCriterion") -> list[str]:
 
 @app.command()
 def label(
-    files: Drawn,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="OUT.audits.jsonl of `judge`, `battles` or `filter`: the drawn pairs. Without a "
+            "file, the texts are those that the service keeps (SCOPE_AUDIT_TEXTS)."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Only audits of this calibration set; default: all sets.")
+    ] = None,
     seed: Seed = 0,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
@@ -106,17 +114,22 @@ def label(
     with a reason if nobody can label it. If interrupted, rerun the command; it resumes where it
     stopped.
     """
-    from app.cli.labelling.audits import AuditLabelling, drawn_pairs
+    from app.cli.labelling.audits import drawn_pairs, label_files, label_kept
 
-    check_terminal(files, otherwise="`audits export` writes them for other tools")
-    pairs = list(drawn_pairs(files, seed))
-    kept = journal_path(files, "audits.journal")
-    with (
-        connected(url, patience_s=patience) as service,
-        Journal(kept, {"judge": service.fingerprint}, replace=False) as journal,
-        resumable(f"your answers are in {kept}; rerun the command to resume"),
-    ):
-        AuditLabelling(service, Answers(journal, pairs)).run()
+    check_terminal(files or (), otherwise="`audits export` writes them for other tools")
+    pairs = list(drawn_pairs(files or (), seed))
+    kept = journal_path(files, "audits.journal") if files else audits_journal_path(url, name)
+    with connected(url, patience_s=patience) as service:
+        # The ids of audits are the same for every judge.
+        settings = {"judge": service.fingerprint} if files else {"set": name}
+        with (
+            Journal(kept, settings, replace=False) as journal,
+            resumable(f"your answers are in {kept}; rerun the command to resume"),
+        ):
+            if files:
+                label_files(service, journal, pairs, name=name)
+            else:
+                label_kept(service, journal, name=name, seed=seed)
 
 
 @app.command(name="export")

@@ -34,6 +34,11 @@ def listed_audits(service: ServiceClient, **query: str) -> Iterator["Audit"]:
         after = page.next_after
 
 
+def of_set(name: str | None) -> dict[str, str]:
+    """The field of a query that asks for audits of one set; none for all sets."""
+    return {} if name is None else {"calibration": name}
+
+
 def post_labels(
     service: ServiceClient,
     rows: Sequence[dict[str, Any]],

@@ -1,7 +1,8 @@
 """The pairs of a run that the service drew for audits, with their texts, beside its output.
 
 People who label an audit should know neither the verdict nor the models, so a row has the id and
-the texts alone. The service keeps no texts: what is lost here cannot be labelled.
+the texts alone. A service keeps no texts unless SCOPE_AUDIT_TEXTS is on: what is lost here can then
+not be labelled.
 """
 
 from collections.abc import Iterable, Mapping

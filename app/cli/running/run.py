@@ -158,6 +158,24 @@ def journal_path(inputs: Sequence[Path], name: str) -> Path:
     folder = first.resolve().parent
     if first.is_file() and os.access(folder, os.W_OK):
         return folder / f".{first.name}{ending}"
+    # Different files with the same name have different journals.
+    return _in_cache(first.name, os.fsencode(first.absolute()), ending)
+
+
+def audits_journal_path(url: str, calibration: str | None) -> Path:
+    """The journal's file of labels for audits of a service, in the user's cache.
+
+    Args:
+        url: Address of the service.
+        calibration: The set of the audits; None for all sets.
+
+    Raises:
+        InvalidRequestError: The cache cannot be written.
+    """
+    return _in_cache("service", os.fsencode(f"{url}\n{calibration}"), ".audits.journal")
+
+
+def _in_cache(name: str, identity: bytes, ending: str) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "scope-judge"
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -166,6 +184,5 @@ def journal_path(inputs: Sequence[Path], name: str) -> Path:
             f"the results so far cannot be kept in {cache}: {exc.strerror}; set XDG_CACHE_HOME to "
             "a folder that can be written"
         ) from None
-    # Different files with the same name have different journals.
-    digest = hashlib.sha256(os.fsencode(first.absolute())).hexdigest()[:16]
-    return cache / f"{first.name}-{digest}{ending}"
+    digest = hashlib.sha256(identity).hexdigest()[:16]
+    return cache / f"{name}-{digest}{ending}"

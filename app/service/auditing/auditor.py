@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +30,7 @@ from app.service.auditing.entries import (
 )
 from app.service.auditing.ledger import Audit, AuditPage, Ledger, Status
 from app.service.auditing.sampling import Drawn, Sampler
+from app.service.auditing.texts import key_of
 from app.service.judged import JudgedComparison
 from app.service.off_loop import off_loop
 
@@ -109,6 +110,7 @@ class Auditor:
         fingerprint: Fingerprint of the judge.
         rate: Probability with which a comparison is drawn, in [0, 1].
         expires_s: Seconds after its judgment until which a draw waits for its label.
+        keeps_texts: Whether the store keeps the texts of drawn pairs until they have labels.
         now: Returns the current time in seconds since 1970.
     """
 
@@ -120,6 +122,7 @@ class Auditor:
         fingerprint: str,
         rate: float,
         expires_s: float,
+        keeps_texts: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -127,6 +130,7 @@ class Auditor:
         self._fingerprint = fingerprint
         self.rate = rate
         self.expires_s = expires_s
+        self.keeps_texts = keeps_texts
         self._now = now
         # The state of all audits; another object after the log of the store was replaced.
         self.ledger = Ledger(expires_s=expires_s)
@@ -174,7 +178,12 @@ class Auditor:
         """Reads the secret, which no draw needs at rate 0."""
         if self.rate > 0:
             secret = await self._store.secret()
-            self._sampler = Sampler(secret, rate=self.rate, fingerprint=self._fingerprint)
+            self._sampler = Sampler(
+                secret,
+                rate=self.rate,
+                fingerprint=self._fingerprint,
+                keeps_texts=self.keeps_texts,
+            )
 
     async def follow(self) -> None:
         """Keeps the ledger in step with the log; runs until it is cancelled.
@@ -309,7 +318,7 @@ class Auditor:
     async def _keep(self, drawn: Sequence[Drawn]) -> bool:
         """Appends draws to the log; returns False if the store does not take them."""
         # Judgments do not wait for a store that has failed; `follow` notices when it is back.
-        last = None if self._store_is_away else await self._append([each.text for each in drawn])
+        last = None if self._store_is_away else await self._append(drawn)
         if last is None:
             self._telemetry.count_audit_draws(missed=len(drawn))
             return False
@@ -332,8 +341,14 @@ class Auditor:
             async with asyncio.timeout(_PATIENCE_S), self._reading:
                 await self._read_to(end, self.ledger)
 
-    async def _append(self, texts: Sequence[str]) -> int | None:
+    async def _append(self, drawn: Sequence[Drawn]) -> int | None:
         """Returns the last position; None if the store does not answer in time."""
+        # A label of an earlier criterion or version serves this draw, too.
+        pairs = {
+            key_of(each.draw.id): each.pair
+            for each in drawn
+            if each.pair is not None and not self.ledger.has_label(each.draw.id)
+        }
         with (
             suppress(TimeoutError, StoreUnavailableError, StoreCorruptError),
             self._watched(writing=True),
@@ -341,7 +356,11 @@ class Auditor:
             async with asyncio.timeout(_PATIENCE_S):
                 # A draw that a power cut takes is missed; who was right has nothing to do with it.
                 # Waiting for the disk would take longer than a small judge needs.
-                return await self._store.append_audits(texts, synced=False)
+                return await self._store.append_audits(
+                    [each.text for each in drawn],
+                    synced=False,
+                    texts=pairs,
+                )
         return None
 
     def _reference(self, draw: Draw, *, kept: bool) -> AuditReference | None:
@@ -424,7 +443,10 @@ class Auditor:
         if not entries:
             return []
         texts = [entry.text for entry in entries]
-        first = await self._store.append_audits(texts) - len(entries) + 1
+        last = await self._store.append_audits(
+            texts, forgotten={key_of(entry.id) for entry in entries}
+        )
+        first = last - len(entries) + 1
         # Entries of other replicas may lie in between; these labels come after them.
         await self._read_to(first - 1, self.ledger)
         before: list[AuditLabel | None] = []
@@ -461,6 +483,10 @@ class Auditor:
     def count(self, calibration: str, *, status: Status | None = None) -> int:
         """Returns the number of audits of a set that were read; see `Ledger.count`."""
         return self.ledger.count(calibration, status=status, now=self._now())
+
+    def open_pairs(self, keys: Iterable[str]) -> set[str]:
+        """Returns those of some pairs that wait for their label, as the ledger has them now."""
+        return self.ledger.open_pairs(keys, now=self._now())
 
     async def record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> None:
         """Appends alarms and their ends, without those that another replica has written.

@@ -6,7 +6,7 @@ event loop changes them. Other threads get copies, and views of fields that neve
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -278,6 +278,30 @@ class Ledger:
         """Whether the log has this comparison with this decider already."""
         row, decider = self._rows.get(_pair(draw.id)), self._deciders.number(draw.decider)
         return row is not None and decider is not None and self._has_use(row, decider)
+
+    def has_label(self, identifier: str) -> bool:
+        """Whether the pair of an id has a label or is closed."""
+        row = self._rows.get(_pair(identifier))
+        return row is not None and bool(self._draws.rows[row]["label"] != NO_LABEL)
+
+    def open_pairs(self, keys: Iterable[str], *, now: float) -> set[str]:
+        """Returns those of some pairs that wait for their label.
+
+        Args:
+            keys: Keys of `texts.key_of`; unknown ones are ignored.
+            now: Time in seconds since 1970.
+        """
+        rows = {key: row for key in keys if (row := self._row_of(key)) is not None}
+        draws = self._draws.rows[list(rows.values())]
+        waits = (draws["label"] == NO_LABEL) & (now <= draws["last_at"] + self._expires_s)
+        return {key for key, each in zip(rows, waits.tolist(), strict=True) if each}
+
+    def _row_of(self, key: str) -> int | None:
+        try:
+            return self._rows.get(int(key, 16))
+        except ValueError:
+            # Another program wrote it.
+            return None
 
     def counts(self, decider: Decider) -> bool:
         """Whether the draws by a decider count: those of the first criteria of a version do."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
 from app.service.auditing.entries import Decider, Draw
+from app.service.auditing.texts import written_texts
 from app.service.judged import JudgedComparison
 
 _BITS = 64
@@ -14,10 +15,17 @@ _BITS = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drawn:
-    """A drawn judgment, and its entry as the store keeps it."""
+    """A drawn judgment, and what the store keeps of it.
+
+    Args:
+        draw: The draw.
+        text: Its entry.
+        pair: The texts of its pair, if they are kept and not too long.
+    """
 
     draw: Draw
     text: str
+    pair: str | None
 
 
 class Sampler:
@@ -32,13 +40,17 @@ class Sampler:
         secret: Secret of the store.
         rate: Probability of a draw, in [0, 1].
         fingerprint: Fingerprint of the judge.
+        keeps_texts: Whether the texts of drawn pairs are kept.
     """
 
-    def __init__(self, secret: bytes, *, rate: float, fingerprint: str) -> None:
+    def __init__(
+        self, secret: bytes, *, rate: float, fingerprint: str, keeps_texts: bool = False
+    ) -> None:
         # Copied for each hash, which takes half the time of a new one.
         self._keyed = hmac.new(secret, digestmod="sha256")
         self._rate = rate
         self._fingerprint = fingerprint
+        self._keeps_texts = keeps_texts
         self._limit = round(rate * 2**_BITS)
 
     def drawn(self, candidates: Sequence[JudgedComparison], *, at: float) -> list[Drawn | None]:
@@ -84,7 +96,8 @@ class Sampler:
             at=at,
             by=candidate.by,
         )
-        return Drawn(draw=draw, text=draw.text)
+        pair = written_texts(draw.id, candidate.comparison) if self._keeps_texts else None
+        return Drawn(draw=draw, text=draw.text, pair=pair)
 
     def _id(self, name: str, digest: str, comparison: Comparison) -> str:
         """Returns 127 bits for the comparison, and one last bit for the order of its responses."""

@@ -6,6 +6,7 @@ from scope_judge.answers import (
     AuditEvent,
     AuditLabels,
     AuditReference,
+    AuditTexts,
     Calibration,
     CalibrationDetail,
     CalibrationReference,
@@ -24,10 +25,12 @@ from scope_judge.answers import (
     Judgment,
     Limits,
     NextLabels,
+    PairTexts,
     PoolReport,
     Problem,
     Threshold,
     Traffic,
+    Turn,
 )
 from scope_judge.async_client import AsyncScopeClient
 from scope_judge.client import ScopeClient
@@ -54,6 +57,7 @@ __all__ = [
     "AuditEvent",
     "AuditLabels",
     "AuditReference",
+    "AuditTexts",
     "AuthenticationError",
     "Calibration",
     "CalibrationDetail",
@@ -76,6 +80,7 @@ __all__ = [
     "Limits",
     "NextLabels",
     "NotFoundError",
+    "PairTexts",
     "PoolReport",
     "Problem",
     "RequestError",
@@ -86,5 +91,6 @@ __all__ = [
     "TooLargeError",
     "TooSlowError",
     "Traffic",
+    "Turn",
     "UnavailableError",
 ]

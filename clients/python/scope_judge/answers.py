@@ -309,6 +309,52 @@ class AuditPage:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation, by its author ("user", "assistant" or "system")."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairTexts:
+    """The texts of a pair: a response is a text, or one text for each turn of the user."""
+
+    question: str | tuple[Turn, ...]
+    response_a: str | tuple[str, ...]
+    response_b: str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTexts:
+    """One open audit with the texts that the service keeps.
+
+    Args:
+        id: Its id, in the order of these responses, for `ScopeClient.label_audits`.
+        calibration: The calibration set that was used.
+        drawn_at: Time of its first judgment in ISO 8601, UTC.
+        texts: The texts; None if the service has none.
+    """
+
+    id: str
+    calibration: str
+    drawn_at: str
+    texts: PairTexts | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTextsPage:
+    """Some open audits with their texts, and the `after` of the next page; None for the last page.
+
+    `keeps_texts` says whether the service keeps the texts of new draws.
+    """
+
+    audits: tuple[AuditTexts, ...]
+    keeps_texts: bool
+    next_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class AuditEvent:
     """One entry of the trail of a set's audits.
 

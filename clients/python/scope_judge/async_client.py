@@ -20,6 +20,7 @@ from scope_judge.answers import (
     Audit,
     AuditEvent,
     AuditLabels,
+    AuditTexts,
     CalibrationDetail,
     CalibrationReport,
     Clusters,
@@ -292,6 +293,15 @@ class AsyncScopeClient:
         after: int | None = 0
         while after is not None:
             page = await self._transport.run(self._service.audit_page(calibration, status, after))
+            for audit in page.audits:
+                yield audit
+            after = page.next_after
+
+    async def audit_texts(self, calibration: str | None = None) -> AsyncIterator[AuditTexts]:
+        """Yields the open audits with texts, as `ScopeClient.audit_texts`."""
+        after: int | None = 0
+        while after is not None:
+            page = await self._transport.run(self._service.audit_texts_page(calibration, after))
             for audit in page.audits:
                 yield audit
             after = page.next_after

@@ -13,6 +13,7 @@ from scope_judge.answers import (
     Audit,
     AuditEvent,
     AuditLabels,
+    AuditTexts,
     CalibrationDetail,
     CalibrationReport,
     Clusters,
@@ -448,6 +449,24 @@ class ScopeClient:
         after: int | None = 0
         while after is not None:
             page = self._transport.run(self._service.audit_page(calibration, status, after))
+            yield from page.audits
+            after = page.next_after
+
+    def audit_texts(self, calibration: str | None = None) -> Iterator[AuditTexts]:
+        """Yields the open audits with the texts that the service keeps, oldest first.
+
+        The service keeps texts with SCOPE_AUDIT_TEXTS; the key needs the role `calibrate`.
+
+        Args:
+            calibration: Only audits of this calibration set; by default of all sets that the key
+                may use.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer.
+        """
+        after: int | None = 0
+        while after is not None:
+            page = self._transport.run(self._service.audit_texts_page(calibration, after))
             yield from page.audits
             after = page.next_after
 

@@ -10,6 +10,7 @@ from scope_judge.answers import (
     AbsorbReport,
     AuditLabels,
     AuditPage,
+    AuditTextsPage,
     AuditTrail,
     CalibrationDetail,
     CalibrationReport,
@@ -290,8 +291,15 @@ class Service:
             calibration=calibration, status=status, after=after, limit=_MOST_AUDITS
         )
         page = yield from self._read(AuditPage, Call("GET", _with_query("/audits", query)))
-        if page.next_after is not None and page.next_after <= after:
-            raise _unfitting("begins the same page of audits again")
+        _check_progress(page, after)
+        return page
+
+    def audit_texts_page(self, calibration: str | None, after: int) -> Steps[AuditTextsPage]:
+        """Lists open audits with texts, oldest first, after the place of an earlier page."""
+        query = given_fields(calibration=calibration, after=after)
+        call = Call("GET", _with_query("/audits/texts", query))
+        page = yield from self._read(AuditTextsPage, call)
+        _check_progress(page, after)
         return page
 
     def label_audits(self, labels: Mapping[str, Label]) -> Steps[AuditLabels]:
@@ -359,6 +367,12 @@ def _results(answer: Any, name: str, count: int, read: Callable[[Any], R]) -> li
     if not isinstance(results, list) or len(results) != count:
         raise _unfitting(f"does not have one of `{name}` for each item")
     return [read(result) for result in results]
+
+
+def _check_progress(page: AuditPage | AuditTextsPage, after: int) -> None:
+    """Refuses a page whose next one would not come after it."""
+    if page.next_after is not None and page.next_after <= after:
+        raise _unfitting("begins the same page of audits again")
 
 
 def _unfitting(what: str) -> AnswerError:

@@ -4,14 +4,15 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.ports import Store
 from app.service.auditing.entries import LabelEntry, parse_entry
 from app.service.auditing.ledger import Ledger
 from tests.integration.processes.server import Server
@@ -46,6 +47,7 @@ def settings(store_url: str) -> dict[str, str]:
         "SCOPE_ENGINE": "scripted",
         "SCOPE_STORE_URL": store_url,
         "SCOPE_AUDIT_RATE": "0.5",
+        "SCOPE_AUDIT_TEXTS": "on",
     }
 
 
@@ -85,17 +87,41 @@ def listed(client: httpx.Client) -> dict[str, str | None]:
     return found
 
 
-async def folded(store_url: str) -> tuple[Ledger, list[LabelEntry]]:
-    """The ledger and the labels of the log, read from the store without a service."""
+def kept_texts(client: httpx.Client) -> dict[str, str | None]:
+    """Id -> question of all open audits; None for one without texts."""
+    found: dict[str, str | None] = {}
+    after: int | None = 0
+    while after is not None:
+        page = client.get(f"/audits/texts?after={after}").raise_for_status().json()
+        found |= {x["id"]: x["texts"] and x["texts"]["question"] for x in page["audits"]}
+        after = page["next_after"]
+    return found
+
+
+@asynccontextmanager
+async def store_of(store_url: str) -> AsyncIterator[Store]:
+    """The store of a service, without the service."""
     store = store_at(store_url.replace("sqlite:///", "sqlite://"))
     await store.open()
-    log = await audit_log(store)
+    yield store
     await store.close()
+
+
+async def folded(store_url: str) -> tuple[Ledger, list[LabelEntry]]:
+    """The ledger and the labels of the log, read from the store without a service."""
+    async with store_of(store_url) as store:
+        log = await audit_log(store)
     entries = [parse_entry(text) for text in log]
     ledger = Ledger(expires_s=0.0)
     for position, (text, entry) in enumerate(zip(log, entries, strict=True), 1):
         ledger.apply(position, text, entry)
     return ledger, [entry for entry in entries if isinstance(entry, LabelEntry)]
+
+
+async def text_keys(store_url: str) -> set[str]:
+    """The keys of the texts in the store, read without a service."""
+    async with store_of(store_url) as store:
+        return await store.audit_text_keys()
 
 
 def test_kill_9_while_labels_arrive_loses_no_draw_and_takes_no_label_twice(
@@ -108,7 +134,8 @@ def test_kill_9_while_labels_arrive_loses_no_draw_and_takes_no_label_twice(
         calibrate(server.client)
         usual_s = 0.02
         for number in range(KILLS):
-            ids = list(drawn(server.client, range(number * DRAWS, (number + 1) * DRAWS)).values())
+            new = drawn(server.client, range(number * DRAWS, (number + 1) * DRAWS))
+            ids = list(new.values())
             batch = {each: rng.choice(("A", "B", "tie")) for each in ids}
             answers: list[dict[str, Any]] = []
 
@@ -131,6 +158,8 @@ def test_kill_9_while_labels_arrive_loses_no_draw_and_takes_no_label_twice(
             assert taken in (set(), set(batch))
             assert taken or not answers
             written += bool(taken)
+            texts = {} if taken else {each: f"Traffic {of}?" for of, each in new.items()}
+            assert kept_texts(server.client) == texts
             begun = time.monotonic()
             again = send(server.client, batch)
             usual_s = time.monotonic() - begun
@@ -139,6 +168,7 @@ def test_kill_9_while_labels_arrive_loses_no_draw_and_takes_no_label_twice(
             told |= batch
         assert listed(server.client) == told
     ledger, labels = asyncio.run(folded(store_url))
+    assert asyncio.run(text_keys(store_url)) == set()
     assert {audit.draw.id: audit.label for audit in ledger.audits()} == told
     assert len(labels) == len(told), "a label was taken twice"
     assert interrupted >= 1

@@ -314,6 +314,7 @@ CASES: dict[str, Case] = {
     "scores": Case(SCORE, 200, lambda: examples(long_text)),
     "audits": Case(("GET", "/audits"), url="/audits?status=labelled&limit=1000"),
     "last audits": Case(("GET", "/audits"), url="/audits?status=expired"),
+    "texts of audits": Case(("GET", "/audits/texts"), url="/audits/texts?calibration=audited"),
     "labels": Case(("POST", "/audits/labels"), 200, audit_labels),
     "absorption": Case(
         ("POST", "/calibrations/{name}/absorb"),

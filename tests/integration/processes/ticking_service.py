@@ -21,7 +21,9 @@ from app.api.server import BoundedH11
 from app.core.comparison import Comparison, Criterion, Label, LabelledComparison
 from app.core.score import Score
 from app.main import build, serving
+from app.ports import MOST_AUDIT_TEXTS
 from app.service.auditing.entries import Decider, Draw, LabelEntry
+from app.service.auditing.texts import key_of
 from app.service.services import Services
 from app.settings import Settings
 
@@ -105,6 +107,13 @@ async def fill(services: Services) -> None:
         LabelEntry(id=audit_id(i), label="A", by="ana", at=1.0).text for i in range(AUDITS // 2)
     ]
     await services.store.append_audits(labels)
+    texts = {
+        key_of(audit_id(i)): json.dumps(
+            {"id": audit_id(i), "question": "é" * 20_000, "response_a": "a", "response_b": "b"}
+        )
+        for i in range(AUDITS // 2, AUDITS // 2 + MOST_AUDIT_TEXTS)
+    }
+    await services.store.append_audits([draw(AUDITS, fingerprint)], texts=texts)
     await services.auditor.catch_up()
 
 

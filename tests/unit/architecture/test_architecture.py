@@ -64,6 +64,8 @@ ALLOWED: dict[str, set[str]] = {
     "service.auditing": _USE_CASE | {"service.calibration", "numpy"},
     # The log of audits is JSON, which pydantic parses into the records.
     "service.auditing.entries": {"core", "pydantic"},
+    # So are the texts of drawn pairs.
+    "service.auditing.texts": {"core", "service.auditing", "pydantic"},
     "service.judging": _USE_CASE
     | {"service.scoring", "service.calibration", "service.auditing", "numpy"},
     # People who label: the terminal, and later a page.

@@ -99,6 +99,10 @@ CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
         example(records.NextLabels),
     ),
     "audits": (lambda service: service.audit_page(None, None, 0), example(records.AuditPage)),
+    "audit_texts": (
+        lambda service: service.audit_texts_page(None, 0),
+        example(records.AuditTextsPage),
+    ),
     "label_audits": (
         lambda service: service.label_audits({"x": "A"}),
         example(records.AuditLabels),
@@ -229,9 +233,10 @@ def test_digests_of_another_number_of_pairs_are_refused(digests: list[str]) -> N
     assert isinstance(outcome("pool", content), AnswerError)
 
 
-def test_pages_of_audits_that_repeat_are_refused() -> None:
-    again = {**CALLS["audits"][1], "next_after": 0}
-    assert isinstance(outcome("audits", json.dumps(again).encode()), AnswerError)
+@pytest.mark.parametrize("name", ["audits", "audit_texts"])
+def test_pages_of_audits_that_repeat_are_refused(name: str) -> None:
+    again = {**CALLS[name][1], "next_after": 0}
+    assert isinstance(outcome(name, json.dumps(again).encode()), AnswerError)
 
 
 WHOLE = json.dumps(JUDGMENT).encode()

@@ -3,10 +3,22 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 
-from scope_judge import Audit, AuditEvent, AuditLabels, ConflictError, RequestError
+from scope_judge import (
+    Audit,
+    AuditEvent,
+    AuditLabels,
+    AuditTexts,
+    ConflictError,
+    PairTexts,
+    RequestError,
+    Turn,
+)
 from scope_judge.answers import Label
+from tests.unit.api.problems import examples
+from tests.unit.clients.conftest import running
 from tests.unit.clients.doors import KINDS, Kind, call
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -56,6 +68,35 @@ def test_an_audit_is_closed_with_a_reason(kind: Kind, audited_url: str) -> None:
     assert [each.id for each in call(kind, audited_url, "audits", status="open")] == [two]
     with pytest.raises(RequestError, match="reason"):
         call(kind, audited_url, "close_audits", {two: ""})
+
+
+def test_open_audits_are_read_with_the_texts_that_the_service_keeps(kind: Kind) -> None:
+    turns = [
+        {"role": "user", "content": "1?"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "3?"},
+    ]
+    with running(SCOPE_AUDIT_RATE="1", SCOPE_AUDIT_TEXTS="on") as url:
+        httpx.post(f"{url}/calibrate", json={"examples": examples()}).raise_for_status()
+        # More than one page.
+        ids = drawn(kind, url, 25)
+        one = call(kind, url, "judge", turns, ["quality=3", "x"], ["quality=0", "y"])
+        found = call(kind, url, "audit_texts")
+        assert {each.id for each in found} == {*ids, one.audit.id}
+        assert all(isinstance(each, AuditTexts) for each in found)
+        shown = {each.id: each.texts for each in found}
+        assert shown[ids[3]] == PairTexts("Traffic 3?", "quality=3.5", "quality=0")
+        conversation = tuple(Turn(turn["role"], turn["content"]) for turn in turns)
+        asked = PairTexts(conversation, ("quality=3", "x"), ("quality=0", "y"))
+        assert shown[one.audit.id] == asked
+        call(kind, url, "label_audits", dict.fromkeys(ids, "A"))
+        assert [each.id for each in call(kind, url, "audit_texts", "default")] == [one.audit.id]
+        assert call(kind, url, "audit_texts", "other") == []
+
+
+def test_audits_of_a_service_that_keeps_no_texts_have_none(kind: Kind, audited_url: str) -> None:
+    drawn(kind, audited_url, 2)
+    assert [each.texts for each in call(kind, audited_url, "audit_texts")] == [None, None]
 
 
 def test_labelled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:

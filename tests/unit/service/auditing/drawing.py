@@ -28,10 +28,12 @@ class FlakyStore(MemoryStore):
         self.hangs = False
         self.appends = 0
 
-    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+    async def append_audits(
+        self, entries: Sequence[str], *, synced: bool = True, **more: Any
+    ) -> int:
         self.appends += 1
         await self._suffer()
-        return await super().append_audits(entries, synced=synced)
+        return await super().append_audits(entries, synced=synced, **more)
 
     async def last_audit(self) -> int:
         await self._suffer()

@@ -5,6 +5,7 @@ import itertools
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,10 @@ class LateStore(MemoryStore):
         self.taken = asyncio.Event()
         self.answers = asyncio.Event()
 
-    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
-        last = await super().append_audits(entries, synced=synced)
+    async def append_audits(
+        self, entries: Sequence[str], *, synced: bool = True, **more: Any
+    ) -> int:
+        last = await super().append_audits(entries, synced=synced, **more)
         if synced:
             self.taken.set()
             await self.answers.wait()

@@ -20,10 +20,12 @@ from tests.unit.service.auditing.drawing import (
 class PausingStore(MemoryStore):
     """A store in which each entry takes some turns of the event loop."""
 
-    async def append_audits(self, entries: Sequence[str], *, synced: bool = True) -> int:
+    async def append_audits(
+        self, entries: Sequence[str], *, synced: bool = True, **more: Any
+    ) -> int:
         for _ in range(10):
             await asyncio.sleep(0)
-        return await super().append_audits(entries, synced=synced)
+        return await super().append_audits(entries, synced=synced, **more)
 
 
 async def test_a_key_that_begins_many_criteria_leaves_half_of_the_places_to_others() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ async def test_a_full_disk_is_one_line_of_the_log_until_it_takes_draws_again(
     async with services_of(audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
 
-        async def full(entries: Sequence[str], *, synced: bool = True) -> int:
+        async def full(entries: Sequence[str], **more: Any) -> int:
             raise StoreUnavailableError("the disk is full")
 
         with monkeypatch.context() as patched:
