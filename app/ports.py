@@ -173,6 +173,109 @@ class Engine(Protocol):
         """
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceQuestion:
+    """A question that asks a decision server which of two options is better.
+
+    Args:
+        instructions: The question in words.
+        options: Names of the options in the order in which they are shown, which is their
+            alphabetical one: a server may sort them.
+    """
+
+    instructions: str
+    options: tuple[str, str]
+
+
+class Choice(NamedTuple):
+    """Two texts, one of which answers the context better."""
+
+    context: str
+    first: str
+    second: str
+
+
+class OptionProbabilities(NamedTuple):
+    """A decision server's answer to a question with two options.
+
+    Args:
+        first: Probability of the option shown first, in [0, 1]; 0 and 1 may be rounded.
+        second: Probability of the option shown second.
+        label_mass: Share of the whole vocabulary's probability on the options' labels, in [0, 1];
+            None if the server does not say it.
+    """
+
+    first: float
+    second: float
+    label_mass: float | None
+
+
+class BothOrders(NamedTuple):
+    """The answers to a choice: in `reverse` its second text is the option shown first."""
+
+    forward: OptionProbabilities
+    reverse: OptionProbabilities
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionIdentity:
+    """Decision servers as their start has found them.
+
+    Args:
+        model: The model's name in requests.
+        answered_as: The model's name and version in answers.
+        hosts: Names of the servers' hosts, sorted.
+        dialect: Form of requests and answers.
+        questions_together: Number of questions in one request, 1 or 2.
+        decimals: Decimals to which probabilities are rounded; None if they are not rounded.
+    """
+
+    model: str
+    answered_as: str
+    hosts: tuple[str, ...]
+    dialect: str
+    questions_together: int
+    decimals: int | None
+
+
+class DecisionServers(Protocol):
+    """Servers that answer typed questions with the probability of each option.
+
+    Errors and the scheduling of calls are those of `Engine`.
+    """
+
+    async def start(
+        self, question: ChoiceQuestion, probes: Sequence[Choice], on_stage: OnStage = no_stage
+    ) -> DecisionIdentity:
+        """Finds out what the servers take, and asks the probes.
+
+        Args:
+            question: The question of every choice.
+            probes: Choices that no model finds certain. Their probabilities show the rounding.
+            on_stage: Called with the name of each stage, when it begins.
+
+        Raises:
+            StartupError: The servers cannot be a judge; the message says why.
+        """
+
+    async def stop(self) -> None:
+        """Frees all resources; safe to call twice or without `start`."""
+
+    async def choose(
+        self, choices: Sequence[Choice], times: CallTimes | None = None
+    ) -> list[BothOrders | PromptError]:
+        """Asks for all choices in both orders.
+
+        Returns:
+            For each choice, in order, its answers or its own error. An answer that is not exactly
+            what was asked for is `JudgmentFailedError`.
+
+        Raises:
+            UnavailableError: No choice was made, or the servers answer as another model than at the
+                start.
+        """
+
+
 @runtime_checkable
 class RecomputingEngine(Protocol):
     """An engine with a cache that it can leave out; the check of the noise compares both."""

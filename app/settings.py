@@ -17,16 +17,17 @@ class Settings(BaseSettings):
         env_prefix="SCOPE_", frozen=True, hide_input_in_errors=True, extra="forbid"
     )
 
-    engine: Literal["vllm", "openai", "transformers", "scripted"] = Field(
+    engine: Literal["vllm", "openai", "decisions", "transformers", "scripted"] = Field(
         "vllm",
         description="Engine of the judge: `vllm`; `openai` (OpenAI-compatible servers that are "
-        "already running); `transformers` (slow; the float32 reference); `scripted` (no model, for "
-        "tests).",
+        "already running); `decisions` (servers that answer typed questions with probabilities, "
+        "`POST /v1/systemone` or `/v1/decisions`); `transformers` (slow; the float32 reference); "
+        "`scripted` (no model, for tests).",
     )
     model: str = Field(
         "demo",
-        description="Hugging Face id or folder of the judge's model; for `openai` the model's name "
-        "on the server. `demo` is the bundled judge.",
+        description="Hugging Face id or folder of the judge's model; for `openai` and `decisions` "
+        "the model's name on the server. `demo` is the bundled judge.",
     )
     revision: str | None = Field(
         None, description="Branch, tag or commit of the model on the Hugging Face hub."
@@ -52,11 +53,12 @@ class Settings(BaseSettings):
     )
     openai_urls: str = Field(
         "",
-        description="For `openai`: base URLs of the servers, such as `http://a:8000/v1`, separated "
-        "by commas. All must serve the same model. Judging continues while at least one works.",
+        description="For `openai` and `decisions`: base URLs of the servers, such as "
+        "`http://a:8000/v1`, separated by commas. All must serve the same model. Judging continues "
+        "while at least one works.",
     )
     openai_api_key: SecretStr | None = Field(
-        None, description="For `openai`: API key, sent to all servers."
+        None, description="For `openai` and `decisions`: API key, sent to all servers."
     )
     openai_scoring: Literal["auto", "tokens", "top", "rewards"] = Field(
         "auto",
@@ -66,7 +68,10 @@ class Settings(BaseSettings):
         "with vLLM's `/classify` or `/pooling`.",
     )
     openai_timeout_s: float = Field(
-        120.0, gt=0, le=86400, description="For `openai`: timeout of one request to a server."
+        120.0,
+        gt=0,
+        le=86400,
+        description="For `openai` and `decisions`: timeout of one request to a server.",
     )
     tokenizer: str = Field(
         "",
@@ -188,8 +193,8 @@ class Settings(BaseSettings):
         ge=0,
         le=86400,
         description="The service ends, so that its supervisor can restart it, if no probe of its "
-        "judge has succeeded for so long; 0 turns it off. Without effect for `openai`, whose "
-        "servers it does not restart.",
+        "judge has succeeded for so long; 0 turns it off. Without effect for `openai` and "
+        "`decisions`, whose servers it does not restart.",
     )
     drain_lag_s: float = Field(
         2.0,

@@ -23,6 +23,7 @@ from app.main import build as build_application
 from app.observability.logs import start_log
 from app.service.services import Services
 from app.settings import Settings, read_settings
+from app.wiring.engines import restarts_judge
 from app.wiring.services import open_services
 from app.wiring.stores import is_shared
 
@@ -116,7 +117,7 @@ def application() -> FastAPI:
     app = build_application(
         settings, opened, keys=open_keys(settings.api_keys_file, observer.warning)
     )
-    app.state.engine_is_here = settings.engine != "openai"
+    app.state.engine_is_here = restarts_judge(settings)
     return app
 
 

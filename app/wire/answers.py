@@ -142,7 +142,27 @@ class LimitsOut(Out):
 
 
 # The fields of `InfoOut` in which a judge describes itself.
-_DESCRIBED = ("kind", "model", "dtype", "label_tokens", "prefill", "template", "head_dtype")
+_DESCRIBED = (
+    "kind",
+    "model",
+    "dtype",
+    "label_tokens",
+    "prefill",
+    "template",
+    "head_dtype",
+    "decision_server",
+)
+
+
+class DecisionServerOut(Out):
+    """Decision servers as the start has found them; all of it is part of the fingerprint."""
+
+    hosts: list[str]
+    answered_as: str
+    dialect: str
+    questions_together: int
+    # Null if they are not rounded.
+    decimals: int | None
 
 
 class InfoOut(Out):
@@ -160,6 +180,7 @@ class InfoOut(Out):
     prefill: str | None
     template: str | None
     head_dtype: str | None
+    decision_server: DecisionServerOut | None
     # Null where the engine does not know it.
     runtime: str | None
     default_alpha: float

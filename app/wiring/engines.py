@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.core.errors import StartupError
-from app.ports import Engine, RewardModel
+from app.ports import DecisionServers, Engine, RewardModel
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -12,15 +12,25 @@ if TYPE_CHECKING:
     from app.engines.vllm_start import VllmOptions
 
 DEMO = "demo"
+# Engines whose models run elsewhere, and so recover by themselves or do not.
+_REMOTE = ("openai", "decisions")
 DEMO_FOLDER = Path(__file__).parents[1] / "demo"
+
+NO_CHAT_MODEL = (
+    "SCOPE_ENGINE=decisions names decision servers, and this command loads a chat model: start a "
+    "service with them (`scope-judge serve`), judge with `scope-judge judge`, and give the results "
+    "to `scope-judge curve`"
+)
 
 
 def make_engine(settings: Settings) -> Engine:
     """The engine that SCOPE_ENGINE names, not yet started.
 
     Raises:
-        StartupError: The settings contradict each other.
+        StartupError: The settings contradict each other, or name a judge that is no chat model.
     """
+    if settings.engine == "decisions":
+        raise StartupError(NO_CHAT_MODEL)
     if settings.engine == "scripted":
         from app.engines.scripted import ScriptedEngine
 
@@ -167,8 +177,8 @@ def _endpoints(settings: Settings) -> "Endpoints":
 
     if settings.revision is not None:
         raise StartupError(
-            "SCOPE_REVISION has no effect with SCOPE_ENGINE=openai, because the servers have "
-            "already loaded a revision: unset it"
+            f"SCOPE_REVISION has no effect with SCOPE_ENGINE={settings.engine}, because the "
+            "servers have already loaded a revision: unset it"
         )
     key = settings.openai_api_key
     return Endpoints(
@@ -178,6 +188,23 @@ def _endpoints(settings: Settings) -> "Endpoints":
     )
 
 
+def make_decision_servers(settings: Settings) -> DecisionServers:
+    """The decision servers that the settings name, not yet started.
+
+    Raises:
+        StartupError: The settings contradict each other.
+    """
+    from app.engines.decisions_remote import DecisionOptions, RemoteDecisions
+
+    for name in ("prompt_file", "prefill"):
+        if getattr(settings, name):
+            raise StartupError(
+                f"SCOPE_{name.upper()} has no effect with SCOPE_ENGINE=decisions, because the "
+                "servers write the prompt: unset it"
+            )
+    return RemoteDecisions(DecisionOptions(endpoints=_endpoints(settings), model=settings.model))
+
+
 def is_demo_judge(settings: Settings) -> bool:
     """Whether the settings name the bundled judge as it is shipped, on vLLM."""
     return settings.engine == "vllm" and settings.model == DEMO
@@ -185,7 +212,7 @@ def is_demo_judge(settings: Settings) -> bool:
 
 def restarts_judge(settings: Settings) -> bool:
     """Whether a new process has a new judge; servers elsewhere recover by themselves, or do not."""
-    return settings.engine != "openai"
+    return settings.engine not in _REMOTE
 
 
 def judge_name(settings: Settings) -> str:

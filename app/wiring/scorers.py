@@ -8,13 +8,23 @@ from app.core.errors import StartupError
 from app.observability.telemetry import Telemetry
 from app.observability.tracing import Tracing
 from app.ports import Engine
+from app.service.scoring.decision_servers import DecisionScorer
 from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.prompts import PromptTemplate, load_template
 from app.service.scoring.reward_model import RewardModelScorer
 from app.service.scoring.scorer import Scorer
 from app.settings import Settings
-from app.wiring.engines import judge_name, make_engine, make_reward_model, reward_architecture
+from app.wiring.engines import (
+    judge_name,
+    make_decision_servers,
+    make_engine,
+    make_reward_model,
+    reward_architecture,
+)
 from app.wiring.startup import StartupObserver
+
+# The length of a prompt of decision servers, which alone tokenise it, where no setting limits it.
+_ANY_LENGTH = 2**31
 
 
 def open_scorer(
@@ -37,6 +47,8 @@ def open_scorer(
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
     """
+    if settings.engine == "decisions":
+        return _decision_servers(settings, observer, telemetry=telemetry, tracing=tracing)
     template = load_template(settings.prompt_file, prefill=settings.prefill)
 
     @asynccontextmanager
@@ -129,3 +141,29 @@ async def _reward_model(
         )
     finally:
         await model.stop()
+
+
+@asynccontextmanager
+async def _decision_servers(
+    settings: Settings,
+    observer: StartupObserver,
+    *,
+    telemetry: Telemetry,
+    tracing: Tracing | None = None,
+) -> AsyncIterator[DecisionScorer]:
+    servers = make_decision_servers(settings)
+    name = judge_name(settings)
+    observer.stage(f"Connecting to judge {name}")
+    try:
+        scorer = await DecisionScorer.start(
+            servers,
+            judge=name,
+            max_prompt_tokens=settings.max_model_len or _ANY_LENGTH,
+            telemetry=telemetry,
+            tracing=tracing,
+            on_stage=lambda stage: observer.stage(f"Connecting to judge {name}: {stage}"),
+        )
+        observer.note(scorer.in_words)
+        yield scorer
+    finally:
+        await servers.stop()

@@ -15,7 +15,7 @@ from app.files.reading import InputFormat
 from app.service.labelling.checking import Contradictions
 from app.service.scoring.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
-from app.wiring.engines import judge_name
+from app.wiring.engines import NO_CHAT_MODEL, judge_name
 from app.wiring.scorers import open_chat_model
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
@@ -76,6 +76,8 @@ def choose_judge(judge: str | None) -> JudgeChoice:
             settings = read_settings(**given, tensor_parallel=preset.tensor_parallel)
     except ValueError as exc:
         raise CommandError(str(exc)) from None
+    if settings.engine == "decisions":
+        raise CommandError(NO_CHAT_MODEL)
     # The scripted engine has no model: whoever chooses it has chosen the judge.
     if judge is None and "model" not in settings.model_fields_set and settings.engine != "scripted":
         raise CommandError(

@@ -92,6 +92,10 @@ ALLOWED: dict[str, set[str]] = {
     "engines.openai_reward": _ENGINE
     | {"engines.conversations", "engines.openai_servers", "engines.turns"},
     "engines.openai_dialects": _ENGINE,
+    "engines.decisions_remote": _ENGINE
+    | {"engines.decisions_dialects", "engines.openai_dialects", "engines.openai_servers"}
+    | {"engines.turns"},
+    "engines.decisions_dialects": _ENGINE,
     "engines.openai_servers": _ENGINE | {"engines.turns", "httpx"},
     "engines.turns": set(),
     "engines.descendants": set(),

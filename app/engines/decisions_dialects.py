@@ -1,0 +1,243 @@
+"""Two dialects of decision servers: request bodies to send, and answers to read.
+
+- System One, `POST /systemone`: read in vLLM 0.32.0 (`entrypoints/generate/structured_decisions`)
+  and in SGLang's page "Decision models" of November 2026. Hosted servers and gateways have it, too;
+  some of them at the path `/decisions`.
+- OpenAI's public beta, `POST /decisions`: read in the package openai 3.52.0 (`types/decision.py`,
+  `types/decision_create_params.py`).
+
+SGLang has a third form at `/decisions`. It is not spoken here, because SGLang answers `/systemone`
+with the same probabilities.
+
+Probabilities are read by the names of their options, so their order in an answer has no meaning.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+
+from app.core.errors import JudgmentFailedError
+from app.ports import ChoiceQuestion, OptionProbabilities
+
+# Two probabilities that are rounded to two decimals may miss the sum of one by 0.01, and values of
+# 16 bits by less.
+_ROUNDING = 0.02
+# A probability with more decimals is not rounded for people: float32 has eight or nine.
+_MOST_DECIMALS = 7
+
+# The texts of the two options, in the order in which they are shown.
+Texts = tuple[str, str]
+
+
+class DecisionDialect(Protocol):
+    """One way to ask a decision server.
+
+    Args:
+        name: Name of the dialect, part of the judge's fingerprint.
+        path: Path below the server's base URL.
+    """
+
+    name: str
+    path: str
+
+    def body(
+        self, model: str, question: ChoiceQuestion, context: str, orders: Sequence[Texts]
+    ) -> dict[str, Any]:
+        """Request body that asks the question about each pair of texts."""
+
+    def read(
+        self, answer: Mapping[str, Any], question: ChoiceQuestion, asked: int
+    ) -> list[OptionProbabilities] | JudgmentFailedError:
+        """Reads the answers to all questions of a request, in the order in which they were asked.
+
+        Returns an error if any of them is not exactly what was asked for.
+        """
+
+
+class SystemOneDialect:
+    """Questions and answers are objects by the names of the questions.
+
+    Args:
+        path: Path below the server's base URL.
+    """
+
+    def __init__(self, path: str = "/systemone") -> None:
+        self.path = path
+        self.name = "systemone" if path == "/systemone" else f"systemone at {path}"
+
+    def body(
+        self, model: str, question: ChoiceQuestion, context: str, orders: Sequence[Texts]
+    ) -> dict[str, Any]:
+        """The context is the state, and each pair of texts the criteria of a question."""
+        questions = [
+            {
+                "type": "choice",
+                "instructions": question.instructions,
+                "criteria": dict(zip(question.options, texts, strict=True)),
+            }
+            for texts in orders
+        ]
+        named = dict(zip(_names(len(orders)), questions, strict=True))
+        return {"model": model, "state": context, "questions": named}
+
+    def read(
+        self, answer: Mapping[str, Any], question: ChoiceQuestion, asked: int
+    ) -> list[OptionProbabilities] | JudgmentFailedError:
+        """The label mass is in `diagnostics` (vLLM), or in the answer (SGLang: `x_label_mass`)."""
+        answers, diagnostics = answer.get("answers"), answer.get("diagnostics")
+        if not isinstance(answers, dict) or answers.keys() != set(_names(asked)):
+            return _not_answered()
+        return _all_read(
+            _read(
+                answers[name],
+                question,
+                probabilities=_field(answers[name], "probabilities"),
+                label_mass=_label_mass(answers[name], _field(diagnostics, name)),
+            )
+            for name in _names(asked)
+        )
+
+
+class OpenAiDialect:
+    """Questions and answers are lists of objects with names."""
+
+    name = "openai"
+    path = "/decisions"
+
+    def body(
+        self, model: str, question: ChoiceQuestion, context: str, orders: Sequence[Texts]
+    ) -> dict[str, Any]:
+        """The context is the input, and each pair of texts the choices of a question."""
+        questions = [
+            {
+                "type": "choice",
+                "name": name,
+                "instructions": question.instructions,
+                "choices": [
+                    {"value": option, "description": text}
+                    for option, text in zip(question.options, texts, strict=True)
+                ],
+            }
+            for name, texts in zip(_names(len(orders)), orders, strict=True)
+        ]
+        return {"model": model, "input": context, "questions": questions}
+
+    def read(
+        self, answer: Mapping[str, Any], question: ChoiceQuestion, asked: int
+    ) -> list[OptionProbabilities] | JudgmentFailedError:
+        """This dialect has no label mass."""
+        answers = _by(answer.get("answers"), "name")
+        if answers is None or answers.keys() != set(_names(asked)):
+            return _not_answered()
+        return _all_read(
+            _read(
+                answers[name],
+                question,
+                probabilities=_values(_field(answers[name], "probabilities")),
+                label_mass=None,
+            )
+            for name in _names(asked)
+        )
+
+
+# In the order in which a start tries them.
+DIALECTS: tuple[DecisionDialect, ...] = (
+    SystemOneDialect(),
+    OpenAiDialect(),
+    SystemOneDialect("/decisions"),
+)
+
+
+def decimals_of(probabilities: Iterable[float]) -> int | None:
+    """Returns the decimals to which a server rounds, given many of its probabilities.
+
+    Returns:
+        None if they are not rounded.
+
+    Raises:
+        ValueError: All are 0 or 1, which shows nothing.
+    """
+    exponents = [Decimal(repr(p)).as_tuple().exponent for p in probabilities if 0.0 < p < 1.0]
+    decimals = max(-int(exponent) for exponent in exponents)
+    return decimals if decimals <= _MOST_DECIMALS else None
+
+
+def _names(asked: int) -> list[str]:
+    return [f"q{i}" for i in range(1, asked + 1)]
+
+
+def _field(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _by(rows: object, key: str) -> dict[Any, dict[str, Any]] | None:
+    """Objects by one of their fields, which must be a text; None if any is missing or repeated."""
+    if not isinstance(rows, list):
+        return None
+    named: dict[Any, dict[str, Any]] = {
+        row[key]: row for row in rows if isinstance(row, dict) and isinstance(row.get(key), str)
+    }
+    return named if len(named) == len(rows) else None
+
+
+def _label_mass(answer: object, diagnostics: object) -> Any:
+    said = _field(diagnostics, "label_mass")
+    return _field(answer, "x_label_mass") if said is None else said
+
+
+def _values(rows: object) -> dict[Any, Any] | None:
+    options = _by(rows, "value")
+    if options is None:
+        return None
+    return {value: option.get("probability") for value, option in options.items()}
+
+
+def _all_read(
+    read: Iterable[OptionProbabilities | JudgmentFailedError],
+) -> list[OptionProbabilities] | JudgmentFailedError:
+    """All answers, or the first error: half of a comparison is no comparison."""
+    found = []
+    for one in read:
+        if isinstance(one, JudgmentFailedError):
+            return one
+        found.append(one)
+    return found
+
+
+def _read(
+    answer: object, question: ChoiceQuestion, *, probabilities: object, label_mass: Any
+) -> OptionProbabilities | JudgmentFailedError:
+    kind, chosen = _field(answer, "type"), _field(answer, "choice")
+    if kind == "refusal":
+        return JudgmentFailedError("the judge's server declines to answer about this comparison")
+    if kind != "choice":
+        return JudgmentFailedError("the judge's server answered another type of question")
+    if not isinstance(probabilities, dict) or probabilities.keys() != set(question.options):
+        return JudgmentFailedError("the judge's server answered with other options than asked")
+    first, second = (probabilities[option] for option in question.options)
+    if not (_is_share(first) and _is_share(second)) or abs(first + second - 1.0) > _ROUNDING:
+        return JudgmentFailedError(
+            "the judge's server answered with numbers that are not probabilities"
+        )
+    if chosen not in question.options or max(first, second) - probabilities[chosen] > _ROUNDING:
+        return JudgmentFailedError(
+            "the judge's server chose another option than the one with the larger probability"
+        )
+    if label_mass is not None and not _is_share(label_mass):
+        return JudgmentFailedError("the judge's server answered with a label mass that is none")
+    return OptionProbabilities(
+        first=min(1.0, first),
+        second=min(1.0, second),
+        label_mass=None if label_mass is None else min(1.0, label_mass),
+    )
+
+
+def _is_share(value: Any) -> bool:
+    """Whether a value is a number in [0, 1], up to rounding; NaN and booleans are not."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0.0 <= value <= 1.0 + _ROUNDING
+
+
+def _not_answered() -> JudgmentFailedError:
+    return JudgmentFailedError("the judge's server did not answer exactly the questions asked")
