@@ -18,6 +18,8 @@ from app.service.auditing.texts import DrawnTexts, key_of, read_texts
 
 # Interval at which the texts of audits that are not open are removed.
 _ROUND_S = 60.0
+# Pairs of one step, which takes 2 ms of the event loop, and 35 ms of SQLite to remove all of them.
+_STEP = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,10 +89,14 @@ class TextKeeper:
         Raises:
             StoreUnavailableError: The store does not answer.
         """
-        keys = await self._store.audit_text_keys()
+        keys = sorted(await self._store.audit_text_keys())
         if not keys:
             return
         # After the keys: each of them came with its draw, which the ledger then has.
         await self._auditor.catch_up()
-        if others := keys - self._auditor.open_pairs(keys):
-            await self._store.forget_audit_texts(others)
+        for start in range(0, len(keys), _STEP):
+            some = set(keys[start : start + _STEP])
+            if others := some - self._auditor.open_pairs(some):
+                await self._store.forget_audit_texts(others)
+            # The store in memory answers without a pause.
+            await asyncio.sleep(0)

@@ -208,6 +208,15 @@ async def test_what_is_left_over_is_removed_and_texts_of_open_audits_stay() -> N
         assert await store.audit_text_keys() == set()
 
 
+async def test_a_round_has_as_many_steps_as_it_needs() -> None:
+    store = MemoryStore()
+    async with keeping(store) as services:
+        kept = await ids(services, traffic(range(3)))
+        await store.append_audits(["x"], texts={f"{number:032x}": "x" for number in range(1200)})
+        await services.text_keeper.remove_others()
+        assert await store.audit_text_keys() == {key_of(each) for each in kept}
+
+
 async def test_texts_of_a_log_that_was_replaced_are_removed() -> None:
     store = MemoryStore()
     async with keeping(store) as services:
