@@ -203,10 +203,9 @@ class Absorber:
             return None
         return await off_loop(
             recovery_of,
-            self._auditor.ledger.audits(calibration.name),
+            self._auditor.ledger.labels(calibration.name, self._fingerprint),
             criteria,
             since=since,
-            fingerprint=self._fingerprint,
         )
 
     async def _chosen(self, name: str, asked: Asked) -> _Sorted:

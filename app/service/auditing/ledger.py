@@ -82,6 +82,8 @@ _EVENT = np.dtype(
         ("before", "u1"),
     ]
 )
+# One row for each drawn comparison: the time of its first judgment, and the code of its label.
+_LABELLED = np.dtype([("at", "f8"), ("label", "u1")])
 # One row for each use, with the state of its draw.
 _OUTCOME = np.dtype(
     [
@@ -199,6 +201,39 @@ class Uses:
             rows[field] = self.draws[field][uses["draw"]]
         rows["label"] = self.labels[uses["draw"]]
         rows["labelled_at"] = self.labelled_at[uses["draw"]]
+        return rows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Labels:
+    """The labels of a set's audits by one judge.
+
+    Args:
+        calibration: Number of the set.
+        fingerprint: Number of the judge's fingerprint.
+        uses: All uses.
+        draws: All draws.
+        labels: A copy of the labels of all draws.
+    """
+
+    calibration: int
+    fingerprint: int
+    uses: Rows
+    draws: Rows
+    labels: NDArray[np.uint8]
+
+    def rows(self) -> Rows:
+        """Gathers the labels; any thread may do it.
+
+        Returns:
+            Shape (n,). The audits, oldest first, with the fields `at` (time of the first judgment,
+            in seconds since 1970) and `label` (a code).
+        """
+        is_set = self.draws["calibration"] == self.calibration
+        own = np.flatnonzero(is_set & (self.draws["fingerprint"] == self.fingerprint))
+        rows = np.empty(len(own), _LABELLED)
+        rows["at"] = self.uses["at"][self.draws["first_use"][own]]
+        rows["label"] = self.labels[own]
         return rows
 
 
@@ -372,6 +407,17 @@ class Ledger:
         else:
             draws = draws[draws["calibration"] == self._number_of(calibration)]
         return map(self._audit, draws, self._uses.rows[draws["first_use"]])
+
+    def labels(self, calibration: str, fingerprint: str) -> Labels:
+        """Returns the labels of a set's audits by one judge, as they are now."""
+        judge, draws = self._names.number(fingerprint), self._draws.rows
+        return Labels(
+            calibration=self._number_of(calibration),
+            fingerprint=-1 if judge is None else judge,
+            uses=self._uses.rows,
+            draws=draws,
+            labels=draws["label"].copy(),
+        )
 
     def page(
         self,

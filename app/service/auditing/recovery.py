@@ -1,13 +1,15 @@
 """The way back to verdicts after an alarm: how many audits to label before the first look."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from app.core.comparison import Criterion
 from app.core.monitoring import MonitoredCriterion
 from app.core.recovery import labels_for_verdicts
-from app.service.auditing.ledger import Audit
+from app.service.auditing.ledger import CLOSED, NO_LABEL, TIE, Labels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,11 +33,7 @@ class Recovery:
 
 
 def recovery_of(
-    audits: Iterable[Audit],
-    criteria: Sequence[MonitoredCriterion],
-    *,
-    since: float,
-    fingerprint: str,
+    labels: Labels, criteria: Sequence[MonitoredCriterion], *, since: float
 ) -> Recovery:
     """Counts the audits that a recovery needs and has.
 
@@ -43,26 +41,26 @@ def recovery_of(
     share of sides among the labels from before the alarm, which say nothing about later draws.
 
     Args:
-        audits: The audits of the set, oldest first.
+        labels: The labels of the set's audits by its judge.
         criteria: The monitored criteria of the set, at least one. Those with an alarm count, or
             else the one with the most labels.
         since: Time at which the alarm rang, in seconds since 1970.
-        fingerprint: Fingerprint of the judge; audits of another one are no examples.
     """
-    own = [audit for audit in audits if audit.draw.fingerprint == fingerprint]
-    before = [audit.label for audit in own if audit.draw.at < since and audit.label is not None]
-    sides = sum(label in ("A", "B") for label in before)
+    rows = labels.rows()
+    is_later = rows["at"] >= since
+    later, before = rows["label"][is_later], rows["label"][~is_later]
+    before = before[before != NO_LABEL]
+    sides = int((~np.isin(before, (TIE, CLOSED))).sum())
     share = sides / len(before) if sides else 1.0
     alarmed = [each for each in criteria if each.alarm]
     asked = alarmed or [max(criteria, key=lambda each: each.figures.audited)]
     needs = [labels_for_verdicts(each.criterion, each.label_noise) or math.inf for each in asked]
     most = max(needs)
     number = None if math.isinf(most) else math.ceil(most / share)
-    later = [audit for audit in own if audit.draw.at >= since]
     return Recovery(
         criterion=asked[needs.index(most)].criterion,
         since=since,
         audits=number,
         drawn=len(later),
-        labelled=sum(audit.label is not None for audit in later[:number]),
+        labelled=int((later[:number] != NO_LABEL).sum()),
     )

@@ -8,7 +8,6 @@ from app.core.comparison import Criterion
 from app.core.monitoring import MonitoredCriterion, monitor
 from app.core.recovery import labels_for_verdicts
 from app.service.auditing.entries import AuditLabel, Entry
-from app.service.auditing.ledger import Audit
 from app.service.auditing.recovery import Recovery, recovery_of
 from tests.unit.service.auditing import logs
 
@@ -36,8 +35,8 @@ def monitored(
 
 
 def recovery(entries: Iterable[Entry], *criteria: MonitoredCriterion) -> Recovery:
-    audits: Iterable[Audit] = logs.folded(*entries).audits("default")
-    return recovery_of(audits, criteria, since=ALARM, fingerprint=JUDGE)
+    labels = logs.folded(*entries).labels("default", JUDGE)
+    return recovery_of(labels, criteria, since=ALARM)
 
 
 def test_the_alarmed_criterion_that_needs_most_decides() -> None:
@@ -90,3 +89,10 @@ def test_an_alpha_that_no_number_serves_has_none() -> None:
     assert labels_for_verdicts(tiny, 0.0) is None
     found = recovery([], monitored(logs.PAC, wrong=30), monitored(tiny, wrong=30))
     assert (found.criterion, found.audits) == (tiny, None)
+
+
+def test_a_set_or_a_judge_without_draws_has_no_labels() -> None:
+    ledger = logs.folded(logs.drawn(1), logs.labelled(1, "A"))
+    assert len(ledger.labels("default", JUDGE).rows()) == 1
+    assert len(ledger.labels("default", "0" * 64).rows()) == 0
+    assert len(ledger.labels("other", JUDGE).rows()) == 0
