@@ -654,8 +654,24 @@ class AuditStore(Protocol):
         """Returns the evidence about a set by the names of replicas."""
 
 
-class Store(CalibrationStore, AuditStore, Protocol):
-    """One store that keeps calibration sets and audits."""
+class ScoreStore(Protocol):
+    """Keeps scores in numbered slots for a while; to lose them costs calls of the judge only.
+
+    Errors are those of `CalibrationStore`.
+    """
+
+    async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
+        """Returns the texts of slots, without empty and expired ones."""
+
+    async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
+        """Puts texts into slots for a time, instead of the earlier ones.
+
+        They need not be on the disk when this method returns.
+        """
+
+
+class Store(CalibrationStore, AuditStore, ScoreStore, Protocol):
+    """One store that keeps calibration sets, audits and scores."""
 
     async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
         """Fills the store in one step, which other clients see when all parts are in it.

@@ -6,7 +6,15 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -138,6 +146,19 @@ class Settings(BaseSettings):
         description="Reaction to audits that show more errors than alpha: `report` (metrics, log "
         "and `/calibrations/{name}/monitor`), or `abstain`: judgments under that criterion also "
         "abstain with the reason `suspended` until the set has a new version.",
+    )
+    score_cache: Literal["off"] | PositiveInt = Field(
+        "off",
+        description="Seconds for which the store keeps scores, so that a repeated comparison costs "
+        "no call of the judge, also with its responses in the other order; or `off`. Texts are "
+        "not kept.",
+    )
+    score_cache_size: int = Field(
+        1_000_000,
+        ge=1,
+        le=10**9,
+        description="Most scores that the store keeps; each takes up to 200 bytes. A comparison "
+        "has one place, and the newest score there replaces the one before.",
     )
     reward_end_markers: str = Field(
         "",

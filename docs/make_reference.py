@@ -133,8 +133,8 @@ Requests and answers are JSON. A running service has the same reference at `/doc
         "## Routes\n\n" + table(("route", "key", "what it does"), map(_route_row, routes)),
         *(_route(*each) for each in routes),
         "## Objects\n",
-        *(_object(name, schemas[name]) for name in schemas if name != "Problem"),
-        _object("Problem", schemas["Problem"]),
+        *(_object(name, schemas) for name in schemas if name != "Problem"),
+        _object("Problem", schemas),
     )
 
 
@@ -190,19 +190,25 @@ def _described(where: str, about: dict[str, Any], name: str | None = None) -> st
     raise KeyError(f"describe {field} of {where} in docs/http_fields.toml")
 
 
-def _object(name: str, schema: dict[str, Any]) -> str:
+def _object(name: str, schemas: dict[str, Any]) -> str:
     """The section of one object."""
+    schema = schemas[name]
     required = schema.get("required", [])
     # Every field of an answer is there; "needed" is about requests.
     asked = name.endswith("In")
     rows = []
+    base = FIELDS["extends"].get(name)
+    told = schemas[base]["properties"] if base else {}
     for field, about in schema["properties"].items():
+        if about == told.get(field):
+            continue
         default = f", default `{about['default']}`" if "default" in about else ""
         needed = ("yes" if field in required else "no",) if asked else ()
         row = (f"`{field}`", *needed, kind(about) + default)
         rows.append((*row, _described(name, about, field)))
     headings = ("field", *(("required",) if asked else ()), "values", "meaning")
-    return f"### {name}\n\n{schema['description']}\n\n{table(headings, rows)}"
+    also = f"It has the fields of {_linked(base)}, and these:\n\n" if base else ""
+    return f"### {name}\n\n{schema['description']}\n\n{also}{table(headings, rows)}"
 
 
 def kind(schema: dict[str, Any]) -> str:

@@ -157,10 +157,10 @@ class AuditReference:
 class Judgment:
     """A verdict or an abstention, with the numbers that led to it.
 
-    `label_mass` and `orders` are those of the score. `threshold` is None if alpha is infeasible or
-    not given. `risk_level` is the smallest alpha that accepts this judgment under "marginal". It is
-    None if no alpha does, and under "pac", where a larger alpha may have a smaller threshold. The
-    gaps of the score were divided by `temperature`.
+    `label_mass`, `orders` and `cached` are those of the score. `threshold` is None if alpha is
+    infeasible or not given. `risk_level` is the smallest alpha that accepts this judgment under
+    "marginal". It is None if no alpha does, and under "pac", where a larger alpha may have a
+    smaller threshold. The gaps of the score were divided by `temperature`.
 
     `reason` is the first of these that applies: `off_task`, `no_preference`, `suspended`,
     `infeasible`, `uncertain`. `off_task` means that the two labels have too little of the
@@ -179,5 +179,6 @@ class Judgment:
     calibration: CalibrationReference | None
     judge: str
     audit: AuditReference | None = None
+    cached: bool = False
     orders: Orders = 2
     temperature: float = 1.0

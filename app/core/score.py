@@ -1,7 +1,7 @@
 """The score of a comparison, and the preference made of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Side = Literal["A", "B"]
@@ -22,11 +22,13 @@ class Score:
             response alone, and so sees no order.
         label_mass: Share of the whole vocabulary's probability on the two labels, in [0, 1]; the
             smaller one of the two orders. None where the judge has no labels, or does not say it.
+        cached: Whether an earlier call made it; nothing keeps this.
     """
 
     gap_fwd: float
     gap_rev: float | None
     label_mass: float | None
+    cached: bool = field(default=False, compare=False)
 
     @property
     def orders(self) -> Orders:
@@ -37,6 +39,14 @@ class Score:
     def gaps(self) -> tuple[float, float]:
         """The gaps of both orders, which are equal if the judge sees no order."""
         return self.gap_fwd, self.gap_fwd if self.gap_rev is None else self.gap_rev
+
+    @property
+    def swapped(self) -> "Score":
+        """The score of the comparison with the responses in the other order."""
+        # `0.0 - x`, because `-x` makes -0.0 of a tie.
+        if self.gap_rev is None:
+            return replace(self, gap_fwd=0.0 - self.gap_fwd)
+        return replace(self, gap_fwd=0.0 - self.gap_rev, gap_rev=0.0 - self.gap_fwd)
 
     @property
     def numbers(self) -> tuple[float, float, float]:

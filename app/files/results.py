@@ -38,7 +38,8 @@ _WHOLE = ("orders", "calibration_version", "calibration_n")
 _PART_NUMBERS = ("audit_rate",)
 _WORDS = ("verdict", "preferred", "reason", "guarantee", "judge")
 _FLAT_PARTS = tuple(f"{field}_{part}" for field, parts in _PARTS.items() for part in parts)
-FIELDS = (*_WORDS, *_NUMBERS, "orders", *_OBJECTS, *_FLAT_PARTS)
+_FLAGS = ("cached",)
+FIELDS = (*_WORDS, *_NUMBERS, "orders", *_FLAGS, *_OBJECTS, *_FLAT_PARTS)
 _SETS: Mapping[str, tuple[str, ...]] = {
     "verdict": ("A", "B", "abstain"),
     "preferred": ("A", "B"),
@@ -175,8 +176,8 @@ def _fits(field: str, value: Any) -> bool:
         return _object(value) is not None
     if field in _SETS:
         return value in _SETS[field]
-    numbers = (*_NUMBERS, *_PART_NUMBERS, *_WHOLE)
-    return field not in numbers or not isinstance(_value(field, value), str)
+    others = (*_NUMBERS, *_PART_NUMBERS, *_WHOLE, *_FLAGS)
+    return field not in others or not isinstance(_value(field, value), str)
 
 
 def _number(name: str) -> int:
@@ -198,6 +199,8 @@ def _value(field: str, value: Any) -> Any:
         return value
     if field in _OBJECTS:
         return _object(value) or value
+    if field in _FLAGS:
+        return {"true": True, "false": False}.get(value.lower(), value)
     if field in _WHOLE:
         with suppress(ValueError):
             return int(value)

@@ -121,6 +121,11 @@ class Telemetry:
             "scope_engine_prompts",
             "Prompts sent to the engine; two for each comparison.",
         )
+        self._scores = counter(
+            "scope_scored_comparisons",
+            "Comparisons that were new, or had a kept score (SCOPE_SCORE_CACHE).",
+            ["outcome"],
+        )
         self._engine_errors = counter(
             "scope_engine_errors",
             "Engine calls that failed for all their prompts, by error code.",
@@ -277,6 +282,11 @@ class Telemetry:
     def count_engine_prompts(self, prompts: int) -> None:
         """Counts prompts that are sent to the engine."""
         self._prompts.inc(prompts)
+
+    def count_scores(self, *, new: int, repeated: int) -> None:
+        """Counts comparisons that the judge scored, and those with a kept score."""
+        self._scores.labels("new").inc(new)
+        self._scores.labels("repeated").inc(repeated)
 
     def count_engine_error(self, code: str) -> None:
         """Counts an engine call that failed for all its prompts."""

@@ -11,9 +11,22 @@ Item = TypeVar("Item")
 Kind = Literal["single", "batch", "rewards", "calibration"]
 
 
+@dataclass(kw_only=True, slots=True)
+class RequestUsage:
+    """The work of the judge for one request; the scorer adds to it.
+
+    Args:
+        engine_prompts: Prompts that the judge read.
+        prompt_tokens: Their tokens; 0 for a judge that counts none.
+    """
+
+    engine_prompts: int = 0
+    prompt_tokens: int = 0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flow:
-    """The requests of one caller and one kind.
+    """A request, or the service's own work; those of one caller and one kind are equal.
 
     Args:
         caller: Name of the caller's key, or its address if the service has no keys; empty for the
@@ -21,12 +34,14 @@ class Flow:
         kind: Kind of the requests; everything that is neither judged nor rewarded is "calibration".
         key: Name under which the use of the caller's key is counted.
         comparisons_per_minute: Limit of the key; None without one.
+        usage: The work of the judge for this request alone.
     """
 
     caller: str = ""
     kind: Kind = "calibration"
     key: str = field(default="service", compare=False)
     comparisons_per_minute: int | None = field(default=None, compare=False)
+    usage: RequestUsage = field(default_factory=RequestUsage, compare=False)
 
 
 _OWN_WORK = Flow()

@@ -1,6 +1,7 @@
 """A store in the memory of this process, for tests, demos and a first try."""
 
 import secrets
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,8 @@ class MemoryStore:
         self._audits: list[str] = []
         self._texts: dict[str, str] = {}
         self._evidence: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        # Slot -> text, and the time at which it expires.
+        self._scores: dict[int, tuple[str, float]] = {}
 
     async def open(self) -> None:
         """Does nothing: there is nothing to connect to."""
@@ -46,6 +49,7 @@ class MemoryStore:
         self._audits.clear()
         self._texts.clear()
         self._evidence.clear()
+        self._scores.clear()
 
     async def ping(self) -> None:
         """Returns at once, because memory can always be read."""
@@ -200,6 +204,17 @@ class MemoryStore:
     def _newest(self, name: str, before: int | None, limit: int) -> list[StoredChange]:
         trail = reversed(self._trails.get(name, []))
         return [change for change in trail if before is None or change.number < before][:limit]
+
+    async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
+        """Returns the texts of slots, without empty and expired ones."""
+        kept = {slot: self._scores[slot] for slot in slots if slot in self._scores}
+        now = time.monotonic()
+        return {slot: text for slot, (text, until) in kept.items() if now < until}
+
+    async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
+        """Puts texts into slots for a time."""
+        until = time.monotonic() + seconds
+        self._scores |= {slot: (text, until) for slot, text in scores.items()}
 
 
 def _copy(state: StoredCalibration) -> StoredCalibration:

@@ -17,6 +17,8 @@ The keys of a set are a public interface:
     scope:audits:secret                      string: the secret that draws audits, in hexadecimal
     scope:calibration:{name}:evidence        hash: replica -> its evidence about the set
 
+    scope:score:{slot}                       string: a comparison and its score; the key expires
+
     scope:restoring                          string: the restore that is in progress
     scope:restoring:{restore}:{key}          a key that it will put into its place
 
@@ -72,6 +74,7 @@ from app.stores.redis_keys import (
     AUDITS_KEY,
     CHANGED_CHANNEL,
     NAMES_KEY,
+    SCORE_PREFIX,
     SECRET_KEY,
     SetKeys,
     evidence_key,
@@ -409,6 +412,30 @@ class RedisStore:
         with self._translated():
             fields = await self._client.hgetall(evidence_key(name))
         return cast("dict[str, str]", fields)
+
+    async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
+        """Returns the texts of slots, with one MGET."""
+        if not slots:
+            return {}
+        keys = [f"{SCORE_PREFIX}{slot}" for slot in slots]
+        if len(keys) <= _MOST_ON_LOOP:
+            with self._translated():
+                answer = await self._client.mget(keys)
+        else:
+            answer = await self._in_thread(lambda bulk: bulk.mget(keys))
+        texts = cast("list[str | None]", answer)
+        return {slot: text for slot, text in zip(slots, texts, strict=True) if text is not None}
+
+    async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
+        """Puts texts into slots, with keys that expire."""
+
+        def keep(bulk: redis.Redis) -> None:
+            with bulk.pipeline(transaction=False) as pipeline:
+                for slot, text in scores.items():
+                    pipeline.set(f"{SCORE_PREFIX}{slot}", text, ex=seconds)
+                pipeline.execute()
+
+        await self._in_thread(keep)
 
     async def _in_thread(self, work: Callable[[redis.Redis], T]) -> T:
         """Runs `work` in a thread of the store, which finishes it even if the call is cancelled."""

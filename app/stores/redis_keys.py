@@ -7,6 +7,7 @@ CHANGED_CHANNEL = "scope:calibration:changed"
 AUDITS_KEY = "scope:audits"
 AUDIT_TEXTS_KEY = "scope:audits:texts"
 SECRET_KEY = "scope:audits:secret"
+SCORE_PREFIX = "scope:score:"
 RESTORING_KEY = "scope:restoring"
 
 

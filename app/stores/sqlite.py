@@ -3,9 +3,10 @@
 import asyncio
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -216,6 +217,14 @@ class SqliteStore:
     async def evidence(self, name: str) -> dict[str, str]:
         """Returns the evidence about a set by the names of replicas."""
         return await self._run(lambda connection: _evidence(connection, name))
+
+    async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
+        """Returns the texts of slots, without empty and expired ones."""
+        return await self._run(lambda connection: _scores(connection, slots))
+
+    async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
+        """Puts texts into slots for a time, in one step that does not wait for the disk."""
+        await self._run(lambda connection: _put_scores(connection, scores, seconds))
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `work` in the thread of the store; connects first if `open` could not."""
@@ -474,22 +483,27 @@ def _append(
     forgotten: Collection[str],
 ) -> int:
     """Appends entries, keeps texts and forgets others; returns the position of the last entry."""
-    if not synced:
-        # A commit then writes the log of SQLite without waiting for the disk; the next commit with
-        # FULL syncs both.
-        connection.execute("PRAGMA synchronous = NORMAL")
+    with nullcontext() if synced else _unsynced(connection), transaction(connection, "IMMEDIATE"):
+        last = _last_position(connection)
+        connection.executemany(
+            "INSERT INTO audit (position, entry) VALUES (?, ?)", enumerate(entries, last + 1)
+        )
+        _keep_texts(connection, texts)
+        _forget_texts(connection, forgotten)
+        return last + len(entries)
+
+
+@contextmanager
+def _unsynced(connection: sqlite3.Connection) -> Iterator[None]:
+    """Lets the commits of the block write the log of SQLite without waiting for the disk.
+
+    The next commit outside of it syncs both.
+    """
+    connection.execute("PRAGMA synchronous = NORMAL")
     try:
-        with transaction(connection, "IMMEDIATE"):
-            last = _last_position(connection)
-            connection.executemany(
-                "INSERT INTO audit (position, entry) VALUES (?, ?)", enumerate(entries, last + 1)
-            )
-            _keep_texts(connection, texts)
-            _forget_texts(connection, forgotten)
-            return last + len(entries)
+        yield
     finally:
-        if not synced:
-            connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA synchronous = FULL")
 
 
 def _keep_texts(connection: sqlite3.Connection, texts: Mapping[str, str]) -> None:
@@ -539,3 +553,20 @@ def _evidence(connection: sqlite3.Connection, name: str) -> dict[str, str]:
     """Returns the evidence about a set by the names of replicas."""
     query = "SELECT replica, text FROM evidence WHERE name = ?"
     return dict(connection.execute(query, (name,)).fetchall())
+
+
+def _scores(connection: sqlite3.Connection, slots: Collection[int]) -> dict[int, str]:
+    """Returns the texts of slots, without empty and expired ones."""
+    query = "SELECT slot, text FROM score WHERE slot = ? AND until > ?"
+    now = time.time()
+    return dict(row for slot in slots for row in connection.execute(query, (slot, now)))
+
+
+def _put_scores(connection: sqlite3.Connection, scores: Mapping[int, str], seconds: int) -> None:
+    """Puts texts into slots for a time."""
+    until = time.time() + seconds
+    with _unsynced(connection), transaction(connection, "IMMEDIATE"):
+        connection.executemany(
+            "INSERT OR REPLACE INTO score (slot, text, until) VALUES (?, ?, ?)",
+            ((slot, text, until) for slot, text in scores.items()),
+        )

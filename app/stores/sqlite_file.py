@@ -36,8 +36,10 @@ APPLICATION_ID = 0x53634A64
 SCHEMA_VERSION = 4
 # Texts of drawn pairs; with row ids, so that keys are counted without reading the texts.
 _AUDIT_TEXT = "CREATE TABLE audit_text (pair TEXT PRIMARY KEY, texts TEXT NOT NULL)"
+# Kept scores; `until` is in seconds since 1970.
+_SCORE = "CREATE TABLE score (slot INTEGER PRIMARY KEY, text TEXT NOT NULL, until REAL NOT NULL)"
 # Version of a file -> what makes it the next version.
-_STEPS = {3: (_AUDIT_TEXT, "PRAGMA user_version = 4")}
+_STEPS = {3: (_AUDIT_TEXT, _SCORE, "PRAGMA user_version = 4")}
 # Triggers protect the trail and the log of audits from other programs: to shorten them, somebody
 # must drop the triggers on purpose. BEFORE triggers on INSERT, because INSERT OR REPLACE deletes
 # rows (by either key of `revision`) without the trigger of DELETE.
@@ -71,6 +73,7 @@ SCHEMA = (
     "CREATE TABLE evidence (name TEXT NOT NULL, replica TEXT NOT NULL, text TEXT NOT NULL,"
     " PRIMARY KEY (name, replica)) WITHOUT ROWID",
     _AUDIT_TEXT,
+    _SCORE,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )

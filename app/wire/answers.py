@@ -10,6 +10,7 @@ from app.core.comparison import Guarantee, Judgment, Orders, Reason, Side, Verdi
 from app.core.errors import ScopeJudgeError
 from app.release import COMMIT
 from app.service.auditing.monitor import OnAlarm
+from app.service.fair_queue import CURRENT_FLOW
 from app.service.judging.judge import Outcome
 from app.service.services import Services
 from app.wire.problems import Problem, problem_of
@@ -78,6 +79,7 @@ class JudgmentOut(Out):
     calibration: CalibrationReferenceOut | None
     judge: str
     audit: AuditReferenceOut | None
+    cached: bool
 
     @classmethod
     def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgmentOut":
@@ -105,7 +107,31 @@ class JudgmentOut(Out):
             calibration=_out(CalibrationReferenceOut, judgment.calibration),
             judge=judgment.judge,
             audit=_out(AuditReferenceOut, judgment.audit),
+            cached=judgment.cached,
         )
+
+
+class RequestUsageOut(Out):
+    """The work of the judge for one request; kept scores cost nothing."""
+
+    engine_prompts: int
+    prompt_tokens: int
+
+    @classmethod
+    def of_request(cls) -> "RequestUsageOut":
+        """Converts the usage of the request that is being answered."""
+        return cls.model_validate(CURRENT_FLOW.get().usage)
+
+
+class JudgeOut(JudgmentOut):
+    """A judgment and its cost."""
+
+    usage: RequestUsageOut
+
+    @classmethod
+    def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgeOut":
+        """Converts the judgment of a request."""
+        return cls(**dict(JudgmentOut.of(judgment, identifier)), usage=RequestUsageOut.of_request())
 
 
 class ItemErrorOut(Out):
@@ -119,12 +145,16 @@ class JudgeBatchOut(Out):
     """One result for each comparison, in the same order."""
 
     results: list[JudgmentOut | ItemErrorOut]
+    usage: RequestUsageOut
 
     @classmethod
     def of(cls, items: Sequence[BatchItem], outcomes: Sequence[Outcome]) -> "JudgeBatchOut":
-        """Converts the outcomes of a batch."""
+        """Converts the outcomes of the batch of a request."""
         both = zip(items, outcomes, strict=True)
-        return cls(results=[_result(item.id, outcome) for item, outcome in both])
+        return cls(
+            results=[_result(item.id, outcome) for item, outcome in both],
+            usage=RequestUsageOut.of_request(),
+        )
 
 
 def _result(identifier: str | int | None, outcome: Outcome) -> JudgmentOut | ItemErrorOut:

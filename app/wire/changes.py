@@ -6,7 +6,7 @@ from typing import Any
 from app.core.comparison import Guarantee
 from app.service.auditing.changes import ChangeReport, Deletion
 from app.service.calibration.effects import Effect, criterion_of, missing_labels
-from app.wire.answers import Out
+from app.wire.answers import Out, RequestUsageOut
 from app.wire.audits import ResumedOut
 from app.wire.calibrations import (
     CalibrationOut,
@@ -103,6 +103,7 @@ class CalibrateOut(CalibrationOut):
     effects: list[EffectOut] | None
     ends_alarms: list[ResumedOut] | None
     note: str | None
+    usage: RequestUsageOut
 
     @classmethod
     def of(
@@ -120,6 +121,7 @@ class CalibrateOut(CalibrationOut):
             ties=report.batch.ties,
             failed=len(errors),
             errors=errors,
+            usage=RequestUsageOut.of_request(),
         )
 
 

@@ -3,7 +3,7 @@
 from app.core.calibration import Calibration
 from app.core.clusters import ClusterRule
 from app.service.calibration.calibrator import PoolReport
-from app.wire.answers import Out
+from app.wire.answers import Out, RequestUsageOut
 from app.wire.calibrations import ExampleErrorOut
 
 
@@ -25,6 +25,7 @@ class PoolOut(Out):
     failed: int
     digests: list[str | None]
     errors: list[ExampleErrorOut]
+    usage: RequestUsageOut
 
     @classmethod
     def of(
@@ -50,6 +51,7 @@ class PoolOut(Out):
             failed=len(errors),
             digests=digests,
             errors=errors,
+            usage=RequestUsageOut.of_request(),
         )
 
 

@@ -18,7 +18,7 @@ from app.core.errors import InvalidComparisonError, ScopeJudgeError
 from app.core.messages import question_of, response_of
 from app.service.rewards.rewarder import Compared, Group, GroupRewards, RewardRule
 from app.service.rewards.tournament import NoReward
-from app.wire.answers import JudgmentOut, Out
+from app.wire.answers import JudgmentOut, Out, RequestUsageOut
 from app.wire.problems import Problem, problem_of
 from app.wire.requests import CriterionIn, Strict, encodable
 
@@ -250,15 +250,31 @@ class RewardsOut(Out):
         )
 
 
+class RewardsOfRequestOut(RewardsOut):
+    """The rewards of a request with one group, and its cost."""
+
+    usage: RequestUsageOut
+
+    @classmethod
+    def of(cls, rewards: GroupRewards, *, comparisons: bool) -> "RewardsOfRequestOut":
+        """Converts the rewards of the group; `comparisons` includes each judgment."""
+        answer = RewardsOut.of(rewards, comparisons=comparisons)
+        return cls(**dict(answer), usage=RequestUsageOut.of_request())
+
+
 class RewardGroupsOut(Out):
     """The rewards of each group, in the same order."""
 
     groups: list[RewardsOut]
+    usage: RequestUsageOut
 
     @classmethod
     def of(cls, groups: Sequence[GroupRewards], *, comparisons: bool) -> "RewardGroupsOut":
         """Converts the rewards of several groups."""
-        return cls(groups=[RewardsOut.of(rewards, comparisons=comparisons) for rewards in groups])
+        return cls(
+            groups=[RewardsOut.of(rewards, comparisons=comparisons) for rewards in groups],
+            usage=RequestUsageOut.of_request(),
+        )
 
 
 def _indexed(rewards: GroupRewards) -> list[tuple[int, int | None, Judgment | ScopeJudgeError]]:

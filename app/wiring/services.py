@@ -30,6 +30,7 @@ from app.service.calibration.following import follow
 from app.service.judging.judge import Judge
 from app.service.readiness import Readiness
 from app.service.rewards.rewarder import Rewarder
+from app.service.scoring.cached import CachingScorer
 from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.scorer import Scorer
 from app.service.services import Limits, Services
@@ -153,14 +154,15 @@ def assembled(
     calibrations = _calibrations_of(settings, scorer.identity, store, telemetry)
     auditor = _auditor_of(settings, scorer.identity, store, telemetry)
     monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)
+    scoring = _with_cache(scorer, settings, store, telemetry)
     judge = Judge(
-        scorer,
+        scoring,
         calibrations,
         telemetry,
         suspensions=monitor,
         observers=(calibrations.traffic, auditor),
     )
-    calibrator = Calibrator(scorer, store, calibrations)
+    calibrator = Calibrator(scoring, store, calibrations)
     drift = Drift(calibrations, store, telemetry)
     changes = Changes(auditor, calibrator, calibrations, monitor)
     limits = _limits_of(settings, scorer.identity, admission)
@@ -185,6 +187,19 @@ def assembled(
         limits=limits,
         defaults=_defaults_of(settings),
         end_markers=tuple(settings.reward_end_markers.split()),
+    )
+
+
+def _with_cache(scorer: Scorer, settings: Settings, store: Store, telemetry: Telemetry) -> Scorer:
+    """The scorer of requests; checks of the judge use the one without kept scores."""
+    if settings.score_cache == "off":
+        return scorer
+    return CachingScorer(
+        scorer,
+        store,
+        telemetry,
+        seconds=settings.score_cache,
+        slots=settings.score_cache_size,
     )
 
 

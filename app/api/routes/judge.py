@@ -37,7 +37,7 @@ from app.core.errors import (
 )
 from app.service.judging.judge import JudgeRequest
 from app.service.services import Services
-from app.wire.answers import JudgeBatchOut, JudgmentOut
+from app.wire.answers import JudgeBatchOut, JudgeOut
 from app.wire.requests import BatchItem, JudgeBatchIn, JudgeIn
 
 router = APIRouter(tags=["judging"], route_class=JsonRoute)
@@ -62,7 +62,7 @@ _OF_MANY = error_responses(
 )
 
 
-@router.post("/judge", response_model=JudgmentOut, responses={**AGED, **_OF_ONE})
+@router.post("/judge", response_model=JudgeOut, responses={**AGED, **_OF_ONE})
 async def judge(
     body: JudgeIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -71,7 +71,7 @@ async def judge(
     check_criterion(caller, asked.criterion)
     async with services.admission.admit(1):
         judgment = await services.judge.judge(asked, by=caller.name)
-    return as_json(partial(JudgmentOut.of, judgment, body.id), headers=age_headers((judgment,)))
+    return as_json(partial(JudgeOut.of, judgment, body.id), headers=age_headers((judgment,)))
 
 
 @router.post("/judge/batch", response_model=JudgeBatchOut, responses={**AGED, **_OF_MANY})

@@ -39,7 +39,7 @@ from app.wire.rewards import (
     RewardGroupsIn,
     RewardGroupsOut,
     RewardReferenceIn,
-    RewardsOut,
+    RewardsOfRequestOut,
 )
 
 router = APIRouter(tags=["rewards"], route_class=JsonRoute)
@@ -59,7 +59,7 @@ REWARD_RESPONSES = {
 }
 
 
-@router.post("/rewards/group", response_model=RewardsOut, responses=REWARD_RESPONSES)
+@router.post("/rewards/group", response_model=RewardsOfRequestOut, responses=REWARD_RESPONSES)
 async def reward_group(
     body: RewardGroupIn,
     request: JsonRequest,
@@ -75,7 +75,7 @@ async def reward_group(
     refused with 429.
     """
     rewards = await _rewards([body.group()], body, request, services, caller)
-    make = partial(RewardsOut.of, rewards[0], comparisons=body.comparisons)
+    make = partial(RewardsOfRequestOut.of, rewards[0], comparisons=body.comparisons)
     return await answer_with(make, rewards, request)
 
 
@@ -96,7 +96,7 @@ async def reward_groups(
     return await answer_with(make, rewards, request)
 
 
-@router.post("/rewards/reference", response_model=RewardsOut, responses=REWARD_RESPONSES)
+@router.post("/rewards/reference", response_model=RewardsOfRequestOut, responses=REWARD_RESPONSES)
 async def reward_reference(
     body: RewardReferenceIn,
     request: JsonRequest,
@@ -110,7 +110,7 @@ async def reward_reference(
     guarantee is about comparisons, not about rewards.
     """
     rewards = await _rewards([body.group()], body, request, services, caller)
-    make = partial(RewardsOut.of, rewards[0], comparisons=body.comparisons)
+    make = partial(RewardsOfRequestOut.of, rewards[0], comparisons=body.comparisons)
     return await answer_with(make, rewards, request)
 
 

@@ -79,6 +79,7 @@ def decide(
     label_mass: float | None,
     judge: str,
     orders: Orders = 2,
+    cached: bool = False,
 ) -> Judgment:
     """Accepts the judge's preference, or abstains with the first reason that applies.
 
@@ -89,6 +90,7 @@ def decide(
             judge does not say it: nothing is off task then.
         judge: Name of the judge.
         orders: Number of orders that the judge has seen.
+        cached: Whether an earlier call of the judge made the score.
     """
     side, threshold = preference.side, rule.threshold
     verdict: Verdict = "abstain"
@@ -120,4 +122,5 @@ def decide(
         risk_level=None if never else rule.risk_level(preference.uncertainty),
         calibration=rule.calibration,
         judge=judge,
+        cached=cached,
     )

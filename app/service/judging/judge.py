@@ -251,6 +251,7 @@ class Judge:
                 label_mass=score.label_mass,
                 judge=self._scorer.identity.name,
                 orders=score.orders,
+                cached=score.cached,
             )
         for item in items:
             outcome = _outcome(item)

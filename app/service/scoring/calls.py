@@ -31,8 +31,10 @@ def observed_call(
         tracing: Makes a span of the call; None without traces.
     """
     telemetry.count_engine_prompts(prompts)
-    usage = telemetry.usage[CURRENT_FLOW.get().key]
-    usage.comparisons += comparisons
+    flow = CURRENT_FLOW.get()
+    of_key = telemetry.usage[flow.key]
+    of_key.comparisons += comparisons
+    flow.usage.engine_prompts += prompts
     rendered_s, begun = times.render_s, time.perf_counter()
     try:
         with nullcontext() if tracing is None else tracing.engine_call(prompts, times):
@@ -41,7 +43,8 @@ def observed_call(
         telemetry.count_engine_error(exc.code)
         raise
     finally:
-        usage.prompt_tokens += times.prompt_tokens
+        of_key.prompt_tokens += times.prompt_tokens
+        flow.usage.prompt_tokens += times.prompt_tokens
         call_s = time.perf_counter() - begun
         # The engine adds its tokenising to `render_s`; subtract only that part.
         model_s = call_s - (times.render_s - rendered_s) - times.queue_s

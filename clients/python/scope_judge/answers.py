@@ -69,6 +69,7 @@ class Judgment:
             response alone. Services of earlier releases do not say it, and their judges see 2.
         temperature: Number by which the judge's gap was divided, fitted on the calibration set;
             None for a judge that sees both orders.
+        cached: Whether the service had kept the score of an earlier call.
     """
 
     id: Identifier | None
@@ -91,6 +92,7 @@ class Judgment:
     audit: AuditReference | None = None
     orders: int = 2
     temperature: float | None = None
+    cached: bool = False
 
     @property
     def accepted(self) -> bool:

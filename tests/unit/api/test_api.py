@@ -38,6 +38,7 @@ JUDGMENT: dict[str, Any] = {
     "calibration": (dict, NULL),
     "judge": str,
     "audit": (dict, NULL),
+    "cached": bool,
 }
 CALIBRATION: dict[str, Any] = {
     "name": str,
@@ -112,7 +113,8 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/json"
     found = response.json()
-    check(found, JUDGMENT)
+    check(found, {**JUDGMENT, "usage": dict})
+    assert found["usage"] == {"engine_prompts": 2, "prompt_tokens": 0}
     assert (found["id"], found["verdict"], found["preferred"]) == ("x-1", "A", "A")
     assert (found["alpha"], found["guarantee"], found["delta"]) == (0.1, "marginal", None)
     assert found["calibration"] == {"name": "default", "version": 1, "n": 60}
@@ -126,7 +128,7 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
 
 async def test_without_alpha_nothing_is_promised(client: httpx.AsyncClient) -> None:
     found = (await client.post("/judge", json=comparison(alpha=None))).json()
-    check(found, JUDGMENT)
+    check(found, {**JUDGMENT, "usage": dict})
     assert found["verdict"] == "A"
     promised = ("alpha", "guarantee", "delta", "threshold", "risk_level", "calibration", "id")
     assert all(found[name] is None for name in promised)
@@ -255,7 +257,8 @@ async def test_an_item_takes_missing_fields_from_the_batch(client: httpx.AsyncCl
 
 
 async def test_an_empty_batch_gets_an_empty_answer(client: httpx.AsyncClient) -> None:
-    assert (await client.post("/judge/batch", json={"comparisons": []})).json() == {"results": []}
+    answer = (await client.post("/judge/batch", json={"comparisons": []})).json()
+    assert answer == {"results": [], "usage": {"engine_prompts": 0, "prompt_tokens": 0}}
 
 
 async def test_calibrate_answers_with_the_set_and_the_counts(
@@ -277,6 +280,7 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
         "effects": type(None),
         "ends_alarms": type(None),
         "note": type(None),
+        "usage": dict,
     }
     check(found, {**CALIBRATION, **counts})
     assert (found["name"], found["version"], found["n"]) == ("default", 1, 17)
@@ -336,6 +340,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
             **dict.fromkeys(("version", "judge", "fingerprint", "model", "dtype", "prefill"), str),
             **{"template": str, "kind": str},
             **dict.fromkeys(("head_dtype", "runtime"), (str, NULL)),
+            "decision_server": (dict, NULL),
             **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,

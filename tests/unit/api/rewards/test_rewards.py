@@ -74,6 +74,7 @@ async def test_a_group_is_rewarded_by_its_accepted_comparisons(client: httpx.Asy
         "ties": [0] * 3,
         "errors": [],
         "comparisons": None,
+        "usage": {"engine_prompts": 6, "prompt_tokens": 0},
     }
     soft = await rewarded(client, group(qualities(2, 0, 1), alpha=0.2, reward="soft"))
     one, two = (2 / (1 + math.exp(-gap)) - 1 for gap in (1.0, 2.0))
@@ -117,10 +118,12 @@ async def test_several_groups_are_one_engine_call(
     options = {"alpha": None, "opponents": 2, "reward": "soft"}
     both = await rewarded(client, {"groups": groups, **options}, "/rewards/groups")
     assert engine.calls == [5 * 4 * 2]
+    assert both["usage"]["engine_prompts"] == 5 * 4 * 2
     alone = [await rewarded(client, {**each, **options}) for each in groups]
+    assert {row.pop("usage")["engine_prompts"] for row in alone} == {4 * 2}
     assert both["groups"] == alone
     nothing = await rewarded(client, {"groups": []}, "/rewards/groups")
-    assert nothing == {"groups": []}
+    assert nothing == {"groups": [], "usage": {"engine_prompts": 0, "prompt_tokens": 0}}
 
 
 async def test_equal_texts_are_one_player_and_get_identical_rewards(

@@ -1,0 +1,49 @@
+"""The contract of the stores of scores: slots with texts that expire."""
+
+import asyncio
+
+import pytest
+
+from app.ports import Store
+from tests.integration.stores.backends import audit_log, state, write
+from tests.integration.stores.conftest import Connect
+from tests.patience import PATIENCE_S
+
+
+async def test_empty_slots_have_nothing(store: Store) -> None:
+    assert await store.kept_scores([]) == {}
+    assert await store.kept_scores([0, 1, 10**9]) == {}
+
+
+@pytest.mark.parametrize("count", [1, 8, 3000])
+async def test_a_slot_has_the_newest_text(store: Store, count: int) -> None:
+    first = {slot: f'["{slot}", 1.5, null, 1.0]' for slot in range(count)}
+    await store.keep_scores(first, seconds=600)
+    newer = {0: "newer", 10**9: "far"}
+    await store.keep_scores(newer, seconds=600)
+    assert await store.kept_scores([*first, 10**9, 10**6]) == first | newer
+
+
+async def test_other_clients_see_the_texts(connect: Connect) -> None:
+    writer, reader = await connect(), await connect()
+    await writer.keep_scores({7: "text"}, seconds=600)
+    assert await reader.kept_scores([7]) == {7: "text"}
+
+
+async def test_a_text_expires(store: Store) -> None:
+    await store.keep_scores({1: "short"}, seconds=1)
+    await store.keep_scores({2: "long"}, seconds=600)
+    async with asyncio.timeout(PATIENCE_S):
+        while await store.kept_scores([1]):
+            pass
+    assert await store.kept_scores([1, 2]) == {2: "long"}
+
+
+async def test_sets_and_audits_do_not_see_scores(store: Store) -> None:
+    assert await write(store, state(1), expected=None)
+    await store.append_audits(["entry"])
+    before = await store.read("default")
+    await store.keep_scores(dict.fromkeys(range(100), "text"), seconds=600)
+    assert await store.read("default") == before
+    assert await store.names() == ["default"]
+    assert await audit_log(store) == ["entry"]

@@ -1,0 +1,95 @@
+"""Answers with SCOPE_SCORE_CACHE: the same numbers for less work of the judge."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from app.stores.memory import MemoryStore
+from tests.serving import client_of
+from tests.unit.api.problems import comparison
+
+NOTHING = {"engine_prompts": 0, "prompt_tokens": 0}
+
+
+async def judged(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
+    answer = await client.post("/judge", json=comparison(alpha=None, **fields))
+    assert answer.status_code == 200, answer.text
+    row: dict[str, Any] = answer.json()
+    return row
+
+
+async def test_a_repeated_judgment_has_the_same_numbers_and_no_cost() -> None:
+    async with client_of(score_cache=60) as client:
+        first, again = await judged(client), await judged(client)
+    assert first.pop("usage")["engine_prompts"] == 2
+    assert again.pop("usage") == NOTHING
+    assert (first.pop("cached"), again.pop("cached")) == (False, True)
+    assert first == again
+
+
+async def test_swapped_responses_get_the_mirrored_judgment() -> None:
+    async with client_of(score_cache=60) as client, client_of() as direct:
+        pair = comparison()
+        swapped = {"response_a": pair["response_b"], "response_b": pair["response_a"]}
+        await judged(client)
+        kept, anew = await judged(client, **swapped), await judged(direct, **swapped)
+    assert kept.pop("cached")
+    assert not anew.pop("cached")
+    assert kept.pop("usage") == NOTHING
+    assert anew.pop("usage")["engine_prompts"] == 2
+    assert kept == anew
+
+
+async def test_without_the_setting_nothing_is_kept() -> None:
+    async with client_of() as client:
+        answers = [await judged(client) for _ in range(2)]
+    assert [row["cached"] for row in answers] == [False, False]
+    assert [row["usage"]["engine_prompts"] for row in answers] == [2, 2]
+
+
+async def test_a_batch_states_its_usage_and_the_metrics_its_repetitions() -> None:
+    async with client_of(score_cache=60) as client:
+        pairs = [comparison(question=f"{i}", alpha=None) for i in (1, 2, 1, 1)]
+        answer = (await client.post("/judge/batch", json={"comparisons": pairs})).json()
+        metrics = (await client.get("/metrics")).text
+    assert answer["usage"]["engine_prompts"] == 4
+    assert [row["cached"] for row in answer["results"]] == [False, False, True, True]
+    assert 'scope_scored_comparisons_total{outcome="new"} 2.0' in metrics
+    assert 'scope_scored_comparisons_total{outcome="repeated"} 2.0' in metrics
+
+
+async def test_another_process_reads_the_scores_of_the_store() -> None:
+    store = MemoryStore()
+    async with client_of(store=store, score_cache=60) as first:
+        await judged(first)
+        async with client_of(store=store, score_cache=60) as other:
+            assert (await judged(other))["cached"]
+
+
+async def test_a_calibration_uses_kept_scores_and_states_its_usage() -> None:
+    async with client_of(score_cache=60) as client:
+        pair = comparison()
+        await judged(client)
+        body = {"calibration": "default", "examples": [{**pair, "label": "A"}]}
+        answer = (await client.post("/calibrate", json=body)).json()
+    assert answer["usage"] == NOTHING
+    assert answer["added"] == 1
+
+
+async def test_groups_that_share_responses_cost_their_new_pairs() -> None:
+    group: dict[str, Any] = {"question": "q", "alpha": None, "responses": ["one", "two", "three"]}
+    async with client_of(score_cache=60) as client:
+        first = (await client.post("/rewards/group", json=group)).json()
+        grown = {**group, "responses": [*group["responses"], "four"]}
+        second = (await client.post("/rewards/group", json=grown)).json()
+    assert first["usage"]["engine_prompts"] == 2 * 3
+    assert second["usage"]["engine_prompts"] == 2 * 3
+    assert second["compared"] == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "on", "1.5", ""])
+async def test_a_wrong_setting_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="score_cache"):
+        async with client_of(score_cache=value):
+            pass
