@@ -602,9 +602,9 @@ NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 class AuditStore(Protocol):
     """Keeps the log of audits, which is one for all sets, and the secret that draws them.
 
-    Entries have the positions 1, 2, 3, ... and are never changed or removed. Beside the log there
-    may be texts of drawn pairs, which come and go with entries. Errors are those of
-    `CalibrationStore`.
+    Entries have the positions 1, 2, 3, ... and are never changed. Only `fold_audits` removes some,
+    whose positions are not used again. Beside the log there may be texts of drawn pairs, which come
+    and go with entries. Errors are those of `CalibrationStore`.
     """
 
     async def secret(self) -> bytes:
@@ -630,6 +630,20 @@ class AuditStore(Protocol):
 
         Returns:
             The position of the last entry. The others have the positions before it.
+        """
+
+    async def fold_audits(
+        self, positions: Sequence[tuple[int, int]], summary: str, *, last: tuple[int, str]
+    ) -> bool:
+        """Removes entries and appends their summary, in one atomic step that is durable.
+
+        Args:
+            positions: First and last position of each run of entries to remove.
+            summary: The entry that stands for them.
+            last: Position and text of the last entry, after which nobody may have appended.
+
+        Returns:
+            False if the log has another last entry. Nothing was changed then.
         """
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:

@@ -4,7 +4,7 @@ import difflib
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -14,6 +14,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -140,6 +141,14 @@ class Settings(BaseSettings):
         False,
         description="Keep the texts of drawn pairs in the store, as they are, until they are "
         "labelled, closed or expired. Keys with the role `calibrate` can read them.",
+    )
+    audit_keep_days: float = Field(
+        0.0,
+        ge=0,
+        le=36500,
+        description="Days after which draws of versions that are not in force any more are folded "
+        "into counts, with their labels; more than SCOPE_AUDIT_EXPIRES_S and "
+        "SCOPE_MAX_STALENESS_S. 0 keeps everything.",
     )
     on_alarm: Literal["report", "abstain"] = Field(
         "report",
@@ -287,6 +296,17 @@ class Settings(BaseSettings):
             raise ValueError("the same port as SCOPE_PORT")
         return value
 
+    @model_validator(mode="after")
+    def _keeps_for_long_enough(self) -> Self:
+        shortest = max(self.audit_expires_s, self.max_staleness_s) / 86400
+        if 0 < self.audit_keep_days <= shortest:
+            raise ValueError(
+                f"SCOPE_AUDIT_KEEP_DAYS must be more than {shortest:g} days, which "
+                "SCOPE_AUDIT_EXPIRES_S and SCOPE_MAX_STALENESS_S last: draws must have expired "
+                "before they are folded"
+            )
+        return self
+
     @field_validator("vllm_args", mode="before")
     @classmethod
     def _from_json(cls, value: object) -> object:
@@ -341,11 +361,16 @@ def read_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as exc:
-        lines = [
-            f"SCOPE_{'.'.join(map(str, fault['loc'])).upper()}: {fault['msg']}"
-            for fault in exc.errors(include_input=False, include_url=False)
-        ]
+        faults = exc.errors(include_input=False, include_url=False)
+        lines = [_fault_line(fault["loc"], fault["msg"]) for fault in faults]
         raise ValueError("\n".join(lines)) from None
+
+
+def _fault_line(place: tuple[int | str, ...], fault: str) -> str:
+    """A line for one fault; one of several settings together names them itself."""
+    if not place:
+        return fault.removeprefix("Value error, ")
+    return f"SCOPE_{'.'.join(map(str, place)).upper()}: {fault}"
 
 
 def _refusal(unknown: list[str]) -> str:

@@ -12,6 +12,7 @@ from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
+from app.service.auditing.retention import Retention
 from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -57,6 +58,7 @@ class Services:
     monitor: Monitor
     changes: Changes
     absorber: Absorber
+    retention: Retention
     store: Store
     admission: Admission
     readiness: Readiness

@@ -32,7 +32,8 @@ class MemoryStore:
         self._sets: dict[str, StoredCalibration] = {}
         self._trails: dict[str, list[StoredChange]] = {}
         self._secret: bytes | None = None
-        self._audits: list[str] = []
+        # The entry at position 1, 2, 3, ...; None for one that was folded.
+        self._audits: list[str | None] = []
         self._texts: dict[str, str] = {}
         self._evidence: defaultdict[str, dict[str, str]] = defaultdict(dict)
         # Slot -> text, and the time at which it expires.
@@ -150,7 +151,9 @@ class MemoryStore:
             case SecretPart():
                 self._secret = part.secret
             case AuditsPart():
-                self._audits += [text for _, text in part.entries]
+                for position, text in part.entries:
+                    self._audits += [None] * (position - 1 - len(self._audits))
+                    self._audits.append(text)
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, made by the first call."""
@@ -172,9 +175,25 @@ class MemoryStore:
         await self.forget_audit_texts(forgotten)
         return len(self._audits)
 
+    async def fold_audits(
+        self, positions: Sequence[tuple[int, int]], summary: str, *, last: tuple[int, str]
+    ) -> bool:
+        """Removes entries and appends their summary; returns False if another entry is the last."""
+        if not self._audits or (len(self._audits), self._audits[-1]) != last:
+            return False
+        for first, end in positions:
+            self._audits[first - 1 : end] = [None] * (end - first + 1)
+        self._audits.append(summary)
+        return True
+
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""
-        return list(enumerate(self._audits[after : after + limit], after + 1))
+        present = (
+            (index + 1, text)
+            for index in range(after, len(self._audits))
+            if (text := self._audits[index]) is not None
+        )
+        return list(islice(present, limit))
 
     async def last_audit(self) -> int:
         """Returns the position of the last entry; 0 for an empty log."""

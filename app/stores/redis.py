@@ -12,7 +12,8 @@ The keys of a set are a public interface:
 
     scope:calibration:changed                channel: the name of each set that changes
 
-    scope:audits                             stream: `position-0` -> entry of the log of audits
+    scope:audits                             stream: `position-0` -> entry of the log of audits,
+                                             without those that were folded
     scope:audits:texts                       hash: key of a drawn pair -> its texts
     scope:audits:secret                      string: the secret that draws audits, in hexadecimal
     scope:calibration:{name}:evidence        hash: replica -> its evidence about the set
@@ -83,6 +84,7 @@ from app.stores.redis_loading import load, trail_names
 from app.stores.redis_scripts import (
     APPEND_SCRIPT,
     DELETE_SCRIPT,
+    FOLD_SCRIPT,
     LAST_NUMBER_SCRIPT,
     READ_SCRIPT,
     WRITE_SCRIPT,
@@ -364,6 +366,15 @@ class RedisStore:
         else:
             last = await self._in_thread(lambda bulk: bulk.eval(APPEND_SCRIPT, 2, *arguments))
         return int(cast("int", last))
+
+    async def fold_audits(
+        self, positions: Sequence[tuple[int, int]], summary: str, *, last: tuple[int, str]
+    ) -> bool:
+        """Removes entries and appends their summary; returns False if another entry is the last."""
+        bounds = [str(position) for run in positions for position in run]
+        arguments = (str(last[0]), last[1], summary, *bounds)
+        done = await self._in_thread(lambda bulk: bulk.eval(FOLD_SCRIPT, 1, AUDITS_KEY, *arguments))
+        return bool(done)
 
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""

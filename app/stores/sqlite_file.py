@@ -40,9 +40,20 @@ _AUDIT_TEXT = "CREATE TABLE audit_text (pair TEXT PRIMARY KEY, texts TEXT NOT NU
 _SCORE = "CREATE TABLE score (slot INTEGER PRIMARY KEY, text TEXT NOT NULL, until REAL NOT NULL)"
 # Version of a file -> what makes it the next version.
 _STEPS = {3: (_AUDIT_TEXT, _SCORE, "PRAGMA user_version = 4")}
+
+
 # Triggers protect the trail and the log of audits from other programs: to shorten them, somebody
 # must drop the triggers on purpose. BEFORE triggers on INSERT, because INSERT OR REPLACE deletes
 # rows (by either key of `revision`) without the trigger of DELETE.
+def _refusal(table: str, verb: str, rule: str) -> str:
+    return (
+        f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table}"
+        f" BEGIN SELECT RAISE(ABORT, '{rule}'); END"
+    )
+
+
+# A fold drops this trigger and makes it again, in one transaction.
+AUDIT_DELETE = _refusal("audit", "DELETE", "the log of audits only grows")
 SCHEMA = (
     "CREATE TABLE calibration (name TEXT PRIMARY KEY, write_id TEXT NOT NULL,"
     " version INTEGER NOT NULL) WITHOUT ROWID",
@@ -60,15 +71,10 @@ SCHEMA = (
     "CREATE TRIGGER audit_insert BEFORE INSERT ON audit"
     " WHEN NEW.position <= coalesce((SELECT max(position) FROM audit), 0)"
     " BEGIN SELECT RAISE(ABORT, 'the log of audits only grows'); END",
-    *(
-        f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table}"
-        f" BEGIN SELECT RAISE(ABORT, '{rule}'); END"
-        for table, rule in (
-            ("revision", "the trail only grows"),
-            ("audit", "the log of audits only grows"),
-        )
-        for verb in ("UPDATE", "DELETE")
-    ),
+    _refusal("revision", "UPDATE", "the trail only grows"),
+    _refusal("revision", "DELETE", "the trail only grows"),
+    _refusal("audit", "UPDATE", "the log of audits only grows"),
+    AUDIT_DELETE,
     "CREATE TABLE audit_secret (only INTEGER PRIMARY KEY CHECK (only = 1), bytes BLOB NOT NULL)",
     "CREATE TABLE evidence (name TEXT NOT NULL, replica TEXT NOT NULL, text TEXT NOT NULL,"
     " PRIMARY KEY (name, replica)) WITHOUT ROWID",

@@ -13,6 +13,7 @@ from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
 from app.service.auditing.monitor import OnAlarm, SetReport
 from app.service.auditing.recovery import Recovery
+from app.service.auditing.retention import Held
 from app.service.services import Services
 from app.wire.answers import Out
 
@@ -237,7 +238,13 @@ class MonitorOut(Out):
             drift=DriftOut.of(drift),
             alarm=bool(report.alarmed) or has_drifted,
             summary=summary(criteria, drift, now=services.monitor.now()),
-            note=_note(report, rate=rate, refused=refused, has_drifted=has_drifted),
+            note=_note(
+                report,
+                rate=rate,
+                refused=refused,
+                has_drifted=has_drifted,
+                held=services.retention.held(calibration.name),
+            ),
             recovery=None if recovery is None else RecoveryOut.of(recovery),
         )
 
@@ -247,7 +254,9 @@ def _importance(monitored: MonitoredCriterion) -> tuple[bool, int]:
     return not monitored.alarm, -monitored.figures.audited
 
 
-def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) -> str | None:
+def _note(
+    report: SetReport, *, rate: float, refused: int, has_drifted: bool, held: Held | None
+) -> str | None:
     """Says what to do about a set, if there is something to do."""
     if report.alarmed:
         return (
@@ -266,6 +275,12 @@ def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) ->
             f"judgments under further criteria than the {MOST_CRITERIA} with draws are not audited,"
             " so nothing is known about their errors: use fewer different alphas, or sets of their "
             "own (docs/guides/audits.md)"
+        )
+    if held is not None:
+        return (
+            f"old audits from {written(held.at)} on are not folded (SCOPE_AUDIT_KEEP_DAYS): "
+            f"{held.labels} labels wait for absorb, the oldest is that of audit {held.id} "
+            "(docs/guides/audits.md, Days to keep)"
         )
     if report.criteria:
         return None

@@ -23,6 +23,7 @@ from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
+from app.service.auditing.retention import Retention
 from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -104,6 +105,7 @@ async def open_services(
             "the texts of audits": services.text_keeper.follow(),
             "the monitor of audits": services.monitor.follow(),
             "the test of drift": services.drift.follow(),
+            "the folding of audits": services.retention.follow(),
             "the watch over the engine": _report(scorer.lost, on_lost),
         }
         if settings.max_hang_s and restarts_judge(settings):
@@ -179,6 +181,13 @@ def assembled(
         changes=changes,
         absorber=Absorber(
             auditor, changes, calibrations, drift, fingerprint=scorer.identity.fingerprint
+        ),
+        retention=Retention(
+            auditor,
+            calibrations,
+            store,
+            fingerprint=scorer.identity.fingerprint,
+            keep_days=settings.audit_keep_days or None,
         ),
         store=store,
         admission=admission,

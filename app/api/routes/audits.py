@@ -26,6 +26,7 @@ from app.wire.audits import (
     AuditsOut,
     AuditTextsPageOut,
     AuditTrailOut,
+    FoldedAuditsOut,
     ResumeIn,
     ResumeOut,
 )
@@ -128,6 +129,23 @@ async def list_audit_trail(
     caller.check_calibration(name)
     entries = await services.auditor.trail(name, before=before, limit=limit)
     return await off_loop(as_json, partial(AuditTrailOut.of, name, entries, limit=limit))
+
+
+@router.get(
+    "/calibrations/{name}/folded-audits",
+    response_model=FoldedAuditsOut,
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
+)
+async def list_folded_audits(
+    name: Name, services: CurrentServices, caller: CurrentCaller
+) -> Response:
+    """Counts the folded audits of a set by version and criterion, and says what holds folding up.
+
+    Only `SCOPE_AUDIT_KEEP_DAYS` folds audits.
+    """
+    caller.check_calibration(name)
+    audits = await services.retention.of(name)
+    return await off_loop(as_json, partial(FoldedAuditsOut.of, name, audits))
 
 
 @router.post(

@@ -11,6 +11,7 @@ from app.core.monitoring import MonitoredCriterion
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import ChangeReport, Changes
 from app.service.auditing.drift import Drift
+from app.service.auditing.entries import written
 from app.service.auditing.ledger import Audit
 from app.service.auditing.recovery import Recovery, recovery_of
 from app.service.calibration.batch import JudgedBatch, JudgedExample
@@ -170,9 +171,9 @@ class Absorber:
             CalibrationNotFoundError: There is no such set.
             JudgeMismatchError: The set belongs to another judge.
             InvalidRequestError: There is no alarm whose time could be meant.
-            AuditsIncompleteError: Draws have no label, so the labelled ones are not a random
-                sample. Or `replace` would leave no example, or there are fewer draws than asked
-                for.
+            AuditsIncompleteError: Draws have no label, or were folded, so the labelled ones are not
+                a random sample. Or `replace` would leave no example, or there are fewer draws than
+                asked for.
             BecomesInfeasibleError: A criterion in use would have no verdicts any more.
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
@@ -213,9 +214,11 @@ class Absorber:
         calibration = await self._calibrations.get(name)
         await self._auditor.catch_up()
         period = await self._period(calibration, asked)
+        ledger = self._auditor.ledger
+        _check_not_folded(name, period, until=ledger.folds.until(name))
         audits = await off_loop(
             _Sorted.of,
-            self._auditor.ledger.audits(name),
+            ledger.audits(name),
             period=period,
             fingerprint=self._fingerprint,
         )
@@ -246,7 +249,7 @@ class Absorber:
 
     def _batch(self, audits: _Sorted, asked: Asked) -> JudgedBatch:
         return JudgedBatch(
-            examples=[_example(audit) for audit in audits.labelled],
+            examples=[example_of(audit) for audit in audits.labelled],
             fingerprint=self._fingerprint,
             label_noise=None,
             action="absorb",
@@ -260,6 +263,20 @@ def _report(change: ChangeReport, audits: _Sorted) -> AbsorbReport:
         unlabelled=audits.unlabelled,
         other_judge=audits.other_judge,
         rates=tuple(sorted({audit.draw.rate for audit in audits.labelled})),
+    )
+
+
+def _check_not_folded(name: str, period: Period, *, until: float | None) -> None:
+    """Refuses a period of which old draws were folded; raises AuditsIncompleteError.
+
+    The draws that are left of it are not a random sample.
+    """
+    if until is None or (period.since is not None and period.since > until):
+        return
+    raise AuditsIncompleteError(
+        f"audits of the calibration {name!r} before {written(until + 1.0)} were folded into counts "
+        "(SCOPE_AUDIT_KEEP_DAYS), after all of their labels had been absorbed: give this time, or "
+        "a later one, as `since`"
     )
 
 
@@ -285,7 +302,7 @@ def _check_complete(name: str, audits: _Sorted, asked: Asked) -> None:
         )
 
 
-def _example(audit: Audit) -> JudgedExample:
+def example_of(audit: Audit) -> JudgedExample:
     """Returns a labelled audit as an example; a tie has no score."""
     draw, label = audit.draw, audit.label
     assert label is not None, "open audits are not absorbed"

@@ -1,4 +1,4 @@
-"""Entries of the log of audits: draws of judgments, labels of draws, and alarms.
+"""Entries of the log of audits: draws of judgments, labels of draws, alarms, and folds.
 
 The store keeps each entry as one flat JSON object:
 
@@ -11,10 +11,12 @@ The store keeps each entry as one flat JSON object:
      "last_judged_at"}
     {"kind": "alarm_end", "calibration", "alpha", "guarantee", "delta", "alarm", "because",
      "version", "reason", "by", "at"}
+    {"kind": "fold", "calibration", "positions", "until", "counts", "at"}
 
 Times are seconds since 1970. Draws of earlier releases have no `by`, and their alarms have no times
 of judgments. Only a label "none", which
-closes a draw without a label, has a reason. Later releases may add fields and kinds, which this one
+closes a draw without a label, has a reason. A fold stands for the draws and labels that it removed
+from the log; its counts are nested objects. Later releases may add fields and kinds, which this one
 ignores.
 
 The digest of a comparison ignores the order of its two responses, and so must a draw. The id of a
@@ -217,7 +219,82 @@ class AlarmEnd:
         return _json({"kind": "alarm_end", **fields.pop("criterion"), **fields})
 
 
-Entry = Draw | LabelEntry | AlarmEntry | AlarmEnd
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoldedCount:
+    """Numbers of folded judgments of one version under one criterion.
+
+    `abstained`, `right`, `wrong`, `ties` and `unlabelled` add up to all draws.
+
+    Args:
+        decider: The criterion and the version.
+        abstained: Number of judgments without a verdict.
+        right: Number of verdicts that their label agrees with.
+        wrong: Number of verdicts that their label contradicts.
+        ties: Number of verdicts whose responses people found equal.
+        unlabelled: Number of verdicts that nobody has labelled in time.
+        first_at: Time of the first judgment, in seconds since 1970.
+        last_at: Time of the last one, likewise.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    decider: Decider
+    abstained: Annotated[int, Field(ge=0)]
+    right: Annotated[int, Field(ge=0)]
+    wrong: Annotated[int, Field(ge=0)]
+    ties: Annotated[int, Field(ge=0)]
+    unlabelled: Annotated[int, Field(ge=0)]
+    first_at: float
+    last_at: float
+
+    @property
+    def draws(self) -> int:
+        """Number of judgments."""
+        return self.abstained + self.right + self.wrong + self.ties + self.unlabelled
+
+    def __add__(self, other: "FoldedCount") -> "FoldedCount":
+        """Returns the numbers of both together, which have the same decider."""
+        return FoldedCount(
+            decider=self.decider,
+            abstained=self.abstained + other.abstained,
+            right=self.right + other.right,
+            wrong=self.wrong + other.wrong,
+            ties=self.ties + other.ties,
+            unlabelled=self.unlabelled + other.unlabelled,
+            first_at=min(self.first_at, other.first_at),
+            last_at=max(self.last_at, other.last_at),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fold:
+    """Old draws of a set with their labels, which the log has no more, as counts.
+
+    Args:
+        calibration: Name of the set.
+        positions: First and last position of each run of consecutive entries that were removed, in
+            order.
+        until: Time of the newest of the comparisons, each at its first judgment, in seconds since
+            1970.
+        counts: The judgments by version and criterion.
+        at: Time of the fold, likewise.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    calibration: str
+    positions: tuple[tuple[int, int], ...]
+    until: float
+    counts: tuple[FoldedCount, ...]
+    at: float
+
+    @property
+    def text(self) -> str:
+        """The entry as the store keeps it."""
+        return _json({"kind": "fold", **_FOLD.dump_python(self)})
+
+
+Entry = Draw | LabelEntry | AlarmEntry | AlarmEnd | Fold
 
 
 def parse_entry(text: str) -> Entry | None:
@@ -235,6 +312,8 @@ def parse_entry(text: str) -> Entry | None:
             return _ALARM.validate_json(text)
         case "alarm_end":
             return _ALARM_END.validate_json(text)
+        case "fold":
+            return _FOLD.validate_json(text)
     return None
 
 
@@ -284,4 +363,5 @@ _DRAW: TypeAdapter[Draw] = TypeAdapter(Annotated[Draw, BeforeValidator(_nested)]
 _LABEL = TypeAdapter(LabelEntry)
 _ALARM: TypeAdapter[AlarmEntry] = TypeAdapter(Annotated[AlarmEntry, BeforeValidator(_nested)])
 _ALARM_END: TypeAdapter[AlarmEnd] = TypeAdapter(Annotated[AlarmEnd, BeforeValidator(_nested)])
+_FOLD = TypeAdapter(Fold)
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -5,8 +5,9 @@ collector over them would stop every thread. The tables are numpy's structured a
 event loop changes them. Other threads get copies, and views of fields that never change.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -21,8 +22,10 @@ from app.service.auditing.entries import (
     Decider,
     Draw,
     Entry,
+    Fold,
     LabelEntry,
 )
+from app.service.auditing.folds import Folds
 
 T = TypeVar("T", bound=Hashable)
 Rows = NDArray[np.void]
@@ -40,8 +43,14 @@ MOST_CRITERIA_OF_KEY = 32
 # Name of every caller of a service without keys.
 KEYLESS = "anonymous"
 
+# Number of the set of a folded comparison, and of the decider of an entry that is not a use.
+_NONE = -1
+# A process that has folded fewer comparisons keeps their rows until its end.
+_FEW_FOLDED = 10_000
+
 # One row for each drawn comparison, with what its first entry says. `calibration`, `fingerprint`
-# and `labelled_by` are numbers of texts, `first_use` is a row of the uses.
+# and `labelled_by` are numbers of texts, `first_use` is a row of the uses, `entries` the number of
+# its rows there.
 _DRAW = np.dtype(
     [
         ("id", "V16"),
@@ -57,12 +66,14 @@ _DRAW = np.dtype(
         ("fingerprint", "i4"),
         ("labelled_by", "i4"),
         ("first_use", "i4"),
+        ("entries", "u4"),
         ("label", "u1"),
         ("label_changes", "u4"),
     ]
 )
-# One row for each drawn comparison and decider, in the order of the log. `by` is the number of
-# the key's name.
+# One row for each entry about a drawn comparison, in the order of the log. A use is the first entry
+# of a comparison and a decider; labels, repeated uses and the entries of folded comparisons have no
+# decider. `by` is the number of the key's name, for uses.
 _USE = np.dtype(
     [
         ("position", "i8"),
@@ -166,6 +177,27 @@ class TrailPlace:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SetView:
+    """The draws of a set, which go on changing.
+
+    A plan that another thread makes by it must be checked on the event loop.
+
+    Args:
+        ledger: The ledger.
+        number: Number of the set in `draws`.
+        deciders: The deciders by their numbers.
+        draws: The rows of all draws, of all sets.
+        uses: The rows of all entries about them.
+    """
+
+    ledger: "Ledger"
+    number: int
+    deciders: Sequence[Decider]
+    draws: Rows
+    uses: Rows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Uses:
     """The drawn judgments by one version of a set, as they were at one moment.
 
@@ -250,6 +282,7 @@ class Ledger:
         # Text of the last entry, by which another log is noticed.
         self.last_text: str | None = None
         self.alarms = Alarms()
+        self.folds = Folds()
         self._draws = _Table(_DRAW)
         self._uses = _Table(_USE)
         self._events = _Table(_EVENT)
@@ -290,6 +323,8 @@ class Ledger:
             self._apply_draw(position, entry)
         elif isinstance(entry, LabelEntry):
             self._apply_label(position, entry)
+        elif isinstance(entry, Fold):
+            self._apply_fold(entry)
         elif entry is not None and self.alarms.apply(position, entry):
             self._changes[entry.criterion.calibration] += 1
             self._note(position, entry.criterion.calibration, before=NO_LABEL)
@@ -301,6 +336,21 @@ class Ledger:
             return None
         draw = self._draws.rows[row]
         return self._audit(draw, self._uses.rows[draw["first_use"]])
+
+    def is_at(self, other: "Ledger") -> bool:
+        """Whether both have read the same entries, as far as their last one says it."""
+        return (self.position, self.last_text) == (other.position, other.last_text)
+
+    @property
+    def calibrations(self) -> list[str]:
+        """The names of the sets that have or had draws."""
+        return list(self._calibrations)
+
+    @property
+    def is_mostly_folded(self) -> bool:
+        """Whether most rows are of folded comparisons: reading the log anew frees their memory."""
+        folded = len(self._draws.rows) - len(self._rows)
+        return folded > max(_FEW_FOLDED, len(self._rows))
 
     def newest(self) -> Audit | None:
         """Returns the audit that was drawn first most recently; None if there is none."""
@@ -403,7 +453,7 @@ class Ledger:
         """Returns the audits of a set, or of all sets, oldest first; any thread may read them."""
         draws = self._draws.rows
         if calibration is None:
-            draws = draws.copy()
+            draws = draws[draws["calibration"] != _NONE]
         else:
             draws = draws[draws["calibration"] == self._number_of(calibration)]
         return map(self._audit, draws, self._uses.rows[draws["first_use"]])
@@ -418,6 +468,21 @@ class Ledger:
             draws=draws,
             labels=draws["label"].copy(),
         )
+
+    def view(self, calibration: str) -> SetView:
+        """Returns the draws of a set without copying them; any thread may read them."""
+        return SetView(
+            ledger=self,
+            number=self._number_of(calibration),
+            deciders=list(self._deciders),
+            draws=self._draws.rows,
+            uses=self._uses.rows,
+        )
+
+    def audits_at(self, rows: NDArray[np.intp]) -> Iterator[Audit]:
+        """Returns the audits in some rows of a view; any thread may read them."""
+        draws = self._draws.rows[rows]
+        return map(self._audit, draws, self._uses.rows[draws["first_use"]])
 
     def page(
         self,
@@ -478,7 +543,8 @@ class Ledger:
 
     def _number_of(self, calibration: str) -> int:
         number = self._calibrations.number(calibration)
-        return -1 if number is None else number
+        # No row has this number.
+        return -2 if number is None else number
 
     def _audit(self, row: np.void, first_use: np.void) -> Audit:
         draw, use = _fields(row), _fields(first_use)
@@ -509,6 +575,7 @@ class Ledger:
         counted = self._counted.setdefault(_version(draw.decider), [])
         decider = self._deciders.number(draw.decider)
         if row is not None and len(counted) == MOST_CRITERIA and decider not in counted:
+            self._append_entry(position, row, at=draw.at)
             return
         if decider is None:
             decider = self._deciders.add(draw.decider)
@@ -532,24 +599,43 @@ class Ledger:
                 fingerprint=self._names.add(draw.fingerprint),
                 labelled_by=0,
                 first_use=len(self._uses.rows),
+                entries=0,
                 label=NO_LABEL,
                 label_changes=0,
             )
         elif self._has_use(row, decider):
+            self._append_entry(position, row, at=draw.at)
             return
         else:
             self._used_again.add((row, decider))
             state = self._draws.rows[row]
             state["last_at"] = max(state["last_at"], draw.at)
-        self._uses.append(
-            position=position,
-            at=draw.at,
-            draw=row,
-            decider=decider,
-            by=self._keys.add(draw.by),
-            accepted=draw.accepted,
+        by = self._keys.add(draw.by)
+        self._append_entry(
+            position, row, at=draw.at, by=by, decider=decider, accepted=draw.accepted
         )
         self._changes[draw.calibration] += 1
+
+    def _append_entry(
+        self,
+        position: int,
+        row: int,
+        *,
+        at: float,
+        by: int = _NONE,
+        decider: int = _NONE,
+        accepted: bool = False,
+    ) -> None:
+        """Appends an entry about the comparison of a row, a use unless it has no decider."""
+        self._uses.append(
+            position=position,
+            at=at,
+            draw=row,
+            decider=decider,
+            by=by,
+            accepted=accepted,
+        )
+        self._draws.rows[row]["entries"] += 1
 
     def _has_use(self, row: int, decider: int) -> bool:
         first = self._uses.rows[self._draws.rows[row]["first_use"]]
@@ -559,6 +645,7 @@ class Ledger:
         row = self._rows.get(_pair(entry.id))
         if row is None:
             return
+        self._append_entry(position, row, at=entry.at)
         state = self._draws.rows[row]
         is_mirrored = state["id"].tobytes().hex() != entry.id
         label = _LABELS.index(_MIRRORED[entry.label] if is_mirrored else entry.label)
@@ -576,6 +663,19 @@ class Ledger:
         state["labelled_by"] = self._names.add(entry.by)
         self._changes[calibration] += 1
         self._last_sender[calibration] = entry.by
+
+    def _apply_fold(self, fold: Fold) -> None:
+        """Drops the comparisons whose entries a fold has removed; their rows stay, unused."""
+        self.folds.apply(fold)
+        draws, uses = self._draws.rows, self._uses.rows
+        positions, gone = uses["position"], set[int]()
+        for first, last in fold.positions:
+            entries = uses[bisect_left(positions, first) : bisect_right(positions, last)]
+            gone.update(entries["draw"].tolist())
+            entries["decider"] = _NONE
+        for row in gone:
+            self._rows.pop(_pair(draws["id"][row].tobytes().hex()), None)
+            draws["calibration"][row] = _NONE
 
     def _note(self, position: int, calibration: str, *, before: int) -> None:
         """Notes that the entry at a position belongs into the trail of a set."""

@@ -458,7 +458,7 @@ def monitored(
         first_open = int(is_open.argmax()) if is_open.any() else len(accepted)
         counted = accepted[:first_open][labelled[:first_open]]
         sided = counted[counted["label"] != TIE]
-        keys = _keys_by_errors(sided, accepted[is_open])
+        keys = _keys_by_errors(sided, accepted[is_open], drawn=accepted)
         figures = _figures(sided, decider)
         criteria.append(
             MonitoredCriterion(
@@ -495,19 +495,27 @@ def _span(times: NDArray[np.float64]) -> JudgedSpan:
 def _figures(sided: Rows, decider: Decider) -> MonitorFigures:
     """Returns the figures of draws that count, none of them a tie."""
     return monitor(
-        _errors(sided),
+        is_error(sided),
         closed=sided["label"] == CLOSED,
         alpha=_alpha(decider),
         label_noise=decider.label_noise,
     )
 
 
-def _keys_by_errors(sided: Rows, waiting: Rows) -> list[int]:
-    """Returns the numbers of the keys of some draws, those with the most errors first."""
-    wrong = _errors(sided) & (sided["label"] != CLOSED)
+def _keys_by_errors(sided: Rows, waiting: Rows, *, drawn: Rows) -> list[int]:
+    """Returns the numbers of the keys of some draws, those with the most errors first.
+
+    Args:
+        sided: The draws that count, none of them a tie.
+        waiting: The open draws.
+        drawn: All draws; keys with equal numbers are in their order.
+    """
+    wrong = is_error(sided) & (sided["label"] != CLOSED)
     errors, labels = Counter(sided["by"][wrong].tolist()), Counter(sided["by"].tolist())
     both = labels.keys() | set(waiting["by"].tolist())
-    return sorted(both, key=lambda key: (-errors[key], -labels[key], key))
+    # Not in the order of the numbers, which depend on entries that a fold may remove.
+    keys = [key for key in dict.fromkeys(drawn["by"].tolist()) if key in both]
+    return sorted(keys, key=lambda key: (-errors[key], -labels[key]))
 
 
 def _of_key(
@@ -537,7 +545,7 @@ def _of_key(
     )
 
 
-def _errors(rows: Rows) -> NDArray[np.bool_]:
+def is_error(rows: Rows) -> NDArray[np.bool_]:
     """Shape (n,). Whether each label, none of them a tie, differs from the verdict.
 
     The entry of a closed draw means nothing.

@@ -14,6 +14,8 @@ from app.service.auditing.entries import (
     AlarmEntry,
     Draw,
     Entry,
+    Fold,
+    FoldedCount,
     parse_entry,
     readable_entry,
 )
@@ -32,6 +34,25 @@ ENDED = AlarmEnd(
     at=3.5,
 )
 
+FOLDED = Fold(
+    calibration="default",
+    positions=((1, 1), (3, 900)),
+    until=2.25,
+    counts=(
+        FoldedCount(
+            decider=drawn(1, criterion=PAC, label_noise=0.25).decider,
+            abstained=1,
+            right=2,
+            wrong=3,
+            ties=4,
+            unlabelled=5,
+            first_at=0.5,
+            last_at=2.5,
+        ),
+    ),
+    at=1e9 + 0.125,
+)
+
 
 @pytest.mark.parametrize(
     "entry",
@@ -48,6 +69,8 @@ ENDED = AlarmEnd(
         replace(RANG, decider=drawn(1, criterion=PAC, write_id="w3").decider, suspends=False),
         ENDED,
         replace(ENDED, criterion=PAC, because="version", reason=None),
+        FOLDED,
+        replace(FOLDED, positions=(), counts=()),
     ],
 )
 def test_an_entry_survives_the_log(entry: Entry) -> None:
