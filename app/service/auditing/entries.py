@@ -109,6 +109,7 @@ class Draw:
         """The entry as the store keeps it."""
         fields = _DRAW.dump_python(self)
         score, decider = fields.pop("score"), fields.pop("decider")
+        del score["cached"]
         criterion = decider.pop("criterion")
         return _json({"kind": "draw", **fields, **score, **criterion, **decider})
 
