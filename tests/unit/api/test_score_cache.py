@@ -3,7 +3,6 @@
 from typing import Any
 
 import httpx
-import pytest
 
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
@@ -86,10 +85,3 @@ async def test_groups_that_share_responses_cost_their_new_pairs() -> None:
     assert first["usage"]["engine_prompts"] == 2 * 3
     assert second["usage"]["engine_prompts"] == 2 * 3
     assert second["compared"] == [3, 3, 3, 3]
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "on", "1.5", ""])
-async def test_a_wrong_setting_is_refused(value: str) -> None:
-    with pytest.raises(ValueError, match="score_cache"):
-        async with client_of(score_cache=value):
-            pass
