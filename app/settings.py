@@ -13,6 +13,7 @@ from pydantic import (
     SecretStr,
     ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -289,6 +290,15 @@ class Settings(BaseSettings):
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value
 
+    @field_validator("score_cache", mode="wrap")
+    @classmethod
+    def _seconds_or_off(cls, value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError:
+            # pydantic would report a fault for each of the two.
+            raise ValueError("neither off nor a whole number of seconds above 0") from None
+
     @field_validator("metrics_port")
     @classmethod
     def _is_another_port(cls, value: int | None, info: ValidationInfo) -> int | None:
@@ -368,8 +378,9 @@ def read_settings(**overrides: Any) -> Settings:
 
 def _fault_line(place: tuple[int | str, ...], fault: str) -> str:
     """A line for one fault; one of several settings together names them itself."""
+    fault = fault.removeprefix("Value error, ")
     if not place:
-        return fault.removeprefix("Value error, ")
+        return fault
     return f"SCOPE_{'.'.join(map(str, place)).upper()}: {fault}"
 
 
