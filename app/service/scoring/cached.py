@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from app.core.comparison import Comparison
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.core.fingerprint import JudgeIdentity, example_digest
+from app.core.fingerprint import JudgeIdentity, digest_of_json, example_digest
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
 from app.ports import ScoreStore
@@ -40,8 +40,8 @@ class _Key:
     is_swapped: bool
 
     @classmethod
-    def of(cls, comparison: Comparison, fingerprint: str, slots: int) -> "_Key":
-        digest = example_digest(fingerprint, comparison)
+    def of(cls, comparison: Comparison, judge: str, slots: int) -> "_Key":
+        digest = example_digest(judge, comparison)
         return cls(
             slot=int(digest[_DIGITS:], 16) % slots,
             check=digest[:_DIGITS],
@@ -57,8 +57,8 @@ class CachingScorer:
     """Answers repeated comparisons with kept scores, and lets a scorer answer the others.
 
     The store has a fixed number of slots. The digest of a comparison, which includes the judge's
-    fingerprint, decides its slot, and the newest score replaces an earlier one. So the size is
-    bounded without any list of what is kept. Texts are not kept.
+    fingerprint and runtime, decides its slot, and the newest score replaces an earlier one. So the
+    size is bounded without any list of what is kept. Texts are not kept.
 
     Without an answer of the store the scorer scores everything, as if nothing was kept.
 
@@ -114,8 +114,9 @@ class CachingScorer:
         ]
 
     def _keys(self, comparisons: Sequence[Comparison]) -> list[_Key]:
-        fingerprint = self.identity.fingerprint
-        return [_Key.of(each, fingerprint, self._slots) for each in comparisons]
+        # A set says which runtimes its scores have, so a score of another one must not get in.
+        judge = digest_of_json([self.identity.fingerprint, self.identity.runtime])
+        return [_Key.of(comparison, judge, self._slots) for comparison in comparisons]
 
     async def _kept(self, keys: Sequence[_Key]) -> dict[str, Score]:
         """Returns the kept scores by comparison; none if the store does not answer in time."""

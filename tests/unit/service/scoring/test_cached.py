@@ -21,12 +21,13 @@ FAILING = "fails"
 class CountingScorer:
     """Scores by the lengths of the responses, and remembers what it was asked."""
 
-    def __init__(self, *, orders: int = 2, version: str = "1") -> None:
+    def __init__(self, *, orders: int = 2, version: str = "1", runtime: str = "vLLM 1") -> None:
         self.identity = JudgeIdentity(
             name="counting",
             inputs={"version": version},
             described={"model": "counting"},
             max_prompt_tokens=100,
+            runtime=runtime,
         )
         self.asked: list[Comparison] = []
         self._orders = orders
@@ -122,9 +123,12 @@ async def test_errors_are_not_kept() -> None:
     assert judge.asked == [*pairs, pairs[0]]
 
 
-async def test_another_judge_and_other_texts_have_scores_of_their_own() -> None:
+@pytest.mark.parametrize(("version", "runtime"), [("2", "vLLM 1"), ("1", "vLLM 2")])
+async def test_another_judge_runtime_or_text_has_a_score_of_its_own(
+    version: str, runtime: str
+) -> None:
     store = MemoryStore()
-    first, other = CountingScorer(), CountingScorer(version="2")
+    first, other = CountingScorer(), CountingScorer(version=version, runtime=runtime)
     pair = Comparison.of("q", "long", "a")
     await caching(first, store).score([pair, Comparison.of("another q", "long", "a")])
     await caching(other, store).score([pair])
