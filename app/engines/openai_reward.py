@@ -231,7 +231,10 @@ def _reward_in(values: Any) -> float | PromptError:
     (value,) = values
     if isinstance(value, bool) or not isinstance(value, int | float):
         return JudgmentFailedError("the judge's server answered with a reward that is no number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return JudgmentFailedError("the judge's server answered with a reward that is too large")
 
 
 def _check_probes(rewards: list[float | PromptError] | PromptError) -> None:

@@ -102,7 +102,7 @@ class RewardModelScorer:
             )
         known = dict(zip(asked, rewards, strict=True))
         return [
-            score_of_rewards(*(known[each] for each in pair)) if isinstance(pair, tuple) else pair
+            score_of_rewards(known[pair[0]], known[pair[1]]) if isinstance(pair, tuple) else pair
             for pair in pairs
         ]
 
@@ -168,11 +168,12 @@ def score_of_rewards(
     reward_a: float | PromptError, reward_b: float | PromptError
 ) -> Score | ScoreError:
     """The score of a comparison from the rewards of its responses, or the first error."""
-    for reward in (reward_a, reward_b):
-        if not isinstance(reward, float):
-            return reward
-        if not math.isfinite(reward):
-            return JudgmentFailedError("a reward of the judge is not a finite number")
-    assert isinstance(reward_a, float)
-    assert isinstance(reward_b, float)
-    return Score(gap_fwd=reward_a - reward_b, gap_rev=None, label_mass=None)
+    if not isinstance(reward_a, float):
+        return reward_a
+    if not isinstance(reward_b, float):
+        return reward_b
+    gap = reward_a - reward_b
+    # Two finite rewards may be too far apart for a float, too.
+    if not math.isfinite(gap):
+        return JudgmentFailedError("the judge's rewards have no finite difference")
+    return Score(gap_fwd=gap, gap_rev=None, label_mass=None)

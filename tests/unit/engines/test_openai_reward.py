@@ -123,6 +123,7 @@ def data(change: Callable[[list[dict[str, Any]]], Any]) -> Callable[[dict[str, A
         data(lambda entries: [{**each, "probs": []} for each in entries]),
         data(lambda entries: [{**each, "probs": ["1"]} for each in entries]),
         data(lambda entries: [{**each, "probs": [True]} for each in entries]),
+        data(lambda entries: [{**each, "probs": [10**400]} for each in entries]),
         data(lambda entries: None),
         lambda answer: {},
     ],

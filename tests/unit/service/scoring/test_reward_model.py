@@ -100,6 +100,10 @@ def test_the_error_of_either_response_is_the_error_of_the_comparison() -> None:
     assert score_of_rewards(error, math.nan) is error
 
 
+def test_finite_rewards_without_a_finite_difference_are_an_error() -> None:
+    assert isinstance(score_of_rewards(1.5e308, -1.5e308), JudgmentFailedError)
+
+
 async def test_a_wrong_number_of_rewards_is_an_error() -> None:
     class Short(NumberModel):
         async def rewards(
