@@ -217,14 +217,12 @@ def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
     from app.cli.set_answers import Changes, Deletion
 
     with connected(url) as service:
-        answer = service.delete_once(set_path(name), dry_run="true")
-        if answer is None:
-            # A service of 0.2.0 knows no dry run.
+        if not service.shows_deletions:
             raise CommandError(
-                f"the service is older than this command, and has deleted {name} at once: "
-                f"`scope-judge sets versions {name}` lists what `sets rollback` restores"
+                f"the service (release {service.version}) is older than this command, and would "
+                f"delete {name} at once: update the service, or use the command of its release"
             )
-        would = read(Deletion, answer)
+        would = read(Deletion, service.delete_once(set_path(name), dry_run="true"))
         show_deletion(name, would)
         shown = "" if would.version is None else f", version {would.version}"
         ask(f"Delete {name}{shown}?", yes=yes, otherwise="nothing was deleted")

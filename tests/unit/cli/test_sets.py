@@ -27,7 +27,7 @@ from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import PROGRAM, one_line, rows_of, write_rows
 from tests.unit.cli.listening import Disturbed, listening
-from tests.unit.clients.planned import Handler, PlannedService, serving
+from tests.unit.clients.planned import PlannedService, serving
 
 runner = CliRunner()
 
@@ -295,15 +295,13 @@ def test_a_rollback_shows_what_it_takes_away(own_url: str) -> None:
     assert "default is version 3, with the 60 examples of version 1" in one_line(result.stderr)
 
 
-def test_a_service_that_knows_no_dry_run_has_deleted_the_set() -> None:
-    def act(handler: Handler, body: dict[str, Any]) -> None:
-        handler.send(204, b"")
-
+@pytest.mark.parametrize("options", [[], ["--yes"]])
+def test_a_service_that_knows_no_dry_run_is_asked_for_no_deletion(options: list[str]) -> None:
     with serving(PlannedService()) as service:
-        service.rule = act
-        result = run(service.url, "delete", "x")
+        result = run(service.url, "delete", "x", *options)
+        assert service.bodies == []
     assert result.exit_code == 1
-    assert "is older than this command, and has deleted x at once" in one_line(result.stderr)
+    assert "is older than this command, and would delete x at once" in one_line(result.stderr)
 
 
 def _gunzipped(file: Path) -> str:
