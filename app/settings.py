@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     Field,
     JsonValue,
-    PositiveInt,
     SecretStr,
     ValidationError,
     ValidationInfo,
@@ -157,7 +156,7 @@ class Settings(BaseSettings):
         "and `/calibrations/{name}/monitor`), or `abstain`: judgments under that criterion also "
         "abstain with the reason `suspended` until the set has a new version.",
     )
-    score_cache: Literal["off"] | PositiveInt = Field(
+    score_cache: Literal["off"] | Annotated[int, Field(ge=1, le=10 * 365 * 86400)] = Field(
         "off",
         description="Seconds for which the store keeps scores, so that a repeated comparison costs "
         "no call of the judge, also with its responses in the other order; or `off`. Texts are "
@@ -297,7 +296,7 @@ class Settings(BaseSettings):
             return handler(value)
         except ValidationError:
             # pydantic would report a fault for each of the two.
-            raise ValueError("neither off nor a whole number of seconds above 0") from None
+            raise ValueError("neither off nor whole seconds from 1 to 315360000") from None
 
     @field_validator("metrics_port")
     @classmethod

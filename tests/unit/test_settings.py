@@ -83,7 +83,7 @@ WRONG: dict[str, list[str]] = {
     "audit_expires_s": ["0", "nan"],
     "audit_keep_days": ["-1", "nan", "36501", SECRET],
     "on_alarm": [SECRET, ""],
-    "score_cache": ["0", "-1", "1.5", "on", "", SECRET],
+    "score_cache": ["0", "-1", "1.5", "on", "", "9" * 20, SECRET],
     "score_cache_size": ["0", "-1", SECRET],
     "max_pending": ["0"],
     "max_pending_bytes": ["1023"],
