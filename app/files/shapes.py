@@ -72,6 +72,9 @@ class ComparisonShape:
         """
         missing = [column for column in self.columns if column not in row]
         if missing:
+            # Excel writes such rows below a table.
+            if not row:
+                raise InvalidComparisonError("the row is empty")
             raise InvalidComparisonError(f"{_named(missing)} missing; there is {listed(row)}")
         fields = self.convert(row)
         for name in _NUMBERS:

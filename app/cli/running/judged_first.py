@@ -67,8 +67,10 @@ def judged_by_service(
 
     out = judging.out or _beside(inputs[0])
     if out.exists():
+        same = " with the same --map or --shape" if judging.form.shape else ""
         raise CommandError(
-            f"{out} already exists: `scope-judge curve {out}` reads it; --out names another file"
+            f"{out} already exists: `scope-judge curve {out}`{same} reads it; --out names another "
+            "file"
         )
     say(
         f"These {rows.report.rows} pairs are not judged yet: the service at {judging.url} judges "

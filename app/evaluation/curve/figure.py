@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
@@ -31,8 +31,10 @@ _MARKERS: dict[Guarantee, str] = {"marginal": "o", "pac": "s"}
 _GREY, _BAND = "#777777", "#d9d9d9"
 # Points that are nearer to each other share one text.
 _TEXT_WIDTH = 0.07
-# Characters in a line of the conclusion, and of the explanation.
-_CONCLUSION, _EXPLANATION = 125, 190
+# Characters in a line of the conclusion, of the figures below it, and of the explanation.
+_CONCLUSION, _FIGURES, _EXPLANATION = 125, 150, 190
+# Heights of their lines in inches, and of the space around the first two.
+_CONCLUSION_LINE, _FIGURES_LINE, _SPACE = 0.21, 0.18, 0.36
 _WORDS = (
     "The judge answers a pair only if it is certain enough, and abstains otherwise. Coverage is "
     "the share of pairs that it answers. Alpha is the largest share of wrong answers that is "
@@ -87,11 +89,24 @@ def write_curve_figure(findings: Findings, file: Path) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    figure = Figure(figsize=(13.0, 6.4), layout="constrained")
+    figure = curve_figure(findings)
+    # Without a date and random ids, equal scores write equal bytes.
+    kind = file.suffix.lower().removeprefix(".")
+    metadata = {"Date": None} if kind == "svg" else {}
+    with rc_context({"svg.hashsalt": "scope-judge"}), replacing(file) as image:
+        figure.savefig(image, format=kind, dpi=130, metadata=metadata)
+
+
+def curve_figure(findings: Findings) -> Figure:
+    """The figure, as high as its words need."""
+    conclusion, figures = _conclusion(findings)
+    height = _CONCLUSION_LINE * len(conclusion) + _FIGURES_LINE * len(figures) + _SPACE
+    figure = Figure(figsize=(13.0, height + 5.4), layout="constrained")
     FigureCanvasAgg(figure)
-    parts = figure.subfigures(3, 1, height_ratios=(0.95, 4.6, 0.7), squeeze=False)
+    parts = figure.subfigures(3, 1, height_ratios=(height, 4.7, 0.7), squeeze=False)
     top, middle, bottom = parts[:, 0]
-    _write_conclusion(top, findings)
+    top.text(0.01, 0.95, "\n".join(conclusion), va="top", fontsize=12.5, fontweight="bold")
+    top.text(0.01, 0.06, "\n".join(figures), fontsize=10.5)
     bottom.text(0.01, 0.95, textwrap.fill(_WORDS, _EXPLANATION), va="top", fontsize=8.5)
     panels = middle.subplots(1, 3)
     _draw_risk(panels[0], findings)
@@ -112,14 +127,11 @@ def write_curve_figure(findings: Findings, file: Path) -> None:
         ncols=len(names) + len(its_name),
         frameon=False,
     )
-    # Without a date and random ids, equal scores write equal bytes.
-    kind = file.suffix.lower().removeprefix(".")
-    metadata = {"Date": None} if kind == "svg" else {}
-    with rc_context({"svg.hashsalt": "scope-judge"}), replacing(file) as image:
-        figure.savefig(image, format=kind, dpi=130, metadata=metadata)
+    return figure
 
 
-def _write_conclusion(part: SubFigure, findings: Findings) -> None:
+def _conclusion(findings: Findings) -> tuple[list[str], list[str]]:
+    """The lines of the conclusion, and those of the figures below it."""
     found = findings.assessment
     assert found.accuracy is not None, "there are pairs"
     low, high = share_interval(found.accuracy, found.n)
@@ -128,9 +140,7 @@ def _write_conclusion(part: SubFigure, findings: Findings) -> None:
         f"The judge agrees with people on {found.accuracy:.1%} of {found.n} labelled pairs (95% "
         f"interval {low:.1%} to {high:.1%}). Share answered with pac at alpha {answered}."
     )
-    conclusion = textwrap.fill(recommendation(found), _CONCLUSION)
-    part.text(0.01, 0.95, conclusion, va="top", fontsize=12.5, fontweight="bold")
-    part.text(0.01, 0.06, figures, fontsize=10.5)
+    return textwrap.wrap(recommendation(found), _CONCLUSION), textwrap.wrap(figures, _FIGURES)
 
 
 def _draw_risk(axes: Axes, findings: Findings) -> None:

@@ -149,6 +149,10 @@ def test_unjudged_pairs_are_judged_by_the_service_first(
     again = run(file, "--url", url)
     assert again.exit_code == 1
     assert f"{out} already exists: `scope-judge curve {out}` reads it" in one_line(again.output)
+    mapped = run(file, "--url", url, "--map", "label=label")
+    assert f"`scope-judge curve {out}` with the same --map or --shape reads it" in one_line(
+        mapped.output
+    )
 
 
 def test_unjudged_pairs_are_judged_by_a_judge_that_is_loaded_here(

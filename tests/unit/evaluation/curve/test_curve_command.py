@@ -17,7 +17,12 @@ from app.core.comparison import STANDARD_ALPHAS
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.figure import Findings, error_interval, write_curve_figure
+from app.evaluation.curve.figure import (
+    Findings,
+    curve_figure,
+    error_interval,
+    write_curve_figure,
+)
 from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.labels import coverage_by_labels, coverage_with_more_labels
 from app.evaluation.curve.rows import assessment_of, threshold_rows
@@ -128,6 +133,23 @@ def test_the_figure_says_the_conclusion_the_accuracy_and_the_alphas_that_were_as
     assert f"Share answered with pac at alpha 0.07: {first:.0%}, 0.4: {second:.0%}." in text
     assert "Would more labels help? alpha 0.07" in text
     assert "Coverage is the share of pairs that it answers" in text
+
+
+@pytest.mark.parametrize("alphas", [STANDARD_ALPHAS, tuple(i / 100 for i in range(2, 31))])
+def test_all_words_of_the_figure_are_inside_it_and_do_not_cover_each_other(
+    alphas: tuple[float, ...],
+) -> None:
+    figure = curve_figure(findings(scores(), alphas, label_noise=0.0))
+    figure.draw_without_rendering()
+    words = [text for part in figure.subfigs for text in part.texts]
+    assert len(words) == 3
+    for extent in (text.get_window_extent() for text in words):
+        assert figure.bbox.x0 <= extent.x0 < extent.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= extent.y0 < extent.y1 <= figure.bbox.y1
+    conclusion, figures = (text.get_window_extent() for text in figure.subfigs[0].texts)
+    panels = [axes.get_tightbbox() for axes in figure.axes]
+    assert conclusion.y0 > figures.y1
+    assert all(figures.y0 > panel.y1 for panel in panels if panel is not None)
 
 
 def test_more_labels_by_hand() -> None:
