@@ -172,10 +172,14 @@ class RecoveryOut(Out):
         if number is None:
             note = f"no number of labels up to 100,000 is enough for {criterion.words}"
         else:
+            command = (
+                f"scope-judge audits absorb {criterion.calibration} --since alarm "
+                f"--audits {number} --replace"
+            )
             note = (
-                f"label {number} audits drawn since the alarm before you look, then absorb --since "
-                f"alarm --audits {number} --replace; {recovery.drawn} are drawn, and "
-                f"{recovery.labelled} of the first {number} are labelled or closed"
+                f"label {number} audits drawn since the alarm before you look, then run "
+                f"`{command}`; {recovery.drawn} are drawn, and {recovery.labelled} of the first "
+                f"{number} are labelled or closed"
             )
         return cls(
             alpha=criterion.alpha,

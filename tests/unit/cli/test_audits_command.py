@@ -134,8 +134,9 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     assert 0 < len(drift) < 4
     assert "do not use them" in note
     assert recover == (
-        "recover: label 200 audits drawn since the alarm before you look, then absorb --since "
-        "alarm --audits 200 --replace; 0 are drawn, and 0 of the first 200 are labelled or closed"
+        "recover: label 200 audits drawn since the alarm before you look, then run `scope-judge "
+        "audits absorb default --since alarm --audits 200 --replace`; 0 are drawn, and 0 of the "
+        "first 200 are labelled or closed"
     )
     cells = shown.stdout.rstrip("\n").split("\t")
     assert (cells[:5], cells[6:]) == (
