@@ -152,14 +152,14 @@ class OpenAiRewardModel:
 
         async def ask(server: Server) -> list[float | PromptError]:
             times.note_wait(time.perf_counter() - begun)
-            found = await self._asked(server, list(prompts.values()))
-            if isinstance(found, list):
-                return found
+            together = await self._asked(server, list(prompts.values()))
+            if isinstance(together, list):
+                return together
             if len(prompts) == 1:
-                return [found]
+                return [together]
             # One conversation that the server refuses must not fail the others.
             alone = [await self._asked(server, [ids]) for ids in prompts.values()]
-            return [each[0] if isinstance(each, list) else each for each in alone]
+            return [answer[0] if isinstance(answer, list) else answer for answer in alone]
 
         tokens = sum(map(len, prompts.values()))
         rewards = await self._servers.run(ask, tokens=tokens, turn=turn)
@@ -243,9 +243,9 @@ def _check_probes(rewards: list[float | PromptError] | PromptError) -> None:
     Raises:
         ServerFailedError: One has no reward, or both have the same.
     """
-    for each in rewards if isinstance(rewards, list) else [rewards]:
-        if isinstance(each, PromptError):
-            raise ServerFailedError(f"cannot judge at all: {each.detail}")
+    for reward in rewards if isinstance(rewards, list) else [rewards]:
+        if isinstance(reward, PromptError):
+            raise ServerFailedError(f"cannot judge at all: {reward.detail}")
     assert isinstance(rewards, list)
     if rewards[0] == rewards[1]:
         raise ServerFailedError(

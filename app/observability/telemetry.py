@@ -119,7 +119,8 @@ class Telemetry:
         histogram = partial(Histogram, registry=self._registry)
         self._prompts = counter(
             "scope_engine_prompts",
-            "Prompts sent to the engine; two for each comparison.",
+            "Prompts that the judge read: two for each comparison, or one for each response of a "
+            "reward model.",
         )
         self._scores = counter(
             "scope_scored_comparisons",

@@ -95,8 +95,8 @@ class TextKeeper:
         # After the keys: each of them came with its draw, which the ledger then has.
         await self._auditor.catch_up()
         for start in range(0, len(keys), _STEP):
-            some = set(keys[start : start + _STEP])
-            if others := some - self._auditor.open_pairs(some):
+            step = set(keys[start : start + _STEP])
+            if others := step - self._auditor.open_pairs(step):
                 await self._store.forget_audit_texts(others)
             # The store in memory answers without a pause.
             await asyncio.sleep(0)
