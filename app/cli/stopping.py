@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
@@ -43,12 +43,18 @@ def ending() -> Iterator[None]:
 
 
 @contextmanager
-def resumable(kept: str) -> Iterator[None]:
-    """Says what is kept, and what to do, if an error or Ctrl-C ends the command in the block."""
+def resumable(kept: str, *, only_if: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Says what is kept, and what to do, if an error or Ctrl-C ends the command in the block.
+
+    Args:
+        kept: The sentence.
+        only_if: Whether anything is kept when the block ends.
+    """
     try:
         yield
     except (CommandError, ScopeJudgeError, KeyboardInterrupt) as exc:
-        exc.add_note(kept)
+        if only_if():
+            exc.add_note(kept)
         raise
 
 

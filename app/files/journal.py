@@ -120,14 +120,23 @@ class Journal:
         file: Created if it does not exist; its folder must exist.
         settings: Everything that the results depend on beside their keys.
         replace: Drop the results of a run with other settings.
+        start_over: How a person starts over, for the message about other settings.
 
     Raises:
         InvalidRequestError: Another process writes the file, it cannot be opened, it is not a
             journal, or its settings are others. The file is then unchanged.
     """
 
-    def __init__(self, file: Path, settings: Mapping[str, Any], *, replace: bool = False) -> None:
+    def __init__(
+        self,
+        file: Path,
+        settings: Mapping[str, Any],
+        *,
+        replace: bool = False,
+        start_over: str = "give --overwrite",
+    ) -> None:
         self.file = file
+        self._start_over = start_over
         self.results: dict[str, dict[str, Any]] = {}
         self._lines = LineFile(
             file,
@@ -176,8 +185,8 @@ class Journal:
             )
             raise InvalidRequestError(
                 f"{self.file} has {len(self.results)} results of a run with other settings "
-                f"({', '.join(changed)}): repeat that command to resume it, or give "
-                "--overwrite to start over"
+                f"({', '.join(changed)}): repeat that command to resume it, or "
+                f"{self._start_over} to start over"
             )
         self.results = {}
         self._lines.clear()

@@ -123,8 +123,11 @@ def label(
         # The ids of audits are the same for every judge.
         settings = {"judge": service.fingerprint} if files else {"set": name}
         with (
-            Journal(kept, settings, replace=False) as journal,
-            resumable(f"your answers are in {kept}; rerun the command to resume"),
+            Journal(kept, settings, start_over="move the file away") as journal,
+            resumable(
+                f"your answers are in {kept}; rerun the command to resume",
+                only_if=lambda: bool(journal.results),
+            ),
         ):
             if files:
                 label_files(service, journal, pairs, name=name)

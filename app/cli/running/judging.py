@@ -38,7 +38,7 @@ from app.files.writing import json_line
 _OF_RUN = frozenset(
     {"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt", "labels_missing"}
 )
-_UNCALIBRATED = ". Here: scope-judge calibrate FILE, or --no-alpha"
+_UNCALIBRATED = ". Here: scope-judge calibrate FILE --name NAME, or --no-alpha"
 # The end of the message if the output cannot be written.
 NOTHING_LOST = "; no result is lost: rerun the command to resume"
 

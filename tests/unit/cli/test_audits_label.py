@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
+from app.engines.scripted import ScriptedEngine, by_quality
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
 from tests.unit.api.problems import examples
@@ -214,6 +215,21 @@ def test_an_answer_that_was_taken_back_is_not_sent(url: str, drawn: Path) -> Non
         terminal.press("q")
         assert "labelled 1, closed 0" in terminal.end()
     assert labels(url) == ["A", None, None, None]
+
+
+def test_answers_of_a_run_with_another_judge_say_how_to_start_over(url: str, drawn: Path) -> None:
+    with started(drawn, url) as terminal:
+        assert prefer_first(terminal) == 0
+        assert shown(terminal).number == 1
+        terminal.process.send_signal(signal.SIGKILL)
+        terminal.process.wait()
+    other = application_of(ScriptedEngine(by_quality, judge="other"), MemoryStore())
+    with listening(other) as address, started(drawn, address) as terminal:
+        told = one_line(terminal.end())
+        assert terminal.process.returncode == 1
+    assert "other settings (judge)" in told
+    assert "move the file away to start over" in told
+    assert "--overwrite" not in told
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, None])

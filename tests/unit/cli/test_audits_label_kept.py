@@ -176,7 +176,9 @@ def test_draws_of_before_the_setting_are_counted(tmp_path: Path) -> None:
         judge(url, range(2))
     with serving(store) as url:
         with started(url, tmp_path) as terminal:
-            assert "none of the 2 open audits has texts" in terminal.end()
+            told = terminal.end()
+            assert "none of the 2 open audits has texts" in told
+            assert "your answers" not in told
             assert terminal.process.returncode == 1
         judge(url, range(2, 3))
         with started(url, tmp_path) as terminal:

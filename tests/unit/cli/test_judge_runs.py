@@ -16,7 +16,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison
-from tests.unit.cli.commands import PROGRAM, rows_of
+from tests.unit.cli.commands import PROGRAM, one_line, rows_of
 from tests.unit.cli.judging_service import (
     Answering,
     Service,
@@ -298,6 +298,7 @@ def test_an_error_of_the_run_is_no_result_of_a_row(tmp_path: Path) -> None:
     stopped = judged(Service(result=result), file, out=out)
     assert stopped.exit_code == 1
     assert "there is no calibration 'default'" in stopped.stderr
+    assert "scope-judge calibrate FILE --name NAME" in one_line(stopped.stderr)
     assert not out.exists()
     service = Service()
     assert judged(service, file, out=out).exit_code == 0
