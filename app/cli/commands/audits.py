@@ -36,8 +36,14 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
 Drawn = Annotated[
-    list[Path],
-    typer.Argument(help="OUT.audits.jsonl of `judge`, `battles` or `filter`: the drawn pairs."),
+    list[Path] | None,
+    typer.Argument(
+        help="OUT.audits.jsonl of `judge`, `battles` or `filter`: the drawn pairs. Without a "
+        "file, the texts are those that the service keeps (SCOPE_AUDIT_TEXTS)."
+    ),
+]
+OfSet = Annotated[
+    str | None, typer.Option(help="Only audits of this calibration set; default: all sets.")
 ]
 Seed = Annotated[int, typer.Option(help="Decides for each pair which response is on the left.")]
 
@@ -94,16 +100,8 @@ def _audited(criterion: "AuditedCriterion") -> list[str]:
 
 @app.command()
 def label(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="OUT.audits.jsonl of `judge`, `battles` or `filter`: the drawn pairs. Without a "
-            "file, the texts are those that the service keeps (SCOPE_AUDIT_TEXTS)."
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Only audits of this calibration set; default: all sets.")
-    ] = None,
+    files: Drawn = None,
+    name: OfSet = None,
     seed: Seed = 0,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
@@ -137,9 +135,11 @@ def label(
 
 @app.command(name="export")
 def export_audits(
-    files: Drawn,
+    *,
+    files: Drawn = None,
     out: Annotated[Path, typer.Option(help="File to write, which ends in .json.")],
     to: Annotated[str, typer.Option(help="The tool: label-studio or argilla.")],
+    name: OfSet = None,
     seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option(help="Replace --out and the file beside it.")] = False,
     patience: Patience = PATIENCE_S,
@@ -159,12 +159,11 @@ def export_audits(
     from app.files.labelling_tools import settings_path
 
     tool = given_tool(to)
-    check_tool_output(out, tool, files, overwrite=overwrite)
+    check_tool_output(out, tool, files or (), overwrite=overwrite)
     with connected(url, patience_s=patience) as service:
-        found = open_pairs(service, files, seed)
+        found = open_pairs(service, files or (), name=name, seed=seed)
     export_pairs(out, found.pairs, tool)
-    absent = f"; {found.absent} open audits are not in these files" if found.absent else ""
-    say(f"{out} has {len(found.pairs)} open audits for {tool.title}{absent}.")
+    say(f"{out} has {len(found.pairs)} open audits for {tool.title}. {found.told}".rstrip())
     say(f"{settings_path(out, tool)} tells {tool.title} what to ask.")
 
 

@@ -8,7 +8,7 @@ import typer
 
 from app.cli.console import say
 from app.cli.labelling.audit_requests import listed_audits, of_set, post_labels
-from app.cli.labelling.kept_pairs import kept_pairs
+from app.cli.labelling.kept_pairs import MOST_PAIRS, kept_pairs
 from app.cli.running.drawn import read_drawn
 from app.cli.service_client import ServiceClient
 from app.files.journal import Journal
@@ -77,7 +77,7 @@ def label_kept(service: ServiceClient, journal: Journal, *, name: str | None, se
     # Answers of a run that was stopped; their texts may be gone.
     answered = [BlindPair(key=key, fields={}, left="A") for key in journal.results]
     AuditLabelling(service, Answers(journal, answered)).send()
-    kept = kept_pairs(service, name, seed)
+    kept = kept_pairs(service, name, seed, most=MOST_PAIRS)
     kept.check()
     if kept.pairs:
         AuditLabelling(service, Answers(journal, kept.pairs)).ask([x.key for x in kept.pairs])

@@ -13,8 +13,8 @@ from app.service.labelling.pairs import BlindPair, left_side
 if TYPE_CHECKING:
     from scope_judge import PairTexts
 
-# Pairs of one run: more than a person labels, and at most 64 MiB of texts.
-_MOST_PAIRS = 500
+# Pairs of one run of `audits label`: more than a person labels, and at most 64 MiB of texts.
+MOST_PAIRS = 500
 _OTHERWISE = (
     "For those of `scope-judge judge`, `battles` or `filter`, give OUT.audits.jsonl; close what "
     "nobody can label with `scope-judge audits close`."
@@ -26,7 +26,7 @@ class KeptPairs:
     """Open audits of a service that keeps texts.
 
     Args:
-        pairs: Those with texts, oldest first, up to `_MOST_PAIRS`.
+        pairs: Those with texts, oldest first.
         without: Number of those without texts.
         keeps: Whether the service keeps the texts of new draws.
         more: Whether others follow.
@@ -64,13 +64,16 @@ class KeptPairs:
         return " ".join(told)
 
 
-def kept_pairs(service: ServiceClient, name: str | None, seed: int) -> KeptPairs:
+def kept_pairs(
+    service: ServiceClient, name: str | None, seed: int, *, most: int | None = None
+) -> KeptPairs:
     """Reads the oldest open audits with the texts that the service keeps.
 
     Args:
         service: The service.
         name: Only audits of this calibration set; None for all sets.
         seed: Decides for each pair which response is on the left.
+        most: Number of pairs after which no other page is read; None for all pages.
 
     Raises:
         CommandError: The service does not answer, or refuses the key.
@@ -88,7 +91,7 @@ def kept_pairs(service: ServiceClient, name: str | None, seed: int) -> KeptPairs
             left = left_side(seed, audit.id)
             pairs.append(BlindPair(key=audit.id, fields=_fields(audit.texts), left=left))
         last = page.next_after is None or page.next_after <= after
-        if last or len(pairs) >= _MOST_PAIRS:
+        if last or (most is not None and len(pairs) >= most):
             return KeptPairs(pairs=pairs, without=without, keeps=page.keeps_texts, more=not last)
         after = page.next_after or 0
 

@@ -8,6 +8,7 @@ from typing import Any
 from app.cli.console import CommandError
 from app.cli.labelling.audit_requests import listed_audits
 from app.cli.labelling.audits import drawn_pairs, open_audits
+from app.cli.labelling.kept_pairs import kept_pairs
 from app.cli.running.rows import check_output
 from app.cli.service_client import ServiceClient
 from app.files.labelling_tools import TOOLS, Tool, read_answers, settings_path, write_pairs
@@ -19,15 +20,15 @@ from app.service.labelling.tickets import AuditRow, audit_row, comparison_id
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenPairs:
-    """The pairs of files whose audits are open.
+    """Pairs whose audits are open.
 
     Args:
         pairs: The pairs, those that were drawn first come first.
-        absent: Number of open audits that are not in the files.
+        told: A sentence about the open audits that are not among them; "" if there are none.
     """
 
     pairs: Sequence[BlindPair]
-    absent: int
+    told: str
 
 
 def given_tool(name: str) -> Tool:
@@ -56,21 +57,45 @@ def check_tool_output(out: Path, tool: Tool, files: Sequence[Path], *, overwrite
         raise CommandError(f"{beside} already exists: name another --out, or give --overwrite")
 
 
-def open_pairs(service: ServiceClient, files: Sequence[Path], seed: int) -> OpenPairs:
-    """The pairs of files whose audits are open, in the order of the draws.
+def open_pairs(
+    service: ServiceClient, files: Sequence[Path], *, name: str | None, seed: int
+) -> OpenPairs:
+    """The pairs whose audits are open, in the order of the draws.
+
+    Args:
+        service: The service.
+        files: Files of drawn pairs; none for the texts that the service keeps.
+        name: Only audits of this calibration set; None for all sets.
+        seed: Decides for each pair which response is on the left.
 
     Raises:
-        CommandError: The service does not answer for too long, or no audit of the files is open.
+        CommandError: The service does not answer for too long, or there is nothing to label.
         InvalidRequestError: A file cannot be read, or has something else.
     """
+    return _of_files(service, files, name, seed) if files else _of_service(service, name, seed)
+
+
+def _of_service(service: ServiceClient, name: str | None, seed: int) -> OpenPairs:
+    kept = kept_pairs(service, name, seed)
+    kept.check()
+    if not kept.pairs:
+        raise CommandError("no audit is open: there is nothing to label")
+    return OpenPairs(pairs=kept.pairs, told=kept.told)
+
+
+def _of_files(
+    service: ServiceClient, files: Sequence[Path], name: str | None, seed: int
+) -> OpenPairs:
     pairs = {pair.key: pair for pair in drawn_pairs(files, seed)}
-    ids = open_audits(service, list(pairs.values()))
+    ids = open_audits(service, list(pairs.values()), name)
     known = [pairs[each] for each in ids if each in pairs]
     if not known:
         raise CommandError(
             f"none of the {len(pairs)} pairs has an open audit: there is nothing to label"
         )
-    return OpenPairs(pairs=known, absent=len(ids) - len(known))
+    absent = len(ids) - len(known)
+    told = f"{absent} open audits are not in these files." if absent else ""
+    return OpenPairs(pairs=known, told=told)
 
 
 def export_pairs(out: Path, pairs: Sequence[BlindPair], tool: Tool) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.cli.labelling import audit_requests
+from app.cli.labelling.kept_pairs import MOST_PAIRS
 from app.cli.service_client import ServiceClient
 from app.service.labelling.tickets import CANNOT
 from app.stores.memory import MemoryStore
@@ -56,6 +57,30 @@ def labelled(out: Path, answers: dict[int, Answers], tool: str = "label-studio")
     return file
 
 
+@pytest.fixture
+def keeping() -> Iterator[str]:
+    """A service that keeps texts, with the sets `default` and `other`."""
+    application = application_of(store=MemoryStore(), audit_rate=1.0, audit_texts=True)
+    with listening(application) as url:
+        for name in ("default", "other"):
+            body = {"calibration": name, "examples": examples(60)}
+            httpx.post(f"{url}/calibrate", json=body).raise_for_status()
+        yield url
+
+
+def judge(url: str, numbers: range, calibration: str = "default") -> None:
+    comparisons = [
+        {
+            "question": f"Question {number}: which?",
+            "response_a": f"quality={3 + number / 1000} first",
+            "response_b": "quality=0 second",
+        }
+        for number in numbers
+    ]
+    body = {"comparisons": comparisons, "calibration": calibration}
+    httpx.post(f"{url}/judge/batch", json=body).raise_for_status()
+
+
 def prefer_first(out: Path) -> dict[int, Answers]:
     """Everybody prefers response A, which has the word "first"."""
     shown = [row.get("data") or row["fields"] for row in rows_of_json(out)]
@@ -99,6 +124,49 @@ def test_the_open_audits_leave_oldest_first_and_blind(url: str, drawn: Path) -> 
     text = out.read_text() + out.with_suffix(".xml").read_text()
     assert "secret" not in text
     assert "verdict" not in text
+
+
+def test_without_a_file_all_texts_that_the_service_keeps_leave(
+    keeping: str, tmp_path: Path
+) -> None:
+    # More than `audits label` shows in one run.
+    judge(keeping, range(MOST_PAIRS + 5))
+    judge(keeping, range(2000, 2001), "other")
+    out = tmp_path / "tasks.json"
+    done = run(keeping, "export", "--to", "label-studio", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert f"has {MOST_PAIRS + 6} open audits for Label Studio." in one_line(done.stderr)
+    questions = [row["data"]["question"] for row in rows_of_json(out)]
+    assert questions == [f"Question {n}: which?" for n in (*range(MOST_PAIRS + 5), 2000)]
+    one = tmp_path / "one.json"
+    given = ("--to", "label-studio", "--out", one, "--name", "other")
+    assert run(keeping, "export", *given).exit_code == 0
+    assert [row["data"]["question"] for row in rows_of_json(one)] == ["Question 2000: which?"]
+    sent = run(keeping, "import", labelled(one, prefer_first(one)), "--yes")
+    assert sent.exit_code == 0, sent.output
+    query = {"calibration": "other"}
+    (audit,) = httpx.get(f"{keeping}/audits", params=query).json()["audits"]
+    assert audit["label"] == "A"
+    empty = run(keeping, "export", *given, "--overwrite")
+    assert empty.exit_code == 1
+    assert "no audit is open: there is nothing to label" in one_line(empty.stderr)
+
+
+def test_a_name_limits_the_pairs_of_files_to_a_set(url: str, drawn: Path) -> None:
+    out = exported(url, drawn, "label-studio", "--name", "default")
+    assert len(rows_of_json(out)) == COUNT
+    none = run(url, "export", drawn, "--to", "argilla", "--out", out, "--name", "other")
+    assert none.exit_code == 1
+
+
+def test_without_a_file_a_service_without_texts_names_the_setting(
+    url: str, drawn: Path, tmp_path: Path
+) -> None:
+    refused = run(url, "export", "--to", "argilla", "--out", tmp_path / "tasks.json")
+    assert refused.exit_code == 1
+    assert f"keeps no texts of its {COUNT} open audits" in one_line(refused.stderr)
+    assert "SCOPE_AUDIT_TEXTS=on" in one_line(refused.stderr)
+    assert not (tmp_path / "tasks.json").exists()
 
 
 def test_the_seed_decides_the_sides(url: str, drawn: Path) -> None:
