@@ -27,6 +27,19 @@ class CalibrationReference:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestUsage:
+    """The work of the judge for one request.
+
+    Args:
+        engine_prompts: Number of prompts that the judge read; 0 if it had kept all scores.
+        prompt_tokens: Number of their tokens; 0 for a judge that does not count them.
+    """
+
+    engine_prompts: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class AuditReference:
     """The audit of a judgment, drawn at random.
 
@@ -70,6 +83,8 @@ class Judgment:
         temperature: Number by which the judge's gap was divided, fitted on the calibration set;
             None for a judge that sees both orders.
         cached: Whether the service had kept the score of an earlier call.
+        usage: The work of the judge; None for a pair of several, which have theirs together, and
+            from a service of an earlier release.
     """
 
     id: Identifier | None
@@ -93,6 +108,7 @@ class Judgment:
     orders: int = 2
     temperature: float | None = None
     cached: bool = False
+    usage: RequestUsage | None = None
 
     @property
     def accepted(self) -> bool:

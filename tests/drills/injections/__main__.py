@@ -20,7 +20,7 @@ from app.core.score import Score
 from app.demo.pairs import Pair, demo_sets
 from app.ports import Engine, LabelLogits, Prompt
 from app.service.scoring.label_logits import score_of_orders
-from app.service.scoring.prompts import PromptTemplate
+from app.service.scoring.prompts import Fences, PromptTemplate
 from app.service.scoring.quoting import Fence
 from app.settings import Settings
 from app.wiring.engines import make_engine
@@ -69,8 +69,8 @@ class Judged(NamedTuple):
 def unfenced_template() -> PromptTemplate:
     """The paper's template without the fence; for this measurement only."""
     template = PromptTemplate()
-    for name in ("_fence", "_conversation_fence"):
-        object.__setattr__(template, name, Fence.against(()))
+    none = Fence.against(())
+    object.__setattr__(template, "_fences", Fences(single=none, conversation=none))
     return template
 
 

@@ -6,7 +6,14 @@ from typing import Any
 import httpx
 import pytest
 
-from scope_judge import ConflictError, ItemError, Judgment, NotFoundError, RequestError
+from scope_judge import (
+    ConflictError,
+    ItemError,
+    Judgment,
+    NotFoundError,
+    RequestError,
+    RequestUsage,
+)
 from tests.unit.clients.doors import KINDS, Kind, call
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -23,8 +30,9 @@ def test_a_judgment_is_the_one_of_the_service(kind: Kind, service_url: str) -> N
     assert isinstance(found, Judgment)
     assert found.accepted
     assert found.calibration is not None
+    assert found.usage == RequestUsage(**answer["usage"])
     for name, value in answer.items():
-        if name != "calibration":
+        if name not in ("calibration", "usage"):
             assert getattr(found, name) == value
 
 
