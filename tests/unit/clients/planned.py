@@ -18,6 +18,7 @@ INFO: dict[str, Any] = {
     "version": "9",
     "judge": "planned",
     "fingerprint": "f",
+    "kind": "chat model",
     "model": "m",
     "dtype": "float64",
     "label_tokens": [0, 1],
