@@ -27,7 +27,7 @@ from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import PROGRAM, one_line, rows_of, write_rows
 from tests.unit.cli.listening import Disturbed, listening
-from tests.unit.clients.planned import PlannedService, serving
+from tests.unit.clients.planned import INFO, PlannedService, serving
 
 runner = CliRunner()
 
@@ -296,7 +296,10 @@ def test_a_rollback_shows_what_it_takes_away(own_url: str) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--yes"]])
-def test_a_service_that_knows_no_dry_run_is_asked_for_no_deletion(options: list[str]) -> None:
+def test_a_service_that_knows_no_dry_run_is_asked_for_no_deletion(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(INFO, "kind")
     with serving(PlannedService()) as service:
         result = run(service.url, "delete", "x", *options)
         assert service.bodies == []
