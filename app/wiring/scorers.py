@@ -1,8 +1,10 @@
 """Opens the scorer that the settings name: one function for each kind of judge."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
 from app.core.errors import StartupError
 from app.observability.telemetry import Telemetry
@@ -22,6 +24,8 @@ from app.wiring.engines import (
     reward_architecture,
 )
 from app.wiring.startup import StartupObserver
+
+S = TypeVar("S")
 
 # The length of a prompt of decision servers, which alone tokenise it, where no setting limits it.
 _ANY_LENGTH = 2**31
@@ -95,8 +99,7 @@ async def open_chat_model(
         yield scorer
 
 
-@asynccontextmanager
-async def _chat_model(
+def _chat_model(
     settings: Settings,
     template: PromptTemplate,
     observer: StartupObserver,
@@ -104,43 +107,24 @@ async def _chat_model(
     telemetry: Telemetry,
     tracing: Tracing | None = None,
     new_engine: Callable[[Settings], Engine] | None = None,
-) -> AsyncIterator[LabelLogitScorer]:
+) -> AbstractAsyncContextManager[LabelLogitScorer]:
     engine = (new_engine or make_engine)(settings)
-    loading = f"Loading judge {judge_name(settings)}"
-    observer.stage(loading)
-    try:
-        yield await LabelLogitScorer.start(
-            engine,
-            template,
-            telemetry=telemetry,
-            tracing=tracing,
-            on_stage=lambda stage: observer.stage(f"{loading}: {stage}"),
-        )
-    finally:
-        await engine.stop()
+    start = partial(LabelLogitScorer.start, engine, template, telemetry=telemetry, tracing=tracing)
+    return _started(start, engine.stop, observer, f"Loading judge {judge_name(settings)}")
 
 
-@asynccontextmanager
-async def _reward_model(
+def _reward_model(
     settings: Settings,
     architecture: str,
     observer: StartupObserver,
     *,
     telemetry: Telemetry,
     tracing: Tracing | None = None,
-) -> AsyncIterator[RewardModelScorer]:
+) -> AbstractAsyncContextManager[RewardModelScorer]:
     model = make_reward_model(settings)
+    start = partial(RewardModelScorer.start, model, telemetry=telemetry, tracing=tracing)
     loading = f"Loading judge {judge_name(settings)}, a reward model ({architecture})"
-    observer.stage(loading)
-    try:
-        yield await RewardModelScorer.start(
-            model,
-            telemetry=telemetry,
-            tracing=tracing,
-            on_stage=lambda stage: observer.stage(f"{loading}: {stage}"),
-        )
-    finally:
-        await model.stop()
+    return _started(start, model.stop, observer, loading)
 
 
 @asynccontextmanager
@@ -151,19 +135,30 @@ async def _decision_servers(
     telemetry: Telemetry,
     tracing: Tracing | None = None,
 ) -> AsyncIterator[DecisionScorer]:
-    servers = make_decision_servers(settings)
-    name = judge_name(settings)
-    observer.stage(f"Connecting to judge {name}")
-    try:
-        scorer = await DecisionScorer.start(
-            servers,
-            judge=name,
-            max_prompt_tokens=settings.max_model_len or _ANY_LENGTH,
-            telemetry=telemetry,
-            tracing=tracing,
-            on_stage=lambda stage: observer.stage(f"Connecting to judge {name}: {stage}"),
-        )
+    name, servers = judge_name(settings), make_decision_servers(settings)
+    start = partial(
+        DecisionScorer.start,
+        servers,
+        judge=name,
+        max_prompt_tokens=settings.max_model_len or _ANY_LENGTH,
+        telemetry=telemetry,
+        tracing=tracing,
+    )
+    async with _started(start, servers.stop, observer, f"Connecting to judge {name}") as scorer:
         observer.note(scorer.in_words)
         yield scorer
+
+
+@asynccontextmanager
+async def _started(
+    start: Callable[..., Awaitable[S]],
+    stop: Callable[[], Awaitable[None]],
+    observer: StartupObserver,
+    stage: str,
+) -> AsyncIterator[S]:
+    """Starts a scorer, shows the progress, and stops its model, also after a failed start."""
+    observer.stage(stage)
+    try:
+        yield await start(on_stage=lambda part: observer.stage(f"{stage}: {part}"))
     finally:
-        await servers.stop()
+        await stop()
