@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError, StartupError
 from app.engines.model_files import LocalModel, nests_language_model
 from app.engines.rendering import LabelTokens, PromptRenderer
-from app.engines.vllm_build import check_gpus
 from app.engines.vllm_process import TOKENISED_TOGETHER, VllmProcess
 from app.engines.vllm_start import (
     VllmOptions,
-    check_arguments,
+    check_options,
     engine_arguments,
     import_vllm,
     inspect_model,
     runtime_of,
-    set_environment,
 )
 from app.engines.vllm_worker import HeadInspection
 from app.ports import (
@@ -58,14 +56,7 @@ class VllmEngine:
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Loads the model and scores one prompt, so that the first request is not slow."""
         options = self._options
-        # First: it may import a part of vLLM.
-        set_environment(reports_start=options.reports_start)
-        check_gpus(options.tensor_parallel_size)
-        on_stage("importing vLLM")
-        if options.arguments:
-            # Before the model is fetched: a misspelt name is reported at once.
-            import_vllm()
-            check_arguments(options.arguments)
+        check_options(options, on_stage)
         local = await LocalModel.open(options.model, prompt, revision=options.revision)
         arguments = engine_arguments(options, local.folder)
         import_vllm()

@@ -11,16 +11,14 @@ from app.core.errors import JudgmentFailedError, RequestError, StartupError
 from app.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
 from app.engines.model_files import architecture_of, model_folder, outputs_of, weights_digest
 from app.engines.rendering import load_tokenizer
-from app.engines.vllm_build import check_gpus
 from app.engines.vllm_process import VllmProcess
 from app.engines.vllm_start import (
     VllmOptions,
-    check_arguments,
+    check_options,
     engine_arguments,
     import_vllm,
     inspect_model,
     runtime_of,
-    set_environment,
 )
 from app.ports import (
     CallTimes,
@@ -53,18 +51,13 @@ class VllmRewardModel:
     async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
         """Loads the model and scores one conversation, so that the first request is not slow."""
         options = self._options
-        # First: it may import a part of vLLM.
-        set_environment(reports_start=options.reports_start)
-        check_gpus(options.tensor_parallel_size)
-        on_stage("importing vLLM")
-        import_vllm()
-        # Before the model is fetched: a misspelt name is reported at once.
-        check_arguments(options.arguments)
+        check_options(options, on_stage)
         folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
         check_outputs(folder)
         tokenizer = load_tokenizer(str(folder))
         chat_frame = chat_frame_of(tokenizer)
         arguments = engine_arguments(options, folder)
+        import_vllm()
         inspect_model(folder)
         on_stage("loading the weights")
         # A class of vLLM's own for classification needs no conversion, and this changes nothing.

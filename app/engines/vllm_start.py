@@ -15,8 +15,9 @@ from app.core.errors import StartupError
 from app.engines.descendants import bound_children
 from app.engines.imports import importing
 from app.engines.model_files import checkpoint_dtype, config_of, is_quantized, weight_bytes
-from app.engines.vllm_build import is_cpu_build
+from app.engines.vllm_build import check_gpus, is_cpu_build
 from app.engines.vllm_worker import HeadInspection
+from app.ports import OnStage
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -217,6 +218,21 @@ def with_float32_head(config: "PretrainedConfig") -> "PretrainedConfig":
         if isinstance(nested, PretrainedConfig):
             with_float32_head(nested)
     return config
+
+
+def check_options(options: VllmOptions, on_stage: OnStage) -> None:
+    """Checks GPUs and further arguments before the model is fetched; sets vLLM's environment.
+
+    Raises:
+        StartupError: A GPU is missing, or vLLM has no argument of a name.
+    """
+    # First: the check may import a part of vLLM.
+    set_environment(reports_start=options.reports_start)
+    check_gpus(options.tensor_parallel_size)
+    on_stage("importing vLLM")
+    if options.arguments:
+        import_vllm()
+        check_arguments(options.arguments)
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
