@@ -74,6 +74,17 @@ def question_digest(comparison: Comparison) -> str:
     return _digest(["question", [(turn.role, turn.content) for turn in comparison.question]])
 
 
+def drawn_pair(identifier: str) -> int:
+    """Returns the number of a drawn pair: the id of a draw without the order of its responses.
+
+    The last bit of the id says which of the two responses came first.
+
+    Raises:
+        ValueError: The text is not hexadecimal.
+    """
+    return int(identifier, 16) >> 1
+
+
 def batch_digest(batch: Sequence[LabelledComparison]) -> str:
     """Identifies a labelled batch, so that clients can recognise the batches that they posted.
 

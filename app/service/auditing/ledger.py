@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.comparison import Criterion
+from app.core.fingerprint import drawn_pair
 from app.core.score import Score
 from app.service.auditing.alarms import Alarms
 from app.service.auditing.entries import (
@@ -331,7 +332,7 @@ class Ledger:
 
     def audit(self, identifier: str) -> Audit | None:
         """Returns an audit by its id in either order; None if there is none."""
-        row = self._rows.get(_pair(identifier))
+        row = self._rows.get(drawn_pair(identifier))
         if row is None:
             return None
         draw = self._draws.rows[row]
@@ -361,12 +362,12 @@ class Ledger:
 
     def knows_use(self, draw: Draw) -> bool:
         """Whether the log has this comparison with this decider already."""
-        row, decider = self._rows.get(_pair(draw.id)), self._deciders.number(draw.decider)
+        row, decider = self._rows.get(drawn_pair(draw.id)), self._deciders.number(draw.decider)
         return row is not None and decider is not None and self._has_use(row, decider)
 
     def has_label(self, identifier: str) -> bool:
         """Whether the pair of an id has a label or is closed."""
-        row = self._rows.get(_pair(identifier))
+        row = self._rows.get(drawn_pair(identifier))
         return row is not None and bool(self._draws.rows[row]["label"] != NO_LABEL)
 
     def open_pairs(self, keys: Iterable[str], *, now: float) -> set[str]:
@@ -571,7 +572,7 @@ class Ledger:
         )
 
     def _apply_draw(self, position: int, draw: Draw) -> None:
-        pair, row = _pair(draw.id), self._rows.get(_pair(draw.id))
+        pair, row = drawn_pair(draw.id), self._rows.get(drawn_pair(draw.id))
         counted = self._counted.setdefault(_version(draw.decider), [])
         decider = self._deciders.number(draw.decider)
         if row is not None and len(counted) == MOST_CRITERIA and decider not in counted:
@@ -642,7 +643,7 @@ class Ledger:
         return bool(first["decider"] == decider) or (row, decider) in self._used_again
 
     def _apply_label(self, position: int, entry: LabelEntry) -> None:
-        row = self._rows.get(_pair(entry.id))
+        row = self._rows.get(drawn_pair(entry.id))
         if row is None:
             return
         self._append_entry(position, row, at=entry.at)
@@ -674,7 +675,7 @@ class Ledger:
             gone.update(entries["draw"].tolist())
             entries["decider"] = _NONE
         for row in gone:
-            self._rows.pop(_pair(draws["id"][row].tobytes().hex()), None)
+            self._rows.pop(drawn_pair(draws["id"][row].tobytes().hex()), None)
             draws["calibration"][row] = _NONE
 
     def _note(self, position: int, calibration: str, *, before: int) -> None:
@@ -694,11 +695,6 @@ class _Version:
 
 def _version(decider: Decider) -> _Version:
     return _Version(calibration=decider.criterion.calibration, write_id=decider.write_id)
-
-
-def _pair(identifier: str) -> int:
-    """Returns an id without the bit of its order."""
-    return int(identifier, 16) >> 1
 
 
 def _fields(row: np.void) -> dict[str, Any]:

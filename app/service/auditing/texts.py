@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from app.core.comparison import Comparison, Turn
+from app.core.fingerprint import drawn_pair
 from app.service.auditing.entries import DrawId
 
 # Longer texts, as JSON, are not kept: 20,000 words, which nobody reads to label a pair.
@@ -42,7 +43,7 @@ _TEXTS = TypeAdapter(DrawnTexts)
 
 def key_of(identifier: str) -> str:
     """The key of a drawn pair in the store: its id without the order of its two responses."""
-    return f"{int(identifier, 16) >> 1:032x}"
+    return f"{drawn_pair(identifier):032x}"
 
 
 def written_texts(identifier: str, comparison: Comparison) -> str | None:

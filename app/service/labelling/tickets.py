@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from app.core.comparison import Comparison, Side
 from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.core.fingerprint import drawn_pair
 from app.service.labelling.checking import LabelledRow
 from app.service.labelling.pairs import BlindPair, Choice, PairText
 
@@ -111,7 +112,7 @@ def comparison_id(audit: str) -> str:
         InvalidRequestError: This is not the id of an audit.
     """
     try:
-        return f"{int(audit, 16) >> 1:x}"
+        return f"{drawn_pair(audit):x}"
     except ValueError:
         raise InvalidRequestError(f"{audit!r} is not the id of an audit") from None
 
