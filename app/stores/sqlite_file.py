@@ -247,6 +247,12 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
         if (application, version) == (APPLICATION_ID, SCHEMA_VERSION):
             return
+        if application == APPLICATION_ID and version > SCHEMA_VERSION:
+            raise StoreCorruptError(
+                f"a newer release of scope-judge has written {path}: its schema has version"
+                f" {version}, and this release knows {SCHEMA_VERSION}. Run the newer release, or"
+                " set SCOPE_STORE_URL to another file."
+            )
         if (application, version, objects) != (0, 0, 0):
             raise StoreCorruptError(
                 f"{path} does not have the tables of this version of scope-judge: its schema has"

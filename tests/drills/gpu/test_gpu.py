@@ -39,6 +39,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 @pytest.mark.vllm
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["build", *_SHARING])
 def test_a_step_passes_on_the_cpu_build(name: str, scene: Scene) -> None:
     outcome = outcome_of(name, scene)

@@ -114,6 +114,7 @@ async def test_log_odds_equal_the_gaps_of_label_logits_with_the_same_prompt(
     assert expected[:, 0].std() > 0.1
 
 
+@pytest.mark.long
 async def test_the_demo_judge_knows_its_own_prompt_better_than_the_servers(
     server_url: str, pairs: list[Pair]
 ) -> None:

@@ -486,10 +486,12 @@ async def test_a_file_that_is_not_ours_is_corrupt_and_untouched(tmp_path: Path) 
     for path in paths:
         before = path.read_bytes()
         store = SqliteStore(path)
-        with pytest.raises(StoreCorruptError, match=re.escape(str(path))):
+        with pytest.raises(StoreCorruptError, match=re.escape(str(path))) as raised:
             await store.open()
         await store.close()
         assert path.read_bytes() == before, path
+        is_newer = path.stem == f"schema-{SCHEMA_VERSION + 1}"
+        assert ("a newer release" in raised.value.detail) == is_newer
 
 
 async def test_a_sqlite_file_locked_by_another_is_unavailable_and_then_works(
