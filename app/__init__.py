@@ -1,3 +1,3 @@
 """scope-judge: verdicts of an LLM judge, accepted only where they are calibrated to be right."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -15,7 +15,7 @@ from app.api.middleware.gate import Gate, GateLimits
 from app.api.middleware.observation import Observation
 from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
-from app.api.routes import docs, operations, pools, reward_frameworks, rewards
+from app.api.routes import decisions, docs, operations, pools, reward_frameworks, rewards
 from app.api.routes import judge as judging
 from app.service.off_loop import off_loop
 from app.service.services import Services
@@ -92,6 +92,7 @@ def create_application(
         judging,
         rewards,
         reward_frameworks,
+        decisions,
         calibrating,
         pools,
         auditing,

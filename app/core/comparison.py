@@ -160,7 +160,8 @@ class Judgment:
     `label_mass`, `orders` and `cached` are those of the score. `threshold` is None if alpha is
     infeasible or not given. `risk_level` is the smallest alpha that accepts this judgment under
     "marginal". It is None if no alpha does, and under "pac", where a larger alpha may have a
-    smaller threshold. The gaps of the score were divided by `temperature`.
+    smaller threshold. The gaps of the score were divided by `temperature`. `bounded`
+    says that a probability of the judge was 0 or 1, and half a step of its rounding stands for it.
 
     `reason` is the first of these that applies: `off_task`, `no_preference`, `suspended`,
     `infeasible`, `uncertain`. `off_task` means that the two labels have too little of the
@@ -180,5 +181,6 @@ class Judgment:
     judge: str
     audit: AuditReference | None = None
     cached: bool = False
+    bounded: bool = False
     orders: Orders = 2
     temperature: float = 1.0

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,8 @@ class JudgeIdentity:
             fingerprint, and every stored calibration then refuses its own judge.
         described: The fields of GET /info that this kind of judge has.
         max_prompt_tokens: Longest prompt that the judge accepts.
+        largest_gap: Gaps are bounded by this, because the judge rounds its probabilities; infinite
+            if it does not.
         runtime: Software and processor that compute the scores, such as "vLLM 0.32.0, CUDA 8.0".
             On another runtime the same judge has the same scores up to rounding. None if it is
             unknown.
@@ -36,6 +39,7 @@ class JudgeIdentity:
     inputs: Mapping[str, object]
     described: Mapping[str, object]
     max_prompt_tokens: int
+    largest_gap: float = math.inf
     runtime: str | None = None
 
     @cached_property

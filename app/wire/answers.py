@@ -80,6 +80,7 @@ class JudgmentOut(Out):
     judge: str
     audit: AuditReferenceOut | None
     cached: bool
+    bounded: bool
 
     @classmethod
     def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgmentOut":
@@ -108,6 +109,7 @@ class JudgmentOut(Out):
             judge=judgment.judge,
             audit=_out(AuditReferenceOut, judgment.audit),
             cached=judgment.cached,
+            bounded=judgment.bounded,
         )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -108,6 +109,14 @@ Alpha = Annotated[
     Field(
         description="Largest share of wrong verdicts among the accepted ones; null accepts every "
         "verdict and guarantees nothing."
+    ),
+]
+AlphaInUrl = Annotated[
+    Probability | None,
+    BeforeValidator(lambda value: None if value == "null" else value),
+    Field(
+        description="Largest share of wrong verdicts among the accepted ones; `null` accepts "
+        "every verdict and guarantees nothing."
     ),
 ]
 DeltaFor = Annotated[

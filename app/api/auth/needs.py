@@ -18,6 +18,8 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/rewards/slime"): "judge",
     ("POST", "/rewards/nemo-gym/verify"): "judge",
     ("POST", "/rewards/nemo-gym/compare"): "judge",
+    ("POST", "/v1/systemone"): "judge",
+    ("POST", "/v1/decisions"): "judge",
     ("POST", "/calibrate"): "calibrate",
     ("POST", "/calibrate/scores"): "calibrate",
     ("GET", "/calibrations"): "key",

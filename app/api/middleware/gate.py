@@ -25,11 +25,14 @@ from app.core.errors import (
 from app.observability.logs import log_defect
 from app.service.fair_queue import Flow, Kind, flowing
 
+_JUDGING: dict[str, Kind] = {
+    "/judge": "single",
+    "/judge/batch": "batch",
+    "/v1/systemone": "batch",
+    "/v1/decisions": "batch",
+}
 # Each request to these routes needs a free admission slot.
-_ADMITTED = frozenset(
-    ("POST", path) for path in ("/judge", "/judge/batch", "/calibrate", "/calibrate/scores")
-)
-_JUDGING: dict[str, Kind] = {"/judge": "single", "/judge/batch": "batch"}
+_ADMITTED = frozenset(("POST", path) for path in (*_JUDGING, "/calibrate", "/calibrate/scores"))
 # Lists, objects and fields begin with these, or contain them. Parsing 2 MiB of nothing else takes
 # half a second; a full batch of long conversations or of judged examples has one in 20 bytes.
 _PARTS = (b"[", b"{", b":")

@@ -45,7 +45,8 @@ router = APIRouter(tags=["judging"], route_class=JsonRoute)
 # Each one needs its own threshold, which with `pac` is a computation of a few milliseconds that
 # cannot be cancelled.
 _MOST_CRITERIA = 32
-_OF_ONE = error_responses(
+# Errors of a comparison, and of the request that fails with it.
+COMPARISON_ERRORS = (
     *ACCESS_ERRORS,
     *STORE_ERRORS,
     *ENGINE_ERRORS,
@@ -56,6 +57,7 @@ _OF_ONE = error_responses(
     PromptTooLongError,
     ControlTokenError,
 )
+_OF_ONE = error_responses(*COMPARISON_ERRORS)
 # Errors of single comparisons are in the results, not in the status.
 _OF_MANY = error_responses(
     *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, TooManyCriteriaError

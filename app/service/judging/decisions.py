@@ -80,6 +80,7 @@ def decide(
     judge: str,
     orders: Orders = 2,
     cached: bool = False,
+    bounded: bool = False,
 ) -> Judgment:
     """Accepts the judge's preference, or abstains with the first reason that applies.
 
@@ -91,6 +92,8 @@ def decide(
         judge: Name of the judge.
         orders: Number of orders that the judge has seen.
         cached: Whether an earlier call of the judge made the score.
+        bounded: Whether a probability of the judge was 0 or 1, and half a step of its rounding
+            stands for it.
     """
     side, threshold = preference.side, rule.threshold
     verdict: Verdict = "abstain"
@@ -123,4 +126,5 @@ def decide(
         calibration=rule.calibration,
         judge=judge,
         cached=cached,
+        bounded=bounded,
     )

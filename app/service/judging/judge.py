@@ -244,14 +244,16 @@ class Judge:
         # As the set divides the gaps of its examples.
         gaps /= np.array([[_rule(item).temperature] for item, _ in scored]).reshape(-1, 1)
         preferences = preference_from_gaps(gaps[:, 0], gaps[:, 1]).rows()
+        identity = self._scorer.identity
         for (item, score), preference in zip(scored, preferences, strict=True):
             item.outcome = decide(
                 preference,
                 _rule(item),
                 label_mass=score.label_mass,
-                judge=self._scorer.identity.name,
+                judge=identity.name,
                 orders=score.orders,
                 cached=score.cached,
+                bounded=max(map(abs, score.gaps)) >= identity.largest_gap,
             )
         for item in items:
             outcome = _outcome(item)

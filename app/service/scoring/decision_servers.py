@@ -94,7 +94,6 @@ class DecisionScorer:
     ) -> None:
         self._servers = servers
         self._found = found
-        self._largest_gap = largest_gap(found.decimals)
         self._telemetry = telemetry
         self._tracing = tracing
         self.identity = decision_identity(found, judge=judge, max_prompt_tokens=max_prompt_tokens)
@@ -166,7 +165,9 @@ class DecisionScorer:
                 f"the judge's servers returned {len(answers)} answers to {len(choices)} choices"
             )
         return [
-            score_of_orders(one, largest=self._largest_gap) if isinstance(one, BothOrders) else one
+            score_of_orders(one, largest=self.identity.largest_gap)
+            if isinstance(one, BothOrders)
+            else one
             for one in answers
         ]
 
@@ -221,6 +222,7 @@ def decision_identity(
             "decision_server": served,
         },
         max_prompt_tokens=max_prompt_tokens,
+        largest_gap=largest_gap(found.decimals),
     )
 
 

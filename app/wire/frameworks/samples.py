@@ -1,13 +1,13 @@
 """The parts that the frameworks' requests and answers have in common."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.service.rewards.tournament import NoReward, Standing
-from app.wire.requests import Probability
+from app.wire.requests import AlphaInUrl
 from app.wire.rewards import RewardOptions, response_text
 
 T = TypeVar("T")
@@ -21,14 +21,7 @@ class RewardQuery(RewardOptions):
 
     # The values of a URL are texts.
     model_config = ConfigDict(strict=False)
-    alpha: Annotated[
-        Probability | None,
-        BeforeValidator(lambda value: None if value == "null" else value),
-        Field(
-            description="Largest share of wrong verdicts among the accepted ones; `null` accepts "
-            "every verdict and guarantees nothing."
-        ),
-    ] = None
+    alpha: AlphaInUrl = None
 
 
 class FrameworkIn(BaseModel):

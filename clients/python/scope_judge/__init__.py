@@ -49,7 +49,7 @@ from scope_judge.errors import (
     UnavailableError,
 )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "AbsorbReport",
     "AnswerError",

@@ -83,6 +83,8 @@ class Judgment:
         temperature: Number by which the judge's gap was divided, fitted on the calibration set;
             None for a judge that sees both orders.
         cached: Whether the service had kept the score of an earlier call.
+        bounded: Whether a probability of the judge was 0 or 1, and half a step of its rounding
+            stands for it.
         usage: The work of the judge; None for a pair of several, which have theirs together, and
             from a service of an earlier release.
     """
@@ -108,6 +110,7 @@ class Judgment:
     orders: int = 2
     temperature: float | None = None
     cached: bool = False
+    bounded: bool = False
     usage: RequestUsage | None = None
 
     @property

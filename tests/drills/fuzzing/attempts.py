@@ -31,6 +31,8 @@ BODY_ROUTES: dict[str, bytes] = {
     "POST /rewards/slime": b"/rewards/slime?alpha=null",
     "POST /rewards/nemo-gym/verify": b"/rewards/nemo-gym/verify?alpha=null",
     "POST /rewards/nemo-gym/compare": b"/rewards/nemo-gym/compare?alpha=null",
+    "POST /v1/systemone": b"/v1/systemone",
+    "POST /v1/decisions": b"/v1/decisions",
     "POST /calibrate": b"/calibrate",
     "POST /calibrate/scores": b"/calibrate/scores",
     "POST /calibrations/{name}/examples": b"/calibrations/fuzz/examples",

@@ -131,6 +131,7 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
     ]
     return {
         **_reward_bodies(draw, draw.choice((comparison, several))["question"], turns),
+        **_decision_bodies(draw, turns),
         "POST /judge": draw.choice((judged, guarded)),
         "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
         "POST /calibrate": {
@@ -141,6 +142,26 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         },
         "POST /calibrate/scores": {"calibration": name, "examples": labelled},
         **_set_bodies(draw, comparison),
+    }
+
+
+def _decision_bodies(draw: random.Random, turns: Any) -> dict[str, Any]:
+    texts = {"a": "quality=1", "b": draw.choice(("quality=0", "quality=2"))}
+    options = {"alpha": draw.choice((None, 0.1)), "abstain_as": draw.choice(("a", "none", None))}
+    choices: list[dict[str, Any]] = [{"value": True, "description": texts["a"]}, {"value": "b"}]
+    listed = {"type": "choice", "name": "q", "instructions": "Which?", "choices": choices}
+    named = {"type": "choice", "instructions": "Which?", "criteria": texts}
+    return {
+        "POST /v1/systemone": {
+            "state": draw.choice(("Which?", {"ticket": "Which?"}, turns)),
+            "questions": {"q": named},
+            **options,
+        },
+        "POST /v1/decisions": {
+            "input": draw.choice(("Which?", turns[:1])),
+            "questions": [listed],
+            **options,
+        },
     }
 
 

@@ -39,6 +39,7 @@ JUDGMENT: dict[str, Any] = {
     "judge": str,
     "audit": (dict, NULL),
     "cached": bool,
+    "bounded": bool,
 }
 CALIBRATION: dict[str, Any] = {
     "name": str,

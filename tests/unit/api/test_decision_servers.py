@@ -108,6 +108,24 @@ async def test_a_server_without_label_mass_has_null_in_its_answers() -> None:
         assert (answer.status_code, answer.json()["added"]) == (200, 3)
 
 
+async def test_a_probability_of_0_or_1_is_bounded_and_marked() -> None:
+    def certain(answer: dict[str, Any]) -> dict[str, Any]:
+        for one in answer["answers"]:
+            likelier = one["choice"] if "b0" in str(server.asked[-1]) else None
+            for option in one["probabilities"] if likelier else ():
+                option["probability"] = float(option["value"] == likelier)
+        return answer
+
+    server = FakeDecisions(path="/decisions", shape="openai", decimals=2)
+    async with service_of(server) as service:
+        server.change = certain
+        sure = (await service.post("/judge", json={**pair(0), "alpha": None})).json()
+        other = (await service.post("/judge", json={**pair(1), "alpha": None})).json()
+    assert (sure["bounded"], other["bounded"]) == (True, False)
+    for order in ("p_fwd", "p_rev"):
+        assert max(sure[order], 1 - sure[order]) == pytest.approx(0.995)
+
+
 async def test_another_version_of_the_model_is_503_and_never_a_verdict() -> None:
     server = FakeDecisions()
     async with service_of(server) as service:

@@ -26,6 +26,8 @@ OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
 MATRIX: dict[Any, str] = {
     "/judge": "judge",
     "/judge/batch": "judge",
+    "/v1/systemone": "judge",
+    "/v1/decisions": "judge",
     **dict.fromkeys(PATHS, "judge"),
     "/calibrate": "calibrate",
     "/calibrate/scores": "calibrate",

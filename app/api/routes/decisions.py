@@ -1,0 +1,91 @@
+"""POST /v1/systemone and POST /v1/decisions: choices between two texts for decision clients."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.api.auth.callers import Caller
+from app.api.bodies import JsonRequest, JsonRoute
+from app.api.dependencies import (
+    CurrentCaller,
+    CurrentServices,
+    check_batch_size,
+    check_criterion,
+)
+from app.api.responses import AGED, age_headers, as_json, error_responses
+from app.api.routes.judge import COMPARISON_ERRORS
+from app.core.errors import BatchTooLargeError, ScopeJudgeError
+from app.service.services import Services
+from app.wire.decisions import (
+    Decided,
+    DecisionQuery,
+    OpenAiDecisionsIn,
+    OpenAiDecisionsOut,
+    SystemOneIn,
+    SystemOneOut,
+)
+
+router = APIRouter(tags=["decisions"], route_class=JsonRoute)
+_ERRORS = error_responses(*COMPARISON_ERRORS, BatchTooLargeError)
+Options = Annotated[DecisionQuery, Query()]
+
+
+@router.post("/v1/systemone", response_model=SystemOneOut, responses={**AGED, **_ERRORS})
+async def system_one(
+    body: SystemOneIn,
+    options: Options,
+    request: JsonRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Answers questions that choose between two texts.
+
+    `choice` is the likelier option, even where the judge abstains: `scope` has the verdict, which
+    an alpha covers. Send `abstain_as` to get another choice then.
+    """
+    return await _answer(SystemOneOut, body, options, request, services, caller)
+
+
+@router.post("/v1/decisions", response_model=OpenAiDecisionsOut, responses={**AGED, **_ERRORS})
+async def decisions(
+    body: OpenAiDecisionsIn,
+    options: Options,
+    request: JsonRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Answers questions that choose between two texts, in OpenAI's form.
+
+    `choice` is the likelier option, even where the judge abstains: `scope` has the verdict, which
+    an alpha covers. Send `abstain_as` to get another choice then.
+    """
+    return await _answer(OpenAiDecisionsOut, body, options, request, services, caller)
+
+
+async def _answer(
+    answers: type[SystemOneOut | OpenAiDecisionsOut],
+    body: SystemOneIn | OpenAiDecisionsIn,
+    options: DecisionQuery,
+    request: JsonRequest,
+    services: Services,
+    caller: Caller,
+) -> Response:
+    """Judges all questions in one batch; an error of one fails the request."""
+    check_batch_size(len(body.questions), services)
+    options.criterion(services.defaults)  # an error of the URL's own criterion
+    criterion = body.criterion(services.defaults, options)
+    check_criterion(caller, criterion)
+    asked = await request.run(body.decisions, criterion, options)
+    async with services.admission.admit(len(asked)):
+        outcomes = await services.judge.judge_batch([one.request for one in asked], by=caller.name)
+    decided = []
+    for decision, outcome in zip(asked, outcomes, strict=True):
+        if isinstance(outcome, ScopeJudgeError):
+            raise outcome
+        decided.append(Decided(decision=decision, judgment=outcome))
+    return await request.run(
+        as_json,
+        partial(answers.of, decided, services.identity.name),
+        headers=age_headers(one.judgment for one in decided),
+    )

@@ -1,0 +1,1 @@
+"""Clients of decision servers, from the package index, at this service."""
