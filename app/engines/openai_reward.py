@@ -1,6 +1,7 @@
 """A reward model behind vLLM's servers: /classify or /pooling, asked for the head's raw output."""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -232,9 +233,12 @@ def _reward_in(values: Any) -> float | PromptError:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return JudgmentFailedError("the judge's server answered with a reward that is no number")
     try:
-        return float(value)
+        reward = float(value)
     except OverflowError:
         return JudgmentFailedError("the judge's server answered with a reward that is too large")
+    if not math.isfinite(reward):
+        return JudgmentFailedError("the judge's server answered with a reward that is not finite")
+    return reward
 
 
 def _check_probes(rewards: list[float | PromptError] | PromptError) -> None:

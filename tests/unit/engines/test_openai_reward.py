@@ -1,6 +1,7 @@
 """Reward models behind servers: routes, order, fail-over, and servers that cannot be used."""
 
 import dataclasses
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -120,6 +121,8 @@ def data(change: Callable[[list[dict[str, Any]]], Any]) -> Callable[[dict[str, A
         data(lambda entries: entries[1:]),
         data(lambda entries: [{**each, "index": 7} for each in entries]),
         data(lambda entries: [{**each, "probs": [0.1, 0.2, 0.7]} for each in entries]),
+        data(lambda entries: [{**each, "probs": [math.nan]} for each in entries]),
+        data(lambda entries: [{**each, "probs": [-math.inf]} for each in entries]),
         data(lambda entries: [{**each, "probs": []} for each in entries]),
         data(lambda entries: [{**each, "probs": ["1"]} for each in entries]),
         data(lambda entries: [{**each, "probs": [True]} for each in entries]),
