@@ -12,6 +12,7 @@ from app.core.comparison import Label
 from app.core.preference import LN2, FloatArray, Preferences, binary_entropy, preference_from_gaps
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.record import JudgedPair, Observation
+from app.service.scoring.scorer import JudgeKind
 
 MethodName = Literal[
     "predictive_probability",
@@ -21,10 +22,8 @@ MethodName = Literal[
     "self_consistency",
     "bpe",
 ]
-Signal = Literal["gaps", "p", "scores", "verdicts"]
+Signal = Literal["gaps", "p", "scores"]
 
-# Signals with two orders; a reward model scores each response by itself.
-_ORDERED: tuple[Signal, ...] = ("gaps", "p")
 # A vote as a number: positive for response_a.
 _SIDES: Mapping[Label | None, float] = {"A": 1.0, "tie": 0.0, "B": -1.0, None: np.nan}
 # Vote shares are decimals with few digits: 0.1 + 0.7 and 0.2 + 0.6 are the same level, but not the
@@ -76,7 +75,7 @@ def bpe(pairs: Sequence[JudgedPair]) -> MethodScores:
 
     SCOPE, section on BPE, and "BPE as confidence" in its appendix.
     """
-    answered = _AnsweredPairs.of(pairs, ("orders",), ("gaps", "p", "scores"))
+    answered = _AnsweredPairs.of(pairs, ("orders",), _has_signal)
     preferences = preferences_of(answered.pairs)
     return answered.scores(preferences.p_bar - 0.5, preferences.confidence, preferences.entropy)
 
@@ -111,7 +110,7 @@ def verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
 
 def swap_and_aggregate(pairs: Sequence[JudgedPair]) -> MethodScores:
     """The share of the two orders' verdicts that agree; BPE's verdict where they disagree."""
-    answered = _AnsweredPairs.of(pairs, ("orders",), (*_ORDERED, "verdicts"))
+    answered = _AnsweredPairs.of(pairs, ("orders",), _has_votes)
     votes = np.array([_votes(pair) for pair in answered.pairs], np.float64).reshape(-1, 2)
     lead = votes.sum(axis=1)
     larger, smaller = (2.0 + np.abs(lead)) / 4.0, (2.0 - np.abs(lead)) / 4.0
@@ -197,6 +196,16 @@ METHODS: Mapping[MethodName, Method] = MappingProxyType(
 )
 
 
+# Only a chat model is asked in words; a reward model sees no order of the responses.
+METHODS_OF_KIND: Mapping[JudgeKind, tuple[MethodName, ...]] = MappingProxyType(
+    {
+        "chat model": tuple(METHODS),
+        "decision server": ("predictive_probability", "swap_and_aggregate", "bpe"),
+        "reward model": ("bpe",),
+    }
+)
+
+
 def available(pairs: Sequence[JudgedPair]) -> list[MethodName]:
     """The methods for which at least one pair was asked, also where the judge failed."""
     names: list[MethodName] = []
@@ -226,15 +235,24 @@ class _AnsweredPairs:
         cls,
         pairs: Sequence[JudgedPair],
         needs: tuple[Observation, ...],
-        signals: tuple[Signal, ...] = _ORDERED,
+        is_scored: Callable[[JudgedPair], bool] = lambda pair: pair.has_both_orders,
     ) -> "_AnsweredPairs":
         """Selects the pairs with all needs, and counts those whose lacking needs all failed.
 
-        A pair that lacks a need without a failure was never asked; it is left out uncounted.
+        A pair that lacks a need without a failure was never asked; it is left out uncounted. So are
+        all pairs of a judge whose scores are of another kind than the method needs.
+
+        Args:
+            pairs: Pairs of one judge.
+            needs: Observations that the method needs.
+            is_scored: Whether a pair has the answer to "orders" that the method needs.
         """
+        scored = [pair for pair in pairs if _has_signal(pair)]
+        if "orders" in needs and scored and not any(map(is_scored, scored)):
+            pairs = ()
         places, failed = [], 0
         for place, pair in enumerate(pairs):
-            lacking = [need for need in needs if not _has(pair, need, signals)]
+            lacking = [need for need in needs if not _has(pair, need, is_scored)]
             if not lacking:
                 places.append(place)
             elif all(need in (pair.failed or {}) for need in lacking):
@@ -275,9 +293,17 @@ class _AnsweredPairs:
         )
 
 
-def _has(pair: JudgedPair, need: Observation, signals: tuple[Signal, ...]) -> bool:
+def _has_signal(pair: JudgedPair) -> bool:
+    return _signal_of(pair) is not None
+
+
+def _has_votes(pair: JudgedPair) -> bool:
+    return pair.has_both_orders or pair.verdicts is not None
+
+
+def _has(pair: JudgedPair, need: Observation, is_scored: Callable[[JudgedPair], bool]) -> bool:
     if need == "orders":
-        return any(getattr(pair, signal) is not None for signal in signals)
+        return is_scored(pair)
     # An empty list of votes is not an answer.
     return bool(getattr(pair, need))
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from app.core.errors import StartupError
 from app.ports import DecisionServers, Engine, RewardModel
+from app.service.scoring.scorer import JudgeKind
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,21 +17,14 @@ DEMO = "demo"
 _REMOTE = ("openai", "decisions")
 DEMO_FOLDER = Path(__file__).parents[1] / "demo"
 
-NO_CHAT_MODEL = (
-    "SCOPE_ENGINE=decisions names decision servers, and this command loads a chat model: start a "
-    "service with them (`scope-judge serve`), judge with `scope-judge judge`, and give the results "
-    "to `scope-judge curve`"
-)
-
 
 def make_engine(settings: Settings) -> Engine:
     """The engine that SCOPE_ENGINE names, not yet started.
 
     Raises:
-        StartupError: The settings contradict each other, or name a judge that is no chat model.
+        StartupError: The settings contradict each other.
     """
-    if settings.engine == "decisions":
-        raise StartupError(NO_CHAT_MODEL)
+    assert settings.engine != "decisions", "make_decision_servers makes decision servers"
     if settings.engine == "scripted":
         from app.engines.scripted import ScriptedEngine
 
@@ -100,6 +94,17 @@ def _vllm_options(settings: Settings) -> "VllmOptions":
         log_format=settings.log_format,
         reports_start=settings.log_level in ("debug", "info"),
     )
+
+
+def judge_kind(settings: Settings) -> JudgeKind:
+    """The kind of the judge that the settings name; it is not loaded.
+
+    Raises:
+        StartupError: See `reward_architecture`.
+    """
+    if settings.engine == "decisions":
+        return "decision server"
+    return "chat model" if reward_architecture(settings) is None else "reward model"
 
 
 def reward_architecture(settings: Settings) -> str | None:

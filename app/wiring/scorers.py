@@ -6,7 +6,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from app.core.errors import StartupError
 from app.observability.telemetry import Telemetry
 from app.observability.tracing import Tracing
 from app.ports import Engine
@@ -38,6 +37,7 @@ def open_scorer(
     telemetry: Telemetry,
     tracing: Tracing | None = None,
     new_engine: Callable[[Settings], Engine] | None = None,
+    template: PromptTemplate | None = None,
 ) -> AbstractAsyncContextManager[Scorer]:
     """Loads the judge that the settings name, and stops it when the block ends.
 
@@ -47,13 +47,14 @@ def open_scorer(
         telemetry: Observes the judge's calls.
         tracing: Makes spans of the judge's calls; None without traces.
         new_engine: Makes the engine of a chat model; None for `make_engine`.
+        template: Template of a chat model's prompts; None for the one of the settings.
 
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
     """
     if settings.engine == "decisions":
         return _decision_servers(settings, observer, telemetry=telemetry, tracing=tracing)
-    template = load_template(settings.prompt_file, prefill=settings.prefill)
+    prompts = template or load_template(settings.prompt_file, prefill=settings.prefill)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Scorer]:
@@ -62,7 +63,7 @@ def open_scorer(
         if architecture is None:
             opening = _chat_model(
                 settings,
-                template,
+                prompts,
                 observer,
                 telemetry=telemetry,
                 tracing=tracing,
@@ -76,27 +77,6 @@ def open_scorer(
             yield scorer
 
     return opened()
-
-
-@asynccontextmanager
-async def open_chat_model(
-    settings: Settings, template: PromptTemplate, observer: StartupObserver
-) -> AsyncIterator[LabelLogitScorer]:
-    """Loads a chat model with any template, without the metrics of a service; see `open_scorer`.
-
-    Raises:
-        StartupError: The settings are wrong, the model cannot be loaded, or it is a reward model.
-    """
-    architecture = await asyncio.to_thread(reward_architecture, settings)
-    if architecture is not None:
-        raise StartupError(
-            f"{judge_name(settings)} is a reward model ({architecture}), and this command asks the "
-            "judge questions in words. Serve it (SCOPE_MODEL, `scope-judge serve`), and let "
-            "`scope-judge curve FILES` ask the service"
-        )
-    telemetry = Telemetry.on_own_registry()
-    async with _chat_model(settings, template, observer, telemetry=telemetry) as scorer:
-        yield scorer
 
 
 def _chat_model(

@@ -96,8 +96,7 @@ async def check_in_background(services: Services, scorer: LabelLogitScorer) -> N
             await asyncio.sleep(_IDLE_POLL_S)
 
     check = await check_judge(
-        scorer.engine,
-        scorer.template,
+        scorer,
         await off_loop(bundled_comparisons),
         threshold=await _default_threshold(services),
         pause=idle,

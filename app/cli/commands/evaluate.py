@@ -27,6 +27,7 @@ from app.service.labelling.checking import Contradictions
 # The help of the command needs its options only, and most modules of app.evaluation need libraries
 # of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
+    from app.cli.running.evaluation_run import JudgeChoice
     from app.evaluation.judgments.record import Observation
     from app.evaluation.measurement import JudgedDataset
     from app.evaluation.methods import MethodName
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 # The methods of the paper's main table; the other two need five answers for each pair.
 _DEFAULT_METHODS = "predictive_probability,verbalized_confidence,swap_and_aggregate,bpe"
 _ABLATION_SPLITS = 500
+# Kind of judge -> why it lacks methods.
+_WITHOUT = {
+    "reward model": "which sees no order of the responses and answers no question in words",
+    "decision server": "which answers no question in words",
+}
 
 
 def evaluate(
@@ -62,7 +68,8 @@ def evaluate(
         str | None,
         typer.Option(
             help="Comma-separated, or all, which adds simulated_annotators and self_consistency.  "
-            f"[default: {_DEFAULT_METHODS}; with --from, those with answers in the file]"
+            f"[default: those of {_DEFAULT_METHODS} that this kind of judge has; with --from, "
+            "those with answers in the file]"
         ),
     ] = None,
     out: Annotated[
@@ -75,7 +82,9 @@ def evaluate(
     ] = None,
     retry: Annotated[
         bool,
-        typer.Option("--retry", help="Judge pairs again if they were too long for the judge."),
+        typer.Option(
+            "--retry", help="Judge pairs again if the judge refused them, such as too long ones."
+        ),
     ] = False,
     limit: Annotated[int, typer.Option(min=2, help="Pairs to draw from each data set.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of draws, samples and splits.")] = 0,
@@ -115,8 +124,8 @@ def evaluate(
     if judged is None and not data:
         known = ", ".join(benchmark_names())
         raise CommandError(f"no data: name a file of labelled pairs, or benchmarks among {known}")
-    observations = None if judged and not methods else _observations(methods or _DEFAULT_METHODS)
     if judged is not None:
+        observations = None if methods is None else _observations(_named(methods))
         own = judged.name == LOG_NAME
         folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
         name, sources = _read(judged, form, decision, observations, limit=limit, seed=seed)
@@ -126,9 +135,10 @@ def evaluate(
         choice = choose_judge(judge)
         name = judge_name(choice.settings)
         folder = Path(f"evaluation-{name.rpartition('/')[2]}")
+        observations = _observations(_methods_of(choice, methods))
         job = EvaluationJob(
             benchmarks=loaded_benchmarks(data or (), form, decision),
-            observations=observations or (),
+            observations=observations,
             limit=limit,
             seed=seed,
             retry=retry,
@@ -173,7 +183,8 @@ def _read(
     return sources_of(judged, file, at_most=limit, seed=seed)
 
 
-def _observations(methods: str) -> "tuple[Observation, ...]":
+def _named(methods: str) -> "list[MethodName]":
+    """The methods that --methods names, in the paper's order."""
     from app.evaluation.methods import METHODS
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
@@ -182,8 +193,37 @@ def _observations(methods: str) -> "tuple[Observation, ...]":
         raise CommandError(
             f"--methods {', '.join(unknown)}: the methods are {', '.join(METHODS)}, or all"
         )
-    known: Sequence[MethodName] = [name for name in METHODS if name in names]
-    return tuple(dict.fromkeys(need for name in known for need in METHODS[name].needs))
+    return [name for name in METHODS if name in names]
+
+
+def _methods_of(choice: "JudgeChoice", methods: str | None) -> "Sequence[MethodName]":
+    """The methods to measure on a judge: those of --methods, or the default ones of its kind.
+
+    Raises:
+        CommandError: There is no such method, or this kind of judge does not have it.
+    """
+    from app.evaluation.methods import METHODS_OF_KIND
+    from app.wiring.engines import judge_name
+
+    possible = METHODS_OF_KIND[choice.kind]
+    if methods == "all":
+        return possible
+    if methods is None:
+        return [name for name in possible if name in _DEFAULT_METHODS.split(",")]
+    asked = _named(methods)
+    others = [name for name in asked if name not in possible]
+    if others:
+        raise CommandError(
+            f"--methods {', '.join(others)}: {judge_name(choice.settings)} is a {choice.kind}, "
+            f"{_WITHOUT[choice.kind]}. Its methods are {', '.join(possible)}"
+        )
+    return asked
+
+
+def _observations(methods: "Sequence[MethodName]") -> "tuple[Observation, ...]":
+    from app.evaluation.methods import METHODS
+
+    return tuple(dict.fromkeys(need for name in methods for need in METHODS[name].needs))
 
 
 def _measured(

@@ -73,21 +73,18 @@ async def _checked(
     """Loads the judge and checks it; returns its runtime, too."""
     from app.cli.progress import ConsoleObserver
     from app.cli.stopping import ending_at_ctrl_c
+    from app.observability.telemetry import Telemetry
     from app.service.scoring.checking import check_judge
-    from app.service.scoring.prompts import load_template
-    from app.wiring.scorers import open_chat_model
+    from app.wiring.scorers import open_scorer
     from app.wiring.startup import bundled_comparisons
 
     observer = ConsoleObserver()
-    template = load_template(settings.prompt_file, prefill=settings.prefill)
     try:
         with ending_at_ctrl_c():
-            opening = open_chat_model(settings, template, observer)
+            opening = open_scorer(settings, observer, telemetry=Telemetry.on_own_registry())
             async with opening as scorer:
                 observer.stage("Judging bundled pairs")
-                check = await check_judge(
-                    scorer.engine, template, bundled_comparisons(), threshold=threshold
-                )
+                check = await check_judge(scorer, bundled_comparisons(), threshold=threshold)
                 return scorer.identity.runtime, check
     finally:
         observer.finish()

@@ -12,11 +12,13 @@ from app.cli.labelled_rows import print_label_report
 from app.cli.progress import ConsoleObserver, progress_bar
 from app.cli.stopping import ending_at_ctrl_c, resumable
 from app.files.reading import InputFormat
+from app.observability.telemetry import Telemetry
 from app.service.labelling.checking import Contradictions
 from app.service.scoring.prompts import PromptTemplate, load_template
+from app.service.scoring.scorer import JudgeKind
 from app.settings import Settings, read_settings
-from app.wiring.engines import NO_CHAT_MODEL, judge_name
-from app.wiring.scorers import open_chat_model
+from app.wiring.engines import judge_kind, judge_name
+from app.wiring.scorers import open_scorer
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
@@ -51,10 +53,17 @@ class EvaluationJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeChoice:
-    """The judge's settings and its prompt."""
+    """A judge that is not loaded yet.
+
+    Args:
+        settings: Its settings.
+        kind: Its kind.
+        template: Its prompt; None for a kind without one.
+    """
 
     settings: Settings
-    template: PromptTemplate
+    kind: JudgeKind
+    template: PromptTemplate | None
 
 
 def choose_judge(judge: str | None) -> JudgeChoice:
@@ -65,6 +74,7 @@ def choose_judge(judge: str | None) -> JudgeChoice:
 
     Raises:
         CommandError: A setting is wrong, there is no such judge, or nothing names a judge.
+        StartupError: The kind of the model cannot be read.
     """
     from app.evaluation.presets import PRESETS
 
@@ -76,8 +86,6 @@ def choose_judge(judge: str | None) -> JudgeChoice:
             settings = read_settings(**given, tensor_parallel=preset.tensor_parallel)
     except ValueError as exc:
         raise CommandError(str(exc)) from None
-    if settings.engine == "decisions":
-        raise CommandError(NO_CHAT_MODEL)
     # The scripted engine has no model: whoever chooses it has chosen the judge.
     if judge is None and "model" not in settings.model_fields_set and settings.engine != "scripted":
         raise CommandError(
@@ -90,11 +98,14 @@ def choose_judge(judge: str | None) -> JudgeChoice:
             f"--judge {judge} is neither a folder, nor a model of the hub (OWNER/NAME), nor one of "
             f"{', '.join(PRESETS)}, demo"
         )
+    kind = judge_kind(settings)
+    if kind != "chat model":
+        return JudgeChoice(settings=settings, kind=kind, template=None)
     own = {"prompt_file", "prefill"} & settings.model_fields_set
     if preset and not own:
-        return JudgeChoice(settings=settings, template=preset.template)
+        return JudgeChoice(settings=settings, kind=kind, template=preset.template)
     template = load_template(settings.prompt_file, prefill=settings.prefill)
-    return JudgeChoice(settings=settings, template=template)
+    return JudgeChoice(settings=settings, kind=kind, template=template)
 
 
 def judged_sources(
@@ -168,7 +179,7 @@ def loaded_benchmarks(
     return benchmarks
 
 
-def _drawn(job: EvaluationJob, template: PromptTemplate) -> "list[Dataset]":
+def _drawn(job: EvaluationJob, template: PromptTemplate | None) -> "list[Dataset]":
     from app.evaluation.benchmarks.labelled_pairs import POOL, draw
     from app.evaluation.judgments.interview import Dataset
     from app.evaluation.judgments.questions import Questionnaire
@@ -216,14 +227,14 @@ async def _ask(
         with ending_at_ctrl_c():
             observer = ConsoleObserver()
             stack.callback(observer.finish)
-            opening = open_chat_model(choice.settings, choice.template, observer)
-            started = await stack.enter_async_context(opening)
+            opening = open_scorer(
+                choice.settings,
+                observer,
+                telemetry=Telemetry.on_own_registry(),
+                template=choice.template,
+            )
+            interviewer = Interviewer(scorer=await stack.enter_async_context(opening))
             observer.finish()
-        interviewer = Interviewer(
-            engine=started.engine,
-            judge=started.identity.name,
-            fingerprint=started.identity.fingerprint,
-        )
         interviewer.check(known.values(), [one.observation for one in missing if one.pairs])
         with progress_bar() as progress:
             tasks = {

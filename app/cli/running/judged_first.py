@@ -28,7 +28,7 @@ class Judging:
     Args:
         form: How the rows are written.
         contradictions: The decision about pairs whose labels differ.
-        judge: Model to load here; None for the service.
+        judge: Judge to open here; None for the service.
         url: Address of the service.
         patience_s: How long a request is repeated while the service does not answer.
         out: File, or with a judge folder, for the judgments; None for the default.
@@ -85,7 +85,7 @@ def judged_by_service(
 
 
 def judged_here(judging: Judging, rows: CheckedRows[FilePair]) -> "Judged":
-    """Judges files with a judge that is loaded here, as `scope-judge evaluate`; can be resumed.
+    """Judges files with a judge of any kind, as `scope-judge evaluate`; can be resumed.
 
     Raises:
         CommandError: The judge or the pairs cannot be used, or the run is stopped.
@@ -100,7 +100,7 @@ def judged_here(judging: Judging, rows: CheckedRows[FilePair]) -> "Judged":
     choice = choose_judge(judging.judge)
     name = judge_name(choice.settings)
     folder = judging.out or Path(f"evaluation-{name.rpartition('/')[2]}")
-    say(f"These pairs are not judged yet: {name} is loaded and judges them first, into {folder!s}")
+    say(f"These pairs are not judged yet: the judge {name} judges them first, into {folder!s}")
     by_file: dict[Path, list[FilePair]] = defaultdict(list)
     for row in rows.labelled:
         by_file[row.path].append(row)

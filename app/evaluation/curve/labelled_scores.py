@@ -74,7 +74,7 @@ def labelled_scores_of(judged: Judged, source: str) -> LabelledScores:
         for i in sorted(unscored)
     ]
     used = [judged.pairs[i] for i in scores.pairs]
-    flips = None if used[0].scores is not None else preferences_of(used).position_flips
+    flips = preferences_of(used).position_flips if used[0].has_both_orders else None
     return LabelledScores(
         uncertainty=scores.uncertainty,
         error=scores.error,

@@ -7,23 +7,29 @@ from dataclasses import dataclass, replace
 
 from app.core.errors import (
     ControlTokenError,
+    InvalidComparisonError,
     InvalidRequestError,
     JudgmentFailedError,
     PromptTooLongError,
     ScopeJudgeError,
 )
+from app.core.fingerprint import INPUTS_DIFFER
+from app.core.score import Score
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.pace import ChunkPace
 from app.evaluation.judgments.questions import GENERATION, Question, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.ports import Engine, Generated, LabelLogits, PromptError, TextGenerator
-from app.service.scoring.label_logits import label_gap, score_of_orders
+from app.service.scoring.label_logits import LabelLogitScorer, label_gap
+from app.service.scoring.scorer import ScoreError, Scorer
 
 # Four chunks in flight keep the engine busy.
 _CHUNKS_IN_FLIGHT = 4
 # Failures that an equal question repeats.
-_FINAL_FAILURES = frozenset((PromptTooLongError.code, ControlTokenError.code))
+_FINAL_FAILURES = frozenset(
+    (PromptTooLongError.code, ControlTokenError.code, InvalidComparisonError.code)
+)
 
 Reply = LabelLogits | Generated | PromptError
 
@@ -116,30 +122,33 @@ class Interviewer:
     """Asks one started judge.
 
     Args:
-        engine: Gives label logits; also writes text if an observation needs it.
-        judge: Name of the judge.
-        fingerprint: Fingerprint of the judge.
+        scorer: The judge. A chat model also answers questions in words.
     """
 
-    engine: Engine
-    judge: str
-    fingerprint: str
+    scorer: Scorer
+
+    @property
+    def _engine(self) -> Engine:
+        """The engine of a chat model, which alone is asked in words."""
+        assert isinstance(self.scorer, LabelLogitScorer), "only a chat model answers in words"
+        return self.scorer.engine
 
     def check(self, known: Iterable[JudgedPair], observations: Iterable[Observation]) -> None:
-        """Checks that the log is of this judge, and that the engine can answer.
+        """Checks that the log is of this judge, and that its engine can answer.
 
         Raises:
             InvalidRequestError: The log holds another judge's answers, or an observation needs text
                 and the engine writes none.
         """
+        judge = self.scorer.identity
         for pair in known:
-            if pair.fingerprint != self.fingerprint:
+            if pair.fingerprint != judge.fingerprint:
                 raise InvalidRequestError(
-                    f"the judgments there were made by {self.judge} with other weights, dtype or "
-                    "prompt than it has now: give another --out"
+                    f"the judgments there were made by another judge called {judge.name} "
+                    f"({INPUTS_DIFFER}): give another --out"
                 )
         for observation in observations:
-            if observation in GENERATION and not isinstance(self.engine, TextGenerator):
+            if observation in GENERATION and not isinstance(self._engine, TextGenerator):
                 raise InvalidRequestError(f"this engine writes no text, and {observation} needs it")
 
     async def ask(
@@ -189,23 +198,30 @@ class Interviewer:
         self, dataset: Dataset, observation: Observation, pairs: Sequence[LabelledPair]
     ) -> list[JudgedPair]:
         questions = [dataset.questionnaire.question(observation, pair) for pair in pairs]
-        replies = iter(await self._replies(observation, questions))
-        judged = []
-        for pair, question in zip(pairs, questions, strict=True):
-            unanswered = JudgedPair(
+        unanswered = [
+            JudgedPair(
                 dataset=dataset.name,
                 id=pair.id,
                 group=pair.group,
                 label=pair.label,
                 swapped=pair.swapped,
                 text=pair.text_digest,
-                judge=self.judge,
-                fingerprint=self.fingerprint,
+                judge=self.scorer.identity.name,
+                fingerprint=self.scorer.identity.fingerprint,
                 asked={observation: question.digest},
             )
-            of_pair = [next(replies) for _ in question.prompts]
-            judged.append(_with_answer(unanswered, observation, question, of_pair))
-        return judged
+            for pair, question in zip(pairs, questions, strict=True)
+        ]
+        if observation == "orders":
+            scores = await self.scorer.score([pair.comparison for pair in pairs])
+            return [
+                _with_score(pair, score) for pair, score in zip(unanswered, scores, strict=True)
+            ]
+        replies = iter(await self._replies(observation, questions))
+        return [
+            _with_answer(pair, observation, question, [next(replies) for _ in question.prompts])
+            for pair, question in zip(unanswered, questions, strict=True)
+        ]
 
     async def _replies(
         self, observation: Observation, questions: Sequence[Question]
@@ -215,10 +231,11 @@ class Interviewer:
         replies: Sequence[Reply]
         limits = GENERATION.get(observation)
         if limits is None:
-            replies = await self.engine.label_logits(prompts)
+            replies = await self._engine.label_logits(prompts)
         else:
-            assert isinstance(self.engine, TextGenerator)
-            replies = await self.engine.generate(
+            engine = self._engine
+            assert isinstance(engine, TextGenerator)
+            replies = await engine.generate(
                 prompts,
                 max_tokens=limits.max_tokens,
                 temperature=limits.temperature,
@@ -241,8 +258,6 @@ def _with_answer(
     for reply in replies:
         if isinstance(reply, ScopeJudgeError):
             return replace(pair, failed={observation: reply.code})
-    if observation == "orders":
-        return _with_orders(pair, [r for r in replies if isinstance(r, LabelLogits)])
     if observation == "annotators":
         return _with_annotators(pair, [r for r in replies if isinstance(r, LabelLogits)])
     texts = tuple(
@@ -256,11 +271,11 @@ def _with_answer(
     return replace(pair, verbalized=texts[0])
 
 
-def _with_orders(pair: JudgedPair, logits: Sequence[LabelLogits]) -> JudgedPair:
-    score = score_of_orders(*logits)
-    if isinstance(score, ScopeJudgeError):
+def _with_score(pair: JudgedPair, score: Score | ScoreError) -> JudgedPair:
+    if not isinstance(score, Score):
         return replace(pair, failed={"orders": score.code})
-    return replace(pair, gaps=score.gaps, label_mass=score.label_mass)
+    judged = replace(pair, gaps=score.gaps, label_mass=score.label_mass)
+    return replace(judged, orders=1) if score.orders == 1 else judged
 
 
 def _with_annotators(pair: JudgedPair, logits: Sequence[LabelLogits]) -> JudgedPair:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from app.core.comparison import Label, Side
 from app.core.errors import InvalidComparisonError, InvalidRequestError
@@ -69,9 +69,10 @@ def read_judgments(
     """Reads files of pairs that a judge has judged and people have labelled.
 
     Each row has a label (see `label_in`) and the judge's answers: `gap_fwd` and `gap_rev`, the
-    label logit of response_a minus that of response_b with response_a shown first and second; or
-    `p_fwd` and `p_rev`, the probabilities or vote shares of response_a; or `score_a` and `score_b`,
-    the scores of a reward model; or `verdict_fwd` and `verdict_rev`. It may have the other fields
+    label logit of response_a minus that of response_b with response_a shown first and second, or
+    `gap_fwd` alone with 1 as `orders`; or `p_fwd` and `p_rev`, the probabilities or vote shares of
+    response_a; or `score_a` and `score_b`, the scores of a reward model; or `verdict_fwd` and
+    `verdict_rev`. It may have the other fields
     that `judgment_line` writes. Unknown fields are ignored. The judge's answers may also be where
     `scope-judge judge` writes them.
 
@@ -108,6 +109,8 @@ def read_judgments(
 def judgment_line(pair: JudgedPair) -> str:
     """One line of judgments.jsonl; `read_judgments` reads it back."""
     gap_fwd, gap_rev = pair.gaps or (None, None)
+    if pair.orders == 1:
+        gap_rev = None
     p_fwd, p_rev = pair.p or (None, None)
     score_a, score_b = pair.scores or (None, None)
     verdict_fwd, verdict_rev = pair.verdicts or (None, None)
@@ -124,6 +127,7 @@ def judgment_line(pair: JudgedPair) -> str:
         "swapped": pair.swapped or None,
         "gap_fwd": gap_fwd,
         "gap_rev": gap_rev,
+        "orders": pair.orders,
         "p_fwd": p_fwd,
         "p_rev": p_rev,
         "score_a": score_a,
@@ -265,6 +269,7 @@ class _Line:
         label_mass, verdicts = self._label_mass(), self._verdicts()
         verbalized = self._text_or_none("verbalized")
         annotators, samples = self._numbers("annotators"), self._texts("samples")
+        orders = self._one_order(gaps or p)
         if self.is_of_evaluate and not (self.fields.get("dataset") and self.fields.get("id")):
             raise self.error("a line with asked needs dataset and id")
         return JudgedPair(
@@ -277,6 +282,7 @@ class _Line:
             judge=self._string("judge"),
             fingerprint=self._string("fingerprint"),
             gaps=gaps,
+            orders=orders,
             label_mass=label_mass,
             p=p,
             scores=scores,
@@ -290,11 +296,26 @@ class _Line:
 
     def _missing(self) -> list[str]:
         """Fields that the line's signal lacks."""
-        names = _SIGNALS[self.signal] if self.signal else ()
+        names = [*_SIGNALS[self.signal]] if self.signal else []
+        if self.signal == "gaps" and self._says_one_order:
+            names.remove("gap_rev")
         return [name for name in names if self.fields.get(name) is None]
 
+    @property
+    def _says_one_order(self) -> bool:
+        return self.fields.get("orders") in (1, "1")
+
+    def _one_order(self, signal: tuple[float, float] | None) -> Literal[1] | None:
+        """1 if the judge has seen no order; a column of the user may be called orders, too."""
+        is_one = signal is not None and self._says_one_order and signal[0] == signal[1]
+        return 1 if is_one else None
+
     def _two_numbers(self, signal: str) -> tuple[float, float]:
-        first, second = (self._number(name, self.fields[name]) for name in _SIGNALS[signal])
+        one, other = _SIGNALS[signal]
+        first = self._number(one, self.fields[one])
+        # `_missing` has checked that the other number is there, or is the same.
+        given = self.fields.get(other)
+        second = first if given is None else self._number(other, given)
         if signal == "scores" and not math.isfinite(first - second):
             raise self.error("score_a and score_b are too far apart")
         return first, second

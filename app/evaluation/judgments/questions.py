@@ -41,7 +41,8 @@ class Question:
     """All prompts of one observation of one pair.
 
     Args:
-        prompts: Prompts in the order in which their replies are read.
+        prompts: Prompts in the order in which their replies are read; none for a judge without
+            prompts.
         seeds: One sampling seed for each prompt.
         digest: Digest of everything that the answer depends on except the judge.
     """
@@ -56,19 +57,20 @@ class Questionnaire:
     """The questions of a run about the pairs of one data set.
 
     Args:
-        template: Template of the judge's prompts.
+        template: Template of the judge's prompts; None for a judge without prompts, which answers
+            the observation "orders" only.
         personas: Demonstrations of each simulated annotator; empty without annotators.
         seed: Seed of the sampled answers.
     """
 
-    template: PromptTemplate
+    template: PromptTemplate | None
     personas: tuple[tuple[LabelledPair, ...], ...]
     seed: int
 
     @classmethod
     def of(
         cls,
-        template: PromptTemplate,
+        template: PromptTemplate | None,
         demonstrations: Sequence[LabelledPair],
         observations: Iterable[Observation],
         seed: int,
@@ -84,7 +86,10 @@ class Questionnaire:
 
     def question(self, observation: Observation, pair: LabelledPair) -> Question:
         """The question of one observation of one pair."""
-        prompts = self._prompts(observation, pair)
+        if self.template is None:
+            assert observation == "orders", "a judge without prompts answers no question in words"
+            return Question(prompts=(), seeds=(), digest=_digest([pair.text_digest]))
+        prompts = self._prompts(self.template, observation, pair)
         seeds = [0] * len(prompts)
         if observation == "samples":
             # Derived from the pair, so that a resumed run draws the same samples.
@@ -94,16 +99,18 @@ class Questionnaire:
         digest = _digest([prompts, seeds, None if limits is None else astuple(limits)])
         return Question(prompts=tuple(prompts), seeds=tuple(seeds), digest=digest)
 
-    def _prompts(self, observation: Observation, pair: LabelledPair) -> list[Prompt]:
+    def _prompts(
+        self, template: PromptTemplate, observation: Observation, pair: LabelledPair
+    ) -> list[Prompt]:
         match observation:
             case "orders":
-                return list(self.template.both_orders(pair.comparison))
+                return list(template.both_orders(pair.comparison))
             case "verbalized":
-                return [verbalized_prompt(self.template, pair.comparison)]
+                return [verbalized_prompt(template, pair.comparison)]
             case "annotators":
-                return annotator_prompts(self.template, pair.comparison, self.personas)
+                return annotator_prompts(template, pair.comparison, self.personas)
             case "samples":
-                return [self.template.render(pair.comparison)] * SAMPLES
+                return [template.render(pair.comparison)] * SAMPLES
 
 
 def _digest(value: object) -> str:

@@ -7,9 +7,9 @@ from typing import Any, Literal
 from app.core.comparison import Label, Side
 from app.ports import Generated
 
-# A kind of question about a pair. "orders" asks for the label logits in both orders, "verbalized"
-# for a confidence in words, "annotators" for a verdict as each of several personas, and "samples"
-# for several verdicts drawn at a temperature.
+# A kind of question about a pair. "orders" asks for the score, in both orders if the judge sees
+# orders, "verbalized" for a confidence in words, "annotators" for a verdict as each of several
+# personas, and "samples" for several verdicts drawn at a temperature.
 Observation = Literal["orders", "verbalized", "annotators", "samples"]
 
 
@@ -28,8 +28,9 @@ class JudgedPair:
         text: Digest of the question and the responses. Answers to another text are discarded.
         judge: Name of the judge; None in files that do not name it.
         fingerprint: Fingerprint of the judge; None in files that `evaluate` did not write.
-        gaps: Label logit of response_a minus that of response_b, with response_a shown first and
-            second.
+        gaps: Logit of response_a minus that of response_b, with response_a shown first and second.
+        orders: 1 if the judge has seen each response alone, so that the two numbers of `gaps` or
+            `p` are one number; None if it has seen both orders, or nothing says it.
         label_mass: Probability on the two labels, in [0, 1]; the smaller of the two orders.
         p: Probability or vote share of response_a in [0, 1], shown first and second.
         scores: A reward model's scores of response_a and response_b.
@@ -51,6 +52,7 @@ class JudgedPair:
     judge: str | None = None
     fingerprint: str | None = None
     gaps: tuple[float, float] | None = None
+    orders: Literal[1] | None = None
     label_mass: float | None = None
     p: tuple[float, float] | None = None
     scores: tuple[float, float] | None = None
@@ -66,6 +68,11 @@ class JudgedPair:
         """Whether the judge has answered any question."""
         answers = (getattr(self, name) for names in _ANSWERS.values() for name in names)
         return any(answer is not None for answer in answers)
+
+    @property
+    def has_both_orders(self) -> bool:
+        """Whether the judge has a preference in each of the two orders."""
+        return self.orders is None and (self.gaps is not None or self.p is not None)
 
     def only(self, observations: Collection[Observation]) -> "JudgedPair":
         """The same pair with the answers and failures of these observations only."""
@@ -102,7 +109,7 @@ class JudgedPair:
 
 # Observation -> the fields of its answer.
 _ANSWERS: Mapping[Observation, tuple[str, ...]] = {
-    "orders": ("gaps", "label_mass", "p", "scores", "verdicts"),
+    "orders": ("gaps", "orders", "label_mass", "p", "scores", "verdicts"),
     "verbalized": ("verbalized",),
     "annotators": ("annotators",),
     "samples": ("samples",),

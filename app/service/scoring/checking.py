@@ -1,4 +1,4 @@
-"""Checks a started chat model on bundled comparisons: distinct scores, and their noise."""
+"""Checks a started judge on bundled comparisons: distinct scores, and their noise."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,12 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.core.noise import Noise, Resolution
 from app.core.score import Score
-from app.ports import Engine, RecomputingEngine
-from app.service.scoring.label_logits import score_of_orders
-from app.service.scoring.prompts import PromptTemplate, rendered_pairs
+from app.ports import RecomputingEngine
+from app.service.scoring.label_logits import LabelLogitScorer, score_of_orders
+from app.service.scoring.prompts import rendered_pairs
+from app.service.scoring.scorer import ScoreError, Scorer
 
-# Comparisons of a check; each is two prompts.
+# Comparisons of a check; each is two prompts, or two responses of a reward model.
 CHECKED = 50
 # Comparisons of which the noise is measured, the first ones.
 NOISE_PAIRS = 32
@@ -37,8 +38,7 @@ async def no_pause() -> None:
 
 
 async def check_judge(
-    engine: Engine,
-    template: PromptTemplate,
+    scorer: Scorer,
     comparisons: Sequence[Comparison],
     *,
     threshold: float | None,
@@ -49,8 +49,7 @@ async def check_judge(
     "Alone" is one comparison at a time, both of its orders together, as a single request is judged.
 
     Args:
-        engine: The started engine.
-        template: Template of the prompts.
+        scorer: The started judge.
         comparisons: Different comparisons, at least one. The noise is measured on the first 32.
         threshold: Uncertainty up to which a verdict is accepted, in nats; None for one that accepts
             half of them.
@@ -61,7 +60,7 @@ async def check_judge(
         UnavailableError: The engine does not answer.
     """
     noisy = comparisons[:NOISE_PAIRS]
-    judge = _Runs(engine, template, pause)
+    judge = _Runs(scorer, pause)
     alone = [score for each in noisy for score in await judge.scored([each], anew=True)]
     together = await judge.scored(comparisons, anew=True)
     # The calls before have filled the cache.
@@ -73,31 +72,41 @@ async def check_judge(
 
 
 class _Runs:
-    """Scores comparisons without the metrics that count the work of the service."""
+    """Scores comparisons; those of a chat model without the metrics of the service's work."""
 
-    def __init__(self, engine: Engine, template: PromptTemplate, pause: Pause) -> None:
-        self._engine = engine
-        self._template = template
+    def __init__(self, scorer: Scorer, pause: Pause) -> None:
+        self._scorer = scorer
         self._pause = pause
 
     async def scored(self, comparisons: Sequence[Comparison], *, anew: bool) -> list[Score]:
-        """Scores comparisons in one call of the engine.
+        """Scores comparisons in one call of the model.
 
         Args:
             comparisons: The comparisons.
-            anew: Whether to compute everything again, where the engine has a cache.
+            anew: Whether to compute everything again, where a chat model's engine has a cache.
         """
         await self._pause()
-        prompts = await rendered_pairs(self._template, comparisons)
-        if anew and isinstance(self._engine, RecomputingEngine):
-            logits = await self._engine.label_logits_anew(prompts)
+        if isinstance(self._scorer, LabelLogitScorer):
+            scores = await _scored_by_chat_model(self._scorer, comparisons, anew=anew)
         else:
-            logits = await self._engine.label_logits(prompts)
-        pairs = zip(logits[::2], logits[1::2], strict=True)
-        return [_whole(score_of_orders(forward, reverse)) for forward, reverse in pairs]
+            scores = await self._scorer.score(comparisons)
+        return [_whole(score) for score in scores]
 
 
-def _whole(score: object) -> Score:
+async def _scored_by_chat_model(
+    scorer: LabelLogitScorer, comparisons: Sequence[Comparison], *, anew: bool
+) -> list[Score | ScoreError]:
+    engine = scorer.engine
+    prompts = await rendered_pairs(scorer.template, comparisons)
+    if anew and isinstance(engine, RecomputingEngine):
+        logits = await engine.label_logits_anew(prompts)
+    else:
+        logits = await engine.label_logits(prompts)
+    pairs = zip(logits[::2], logits[1::2], strict=True)
+    return [score_of_orders(forward, reverse) for forward, reverse in pairs]
+
+
+def _whole(score: Score | ScoreError) -> Score:
     if not isinstance(score, Score):
         raise JudgmentFailedError("the judge cannot judge a bundled comparison")
     return score

@@ -1,7 +1,7 @@
 """The seam between judges of all kinds and what is done with their scores."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, RequestError
@@ -10,6 +10,8 @@ from app.core.score import Score
 
 # Errors of one comparison that do not affect the other comparisons of its batch.
 ScoreError = RequestError | JudgmentFailedError
+# The kinds of judges that settings can name; `kind` of GET /info.
+JudgeKind = Literal["chat model", "reward model", "decision server"]
 
 
 class Scorer(Protocol):

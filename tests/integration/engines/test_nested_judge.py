@@ -13,8 +13,10 @@ import pytest
 from app.core.errors import StartupError
 from app.engines.vllm_local import VllmEngine
 from app.engines.vllm_start import _NOT_FOR_USERS, _SAME_JUDGE, VllmOptions
+from app.observability.telemetry import Telemetry
 from app.ports import EngineIdentity, LabelLogits
 from app.service.scoring.checking import CHECKED, JudgeCheck, check_judge
+from app.service.scoring.label_logits import LabelLogitScorer, chat_identity
 from app.service.scoring.prompts import PromptTemplate
 from app.wiring.startup import bundled_comparisons
 from tests.integration.engines.nested_judge import CONTEXT_TOKENS, write_nested_judge
@@ -50,7 +52,13 @@ async def run(folder: str) -> Run:
     prompts = template.both_orders(comparisons[0])
     try:
         identity = await engine.start(prompts[0])
-        check = await check_judge(engine, template, comparisons, threshold=None)
+        scorer = LabelLogitScorer(
+            engine,
+            template,
+            identity=chat_identity(identity, template),
+            telemetry=Telemetry.on_own_registry(),
+        )
+        check = await check_judge(scorer, comparisons, threshold=None)
         children = [each.pid for each in multiprocessing.active_children()]
         for pid in filter(None, children):
             os.kill(pid, signal.SIGINT)

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.core.comparison import Comparison
+from app.core.fingerprint import JudgeIdentity
 from app.engines.scripted import ScriptedEngine
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.interview import Dataset, Interviewer, missing_answers
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import Questionnaire
+from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
+from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.prompts import PromptTemplate
 
 PAIRS = 1000
@@ -53,12 +56,15 @@ async def judge(folder: Path, *, latency_s: float = LATENCY_S, most: int = PAIRS
         )
         for i in range(PAIRS)
     ]
-    questionnaire = Questionnaire.of(PromptTemplate(), (), ["orders"], seed=0)
-    interviewer = Interviewer(
-        engine=SlowEngine(folder / "seen", latency_s=latency_s, most=most),
-        judge="scripted",
-        fingerprint="f",
+    template = PromptTemplate()
+    questionnaire = Questionnaire.of(template, (), ["orders"], seed=0)
+    scorer = LabelLogitScorer(
+        SlowEngine(folder / "seen", latency_s=latency_s, most=most),
+        template,
+        identity=JudgeIdentity(name="scripted", inputs={}, described={}, max_prompt_tokens=1000),
+        telemetry=Telemetry.on_own_registry(),
     )
+    interviewer = Interviewer(scorer=scorer)
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
         work = missing_answers(
             [Dataset(name="d", pairs=pairs, questionnaire=questionnaire)], ["orders"], log.read()

@@ -1,4 +1,4 @@
-"""A service whose judge is a decision server: every way in, and servers that change."""
+"""A service whose judge is a decision server: what the start says, and servers that change."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ import pytest
 from app.core.errors import StartupError
 from app.main import build
 from app.settings import Settings
-from app.wiring.engines import make_decision_servers, make_engine
+from app.wiring.engines import make_decision_servers
 from app.wiring.services import open_services
 from tests.unit.engines.decisions_fake import FakeDecisions
 from tests.unit.engines.openai_fake import serving
@@ -65,13 +65,12 @@ def pair(number: int) -> dict[str, Any]:
     }
 
 
-async def test_a_decision_server_judges_calibrates_rewards_and_is_audited() -> None:
+async def test_the_start_and_info_say_how_the_server_answers() -> None:
     notes = Notes()
     async with service_of(FakeDecisions(), notes) as service:
         assert "answers as 'the-judge-1.0.0'" in " ".join(notes.said)
         info = (await service.get("/info")).json()
         assert (info["judge"], info["model"]) == ("the-judge", "the-judge")
-        assert info["kind"] == "decision server"
         assert info["decision_server"] == {
             "hosts": ["127.0.0.1"],
             "answered_as": "the-judge-1.0.0",
@@ -80,21 +79,6 @@ async def test_a_decision_server_judges_calibrates_rewards_and_is_audited() -> N
             "decimals": None,
         }
         assert [info[field] for field in ("dtype", "label_tokens", "prefill")] == [None] * 3
-        one = (await service.post("/judge", json={**pair(0), "alpha": None})).json()
-        assert (one["verdict"] == "A") == (one["p_bar"] > 0.5)
-        assert one["label_mass"] == 0.875
-        examples = [{**pair(i), "label": "AB"[i % 2]} for i in range(40)]
-        calibrated = (await service.post("/calibrate", json={"examples": examples})).json()
-        assert (calibrated["added"], calibrated["failed"]) == (40, 0)
-        assert calibrated["fingerprint"] == info["fingerprint"]
-        judged = await service.post("/judge", json={**pair(50), "alpha": 0.2})
-        assert judged.json()["audit"]["rate"] == 1.0
-        batch = {"comparisons": [pair(i) for i in range(60, 63)], "alpha": None}
-        assert len((await service.post("/judge/batch", json=batch)).json()["results"]) == 3
-        group = {"question": "q", "responses": ["x", "y", "z"], "alpha": None}
-        rewards = (await service.post("/rewards/group", json=group)).json()
-        assert rewards["compared"] == [2, 2, 2]
-        assert (await service.get("/readyz")).status_code == 200
 
 
 async def test_a_server_without_label_mass_has_null_in_its_answers() -> None:
@@ -169,8 +153,3 @@ def test_settings_that_decision_servers_do_not_take_are_refused(
 ) -> None:
     with pytest.raises(StartupError, match=says):
         make_decision_servers(settings_of(FakeDecisions(port=1), **given))
-
-
-def test_a_command_that_loads_a_chat_model_says_what_to_do_instead() -> None:
-    with pytest.raises(StartupError, match="judge with `scope-judge judge`"):
-        make_engine(settings_of(FakeDecisions(port=1)))

@@ -163,7 +163,7 @@ def test_unjudged_pairs_are_judged_by_a_judge_that_is_loaded_here(
     arguments = (file, "--judge", "demo", "--out", out)
     result = run(*arguments, SCOPE_ENGINE="scripted")
     assert result.exit_code == 0, result.output
-    assert "is loaded and judges them first" in one_line(result.output)
+    assert "the judge scripted judges them first" in one_line(result.output)
     assert result.stdout == run(written(tmp_path / "e.jsonl", judged)).stdout
     assert run(out / "judgments.jsonl").stdout == result.stdout
 

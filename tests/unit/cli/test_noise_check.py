@@ -31,13 +31,6 @@ def test_noise_and_distinct_scores_are_printed_for_programs() -> None:
     assert result.exit_code == 0
 
 
-def test_a_decision_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCOPE_ENGINE", "decisions")
-    result = runner.invoke(app, ["noise-check"])
-    assert result.exit_code == 1
-    assert "this command loads a chat model" in " ".join(result.output.split())
-
-
 def test_noise_and_distinct_scores_are_printed_for_people() -> None:
     result = runner.invoke(app, ["noise-check"])
     words = " ".join(result.output.split())

@@ -385,17 +385,6 @@ def test_a_run_without_a_known_judge_is_refused_with_the_list_of_judges(
     assert all(reason in told(result) for reason in reasons)
 
 
-@pytest.mark.parametrize("judge", [[], ["--judge", "demo"], ["--judge", "qwen2.5-7b"]])
-def test_a_decision_server_is_refused_with_the_way_to_judge_with_it(
-    judge: list[str], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    result = run(pairs_file(tmp_path), *judge, "--out", out, SCOPE_ENGINE="decisions")
-    assert result.exit_code == 1
-    assert "judge with `scope-judge judge`" in told(result)
-    assert not out.exists()
-
-
 def test_a_wrong_setting_is_reported_as_in_other_commands(tmp_path: Path) -> None:
     result = run(pairs_file(tmp_path), "--out", tmp_path / "out", SCOPE_STORE_ULR="x")
     assert result.exit_code == 1

@@ -235,6 +235,11 @@ def test_methods_are_available_where_a_pair_was_asked_even_if_the_judge_failed()
     assert available([judged("A", p=(1.0, 1.0))]) == orders
     assert available([judged("A", failed={"orders": "judgment_failed"})]) == orders
     assert available([judged("A", verdicts=("A", "B"))]) == ["swap_and_aggregate"]
+    alone = judged("A", gaps=(1.0, 1.0), orders=1)
+    failed = judged("A", failed={"orders": "judgment_failed"})
+    assert available([alone, failed]) == ["bpe"]
+    assert score("bpe", alone, failed).failed == 1
+    assert available([judged("A", scores=(1.0, 2.0))]) == ["bpe"]
     assert available([judged("A", samples=samples("xxxxx"))]) == ["self_consistency"]
     assert available([judged("A", annotators=(1.0,))]) == ["simulated_annotators"]
     # A confidence without a verdict is not enough for a method.
@@ -366,7 +371,10 @@ def has(name: MethodName, pair: JudgedPair, need: str) -> bool:
 def test_arrays_agree_with_a_plain_loop(name: MethodName, signal: str) -> None:
     pairs = random_pairs(1500, seed=7, signal=signal)
     places, opinions, unparsed, failed = [], [], 0, 0
-    for place, pair in enumerate(pairs):
+    # The failures of a judge without orders are none of a method that needs them.
+    needs_orders = name in ("predictive_probability", "verbalized_confidence")
+    counted = () if signal == "scores" and needs_orders else pairs
+    for place, pair in enumerate(counted):
         lacking = [need for need in METHODS[name].needs if not has(name, pair, need)]
         if lacking:
             failed += all(need in (pair.failed or {}) for need in lacking)

@@ -39,8 +39,6 @@ from app.stores.memory import MemoryStore
 from app.wire.requests import JudgeBatchIn
 from tests.patience import PATIENCE_S, until
 from tests.serving import client_of, labelled, services_of
-from tests.unit.engines.decisions_fake import FakeDecisions
-from tests.unit.engines.openai_fake import serving
 
 CRITERION = {"alpha": None, "guarantee": "marginal", "delta": None, "calibration": "default"}
 
@@ -185,15 +183,6 @@ def test_a_part_is_judged_into_its_file(tmp_path: Path) -> None:
         {"shard": "a.jsonl", "row": row} for row in range(4, 8)
     ]
     assert [line["verdict"] for line in lines] == ["A"] * 4
-
-
-async def test_a_decision_server_judges_a_part(tmp_path: Path) -> None:
-    server = FakeDecisions()
-    async with serving(server):
-        scene = Scene(tmp_path, engine="decisions", model="the-judge", openai_urls=server.url)
-        assert await asyncio.to_thread(judged, scene) == PartOutcome(part=1, kind="done", results=4)
-    lines = [json.loads(line) for line in scene.output.results_of(1).read_text().splitlines()]
-    assert {line["judge"] for line in lines} == {"the-judge"}
 
 
 def test_a_part_that_is_done_is_not_judged_again(tmp_path: Path) -> None:

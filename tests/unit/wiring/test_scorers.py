@@ -11,11 +11,10 @@ from app.engines.vllm_reward import check_outputs
 from app.fleet.parts import PartRow
 from app.fleet.worker import judge_rows
 from app.observability.telemetry import Telemetry
-from app.service.scoring.prompts import PromptTemplate
 from app.settings import Settings
 from app.wiring import scorers
 from app.wiring.engines import make_engine, make_reward_model, reward_architecture
-from app.wiring.scorers import open_chat_model, open_scorer
+from app.wiring.scorers import open_scorer
 from app.wiring.services import open_services
 from tests.unit.service.scoring.number_model import NumberModel
 
@@ -129,13 +128,6 @@ async def test_the_start_of_a_service_finds_the_kind(tmp_path: Path) -> None:
     settings, notes = settings_of(folder, engine="transformers"), Notes()
     with pytest.raises(StartupError, match="is a reward model, which SCOPE_ENGINE=transformers"):
         async with open_scorer(settings, notes, telemetry=Telemetry.on_own_registry()):
-            pass
-
-
-async def test_a_command_that_asks_in_words_refuses_a_reward_model(tmp_path: Path) -> None:
-    settings = settings_of(checkpoint(tmp_path / "m", REWARD))
-    with pytest.raises(StartupError, match=r"m is a reward model .*asks the judge questions"):
-        async with open_chat_model(settings, PromptTemplate(), Notes()):
             pass
 
 

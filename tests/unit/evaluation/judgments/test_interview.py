@@ -9,10 +9,12 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.errors import (
     EngineUnavailableError,
+    InvalidComparisonError,
     InvalidRequestError,
     JudgmentFailedError,
     PromptTooLongError,
 )
+from app.core.fingerprint import JudgeIdentity
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.interview import (
@@ -26,8 +28,10 @@ from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.pace import MOST_PAIRS
 from app.evaluation.judgments.questions import SAMPLES, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
+from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
+    Conversation,
     Engine,
     EngineIdentity,
     LabelLogits,
@@ -36,8 +40,11 @@ from app.ports import (
     PromptError,
     no_stage,
 )
+from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.prompts import PromptTemplate
 from tests.serving import ShortEngine
+from tests.unit.service.scoring import number_model
+from tests.unit.service.scoring.number_model import NumberModel
 
 ALL: tuple[Observation, ...] = ("orders", "verbalized", "annotators", "samples")
 TEMPLATE = PromptTemplate()
@@ -46,6 +53,17 @@ TEMPLATE = PromptTemplate()
 def pair(i: int, gap: float = 1.0) -> LabelledPair:
     comparison = Comparison.of(f"Question {i}?", f"quality={gap:.3f}", f"quality=0 number {i}")
     return LabelledPair(id=f"pair-{i}", group=f"group-{i % 3}", comparison=comparison, label="A")
+
+
+def scorer_of(
+    engine: Engine, template: PromptTemplate = TEMPLATE, *, weights: str = "w"
+) -> LabelLogitScorer:
+    """A chat model whose fingerprint does not depend on its prompt."""
+    identity = JudgeIdentity(
+        name="scripted", inputs={"weights": weights}, described={}, max_prompt_tokens=1000
+    )
+    telemetry = Telemetry.on_own_registry()
+    return LabelLogitScorer(engine, template, identity=identity, telemetry=telemetry)
 
 
 def dataset(n: int, *, gap: float = 1.0, template: PromptTemplate = TEMPLATE) -> Dataset:
@@ -64,7 +82,7 @@ async def ask(
 ) -> tuple[dict[tuple[str, str], JudgedPair], int]:
     """The content of the log afterwards, and the number of pairs asked, counted per observation."""
     answered: list[int] = []
-    interviewer = Interviewer(engine=engine or ScriptedEngine(), judge="scripted", fingerprint="f")
+    interviewer = Interviewer(scorer=scorer_of(engine or ScriptedEngine()))
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
         known = log.read()
         missing = missing_answers([data], observations, known, retry=retry)
@@ -186,7 +204,7 @@ async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> 
     assert len(judged) == n
     with JudgmentLog(tmp_path / "undisturbed.jsonl", judge="scripted") as log:
         whole = dataset(n)
-        interviewer = Interviewer(engine=ScriptedEngine(), judge="scripted", fingerprint="f")
+        interviewer = Interviewer(scorer=scorer_of(ScriptedEngine()))
         await interviewer.ask(
             [MissingAnswers(dataset=whole, observation="orders", pairs=whole.pairs)],
             log,
@@ -196,7 +214,7 @@ async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> 
 
 
 async def test_a_short_answer_is_an_error_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(JudgmentFailedError, match="answered 3 of 4 prompts"):
+    with pytest.raises(JudgmentFailedError, match="3 answers to 4 prompts"):
         await ask(tmp_path, dataset(2), ShortEngine(), ["orders"])
     assert (tmp_path / "judgments.jsonl").read_text() == ""
 
@@ -238,9 +256,65 @@ async def test_an_engine_without_text_is_refused_only_where_text_is_needed(tmp_p
 async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> None:
     await ask(tmp_path, dataset(2), observations=["orders"])
     with JudgmentLog(tmp_path / "judgments.jsonl", judge="scripted") as log:
-        other = Interviewer(engine=ScriptedEngine(), judge="scripted", fingerprint="other")
-        with pytest.raises(InvalidRequestError, match="other weights, dtype or prompt"):
+        other = Interviewer(scorer=scorer_of(ScriptedEngine(), weights="other"))
+        with pytest.raises(
+            InvalidRequestError, match="the prompt or another input of the scores differs"
+        ):
             other.check(log.read().values(), ["orders"])
+
+
+async def ask_reward_model(
+    folder: Path, model: NumberModel, pairs: Sequence[LabelledPair], *, retry: bool = False
+) -> dict[tuple[str, str], JudgedPair]:
+    """The content of the log after a run with a reward model, whose observation is its score."""
+    questionnaire = Questionnaire.of(None, (), ["orders"], seed=0)
+    data = Dataset(name="d", pairs=pairs, questionnaire=questionnaire)
+    interviewer = Interviewer(scorer=await number_model.scorer_of(model))
+    with JudgmentLog(folder / "judgments.jsonl", judge=number_model.MODEL.judge) as log:
+        known = log.read()
+        interviewer.check(known.values(), ["orders"])
+        missing = missing_answers([data], ["orders"], known, retry=retry)
+        await interviewer.ask(missing, log, lambda *_: None)
+        return log.read()
+
+
+def numbers(question: str, one: str, other: str) -> LabelledPair:
+    comparison = Comparison.of(question, one, other)
+    return LabelledPair(id=question, group=question, comparison=comparison, label="A")
+
+
+async def test_a_judge_without_prompts_answers_with_its_score_and_is_asked_once(
+    tmp_path: Path,
+) -> None:
+    pairs = [numbers("one", "3", "1.5"), numbers("two", "1", "nan"), numbers("three", "2", "2")]
+    model = NumberModel()
+    judged = await ask_reward_model(tmp_path, model, pairs)
+    one, two, three = (judged["d", pair.id] for pair in pairs)
+    assert (one.gaps, one.orders, one.label_mass) == ((1.5, 1.5), 1, None)
+    assert (two.gaps, two.orders, two.failed) == (None, None, {"orders": "judgment_failed"})
+    assert (three.gaps, three.has_both_orders) == ((0.0, 0.0), False)
+    model.calls.clear()
+    assert await ask_reward_model(tmp_path, model, pairs) == judged
+    # Only the reward that is not a number is asked for again.
+    assert [{turns[-1].content for turns in call} for call in model.calls] == [{"1", "nan"}]
+    model.calls.clear()
+    await ask_reward_model(tmp_path, model, [numbers("one", "3", "2"), pairs[2]])
+    assert [{turns[-1].content for turns in call} for call in model.calls] == [{"3", "2"}]
+
+
+async def test_a_question_that_a_reward_model_cannot_read_is_not_asked_again(
+    tmp_path: Path,
+) -> None:
+    def refusing(conversation: Conversation) -> float | PromptError:
+        return InvalidComparisonError("the template takes no system message")
+
+    model = NumberModel(refusing)
+    judged = await ask_reward_model(tmp_path, model, [numbers("one", "1", "2")])
+    assert judged["d", "one"].failed == {"orders": "invalid_comparison"}
+    await ask_reward_model(tmp_path, model, [numbers("one", "1", "2")])
+    assert len(model.calls) == 1
+    await ask_reward_model(tmp_path, model, [numbers("one", "1", "2")], retry=True)
+    assert len(model.calls) == 2
 
 
 async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The file of judged pairs: lines survive a round trip, and bad lines are refused."""
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -24,6 +25,7 @@ SIGNAL: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.fixed_dictionaries({"gaps": st.tuples(FINITE, FINITE), "label_mass": SHARE}),
     st.fixed_dictionaries({"p": st.tuples(SHARE, SHARE)}),
+    FINITE.map(lambda gap: {"gaps": (gap, gap), "orders": 1}),
 )
 OWN = st.builds(
     lambda signal, **fields: JudgedPair(**signal, **fields),
@@ -96,6 +98,37 @@ def test_lines_of_one_pair_are_merged(tmp_path: Path) -> None:
     )
     assert (found.gaps, found.annotators) == ((1.0, 2.0), (0.5, -1.0))
     assert found.asked == {"orders": "x", "annotators": "y"}
+
+
+def test_the_score_of_a_judge_without_orders_is_one_gap(tmp_path: Path) -> None:
+    line = own(gaps=(1.5, 1.5), orders=1, asked={"orders": "x"})
+    assert '"gap_fwd": 1.5, "orders": 1' in judgment_line(line)
+    assert "gap_rev" not in judgment_line(line)
+    assert read(tmp_path, line) == line
+    corrected = dataclasses.replace(line.only(()), label="B", asked={})
+    assert read(tmp_path, line, corrected).orders == 1
+    failed = own(failed={"orders": "judgment_failed"}, asked={"orders": "y"})
+    assert (read(tmp_path, line, failed).gaps, read(tmp_path, line, failed).orders) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("row", "orders"),
+    [
+        ({"p_fwd": 0.9, "p_rev": 0.9, "orders": 1}, 1),
+        ({"p_fwd": 0.9, "p_rev": 0.9, "orders": 2}, None),
+        ({"p_fwd": 0.9, "p_rev": 0.9}, None),
+        # A column of the user may have this name.
+        ({"p_fwd": 0.9, "p_rev": 0.8, "orders": 1}, None),
+        ({"gap_fwd": 0.9, "orders": "1"}, 1),
+    ],
+)
+def test_orders_of_a_judgment_are_read(
+    row: dict[str, object], orders: int | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "judged.jsonl"
+    file.write_text(json.dumps({"label": "A", **row}) + "\n")
+    (pair,) = read_judgments([file]).pairs
+    assert pair.orders == orders
 
 
 def test_an_answer_replaces_a_failure_and_a_failure_an_answer(tmp_path: Path) -> None:

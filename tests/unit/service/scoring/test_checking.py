@@ -4,16 +4,26 @@ from collections.abc import Sequence
 
 import pytest
 
+from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.engines.scripted import ScriptedEngine
-from app.ports import CallTimes, LabelLogits, Prompt, PromptError
+from app.observability.telemetry import Telemetry
+from app.ports import CallTimes, Conversation, LabelLogits, Prompt, PromptError
 from app.service.scoring.checking import check_judge
+from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.prompts import PromptTemplate
 from tests.serving import pair
+from tests.unit.service.scoring import number_model
+from tests.unit.service.scoring.number_model import NumberModel
 
 pytestmark = pytest.mark.anyio
 
 COMPARISONS = [pair(0.37 * i, 0.11 * i * i, question=f"Question {i}?") for i in range(1, 51)]
+
+
+async def scorer_of(engine: ScriptedEngine) -> LabelLogitScorer:
+    telemetry = Telemetry.on_own_registry()
+    return await LabelLogitScorer.start(engine, PromptTemplate(), telemetry=telemetry)
 
 
 class NoisyEngine(ScriptedEngine):
@@ -41,15 +51,16 @@ class NoisyEngine(ScriptedEngine):
 async def test_noise_of_a_batch_and_of_the_cache_is_measured(
     batch_shift: float, cache_shift: float
 ) -> None:
-    engine = NoisyEngine(batch_shift, cache_shift)
-    check = await check_judge(engine, PromptTemplate(), COMPARISONS, threshold=None)
+    scorer = await scorer_of(NoisyEngine(batch_shift, cache_shift))
+    check = await check_judge(scorer, COMPARISONS, threshold=None)
     assert check.noise.pairs == 32
     assert check.noise.largest == pytest.approx(0.25)
     assert (check.resolution.prompts, check.resolution.distinct) == (100, 100)
 
 
 async def test_a_judge_without_noise_has_no_warning() -> None:
-    check = await check_judge(NoisyEngine(0.0, 0.0), PromptTemplate(), COMPARISONS, threshold=0.3)
+    scorer = await scorer_of(NoisyEngine(0.0, 0.0))
+    check = await check_judge(scorer, COMPARISONS, threshold=0.3)
     assert (check.noise.largest, check.noise.flips, check.warnings) == (0.0, 0, [])
     assert check.noise.threshold == 0.3
 
@@ -58,7 +69,7 @@ async def test_a_judge_with_a_coarse_head_is_reported() -> None:
     def coarse(prompt: Prompt) -> LabelLogits:
         return LabelLogits(float(len(prompt.user) % 5), 0.0)
 
-    check = await check_judge(ScriptedEngine(coarse), PromptTemplate(), COMPARISONS, threshold=None)
+    check = await check_judge(await scorer_of(ScriptedEngine(coarse)), COMPARISONS, threshold=None)
     assert check.resolution.distinct <= 5
     assert len(check.warnings) == 1
 
@@ -70,7 +81,8 @@ async def test_every_call_waits_for_its_turn() -> None:
         nonlocal pauses
         pauses += 1
 
-    await check_judge(ScriptedEngine(), PromptTemplate(), COMPARISONS, threshold=None, pause=pause)
+    scorer = await scorer_of(ScriptedEngine())
+    await check_judge(scorer, COMPARISONS, threshold=None, pause=pause)
     # 32 pairs alone, all together, and from the cache.
     assert pauses == 34
 
@@ -79,5 +91,19 @@ async def test_a_judge_that_cannot_judge_has_no_result() -> None:
     def failing(prompt: Prompt) -> PromptError:
         return JudgmentFailedError("no")
 
+    scorer = await scorer_of(ScriptedEngine(failing))
     with pytest.raises(JudgmentFailedError):
-        await check_judge(ScriptedEngine(failing), PromptTemplate(), COMPARISONS, threshold=None)
+        await check_judge(scorer, COMPARISONS, threshold=None)
+
+
+async def test_a_reward_model_is_checked_too() -> None:
+    def shifted(conversation: Conversation) -> float:
+        together = len(model.calls[-1]) > 2
+        response = conversation[-1].content
+        return len(response) + (0.25 if together and "x" in response else 0.0)
+
+    model = NumberModel(shifted)
+    pairs = [Comparison.of(f"Question {i}?", "x" * i, "no") for i in range(1, 51)]
+    check = await check_judge(await number_model.scorer_of(model), pairs, threshold=None)
+    assert check.noise.largest == pytest.approx(0.25)
+    assert [len(call) for call in model.calls] == [2] * 32 + [100, 64]

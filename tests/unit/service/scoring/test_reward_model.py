@@ -25,7 +25,13 @@ from app.service.scoring.reward_model import (
 )
 from app.stores.sqlite import SqliteStore
 from tests.serving import client_of_scorer
-from tests.unit.service.scoring.number_model import LONGEST, MODEL, NumberModel, scorer_of
+from tests.unit.service.scoring.number_model import (
+    LONGEST,
+    MODEL,
+    NumberModel,
+    by_number,
+    scorer_of,
+)
 
 
 @asynccontextmanager
@@ -213,6 +219,22 @@ async def test_a_failed_reward_is_no_verdict_and_fails_no_neighbour() -> None:
         assert first["error"]["code"] == JudgmentFailedError.code
         assert second["verdict"] == "A"
         assert third["error"]["code"] == PromptTooLongError.code
+
+
+async def test_a_system_message_that_the_template_does_not_take_is_an_error() -> None:
+    def refusing(conversation: Conversation) -> float | PromptError:
+        if conversation[0].role == "system":
+            return InvalidComparisonError("the chat template takes no system message")
+        return by_number(conversation)
+
+    async with service(NumberModel(refusing)) as client:
+        question = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Why?"}]
+        texts = {"response_a": "1", "response_b": "2", "alpha": None}
+        refused = await client.post("/judge", json={"question": question, **texts})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_comparison")
+        assert "takes no system message" in refused.json()["detail"]
+        taken = await client.post("/judge", json={"question": question[1:], **texts})
+        assert taken.json()["verdict"] == "B"
 
 
 async def test_a_model_that_is_lost_is_reported() -> None:

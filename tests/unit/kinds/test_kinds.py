@@ -1,0 +1,241 @@
+"""Each kind of judge on each path: what its answers say, what they cost, and its errors."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.fleet.job import Job
+from app.fleet.output import Output
+from app.fleet.parts import cut
+from app.fleet.sources import sources_of
+from app.fleet.worker import PartWorker
+from app.settings import Settings
+from tests.unit.kinds.scenes import KINDS, UNREADABLE, Scene, pair, scene_of
+
+FREE = {"alpha": None}
+EXAMPLES = [{**pair(i), "label": "AB"[i % 2]} for i in range(40)]
+
+
+@pytest.fixture(params=KINDS)
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    with scene_of(KINDS[request.param]) as running:
+        yield running
+
+
+def check_judgment(scene: Scene, judged: dict[str, Any], *, temperature: float | None) -> None:
+    """Checks the fields of a judgment that depend on the kind."""
+    kind = scene.kind
+    assert (judged["orders"], judged["judge"]) == (kind.orders, "the-judge")
+    assert judged["label_mass"] == (kind.label_mass and pytest.approx(kind.label_mass, abs=1e-6))
+    assert judged["temperature"] == temperature
+    assert (judged["p_fwd"] == judged["p_rev"]) == (kind.orders == 1)
+    assert judged["preferred"] == ("A" if judged["p_bar"] > 0.5 else "B")
+
+
+def unscaled(scene: Scene) -> float | None:
+    """The temperature of a judgment without a calibration set."""
+    return 1.0 if scene.kind.fits_temperature else None
+
+
+async def test_judge(scene: Scene) -> None:
+    async with scene.service() as service:
+        info = (await service.get("/info")).json()
+        assert (info["kind"], info["model"]) == (scene.kind.kind, "the-judge")
+        assert (info["decision_server"] is None) == (scene.kind.kind != "decision server")
+        judged = (await service.post("/judge", json={**pair(0), **FREE})).json()
+        check_judgment(scene, judged, temperature=unscaled(scene))
+        assert judged["usage"]["engine_prompts"] == scene.texts == 2
+        assert scene.requests == scene.kind.requests
+        swapped = {**pair(0), "response_a": "second answer 0", "response_b": "first answer 0"}
+        other = (await service.post("/judge", json={**swapped, **FREE})).json()
+        assert other["p_bar"] == pytest.approx(1.0 - judged["p_bar"], abs=1e-12)
+        failed = await service.post("/judge", json={**pair(1, bad=True), **FREE})
+        assert (failed.status_code, failed.json()["code"]) == (502, "judgment_failed")
+        assert "verdict" not in failed.json()
+        assert UNREADABLE not in failed.text
+        assert (await service.get("/readyz")).status_code == 200
+
+
+async def test_judge_batch(scene: Scene) -> None:
+    async with scene.service() as service:
+        batch = {"comparisons": [pair(0), pair(1, bad=True), pair(2)], **FREE}
+        first, failed, third = (await service.post("/judge/batch", json=batch)).json()["results"]
+        for judged in (first, third):
+            check_judgment(scene, judged, temperature=unscaled(scene))
+        assert failed["error"]["code"] == "judgment_failed"
+        assert "verdict" not in failed
+        alone = (await service.post("/judge", json={**pair(2), **FREE})).json()
+        assert alone["p_bar"] == third["p_bar"]
+
+
+async def test_calibrate(scene: Scene) -> None:
+    async with scene.service() as service:
+        examples = [*EXAMPLES, {**pair(40, bad=True), "label": "A"}]
+        added = (await service.post("/calibrate", json={"examples": examples})).json()
+        assert (added["added"], added["failed"], added["n"]) == (40, 1, 40)
+        assert added["errors"][0]["error"]["code"] == "judgment_failed"
+        assert added["usage"]["engine_prompts"] == 2 * 41
+        detail = (await service.get("/calibrations/default")).json()
+        assert (detail["temperature"] is not None) == scene.kind.fits_temperature
+        assert (detail["position_flips"] is None) == (scene.kind.orders == 1)
+        assert (detail["mean_label_mass"] is None) == (scene.kind.label_mass is None)
+        scene.forget()
+        judged = (await service.post("/judge", json={**pair(50), "alpha": 0.2})).json()
+        check_judgment(scene, judged, temperature=detail["temperature"])
+        assert judged["calibration"]["n"] == 40
+        assert scene.requests == scene.kind.requests
+
+
+async def test_rewards(scene: Scene) -> None:
+    async with scene.service() as service:
+        group: dict[str, Any] = {"question": "Which?", "responses": ["one", "two", "three"], **FREE}
+        answer = (await service.post("/rewards/group", json=group)).json()
+        assert answer["compared"] == [2, 2, 2]
+        assert answer["errors"] == []
+        assert scene.texts == scene.kind.texts_of_group
+        group["responses"][2] = UNREADABLE
+        answer = (await service.post("/rewards/group", json=group)).json()
+        # The two comparisons with the unreadable response are no reward of anyone.
+        assert answer["rewards"][2] is None
+        assert [error["error"]["code"] for error in answer["errors"]] == ["judgment_failed"] * 2
+        assert sorted(answer["rewards"][:2]) == [-1.0, 1.0]
+
+
+async def test_audits(scene: Scene) -> None:
+    async with scene.service(audit_rate=1.0) as service:
+        await service.post("/calibrate", json={"examples": EXAMPLES})
+        asked = [pair(i, bad=i == 60) for i in range(50, 62)]
+        batch = (await service.post("/judge/batch", json={"comparisons": asked})).json()
+        drawn = [one["audit"]["id"] for one in batch["results"] if "error" not in one]
+        assert len(drawn) == 11
+        labels = [{"id": each, "label": "A"} for each in drawn]
+        sent = (await service.post("/audits/labels", json={"labels": labels})).json()
+        assert sent["labelled"] == 11
+        audits = (await service.get("/audits?status=labelled")).json()["audits"]
+        assert len(audits) == 11
+        drift = (await service.get("/calibrations/default/monitor")).json()["drift"]
+        assert (drift["position_gap"] is None) == (scene.kind.orders == 1)
+        assert (drift["label_mass"] is None) == (scene.kind.label_mass is None)
+        absorbed = await service.post("/calibrations/default/absorb", json={"all": True})
+        assert absorbed.json()["n"] == 51, absorbed.text
+
+
+def test_bulk_on_ray(scene: Scene, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    rows = [pair(0), pair(1, bad=True), pair(2)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (part,) = cut(sources_of([file], tmp_path / "input"), rows_per_part=4).parts
+    job = Job.of(Settings(**scene.settings), FREE, tmp_path / "out")
+    output = Output(job.out)
+    output.begin({})
+    worker = PartWorker(job, pause_s=0)
+    try:
+        outcome = worker.judge(0, part)
+    finally:
+        worker.close()
+    assert (outcome.kind, outcome.results) == ("done", 3), outcome
+    first, failed, third = map(json.loads, output.results_of(0).read_text().splitlines())
+    for judged in (first, third):
+        check_judgment(scene, judged, temperature=unscaled(scene))
+    assert failed["error"]["code"] == "judgment_failed"
+
+
+def run(scene: Scene, *arguments: str | Path) -> Result:
+    environment = {**scene.environment, "COLUMNS": "200"}
+    return CliRunner().invoke(app, [*map(str, arguments)], env=environment)
+
+
+def labelled_file(folder: Path) -> Path:
+    """40 labelled pairs, of which one cannot be judged."""
+    rows = [{**row, "id": str(i)} for i, row in enumerate(EXAMPLES)]
+    rows[7] = {**rows[7], **pair(7, bad=True)}
+    file = folder / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_evaluate(scene: Scene, tmp_path: Path) -> None:
+    file, out = labelled_file(tmp_path), tmp_path / "out"
+    arguments = ("evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
+    result = run(scene, *arguments)
+    assert result.exit_code == 0, result.output
+    (dataset,) = json.loads((out / "results.json").read_text())["datasets"]
+    assert [method["method"] for method in dataset["methods"]] == list(scene.kind.methods)
+    bpe = dataset["methods"][-1]
+    assert (bpe["n"], bpe["failed"]) == (39, 1)
+    lines = [json.loads(line) for line in (out / "judgments.jsonl").read_text().splitlines()]
+    scored = [line for line in lines if "gap_fwd" in line]
+    assert len(scored) == 39
+    assert all(math.isfinite(line["gap_fwd"]) for line in scored)
+    assert {line.get("orders", 2) for line in scored} == {scene.kind.orders}
+    assert {"gap_rev" in line for line in scored} == {scene.kind.orders == 2}
+    assert {"label_mass" in line for line in scored} == {scene.kind.label_mass is not None}
+    # A run that is repeated asks only what failed.
+    scene.forget()
+    assert run(scene, *arguments, "--methods", "bpe").exit_code == 0
+    again = [text for text in scene.readable if "second answer" in text]
+    assert again
+    assert all("second answer 7" in text for text in again)
+    assert len((out / "judgments.jsonl").read_text().splitlines()) == len(lines) + 1
+    # A method that it cannot do is refused before anything is judged.
+    scene.forget()
+    refused = run(scene, *arguments, "--methods", "self_consistency,bpe")
+    if scene.kind.kind != "chat model":
+        assert refused.exit_code == 1
+        said = " ".join(refused.output.split())
+        assert f"the-judge is a {scene.kind.kind}, which" in said
+        assert f"Its methods are {', '.join(scene.kind.methods)}" in said
+        assert scene.requests == 0
+
+
+def test_evaluate_ends_if_a_decision_server_changes_its_model(tmp_path: Path) -> None:
+    file, out = labelled_file(tmp_path), tmp_path / "out"
+    arguments = ("evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
+    log = out / "judgments.jsonl"
+    with scene_of(KINDS["decision server"]) as scene:
+        server = scene.server
+        server.change = lambda answer: (
+            {**answer, "model": "v2"} if len(server.asked) > 30 else answer
+        )
+        result = run(scene, *arguments)
+        assert result.exit_code == 1
+        said = " ".join(result.output.split())
+        assert "answers as 'v2'" in said
+        assert "judgments are kept" in said
+        before = log.read_text()
+        assert 0 < before.count("gap_fwd") < 40
+        # The host has rolled out the new version, which is another judge.
+        again = run(scene, *arguments)
+        assert again.exit_code == 1
+        assert "made by another judge called the-judge" in " ".join(again.output.split())
+        assert log.read_text() == before
+
+
+def test_curve(scene: Scene, tmp_path: Path) -> None:
+    file = labelled_file(tmp_path)
+    judged = run(scene, "curve", file, "--judge", "the-judge", "--out", tmp_path / "out")
+    assert judged.exit_code == 0, judged.output
+    assert "39 usable" in judged.output
+    assert ("position flips" in judged.output) == (scene.kind.orders == 2)
+    read = run(scene, "curve", tmp_path / "out" / "judgments.jsonl")
+    assert read.stdout == judged.stdout
+
+
+def test_noise_check(scene: Scene) -> None:
+    result = run(scene, "noise-check", "--json")
+    found = json.loads(result.stdout)
+    assert found["noise"] == {
+        "pairs": 32,
+        "largest": 0.0,
+        "p95": 0.0,
+        "flips": 0,
+        "threshold": found["noise"]["threshold"],
+    }
+    assert found["warnings"] == []
+    assert result.exit_code == 0
