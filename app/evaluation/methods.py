@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core.comparison import Label
 from app.core.preference import LN2, FloatArray, Preferences, binary_entropy, preference_from_gaps
+from app.core.temperature import fitted_temperature
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.service.scoring.scorer import JudgeKind
@@ -29,6 +30,8 @@ _SIDES: Mapping[Label | None, float] = {"A": 1.0, "tie": 0.0, "B": -1.0, None: n
 # Vote shares are decimals with few digits: 0.1 + 0.7 and 0.2 + 0.6 are the same level, but not the
 # same float. Rounding to 12 digits makes them equal and keeps the levels of any judge apart.
 _SIGNIFICANT_DIGITS = 12
+# Gap of the largest probability below 1 that is a float.
+_LARGEST_GAP = 53 * LN2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,10 +76,15 @@ class Method:
 def bpe(pairs: Sequence[JudgedPair]) -> MethodScores:
     """Entropy of the preference averaged over both orders.
 
-    SCOPE, section on BPE, and "BPE as confidence" in its appendix.
+    SCOPE, section on BPE, and "BPE as confidence" in its appendix. The gaps of a judge without
+    orders are on no known scale, so they are divided by the temperature that a calibration set of
+    the same labels has.
     """
     answered = _AnsweredPairs.of(pairs, ("orders",), _has_signal)
-    preferences = preferences_of(answered.pairs)
+    if all(pair.has_both_orders for pair in answered.pairs):
+        preferences = preferences_of(answered.pairs)
+    else:
+        preferences = _preferences_of_one_order(answered.pairs)
     return answered.scores(preferences.p_bar - 0.5, preferences.confidence, preferences.entropy)
 
 
@@ -321,6 +329,19 @@ def preferences_of(pairs: Sequence[JudgedPair]) -> Preferences:
         ValueError: Two pairs have different signals, or a pair has none.
     """
     return _preferences(*_signals(pairs))
+
+
+def _preferences_of_one_order(pairs: Sequence[JudgedPair]) -> Preferences:
+    kind, values = _signals(pairs)
+    if kind == "p":
+        with np.errstate(divide="ignore"):
+            gap = np.log(values[:, 0]) - np.log1p(-values[:, 0])
+        # A file has 1.0 for all larger gaps.
+        gap = np.clip(gap, -_LARGEST_GAP, _LARGEST_GAP)
+    else:
+        gap = values[:, 0] - values[:, 1] if kind == "scores" else values[:, 0]
+    gap = gap / fitted_temperature(gap, np.array([pair.label == "A" for pair in pairs]))
+    return preference_from_gaps(gap, gap)
 
 
 def _forward_preferences(pairs: Sequence[JudgedPair]) -> Preferences:

@@ -1,5 +1,6 @@
 """Every method by hand, against a plain loop over pairs, and with unparsed answers."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from app.core.comparison import Side
 from app.core.preference import LN2
+from app.core.temperature import fitted_temperature
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available, preferences_of
@@ -95,11 +97,20 @@ def test_bpe_gives_equal_vote_shares_equal_scores() -> None:
     np.testing.assert_array_equal(found.error, [False, False])
 
 
-def test_a_reward_models_scores_are_one_gap_for_both_orders() -> None:
-    pairs = [judged("A", scores=(2.0, 2.0 - LN4)), judged("B", scores=(1.0, 1.0))]
+@pytest.mark.parametrize("signal", ["scores", "gaps", "p"])
+def test_a_reward_models_scores_are_one_gap_for_both_orders(signal: str) -> None:
+    said: dict[str, list[dict[str, Any]]] = {
+        "scores": [{"scores": (2.0, 2.0 - LN4)}, {"scores": (1.0, 1.0)}],
+        "gaps": [{"gaps": (LN4, LN4), "orders": 1}, {"gaps": (0.0, 0.0), "orders": 1}],
+        "p": [{"p": (0.8, 0.8), "orders": 1}, {"p": (0.5, 0.5), "orders": 1}],
+    }
+    first, second = said[signal]
+    pairs = [judged("A", **first), judged("B", **second)]
     found = score("bpe", *pairs)
-    np.testing.assert_allclose(found.confidence, [0.8, 0.5])
-    np.testing.assert_allclose(found.uncertainty, [entropy(0.8), LN2])
+    # One right and one wrong verdict: Platt's target of the right one is 2/3, and of the wrong one
+    # any temperature gives 1/2. So the temperature is 2, and sigmoid(ln 4 / 2) = 2/3.
+    np.testing.assert_allclose(found.confidence, [2 / 3, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(found.uncertainty, [entropy(2 / 3), LN2], rtol=1e-6)
     np.testing.assert_array_equal(found.error, [False, True])
     assert available(pairs) == ["bpe"]
     assert len(score("predictive_probability", *pairs).pairs) == 0
@@ -310,6 +321,17 @@ def naive_probabilities(pair: JudgedPair) -> tuple[float, float] | None:
     return pair.p
 
 
+def rescaled(pair: JudgedPair, pairs: Sequence[JudgedPair]) -> JudgedPair:
+    """The pair with its rewards at the temperature of all pairs."""
+    if pair.scores is None:
+        return pair
+    known = [(one.scores, one.label == "A") for one in pairs if one.scores is not None]
+    gaps = np.array([a - b for (a, b), _ in known])
+    temperature = fitted_temperature(gaps, np.array([label for _, label in known]))
+    a, b = pair.scores
+    return dataclasses.replace(pair, scores=(a / temperature, b / temperature))
+
+
 def naive_side(p: float) -> Side | None:
     if abs(p - 0.5) < 1e-12:
         return None
@@ -379,7 +401,7 @@ def test_arrays_agree_with_a_plain_loop(name: MethodName, signal: str) -> None:
         if lacking:
             failed += all(need in (pair.failed or {}) for need in lacking)
             continue
-        opinion = naive_opinion(name, pair)
+        opinion = naive_opinion(name, rescaled(pair, pairs))
         if opinion is None:
             unparsed += 1
         else:

@@ -1,5 +1,6 @@
 """Each kind of judge on each path: what its answers say, what they cost, and its errors."""
 
+import asyncio
 import json
 import math
 from collections.abc import Iterator
@@ -225,6 +226,34 @@ def test_curve(scene: Scene, tmp_path: Path) -> None:
     assert ("position flips" in judged.output) == (scene.kind.orders == 2)
     read = run(scene, "curve", tmp_path / "out" / "judgments.jsonl")
     assert read.stdout == judged.stdout
+
+
+async def calibrated(scene: Scene) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Labelled pairs on which the judge is mostly right, and a service's set of them."""
+    async with scene.service() as service:
+        asked = {"comparisons": [pair(i) for i in range(40)], **FREE}
+        judged = (await service.post("/judge/batch", json=asked)).json()["results"]
+        # The least certain verdicts are wrong.
+        wrong = sorted(range(40), key=lambda i: -judged[i]["uncertainty"])[:6]
+        rows = [
+            {**pair(i), "label": "BA"[(one["preferred"] == "A") ^ (i in wrong)]}
+            for i, one in enumerate(judged)
+        ]
+        await service.post("/calibrate", json={"examples": rows})
+        detail = (await service.get("/calibrations/default")).json()
+        return rows, detail
+
+
+def test_curve_shows_the_thresholds_of_calibrate(scene: Scene, tmp_path: Path) -> None:
+    rows, detail = asyncio.run(calibrated(scene))
+    assert detail["n"] == 40
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = run(scene, "curve", file, "--judge", "the-judge", "--out", tmp_path / "out")
+    assert shown.exit_code == 0, shown.output
+    thresholds = [row["threshold"] for row in detail["thresholds"] if row["feasible"]]
+    assert len(thresholds) >= 5
+    assert all(f"{threshold:.6f}" in shown.output for threshold in thresholds)
 
 
 def test_noise_check(scene: Scene) -> None:

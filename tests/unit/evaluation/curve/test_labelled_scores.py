@@ -10,6 +10,7 @@ import pytest
 
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
+from app.core.temperature import fitted_temperature
 from app.evaluation.curve.labelled_scores import LabelledScores, labelled_scores_of
 from app.evaluation.judgments.jsonl import read_judgments
 from app.service.labelling.checking import RowPlace
@@ -64,7 +65,7 @@ def test_no_preference_is_an_error_at_ln_2_and_a_certain_vote_has_no_uncertainty
     assert scores.error.tolist() == [False, False, True]
 
 
-def test_a_reward_gap_is_the_logit_gap_of_both_orders(tmp_path: Path) -> None:
+def test_a_reward_gap_at_its_temperature_is_the_logit_gap_of_both_orders(tmp_path: Path) -> None:
     rows = [
         {"score_a": 3.5, "score_b": 1.5, "label": "A"},
         {"score_a": 1.5, "score_b": 3.5, "label": "A"},
@@ -72,11 +73,17 @@ def test_a_reward_gap_is_the_logit_gap_of_both_orders(tmp_path: Path) -> None:
         {"score_a": 60, "score_b": 0, "label": "A"},
     ]
     scores = of(tmp_path, rows)
-    expected = entropy(1 / (1 + math.exp(-2)))
-    assert scores.uncertainty[:3] == pytest.approx([expected, expected, LN2])
-    # exp(-60) (1 + 60) to first order; it would be 0 if 1 - p were rounded.
-    assert scores.uncertainty[3] == pytest.approx(61 * math.exp(-60), rel=1e-12)
+    gaps = np.array([2.0, -2.0, 0.0, 60.0])
+    temperature = fitted_temperature(gaps, np.array([True, True, False, True]))
+    expected = [entropy(1 / (1 + math.exp(-gap / temperature))) for gap in gaps]
+    assert scores.uncertainty == pytest.approx(expected)
+    assert scores.uncertainty[2] == LN2
     assert scores.error.tolist() == [False, True, True, False]
+
+
+def test_rewards_far_apart_keep_distinct_scores(tmp_path: Path) -> None:
+    rows = [{"score_a": 1000.0 * i, "score_b": 0, "label": "A"} for i in range(1, 21)]
+    assert len(set(of(tmp_path, rows).uncertainty.tolist())) == 20
 
 
 def test_equal_vote_shares_have_equal_scores_in_spite_of_rounding(tmp_path: Path) -> None:
