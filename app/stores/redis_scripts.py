@@ -180,3 +180,60 @@ for _, name in ipairs(trails) do
 end
 return 'done'
 """
+
+# A lease is `END HOLDER`, with the end in milliseconds of the server's clock. One that has ended
+# is removed by the next lease in its room, and the whole hash expires with its last lease.
+LEASES_SCRIPT = """
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local all, current = redis.call('HGETALL', KEYS[1]), {}
+for i = 1, #all, 2 do
+  local ends, holder = string.match(all[i + 1], '^(%d+) (.*)$')
+  if tonumber(ends) > now then
+    table.insert(current, all[i])
+    table.insert(current, ends)
+    table.insert(current, holder)
+  end
+end
+return current
+"""
+
+LEASE_SCRIPT = """
+local holder, most, length = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local all, held, granted = redis.call('HGETALL', KEYS[1]), {}, {}
+for i = 1, #all, 2 do
+  local ends, name = string.match(all[i + 1], '^(%d+) (.*)$')
+  if tonumber(ends) <= now then
+    redis.call('HDEL', KEYS[1], all[i])
+  elseif name ~= holder then
+    held[all[i]] = true
+  end
+end
+local ends = string.format('%d', now + length)
+for i = 4, #ARGV do
+  if #granted < most and not held[ARGV[i]] then
+    redis.call('HSET', KEYS[1], ARGV[i], ends .. ' ' .. holder)
+    table.insert(granted, ARGV[i])
+  end
+end
+if #granted > 0 and redis.call('PTTL', KEYS[1]) < length then
+  redis.call('PEXPIRE', KEYS[1], length)
+end
+return {ends, granted}
+"""
+
+END_LEASES_SCRIPT = """
+local holder, ended = ARGV[1], 0
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+for i = 2, #ARGV do
+  local lease = redis.call('HGET', KEYS[1], ARGV[i])
+  local ends, name = string.match(lease or '', '^(%d+) (.*)$')
+  if name == holder and tonumber(ends) > now then
+    ended = ended + redis.call('HDEL', KEYS[1], ARGV[i])
+  end
+end
+return ended
+"""

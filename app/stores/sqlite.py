@@ -18,6 +18,7 @@ from app.ports import (
     AuditsPart,
     ChangePart,
     EvidencePart,
+    Lease,
     SecretPart,
     SetPart,
     StoredCalibration,
@@ -25,8 +26,8 @@ from app.ports import (
     StorePart,
     Version,
 )
-from app.stores import sqlite_file
-from app.stores.sqlite_file import OpenFile, transaction
+from app.stores import sqlite_file, sqlite_leases
+from app.stores.sqlite_file import OpenFile, transaction, unsynced
 
 T = TypeVar("T")
 
@@ -234,6 +235,26 @@ class SqliteStore:
     async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
         """Puts texts into slots for a time, in one step that does not wait for the disk."""
         await self._run(lambda connection: _put_scores(connection, scores, seconds))
+
+    async def leases(self, room: str) -> dict[str, Lease]:
+        """Returns the leases of a room by their items, without those that have ended."""
+        return await self._run(lambda connection: sqlite_leases.current(connection, room))
+
+    async def lease(
+        self, room: str, items: Sequence[str], *, holder: str, most: int, seconds: int
+    ) -> dict[str, float]:
+        """Leases items to a holder in one transaction; returns the end of each lease."""
+        return await self._run(
+            lambda connection: sqlite_leases.take(
+                connection, room, items, holder=holder, most=most, seconds=seconds
+            )
+        )
+
+    async def end_leases(self, room: str, items: Collection[str], *, holder: str) -> int:
+        """Ends the leases of a holder in one transaction; returns their number."""
+        return await self._run(
+            lambda connection: sqlite_leases.end(connection, room, items, holder=holder)
+        )
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `work` in the thread of the store; connects first if `open` could not."""
@@ -492,7 +513,7 @@ def _append(
     forgotten: Collection[str],
 ) -> int:
     """Appends entries, keeps texts and forgets others; returns the position of the last entry."""
-    with nullcontext() if synced else _unsynced(connection), transaction(connection, "IMMEDIATE"):
+    with nullcontext() if synced else unsynced(connection), transaction(connection, "IMMEDIATE"):
         last = _last_position(connection)
         connection.executemany(
             "INSERT INTO audit (position, entry) VALUES (?, ?)", enumerate(entries, last + 1)
@@ -500,19 +521,6 @@ def _append(
         _keep_texts(connection, texts)
         _forget_texts(connection, forgotten)
         return last + len(entries)
-
-
-@contextmanager
-def _unsynced(connection: sqlite3.Connection) -> Iterator[None]:
-    """Lets the commits of the block write the log of SQLite without waiting for the disk.
-
-    The next commit outside of it syncs both.
-    """
-    connection.execute("PRAGMA synchronous = NORMAL")
-    try:
-        yield
-    finally:
-        connection.execute("PRAGMA synchronous = FULL")
 
 
 def _keep_texts(connection: sqlite3.Connection, texts: Mapping[str, str]) -> None:
@@ -594,7 +602,7 @@ def _scores(connection: sqlite3.Connection, slots: Collection[int]) -> dict[int,
 def _put_scores(connection: sqlite3.Connection, scores: Mapping[int, str], seconds: int) -> None:
     """Puts texts into slots for a time."""
     until = time.time() + seconds
-    with _unsynced(connection), transaction(connection, "IMMEDIATE"):
+    with unsynced(connection), transaction(connection, "IMMEDIATE"):
         connection.executemany(
             "INSERT OR REPLACE INTO score (slot, text, until) VALUES (?, ?, ?)",
             ((slot, text, until) for slot, text in scores.items()),

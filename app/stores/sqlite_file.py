@@ -33,13 +33,21 @@ _MODE = 0o600
 # have the same schema version.
 APPLICATION_ID = 0x53634A64
 # 0.1.0 wrote version 3. Each version since then needs its step in `_STEPS`.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 # Texts of drawn pairs; with row ids, so that keys are counted without reading the texts.
 _AUDIT_TEXT = "CREATE TABLE audit_text (pair TEXT PRIMARY KEY, texts TEXT NOT NULL)"
 # Kept scores; `until` is in seconds since 1970.
 _SCORE = "CREATE TABLE score (slot INTEGER PRIMARY KEY, text TEXT NOT NULL, until REAL NOT NULL)"
+# Leases; `until` is in seconds since 1970.
+_LEASE = (
+    "CREATE TABLE lease (room TEXT NOT NULL, item TEXT NOT NULL, holder TEXT NOT NULL,"
+    " until REAL NOT NULL, PRIMARY KEY (room, item)) WITHOUT ROWID"
+)
 # Version of a file -> what makes it the next version.
-_STEPS = {3: (_AUDIT_TEXT, _SCORE, "PRAGMA user_version = 4")}
+_STEPS = {
+    3: (_AUDIT_TEXT, _SCORE, "PRAGMA user_version = 4"),
+    4: (_LEASE, "PRAGMA user_version = 5"),
+}
 
 
 # Triggers protect the trail and the log of audits from other programs: to shorten them, somebody
@@ -80,6 +88,7 @@ SCHEMA = (
     " PRIMARY KEY (name, replica)) WITHOUT ROWID",
     _AUDIT_TEXT,
     _SCORE,
+    _LEASE,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -311,3 +320,16 @@ def transaction(
         # After some errors SQLite has already rolled back, and a second ROLLBACK would raise.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+@contextmanager
+def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
+    """Lets the commits of the block write the log of SQLite without waiting for the disk.
+
+    The next commit outside of it syncs both.
+    """
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")

@@ -159,7 +159,7 @@ async def test_a_file_of_the_schema_before_gets_its_tables_and_keeps_its_content
     await store.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            "DROP TABLE audit_text; DROP TABLE score; PRAGMA user_version = 3;"
+            "DROP TABLE audit_text; DROP TABLE score; DROP TABLE lease;PRAGMA user_version = 3;"
         )
     # Several processes may open the file at once.
     stores = [SqliteStore(path) for _ in range(3)]

@@ -68,8 +68,11 @@ ALLOWED: dict[str, set[str]] = {
     "service.auditing.texts": {"core", "service.auditing", "pydantic"},
     "service.judging": _USE_CASE
     | {"service.scoring", "service.calibration", "service.auditing", "numpy"},
-    # People who label: the terminal, and later a page.
+    # People who label: the terminal, and the queue that a page shows.
     "service.labelling": {"core"},
+    "service.labelling.queue": _USE_CASE
+    | {"service.calibration", "service.auditing", "service.labelling", "numpy"},
+    "service.labelling.progress": {"service.auditing"},
     "service.rewards": _USE_CASE | {"service.judging", "service.admission"},
     # JSON in and out, shared by HTTP, files and Ray. The package does not know HTTP.
     "wire": {"core", "service", "observability", "release", "pydantic"},
@@ -114,8 +117,9 @@ ALLOWED: dict[str, set[str]] = {
     "stores.redis_loading": _ADAPTER | {"redis", "stores.redis_keys", "stores.redis_scripts"},
     "stores.redis_keys": set(),
     "stores.redis_scripts": set(),
-    "stores.sqlite": _ADAPTER | {"stores.sqlite_file"},
+    "stores.sqlite": _ADAPTER | {"stores.sqlite_file", "stores.sqlite_leases"},
     "stores.sqlite_file": {"core"},
+    "stores.sqlite_leases": {"ports", "stores.sqlite_file"},
     "stores.memory": _ADAPTER,
     # Comparisons in files of any format, for the command line; labelled rows go through the check
     # that a page shares.
