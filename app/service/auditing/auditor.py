@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.core.calibration import Calibration
 from app.core.comparison import AuditReference
 from app.core.errors import (
@@ -79,6 +82,7 @@ class LabelReport:
             batch.
         unknown: Ids without a draw.
         expired: Ids of draws that were not labelled in time, and take no label any more.
+        taken: Ids of draws that have a label of another key, which a yielding label leaves.
     """
 
     labelled: int
@@ -87,6 +91,7 @@ class LabelReport:
     unchanged: int
     unknown: tuple[str, ...]
     expired: tuple[str, ...]
+    taken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -444,7 +449,12 @@ class Auditor:
         return AuditReference(id=draw.id, rate=draw.rate) if audit is not None or kept else None
 
     async def label(
-        self, labels: Sequence[SentLabel], *, by: str, may_use: Callable[[str], bool]
+        self,
+        labels: Sequence[SentLabel],
+        *,
+        by: str,
+        may_use: Callable[[str], bool],
+        yields: bool = False,
     ) -> LabelReport:
         """Takes labels of draws in one atomic step; sending them again changes nothing.
 
@@ -454,6 +464,7 @@ class Auditor:
             labels: The labels, in order; only the last label of a draw is written.
             by: Name of the key that sent the labels.
             may_use: Whether the sender may use a calibration set.
+            yields: Whether labels of other keys stay, whichever process has taken them.
 
         Raises:
             ForbiddenError: A draw belongs to a set that the sender may not use; no label was taken.
@@ -464,15 +475,21 @@ class Auditor:
         async with self._reading:
             with self._watched():
                 await self._read_all()
-            batch = self._assessed(labels, by=by, may_use=may_use)
+            batch = self._assessed(labels, by=by, may_use=may_use, yields=yields)
             entries = list(batch.entries.values())
             with self._watched(writing=bool(entries)):
-                before = await self._labels_before(entries)
-        _log_changes(entries, before)
-        both = list(zip(before, entries, strict=True))
+                audits = await self._audits_before(entries)
+        both = list[tuple[AuditLabel | None, LabelEntry]]()
+        for audit, entry in zip(audits, entries, strict=True):
+            if yields and audit is not None and audit.is_of_another(by):
+                # It came in between, from another process.
+                batch.taken.append(entry.id)
+            else:
+                both.append((None if audit is None else audit.label_of(entry.id), entry))
+        _log_changes(both)
         first = [entry.label for earlier, entry in both if earlier is None]
         updated = sum(earlier not in (None, entry.label) for earlier, entry in both)
-        refused = len(batch.unknown) + len(batch.expired)
+        refused = len(batch.unknown) + len(batch.expired) + len(batch.taken)
         return LabelReport(
             labelled=len(first) - first.count("none"),
             closed=first.count("none"),
@@ -480,12 +497,18 @@ class Auditor:
             unchanged=len(labels) - len(first) - updated - refused,
             unknown=tuple(batch.unknown),
             expired=tuple(batch.expired),
+            taken=tuple(batch.taken),
         )
 
     def _assessed(
-        self, labels: Sequence[SentLabel], *, by: str, may_use: Callable[[str], bool]
+        self,
+        labels: Sequence[SentLabel],
+        *,
+        by: str,
+        may_use: Callable[[str], bool],
+        yields: bool,
     ) -> "_LabelBatch":
-        """Sorts labels into those that may change something, unknown and expired ones."""
+        """Sorts labels into those that may change something, and those that are not taken."""
         batch, at = _LabelBatch(), self._now()
         for sent in labels:
             audit = self.ledger.audit(sent.id)
@@ -502,16 +525,24 @@ class Auditor:
             if audit.status(at) == "expired":
                 batch.expired.append(sent.id)
                 continue
+            if yields and audit.is_of_another(by):
+                batch.taken.append(sent.id)
+                continue
             batch.entries.pop(audit.position, None)
             if audit.label_of(sent.id) != sent.label:
                 _check_changes(audit, sent)
                 batch.entries[audit.position] = LabelEntry(
-                    id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason
+                    id=sent.id,
+                    label=sent.label,
+                    by=by,
+                    at=at,
+                    reason=sent.reason,
+                    yields=yields or None,
                 )
         return batch
 
-    async def _labels_before(self, entries: Sequence[LabelEntry]) -> list[AuditLabel | None]:
-        """Appends labels; returns for each, in order, the label that its draw had before."""
+    async def _audits_before(self, entries: Sequence[LabelEntry]) -> list[Audit | None]:
+        """Appends labels; returns the audit of each, in order, as it was before."""
         if not entries:
             return []
         texts = [entry.text for entry in entries]
@@ -521,10 +552,9 @@ class Auditor:
         first = last - len(entries) + 1
         # Entries of other replicas may lie in between; these labels come after them.
         await self._read_to(first - 1, self.ledger)
-        before: list[AuditLabel | None] = []
+        before: list[Audit | None] = []
         for position, (entry, text) in enumerate(zip(entries, texts, strict=True), first):
-            audit = self.ledger.audit(entry.id)
-            before.append(None if audit is None else audit.label_of(entry.id))
+            before.append(self.ledger.audit(entry.id))
             self.ledger.apply(position, text, entry)
         return before
 
@@ -555,6 +585,15 @@ class Auditor:
     def count(self, calibration: str, *, status: Status | None = None) -> int:
         """Returns the number of audits of a set that were read; see `Ledger.count`."""
         return self.ledger.count(calibration, status=status, now=self._now())
+
+    async def open_ids(self, calibration: str) -> NDArray[np.void]:
+        """Returns the ids of a set's open audits; see `Ledger.open_ids`.
+
+        Raises:
+            StoreUnavailableError: The store does not answer.
+        """
+        await self.catch_up()
+        return self.ledger.open_ids(calibration, now=self._now())
 
     def open_pairs(self, keys: Iterable[str]) -> set[str]:
         """Returns those of some pairs that wait for their label, as the ledger has them now."""
@@ -651,9 +690,9 @@ def _check_changes(audit: Audit, sent: SentLabel) -> None:
         )
 
 
-def _log_changes(entries: Sequence[LabelEntry], before: Sequence[AuditLabel | None]) -> None:
+def _log_changes(changes: Iterable[tuple[AuditLabel | None, LabelEntry]]) -> None:
     """Logs each changed label with both values, and each draw that was closed."""
-    for entry, earlier in zip(entries, before, strict=True):
+    for earlier, entry in changes:
         if earlier is None and entry.label == "none":
             logger.info("audit %s: closed without a label by %r", entry.id, entry.by)
         elif earlier not in (None, entry.label):
@@ -675,8 +714,10 @@ class _LabelBatch:
             of each draw.
         unknown: Ids without a draw.
         expired: Ids of draws that take no label any more.
+        taken: Ids of draws that have a label of another key.
     """
 
     entries: dict[int, LabelEntry] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     expired: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)

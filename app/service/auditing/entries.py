@@ -5,7 +5,7 @@ The store keeps each entry as one flat JSON object:
     {"kind": "draw", "id", "fingerprint", "digest", "question", "gap_fwd", "gap_rev", "label_mass",
      "calibration", "alpha", "guarantee", "delta", "write_id", "version", "label_noise", "accepted",
      "rate", "at", "by"}
-    {"kind": "label", "id", "label", "by", "at", "reason"}
+    {"kind": "label", "id", "label", "by", "at", "reason", "yields"}
     {"kind": "alarm", "calibration", "alpha", "guarantee", "delta", "write_id", "version",
      "label_noise", "errors", "audited", "suspends", "after", "by", "at", "first_judged_at",
      "last_judged_at"}
@@ -14,10 +14,10 @@ The store keeps each entry as one flat JSON object:
     {"kind": "fold", "calibration", "positions", "until", "counts", "at"}
 
 Times are seconds since 1970. Draws of earlier releases have no `by`, and their alarms have no times
-of judgments. Only a label "none", which
-closes a draw without a label, has a reason. A fold stands for the draws and labels that it removed
-from the log; its counts are nested objects. Later releases may add fields and kinds, which this one
-ignores.
+of judgments. Only a label "none", which closes a draw without a label, has a reason, and only a
+label that replaces none of another key has `yields`. A fold stands for the draws and labels that it
+removed from the log; its counts are nested objects. Later releases may add fields and kinds, which
+this one ignores.
 
 The digest of a comparison ignores the order of its two responses, and so must a draw. The id of a
 draw is 127 bits for the comparison, and one last bit for the order. So a label is understood in the
@@ -124,6 +124,8 @@ class LabelEntry:
         by: Name of the key that sent the label, or "service".
         at: Time of the label, in seconds since 1970.
         reason: Why the draw is closed; None with any other label.
+        yields: True if a label that another key has sent before stays in force; earlier releases
+            replace it.
     """
 
     __pydantic_config__ = _STRICT
@@ -133,6 +135,7 @@ class LabelEntry:
     by: str
     at: float
     reason: str | None = None
+    yields: Literal[True] | None = None
 
     @property
     def text(self) -> str:

@@ -142,6 +142,10 @@ class Audit:
             return self.label
         return _MIRRORED[self.label]
 
+    def is_of_another(self, by: str) -> bool:
+        """Whether it has a label, or was closed, by another key than this one."""
+        return self.label is not None and self.labelled_by != by
+
     def status(self, now: float) -> Status:
         """Returns the status at a time, in seconds since 1970."""
         if self.label is not None:
@@ -381,6 +385,13 @@ class Ledger:
         draws = self._draws.rows[list(rows.values())]
         waits = (draws["label"] == NO_LABEL) & (now <= draws["last_at"] + self._expires_s)
         return {key for key, each in zip(rows, waits.tolist(), strict=True) if each}
+
+    def open_ids(self, calibration: str, *, now: float) -> NDArray[np.void]:
+        """Returns the ids of a set's open audits, oldest first, as bytes; a copy for any thread."""
+        draws = self._draws.rows
+        is_of_set = draws["calibration"] == self._number_of(calibration)
+        ids: NDArray[np.void] = draws["id"][is_of_set & self._have_status(draws, "open", now)]
+        return ids
 
     def _row_of(self, key: str) -> int | None:
         try:
@@ -648,6 +659,8 @@ class Ledger:
             return
         self._append_entry(position, row, at=entry.at)
         state = self._draws.rows[row]
+        if entry.yields and self._is_labelled_by_another(state, entry.by):
+            return
         is_mirrored = state["id"].tobytes().hex() != entry.id
         label = _LABELS.index(_MIRRORED[entry.label] if is_mirrored else entry.label)
         before, calibration = state["label"], self._calibrations[state["calibration"]]
@@ -664,6 +677,9 @@ class Ledger:
         state["labelled_by"] = self._names.add(entry.by)
         self._changes[calibration] += 1
         self._last_sender[calibration] = entry.by
+
+    def _is_labelled_by_another(self, state: np.void, by: str) -> bool:
+        return bool(state["label"] != NO_LABEL) and self._names[state["labelled_by"]] != by
 
     def _apply_fold(self, fold: Fold) -> None:
         """Drops the comparisons whose entries a fold has removed; their rows stay, unused."""

@@ -13,8 +13,8 @@ from app.core.errors import (
     ForbiddenError,
     LabelChangesError,
 )
-from app.service.auditing.auditor import MOST_LABEL_CHANGES
-from app.service.auditing.entries import AuditLabel
+from app.service.auditing.auditor import MOST_LABEL_CHANGES, Auditor, LabelReport
+from app.service.auditing.entries import AuditLabel, LabelEntry
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S
 from tests.serving import services_of
@@ -199,3 +199,68 @@ async def test_labels_are_counted_once_if_draws_come_before_the_answer_of_the_st
         assert await sending == (2, 0, 0, 0, 0)
         await services.auditor.catch_up()
         assert [audit.label for audit in audits(services.auditor)] == ["A", "tie", None]
+
+
+class RacingStore(MemoryStore):
+    """A store that takes the label of somebody else right before the next one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: LabelEntry | None = None
+
+    async def append_audits(
+        self, entries: Sequence[str], *, synced: bool = True, **more: Any
+    ) -> int:
+        if self.first is not None:
+            first, self.first = self.first, None
+            await super().append_audits([first.text])
+        return await super().append_audits(entries, synced=synced, **more)
+
+
+async def yielding(auditor: Auditor, by: str, *labels: tuple[str, AuditLabel]) -> LabelReport:
+    return await auditor.label(
+        [sent(*each) for each in labels], by=by, may_use=lambda name: True, yields=True
+    )
+
+
+async def test_a_label_that_yields_leaves_those_of_other_keys() -> None:
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        one, two, three = await ids(services, traffic(range(3)))
+        auditor = services.auditor
+        await label(auditor, (one, "A"), (two, "none"), by="ana")
+        end = await store.last_audit()
+        report = await yielding(auditor, "ben", (one, "B"), (two, "A"), (one, "A"))
+        assert (report.labelled, report.updated, report.unchanged) == (0, 0, 0)
+        assert report.taken == (one, two, one)
+        assert await store.last_audit() == end
+        report = await yielding(auditor, "ben", (one, "B"), (three, "tie"))
+        assert (report.labelled, report.taken) == (1, (one,))
+        # Ben corrects his own label, and Ana hers.
+        assert (await yielding(auditor, "ben", (three, "A"))).updated == 1
+        assert (await yielding(auditor, "ana", (one, "tie"))).updated == 1
+        assert [audit.label for audit in audits(auditor)] == ["tie", "none", "A"]
+        # Labels of other routes replace any label.
+        assert await label(auditor, (three, "B"), by="ana") == (0, 1, 0, 0, 0)
+
+
+async def test_a_label_that_comes_in_between_stays_on_every_replica(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "app.audits")
+    store = RacingStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        one, two = await ids(services, traffic(range(2)))
+        store.first = LabelEntry(id=one, label="A", by="ana", at=time.time())
+        report = await yielding(services.auditor, "ben", (one, "B"), (two, "B"))
+        assert (report.labelled, report.updated, report.unchanged) == (1, 0, 0)
+        assert report.taken == (one,)
+        assert "changed" not in caplog.text
+        other = replica(store)
+        await other.open()
+        for auditor in (services.auditor, other):
+            assert [audit.label for audit in audits(auditor)] == ["A", "B"]
+            assert [audit.labelled_by for audit in audits(auditor)] == ["ana", "ben"]
+            assert [audit.label_changes for audit in audits(auditor)] == [0, 0]

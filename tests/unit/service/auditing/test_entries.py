@@ -65,6 +65,7 @@ FOLDED = Fold(
         labelled(5, "A"),
         labelled(6, "tie", by="é 裁判"),
         labelled(7, "none"),
+        replace(labelled(8, "B"), yields=True),
         RANG,
         replace(RANG, decider=drawn(1, criterion=PAC, write_id="w3").decider, suspends=False),
         ENDED,
