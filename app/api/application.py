@@ -15,7 +15,15 @@ from app.api.middleware.gate import Gate, GateLimits
 from app.api.middleware.observation import Observation
 from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
-from app.api.routes import decisions, docs, operations, pools, reward_frameworks, rewards
+from app.api.routes import (
+    decisions,
+    docs,
+    labelling,
+    operations,
+    pools,
+    reward_frameworks,
+    rewards,
+)
 from app.api.routes import judge as judging
 from app.service.off_loop import off_loop
 from app.service.services import Services
@@ -96,6 +104,7 @@ def create_application(
         calibrating,
         pools,
         auditing,
+        labelling,
         operations,
         docs,
     ):

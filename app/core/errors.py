@@ -20,7 +20,8 @@
     │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
     │   ├── AuditsIncompleteError     audits have no label, so the others are not a random sample
     │   ├── BecomesInfeasibleError    a change of a set would end all verdicts at an alpha in use
-    │   └── LabelChangesError         the label of an audit was changed too often
+    │   ├── LabelChangesError         the label of an audit was changed too often
+    │   └── AlreadyLabelledError      somebody else has labelled the pair first
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
     │   ├── RateLimitedError          the key has used up its comparisons a minute
@@ -222,6 +223,13 @@ class LabelChangesError(RequestError):
 
     code = "too_many_label_changes"
     title = "The label was changed too often"
+
+
+class AlreadyLabelledError(RequestError):
+    """Somebody else has labelled the pair first, and that label stays."""
+
+    code = "already_labelled"
+    title = "Somebody else has labelled this pair"
 
 
 class OverloadedError(UnavailableError):

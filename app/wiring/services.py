@@ -29,6 +29,7 @@ from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
 from app.service.judging.judge import Judge
+from app.service.labelling.queue import LabelQueue
 from app.service.readiness import Readiness
 from app.service.rewards.rewarder import Rewarder
 from app.service.scoring.cached import CachingScorer
@@ -167,6 +168,9 @@ def assembled(
     calibrator = Calibrator(scoring, store, calibrations)
     drift = Drift(calibrations, store, telemetry)
     changes = Changes(auditor, calibrator, calibrations, monitor)
+    absorber = Absorber(
+        auditor, changes, calibrations, drift, fingerprint=scorer.identity.fingerprint
+    )
     limits = _limits_of(settings, scorer.identity, admission)
     return Services(
         scorer=scorer,
@@ -179,9 +183,7 @@ def assembled(
         text_keeper=TextKeeper(store, auditor),
         monitor=monitor,
         changes=changes,
-        absorber=Absorber(
-            auditor, changes, calibrations, drift, fingerprint=scorer.identity.fingerprint
-        ),
+        absorber=absorber,
         retention=Retention(
             auditor,
             calibrations,
@@ -189,6 +191,7 @@ def assembled(
             fingerprint=scorer.identity.fingerprint,
             keep_days=settings.audit_keep_days or None,
         ),
+        queue=LabelQueue(store, auditor, calibrations, monitor, absorber),
         store=store,
         admission=admission,
         readiness=Readiness(scorer, store, calibrations, timeout_s=settings.probe_timeout_s),

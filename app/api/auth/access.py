@@ -104,11 +104,8 @@ class Authentication:
             # The metrics count the request at this route, as if the router had refused it.
             scope["route"] = route
             raise no_method(allowed)
-        if caller is not None and need != "key" and need not in caller.roles:
-            raise ForbiddenError(
-                f"the key {caller.name!r} does not have the role {need!r}, which this route needs: "
-                "`scope-judge keys list` shows its roles"
-            )
+        if caller is not None:
+            _check_permitted(caller, need)
 
     def _is_for_metrics(self, scope: Scope) -> bool:
         """Whether the request came to the port of the metrics, not whether its Host says so."""
@@ -133,6 +130,20 @@ def _caller(keys: Keys, scope: Scope, *, basic: bool) -> Caller:
             + (", or as the password in the URL: http://x:KEY@host" if basic else "")
         )
     return keys.caller(sent)
+
+
+def _check_permitted(caller: Caller, need: Need) -> None:
+    """Raises ForbiddenError unless the caller has the permission that a route requires."""
+    if need == "key" and caller.only_labels:
+        raise ForbiddenError(
+            f"the key {caller.name!r} may label and do nothing else: this route is for keys with "
+            "another role, or without one"
+        )
+    if need != "key" and need not in caller.roles:
+        raise ForbiddenError(
+            f"the key {caller.name!r} does not have the role {need!r}, which this route needs: "
+            "`scope-judge keys list` shows its roles"
+        )
 
 
 def _match(scope: Scope) -> _RouteMatch:

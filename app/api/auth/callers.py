@@ -1,13 +1,13 @@
 """The caller of a request: name of the key, roles and permitted calibration sets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, get_args
 
 from app.core.errors import ForbiddenError
 from app.service.auditing.ledger import KEYLESS
 
-Role = Literal["judge", "calibrate", "admin", "metrics"]
+Role = Literal["judge", "calibrate", "label", "admin", "metrics"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
@@ -21,6 +21,7 @@ class Caller:
         calibrations: Names of the calibration sets that the key may use; None for all.
         comparisons_per_minute: Most comparisons a minute on average; None for no limit.
         expires: Time after which the key is refused; None for never.
+        link_of: Name of the key that made the link which the caller has sent; None for a key.
     """
 
     name: str
@@ -28,6 +29,43 @@ class Caller:
     calibrations: frozenset[str] | None = None
     comparisons_per_minute: int | None = None
     expires: datetime | None = None
+    link_of: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Name of the key whose limits and counts the caller has."""
+        return self.link_of or self.name
+
+    @property
+    def only_labels(self) -> bool:
+        """Whether the caller may label and nothing else, not even read what any key may."""
+        return self.roles == {"label"}
+
+    def reviewer(self, given: str | None) -> str:
+        """The name under which the caller labels.
+
+        Args:
+            given: Name that a request states; None for the caller's own.
+
+        Raises:
+            ForbiddenError: The caller has a link for another person.
+        """
+        if given is None or given == self.name:
+            return self.name
+        name = f"{given}@{self.key}"
+        if self.link_of is not None and name != self.name:
+            raise ForbiddenError(f"this link is for {self.name!r}, and not for {given!r}")
+        return name
+
+    def reviewer_of(self, reviewer: str, *, calibration: str) -> "Caller":
+        """The caller with a link that this one has made for a reviewer and a calibration set."""
+        return replace(
+            self,
+            name=f"{reviewer}@{self.name}",
+            roles=frozenset({"label"}),
+            calibrations=frozenset({calibration}),
+            link_of=self.name,
+        )
 
     def may_use(self, calibration: str) -> bool:
         """Whether the caller may use a calibration set."""
@@ -41,9 +79,13 @@ class Caller:
                 "`scope-judge keys list` shows the permitted ones"
             )
 
+    def has_expired(self, now: float) -> bool:
+        """Whether the key has expired at a time, in seconds since 1970."""
+        return self.expires is not None and now >= self.expires.timestamp()
+
     def check_not_expired(self, now: float) -> None:
         """Raises ForbiddenError if the key has expired; `now` is in seconds since 1970."""
-        if self.expires is not None and now >= self.expires.timestamp():
+        if self.expires is not None and self.has_expired(now):
             raise ForbiddenError(
                 f"the key {self.name!r} expired at {self.expires:%Y-%m-%d %H:%M %Z}: ask for a new "
                 "one (`scope-judge keys add`)"

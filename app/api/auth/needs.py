@@ -6,8 +6,9 @@ from typing import Literal
 from app.api.auth.callers import Role
 
 Need = Role | Literal["key", "nothing", "switch", "nobody"]
-# Method and path of a route -> the required role, `key` (any key), `nothing`, or `switch`
-# (SCOPE_METRICS decides). Roles do not include each other; a key can have several.
+# Method and path of a route -> the required role, `key` (any key that may do more than label),
+# `nothing`, or `switch` (SCOPE_METRICS decides). Roles do not include each other; a key can have
+# several.
 NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/judge"): "judge",
     ("POST", "/judge/batch"): "judge",
@@ -32,6 +33,10 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/calibrations/{name}/resume"): "calibrate",
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     ("GET", "/calibrations/{name}/next"): "key",
+    ("POST", "/calibrations/{name}/queue"): "label",
+    ("POST", "/calibrations/{name}/queue/answers"): "label",
+    ("POST", "/calibrations/{name}/queue/release"): "label",
+    ("POST", "/calibrations/{name}/label-links"): "calibrate",
     ("GET", "/calibrations/{name}/versions"): "key",
     ("POST", "/calibrations/{name}/rollback"): "admin",
     ("DELETE", "/calibrations/{name}"): "admin",

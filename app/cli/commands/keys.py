@@ -33,8 +33,8 @@ def add(
     role: Annotated[
         list[str] | None,
         typer.Option(
-            help="judge, calibrate, admin (delete, roll back) or metrics (read /metrics); give it "
-            "again for more."
+            help="judge, calibrate, label (audits, and nothing else), admin (delete, roll back) or "
+            "metrics (read /metrics); give it again for more."
         ),
     ] = None,
     calibration: Annotated[

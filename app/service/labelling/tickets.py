@@ -26,7 +26,7 @@ WORDS: Mapping[Any, Choice | None] = {"left": "left", "right": "right", "tie": "
 # The longest reason that the service takes.
 LONGEST_REASON = 200
 
-_TICKET = re.compile(r"(?P<audit>[0-9a-f]{32})\.(?P<left>[AB])\.(?P<seal>[0-9a-f]{32})")
+TICKET: Final = r"^[0-9a-f]{32}\.[AB]\.[0-9a-f]{32}$"
 # Part of each seal, so that another rule makes other seals.
 _RULE = "scope-judge audit 1"
 _NO_REASON = "no reason given"
@@ -70,6 +70,30 @@ class AuditRow(LabelledRow):
     audit: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ticket:
+    """The parts of a ticket; whether the seal fits is not checked.
+
+    Args:
+        audit: Id of the audit.
+        left: The response on the left.
+        seal: Digest of both and of the texts as they are shown.
+    """
+
+    audit: str
+    left: Side
+    seal: str
+
+    @classmethod
+    def of(cls, text: str) -> "Ticket | None":
+        """Takes a ticket apart; returns None for another text."""
+        if re.fullmatch(TICKET, text) is None:
+            return None
+        audit, side, seal = text.split(".")
+        left: Side = "A" if side == "A" else "B"
+        return cls(audit=audit, left=left, seal=seal)
+
+
 def ticket_of(pair: BlindPair) -> str:
     """The ticket of a pair whose key is the id of its audit."""
     return f"{pair.key}.{pair.left}.{_seal(pair.key, pair.left, pair.text)}"
@@ -79,27 +103,25 @@ def audit_row(answer: ToolAnswer) -> AuditRow:
     """The label that an answer means, or the reason why it means none."""
     if answer.problem is not None:
         return AuditRow(place=answer.place, problem=answer.problem)
-    parts = _TICKET.fullmatch(answer.ticket) if isinstance(answer.ticket, str) else None
+    ticket = Ticket.of(answer.ticket) if isinstance(answer.ticket, str) else None
     texts = (answer.question, answer.left, answer.right)
-    if parts is None or not all(isinstance(text, str) for text in texts):
+    if ticket is None or not all(isinstance(text, str) for text in texts):
         return _unusable(answer, "this is not a pair that `audits export` wrote")
     shown = PairText(question=answer.question, left=answer.left, right=answer.right)
-    audit = parts["audit"]
-    left: Side = "A" if parts["left"] == "A" else "B"
-    if parts["seal"] != _seal(audit, left, shown):
+    if ticket.seal != _seal(ticket.audit, ticket.left, shown):
         return _unusable(answer, "the pair is not as it was exported: a text or its ticket differs")
     if answer.word is not None and answer.word not in list(WORDS):
         return _unusable(answer, f"the answer is not one of {', '.join(WORDS)}")
-    pair = BlindPair(key=audit, fields={}, left=left)
+    pair = BlindPair(key=ticket.audit, fields={}, left=ticket.left)
     choice = WORDS.get(answer.word)
     try:
         return AuditRow(
             place=answer.place,
-            comparison=_comparison(shown, left),
+            comparison=_comparison(shown, ticket.left),
             label=None if choice is None else pair.label_of(choice),
-            name=comparison_id(audit),
+            name=comparison_id(ticket.audit),
             reason=_reason(answer.reason) if answer.word == CANNOT else None,
-            audit=audit,
+            audit=ticket.audit,
         )
     except InvalidComparisonError as exc:
         return _unusable(answer, exc.detail)

@@ -107,7 +107,9 @@ def _scene(folder: Path, store_url: str, *, with_keys: bool = False) -> Iterator
     }
     headers: dict[str, str] = {}
     if with_keys:
-        file = write_keys(folder / "keys.json", entry(_KEEPER, ("judge", "calibrate", "admin")))
+        file = write_keys(
+            folder / "keys.json", entry(_KEEPER, ("judge", "calibrate", "label", "admin"))
+        )
         settings["SCOPE_API_KEYS_FILE"] = str(file)
         headers = header_of(_KEEPER)
     name = store_url.partition(":")[0] + (" with keys" if with_keys else "")

@@ -108,13 +108,15 @@ async def fill(services: Services) -> None:
     ]
     await services.store.append_audits(labels)
     texts = {
-        key_of(audit_id(i)): json.dumps(
-            {"id": audit_id(i), "question": "é" * 20_000, "response_a": "a", "response_b": "b"}
-        )
+        key_of(audit_id(i)): json.dumps({"id": audit_id(i), **TEXTS})
         for i in range(AUDITS // 2, AUDITS // 2 + MOST_AUDIT_TEXTS)
     }
     await services.store.append_audits([draw(AUDITS, fingerprint)], texts=texts)
     await services.auditor.catch_up()
+
+
+# The texts of each drawn pair, which the store keeps as 120 kB of ASCII.
+TEXTS = {"question": "é" * 20_000, "response_a": "a", "response_b": "b"}
 
 
 def audit_id(number: int) -> str:
@@ -144,8 +146,10 @@ def draw(number: int, fingerprint: str) -> str:
 
 def main(port: int) -> None:
     """Serves until the process is ended."""
-    # Every judgment is drawn, so that the draws are measured too.
-    settings = Settings(engine="scripted", store_url="memory://", port=port, audit_rate=1.0)
+    # Every judgment is drawn with its texts, so that the draws are measured too.
+    settings = Settings(
+        engine="scripted", store_url="memory://", port=port, audit_rate=1.0, audit_texts=True
+    )
     clock = Clock()
 
     @asynccontextmanager

@@ -183,7 +183,7 @@ def test_a_revoked_key_is_gone_and_the_others_stay(path: Path) -> None:
     ("arguments", "words"),
     [
         (["add", "a", "--role", "judge"], "scope-judge keys revoke a"),
-        (["add", "b", "--role", "root"], "'judge', 'calibrate', 'admin' or 'metrics'"),
+        (["add", "b", "--role", "root"], "'label', 'admin' or 'metrics'"),
         (["add", "b", "--role", "metrics", "--calibration", "one"], "/metrics shows every"),
         (["add", "../b", "--role", "judge"], "name: String should match pattern"),
         (["add", "b\n", "--role", "judge"], "name: String should match pattern"),

@@ -308,7 +308,7 @@ SOUND = entry("a")
         ({"keys": [{**SOUND, "name": "a\n"}]}, "keys.0.name"),
         ({"keys": [{**SOUND, "sha256": HASH.upper()}]}, "keys.0.sha256"),
         ({"keys": [{**SOUND, "sha256": HASH[:-1]}]}, "keys.0.sha256"),
-        ({"keys": [{**SOUND, "roles": [HASH]}]}, "'judge', 'calibrate', 'admin' or 'metrics'"),
+        ({"keys": [{**SOUND, "roles": [HASH]}]}, "'label', 'admin' or 'metrics'"),
         ({"keys": [{**SOUND, "roles": None}]}, "keys.0.roles"),
         ({"keys": [{**SOUND, "calibrations": [f"/{HASH}"]}]}, "keys.0.calibrations.0"),
         ({"keys": [{**SOUND, "created": HASH}]}, "keys.0.created"),

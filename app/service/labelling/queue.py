@@ -1,0 +1,394 @@
+"""The queue of a set: open audits whose texts the service keeps, for people who label blind.
+
+A pair that somebody gets is leased to him for some minutes, so that nobody else gets it meanwhile.
+The lease only decides who gets which pair. Whether a label counts, the log of audits decides: the
+first label of a pair stays, and only who gave it can correct it here.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.calibration import Calibration
+from app.core.errors import AlreadyLabelledError, InvalidRequestError, RequestError
+from app.ports import AuditStore, Lease, LeaseStore
+from app.service.auditing.absorption import Absorber
+from app.service.auditing.auditor import Auditor, LabelReport, SentLabel
+from app.service.auditing.monitor import Monitor
+from app.service.auditing.texts import DrawnTexts, key_of, read_texts
+from app.service.calibration.cache import Calibrations
+from app.service.labelling.pairs import BlindPair, Choice, left_side
+from app.service.labelling.progress import progress_of
+from app.service.labelling.tickets import Ticket, ticket_of
+from app.service.off_loop import off_loop
+
+# A pair takes seconds, and a long one a few minutes.
+LEASE_S = 600
+# Most pairs that somebody gets at once: the one on the screen, and the next ones.
+MOST_TAKEN = 5
+# Pairs that are asked for besides, in case others lease the first ones at this moment.
+_SPARE = 64
+# The coin that decides the sides is the same for everybody, so a ticket can be checked.
+_SEED = 0
+
+
+class QueueStore(AuditStore, LeaseStore, Protocol):
+    """A store with the texts of audits and with leases."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeasedPair:
+    """A pair that one person has.
+
+    Args:
+        pair: The pair, whose key is the id of its audit.
+        until: End of the lease, in seconds since 1970.
+    """
+
+    pair: BlindPair
+    until: float
+
+    @property
+    def ticket(self) -> str:
+        """The ticket with which the answer comes back."""
+        return ticket_of(self.pair)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueState:
+    """The queue of a set at one moment.
+
+    Args:
+        open: Number of pairs that wait for a label.
+        leased: Number of those that somebody has.
+        without_texts: Number of open audits whose texts the service does not have.
+        keeps_texts: Whether the service keeps texts.
+        words: How far the labelling is, in a sentence.
+    """
+
+    open: int
+    leased: int
+    without_texts: int
+    keeps_texts: bool
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """Pairs that one person has got, and the queue after it."""
+
+    pairs: Sequence[LeasedPair]
+    state: QueueState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Released:
+    """The number of leases that one person has given back, and the queue after it."""
+
+    released: int
+    state: QueueState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairAnswer:
+    """The answer to one pair.
+
+    Args:
+        ticket: The ticket of the pair.
+        choice: The better side, or "tie"; None if the pair cannot be labelled.
+        reason: Why it cannot be labelled; None with a choice.
+    """
+
+    ticket: str
+    choice: Choice | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerReport:
+    """The outcome of answers.
+
+    Args:
+        labelled: Number of pairs that got their first label, or were closed.
+        corrected: Number of labels that replaced one of the same person.
+        again: Number of answers that the service had already.
+        errors: Index of an answer that was not taken -> its error.
+        state: The queue after them.
+    """
+
+    labelled: int
+    corrected: int
+    again: int
+    errors: Mapping[int, RequestError]
+    state: QueueState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Waiting:
+    """The open audits of a set.
+
+    Args:
+        keys: Keys of the pairs with texts, oldest first.
+        without_texts: Number of the others.
+    """
+
+    keys: Sequence[str]
+    without_texts: int
+
+    @classmethod
+    def of(cls, ids: NDArray[np.void], kept: Collection[str]) -> "_Waiting":
+        """Sorts audits into those with and without texts; long work for 100,000 of them.
+
+        Args:
+            ids: Ids of the audits as bytes, oldest first.
+            kept: Keys of the pairs with texts.
+        """
+        keys = [key for each in ids.tolist() if (key := key_of(each.hex())) in kept]
+        return cls(keys=keys, without_texts=len(ids) - len(keys))
+
+
+class LabelQueue:
+    """The queues of all sets of one service.
+
+    Args:
+        store: Keeps texts and leases.
+        auditor: Has the audits, and takes their labels.
+        calibrations: The sets.
+        monitor: Has the alarms.
+        absorber: Knows how many labels an alarm needs.
+        lease_s: Length of a lease in seconds.
+    """
+
+    def __init__(
+        self,
+        store: QueueStore,
+        auditor: Auditor,
+        calibrations: Calibrations,
+        monitor: Monitor,
+        absorber: Absorber,
+        *,
+        lease_s: int = LEASE_S,
+    ) -> None:
+        self._store = store
+        self._auditor = auditor
+        self._calibrations = calibrations
+        self._monitor = monitor
+        self._absorber = absorber
+        self._lease_s = lease_s
+
+    async def take(self, name: str, *, reviewer: str, most: int) -> Taken:
+        """Leases pairs to a person: his own first, then the oldest, and last those he skipped.
+
+        Args:
+            name: Name of the calibration set.
+            reviewer: Name of the person.
+            most: Most pairs.
+
+        Raises:
+            CalibrationNotFoundError: There is no such set.
+            StoreUnavailableError: The store does not answer.
+        """
+        calibration = await self._calibrations.get(name)
+        waiting = await self._waiting(name)
+        pairs = list[LeasedPair]()
+        if waiting.keys:
+            wanted = await self._wanted(name, waiting, reviewer)
+            granted = await self._store.lease(
+                name, wanted[: most + _SPARE], holder=reviewer, most=most, seconds=self._lease_s
+            )
+            written = await self._store.audit_texts(list(granted))
+            pairs = await off_loop(_leased_pairs, granted, written)
+            if len(pairs) < len(written):
+                # Texts of another program must not keep him from all other pairs.
+                read = {key_of(each.pair.key) for each in pairs}
+                await self._skip(name, written.keys() - read, reviewer)
+        return Taken(pairs=pairs, state=await self._state(calibration, waiting))
+
+    async def answer(
+        self, name: str, answers: Sequence[PairAnswer], *, reviewer: str
+    ) -> AnswerReport:
+        """Takes answers, all in one step, and ends their leases; an answer sent twice counts once.
+
+        A lease that has passed to somebody else does not matter as long as he has not answered.
+
+        Args:
+            name: Name of the calibration set.
+            answers: The answers, in order; the last one of a pair counts.
+            reviewer: Name of the person, who becomes the sender of the labels.
+
+        Raises:
+            CalibrationNotFoundError: There is no such set.
+            LabelChangesError: A label was changed 100 times already; no answer was taken.
+            StoreUnavailableError: No answer was taken; or all were, if the connection to the store
+                broke. Sending them again is safe.
+        """
+        calibration = await self._calibrations.get(name)
+        await self._auditor.catch_up()
+        errors = await self._faults(name, answers)
+        sent = {index: _sent(answer) for index, answer in enumerate(answers) if index not in errors}
+        report = await self._auditor.label(
+            list(sent.values()), by=reviewer, may_use=lambda of: of == name, yields=True
+        )
+        errors |= _refusals(sent, report)
+        if sent:
+            keys = {key_of(label.id) for label in sent.values()}
+            await self._store.end_leases(name, keys, holder=reviewer)
+        labelled = report.labelled + report.closed
+        return AnswerReport(
+            labelled=labelled,
+            corrected=report.updated,
+            again=len(answers) - len(errors) - labelled - report.updated,
+            errors=errors,
+            state=await self._state(calibration, await self._waiting(name)),
+        )
+
+    async def release(self, name: str, tickets: Sequence[str], *, reviewer: str) -> Released:
+        """Ends leases of a person, who then gets these pairs after all others for a while.
+
+        Raises:
+            InvalidRequestError: A text is not a ticket; nothing was released.
+            CalibrationNotFoundError: There is no such set.
+            StoreUnavailableError: The store does not answer.
+        """
+        calibration = await self._calibrations.get(name)
+        parsed = [Ticket.of(ticket) for ticket in tickets]
+        keys = {key_of(ticket.audit) for ticket in parsed if ticket is not None}
+        if None in parsed:
+            raise _not_a_ticket()
+        released = await self._skip(name, keys, reviewer)
+        state = await self._state(calibration, await self._waiting(name))
+        return Released(released=released, state=state)
+
+    async def _waiting(self, name: str) -> _Waiting:
+        ids = await self._auditor.open_ids(name)
+        keeps = self._auditor.keeps_texts and len(ids)
+        kept = await self._store.audit_text_keys() if keeps else set[str]()
+        return await off_loop(_Waiting.of, ids, kept)
+
+    async def _wanted(self, name: str, waiting: _Waiting, reviewer: str) -> list[str]:
+        """The pairs that a person may get, in the order in which he should get them."""
+        leases = await self._store.leases(name)
+        skipped = await self._store.leases(_skips(name, reviewer))
+        own = [key for key in waiting.keys if _is_held(leases.get(key), reviewer)]
+        free = [key for key in waiting.keys if key not in leases]
+        last = sorted((key for key in free if key in skipped), key=lambda key: skipped[key].until)
+        return [*own, *(key for key in free if key not in skipped), *last]
+
+    async def _skip(self, name: str, keys: Collection[str], reviewer: str) -> int:
+        """Ends the leases of a person, and remembers that he has skipped the pairs."""
+        released = await self._store.end_leases(name, keys, holder=reviewer)
+        # A room of his own, in which he holds what he has skipped.
+        await self._store.lease(
+            _skips(name, reviewer),
+            sorted(keys),
+            holder=reviewer,
+            most=len(keys),
+            seconds=self._lease_s,
+        )
+        return released
+
+    async def _state(self, calibration: Calibration, waiting: _Waiting) -> QueueState:
+        leases = await self._store.leases(calibration.name)
+        report = await self._monitor.of(calibration)
+        recovery = await self._absorber.recovery(calibration, report.criteria)
+        return QueueState(
+            open=len(waiting.keys),
+            leased=len(leases.keys() & set(waiting.keys)),
+            without_texts=waiting.without_texts,
+            keeps_texts=self._auditor.keeps_texts,
+            words=progress_of(len(waiting.keys), recovery),
+        )
+
+    async def _faults(self, name: str, answers: Sequence[PairAnswer]) -> dict[int, RequestError]:
+        """Returns the errors of answers whose tickets this queue has not given, by their index."""
+        tickets = [Ticket.of(answer.ticket) for answer in answers]
+        keys = {key_of(ticket.audit) for ticket in tickets if ticket is not None}
+        written = await self._store.audit_texts(sorted(keys))
+        errors = dict[int, RequestError]()
+        own = await off_loop(lambda: [_is_own(answer.ticket, written) for answer in answers])
+        for index, ticket in enumerate(tickets):
+            audit = None if ticket is None else self._auditor.ledger.audit(ticket.audit)
+            if audit is None or audit.draw.calibration != name or not own[index]:
+                errors[index] = _not_a_ticket()
+        return errors
+
+
+def _skips(name: str, reviewer: str) -> str:
+    """The room of the pairs that a person has skipped; no set has a slash in its name."""
+    return f"{name}/{reviewer}"
+
+
+def _is_held(lease: Lease | None, reviewer: str) -> bool:
+    return lease is not None and lease.holder == reviewer
+
+
+def _leased_pairs(granted: Mapping[str, float], written: Mapping[str, str]) -> list[LeasedPair]:
+    """Returns leased pairs, without those whose texts are gone or cannot be read; long work."""
+    return [
+        LeasedPair(pair=pair, until=until)
+        for key, until in granted.items()
+        if (pair := _pair(key, written.get(key))) is not None
+    ]
+
+
+def _pair(key: str, written: str | None) -> BlindPair | None:
+    # Either order of the pair has this key.
+    texts = read_texts(written, f"{int(key, 16) << 1:032x}")
+    if texts is None:
+        return None
+    return BlindPair(key=texts.id, fields=_fields(texts), left=left_side(_SEED, texts.id))
+
+
+def _fields(texts: DrawnTexts) -> dict[str, object]:
+    question = texts.question
+    return {
+        "question": question if isinstance(question, str) else [asdict(turn) for turn in question],
+        "response_a": texts.response_a,
+        "response_b": texts.response_b,
+    }
+
+
+def _is_own(text: str, written: Mapping[str, str]) -> bool:
+    """Whether a queue has given a ticket; long work for long texts.
+
+    The seal can be checked only while the pair waits for its label: its texts are gone then.
+    """
+    ticket = Ticket.of(text)
+    if ticket is None or ticket.left != left_side(_SEED, ticket.audit):
+        return False
+    key = key_of(ticket.audit)
+    pair = _pair(key, written.get(key))
+    return pair is None or ticket_of(pair) == text
+
+
+def _sent(answer: PairAnswer) -> SentLabel:
+    ticket = Ticket.of(answer.ticket)
+    assert ticket is not None, "other texts are errors before"
+    if answer.choice is None:
+        return SentLabel(id=ticket.audit, label="none", reason=answer.reason)
+    pair = BlindPair(key=ticket.audit, fields={}, left=ticket.left)
+    return SentLabel(id=ticket.audit, label=pair.label_of(answer.choice))
+
+
+def _refusals(sent: Mapping[int, SentLabel], report: LabelReport) -> dict[int, RequestError]:
+    """Returns the errors of labels that were not taken, by the index of their answer."""
+    errors = dict[int, RequestError]()
+    for index, label in sent.items():
+        if label.id in report.taken:
+            errors[index] = AlreadyLabelledError(
+                "somebody else has labelled this pair since you got it, and that label stays"
+            )
+        elif label.id in report.expired:
+            errors[index] = InvalidRequestError(
+                "the time for this pair has ended (SCOPE_AUDIT_EXPIRES_S): it takes no label"
+            )
+        elif label.id in report.unknown:
+            errors[index] = _not_a_ticket()
+    return errors
+
+
+def _not_a_ticket() -> InvalidRequestError:
+    return InvalidRequestError("this is not a ticket that the queue of this set has given")

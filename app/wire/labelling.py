@@ -1,0 +1,213 @@
+"""JSON requests and answers about the queue of pairs that people label, and links to it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.core.errors import RequestError
+from app.service.auditing.entries import written
+from app.service.labelling.queue import (
+    MOST_TAKEN,
+    AnswerReport,
+    LeasedPair,
+    PairAnswer,
+    QueueState,
+    Released,
+    Taken,
+)
+from app.service.labelling.tickets import TICKET
+from app.wire.answers import Out
+from app.wire.audits import Reason
+from app.wire.problems import Problem, problem_of
+from app.wire.requests import CalibrationName, Strict
+
+MOST_ANSWERS = 20
+# People are named like keys and sets.
+Reviewer = Annotated[CalibrationName, Field(description="Name of the person who labels.")]
+ReviewerOrKey = Annotated[
+    Reviewer | None,
+    Field(description="Name of the person who labels; the name of the key if it is left out."),
+]
+# Another text than a ticket is an error of its answer alone.
+Ticket = Annotated[str, Field(max_length=200)]
+
+
+class QueueIn(Strict):
+    """Asks for pairs to label."""
+
+    take: Annotated[int, Field(ge=1, le=MOST_TAKEN, description="Most pairs to get.")]
+    reviewer: ReviewerOrKey = None
+
+
+class PairChoiceIn(Strict):
+    """The better side of one pair, or a tie."""
+
+    ticket: Ticket
+    choice: Literal["left", "right", "tie"]
+
+    @property
+    def given(self) -> PairAnswer:
+        """The answer as the service takes it."""
+        return PairAnswer(ticket=self.ticket, choice=self.choice)
+
+
+class PairCannotIn(Strict):
+    """A pair that this person cannot label, and the reason."""
+
+    ticket: Ticket
+    choice: Literal["none"]
+    reason: Reason
+
+    @property
+    def given(self) -> PairAnswer:
+        """The answer as the service takes it."""
+        return PairAnswer(ticket=self.ticket, choice=None, reason=self.reason)
+
+
+class QueueAnswersIn(Strict):
+    """Answers to pairs of the queue."""
+
+    reviewer: ReviewerOrKey = None
+    answers: Annotated[
+        list[PairChoiceIn | PairCannotIn],
+        Field(min_length=1, max_length=MOST_ANSWERS, fail_fast=True),
+    ]
+
+
+class ReleaseIn(Strict):
+    """Gives pairs back without an answer."""
+
+    reviewer: ReviewerOrKey = None
+    tickets: Annotated[
+        list[Annotated[str, Field(pattern=TICKET)]],
+        Field(min_length=1, max_length=MOST_ANSWERS, fail_fast=True),
+    ]
+
+
+class QueuePairOut(Out):
+    """A pair to label, blind, with a random response on the left."""
+
+    ticket: str
+    question: str
+    left: str
+    right: str
+    leased_until: str
+
+    @classmethod
+    def of(cls, leased: LeasedPair) -> "QueuePairOut":
+        """Converts a pair."""
+        text = leased.pair.text
+        return cls(
+            ticket=leased.ticket,
+            question=text.question,
+            left=text.left,
+            right=text.right,
+            leased_until=written(leased.until),
+        )
+
+
+class QueueStateOut(Out):
+    """The queue of a set after a request."""
+
+    open: int = Field(description="Pairs that wait for a label.")
+    leased: int = Field(description="Those of them that somebody has.")
+    without_texts: int = Field(
+        description="Open audits that cannot be shown, because the service has no texts of them."
+    )
+    words: str = Field(description="How far the labelling is, in a sentence.")
+
+
+class QueueOut(QueueStateOut):
+    """Pairs to label."""
+
+    pairs: list[QueuePairOut]
+    texts: Literal["kept", "off"]
+
+    @classmethod
+    def of(cls, taken: Taken) -> "QueueOut":
+        """Converts pairs; long work for long texts."""
+        return cls(
+            pairs=[QueuePairOut.of(pair) for pair in taken.pairs],
+            texts="kept" if taken.state.keeps_texts else "off",
+            **_state(taken.state),
+        )
+
+
+class AnswerErrorOut(Out):
+    """An answer that was not taken."""
+
+    index: int
+    error: Problem
+
+
+class QueueAnswersOut(QueueStateOut):
+    """The effect of answers."""
+
+    labelled: int
+    corrected: int
+    again: int
+    errors: list[AnswerErrorOut]
+
+    @classmethod
+    def of(cls, report: AnswerReport) -> "QueueAnswersOut":
+        """Converts a report."""
+        return cls(
+            labelled=report.labelled,
+            corrected=report.corrected,
+            again=report.again,
+            errors=_errors(report.errors),
+            **_state(report.state),
+        )
+
+
+class ReleaseOut(QueueStateOut):
+    """The number of pairs that were given back."""
+
+    released: int
+
+    @classmethod
+    def of(cls, released: Released) -> "ReleaseOut":
+        """Converts the outcome."""
+        return cls(released=released.released, **_state(released.state))
+
+
+class LabelLinkIn(Strict):
+    """Asks for a link with which one person can label a set for a while."""
+
+    reviewer: Reviewer
+    hours: Annotated[int, Field(ge=1, le=720, description="Hours until the link expires.")] = 72
+
+
+class LabelLinkOut(Out):
+    """A link for a reviewer: the page and the token, which is sent as `Authorization: Bearer`."""
+
+    token: str
+    path: str
+    reviewer: str
+    expires: str
+
+    @classmethod
+    def of(cls, name: str, *, reviewer: str, token: str, expires: float) -> "LabelLinkOut":
+        """Makes the answer.
+
+        Args:
+            name: Name of the calibration set.
+            reviewer: Name of the person.
+            token: The token.
+            expires: Its end in seconds since 1970.
+        """
+        return cls(
+            token=token, path=f"/desk#label/{name}", reviewer=reviewer, expires=written(expires)
+        )
+
+
+def _state(state: QueueState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in QueueStateOut.model_fields}
+
+
+def _errors(errors: Mapping[int, RequestError]) -> list[AnswerErrorOut]:
+    return [
+        AnswerErrorOut(index=index, error=problem_of(error))
+        for index, error in sorted(errors.items())
+    ]
