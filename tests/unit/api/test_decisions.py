@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app.engines.decisions_dialects import DecisionDialect, OpenAiDialect, SystemOneDialect
+from app.service.scoring.decision_servers import QUESTION
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, examples, problem
 
@@ -194,6 +196,19 @@ async def test_json_is_read_as_text_and_conversations_as_turns(client: httpx.Asy
     ]
     shown = (await answered(client, OPENAI, openai(TEXTS, input=turns)))["scope"]["p_bar"]
     assert shown == await p_bar_of(client, judged)
+
+
+@pytest.mark.parametrize("dialect", [SystemOneDialect(), OpenAiDialect()], ids=BODIES)
+async def test_the_service_is_a_decision_server_for_itself(
+    client: httpx.AsyncClient, dialect: DecisionDialect
+) -> None:
+    orders = [("quality=2", "quality=0"), ("quality=0", "quality=2")]
+    body = dialect.body("scripted", QUESTION, "A ticket.", orders)
+    answer = (await client.post(f"/v1{dialect.path}", json=body)).json()
+    read = dialect.read(answer, QUESTION, len(orders))
+    assert isinstance(read, list), read
+    assert [order.first for order in read] == pytest.approx([order.second for order in read[::-1]])
+    assert read[0].first > 0.8
 
 
 async def p_bar_of(client: httpx.AsyncClient, question: Any) -> float:
