@@ -169,7 +169,9 @@ def _examples_marginal(curve: ThresholdCurve, alpha: float) -> int | None:
         return None
     slack = observed_error(alpha, curve.label_noise) * curve.accepted - curve.errors
     most = float(slack.max())
-    return math.ceil(curve.n / most) if most > 0.0 else None
+    # Infinite for an alpha near the smallest float.
+    examples = curve.n / most if most > 0.0 else math.inf
+    return math.ceil(examples) if math.isfinite(examples) else None
 
 
 def _examples_pac(curve: ThresholdCurve, alpha: float, delta: float) -> int | None:

@@ -34,7 +34,8 @@ MOST_TEXTS = 20
 
 
 # Reasons are for people who read the trail; the log of audits keeps them.
-Reason = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
+# Dialects of regular expressions differ in whether these two signs are space.
+Reason = Annotated[str, Field(min_length=1, max_length=200, pattern=r"[^\s\x85\ufeff]")]
 
 
 class AuditLabelIn(Strict):

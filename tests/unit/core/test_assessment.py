@@ -238,6 +238,14 @@ def curve_with_steady_errors(n: int) -> ThresholdCurve:
     return ThresholdCurve.fit(np.arange(n) / (2 * n), np.diff(errors, prepend=0.0) > 0)
 
 
+def test_no_number_of_examples_reaches_an_alpha_near_zero() -> None:
+    curve = ThresholdCurve.fit(np.arange(60) / 100, np.zeros(60, dtype=bool))
+    for alpha in (5e-324, 1e-300):
+        assert feasibility(curve, alpha, "marginal", None).more_examples is None
+        for delta in (0.1, 0.999999):
+            assert feasibility(curve, alpha, "pac", delta).more_examples is None
+
+
 def test_more_examples_reach_the_start_rank_of_large_sets() -> None:
     # Rank 91 allows 5.5% of errors, and rank 210, where tests start from 840 examples on, 7.1%.
     assert feasibility(curve_with_steady_errors(200), 0.1, "pac", 0.1).more_examples == 640
