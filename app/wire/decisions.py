@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
 from app.core.errors import InvalidComparisonError
 from app.service.judging.judge import JudgeRequest
 from app.wire.answers import JudgmentOut, Out, RequestUsageOut
-from app.wire.requests import AlphaInUrl, CriterionIn, Strict, Text, encodable, invalid_field
+from app.wire.requests import AlphaInUrl, CriterionIn, Strict, Text, encodable
 from app.wire.rewards import question_turns
 
 # An option of OpenAI's dialect may be a boolean.
@@ -82,6 +82,7 @@ def _only_choice(kind: str) -> str:
 
 
 def _few(questions: Any) -> Any:
+    # Before each of them is validated.
     if isinstance(questions, dict | list) and not 1 <= len(questions) <= _MOST_QUESTIONS:
         raise ValueError(
             f"the request has {len(questions)} questions, and 1 to {_MOST_QUESTIONS} are allowed"
@@ -106,7 +107,9 @@ def _user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-_Kind = Annotated[str, AfterValidator(_only_choice)]
+_Kind = Annotated[
+    str, AfterValidator(_only_choice), WithJsonSchema({"type": "string", "const": "choice"})
+]
 _JsonText = Annotated[
     str,
     AfterValidator(encodable),
@@ -158,7 +161,7 @@ class _DecisionsIn(DecisionOptions):
             query: The options in the URL.
 
         Raises:
-            InvalidRequestError: A question does not choose between two texts.
+            InvalidComparisonError: A question does not choose between two texts.
         """
         abstain_as = query.abstain_as if self.abstain_as is None else self.abstain_as
         return [_decision(asked, criterion, abstain_as) for asked in self._asked()]
@@ -179,7 +182,11 @@ class SystemOneIn(_DecisionsIn):
 
     state: _JsonText
     instructions: _JsonText = ""
-    questions: Annotated[dict[Text, SystemOneQuestionIn], BeforeValidator(_few)]
+    questions: Annotated[
+        dict[Text, SystemOneQuestionIn],
+        BeforeValidator(_few),
+        Field(json_schema_extra={"minProperties": 1, "maxProperties": _MOST_QUESTIONS}),
+    ]
 
     def _asked(self) -> Iterator[_Asked]:
         for name, question in self.questions.items():
@@ -222,7 +229,11 @@ class OpenAiDecisionsIn(_DecisionsIn):
     input: Annotated[
         Any, Field(description="A text, or a list of messages of user, assistant and system.")
     ]
-    questions: Annotated[list[OpenAiQuestionIn], Field(fail_fast=True), BeforeValidator(_few)]
+    questions: Annotated[
+        list[OpenAiQuestionIn],
+        Field(fail_fast=True, json_schema_extra={"minItems": 1, "maxItems": _MOST_QUESTIONS}),
+        BeforeValidator(_few),
+    ]
     prompt_cache_key: _Unused = None
     prompt_cache_options: _Unused = None
     safety_identifier: _Unused = None
@@ -231,7 +242,7 @@ class OpenAiDecisionsIn(_DecisionsIn):
         try:
             turns = question_turns(self.input)
         except ValueError as exc:
-            raise invalid_field("input", str(exc)) from None
+            raise InvalidComparisonError(f"input: {exc}") from None
         for i, question in enumerate(self.questions):
             yield _Asked(
                 place=f"questions.{i}",
@@ -244,20 +255,19 @@ class OpenAiDecisionsIn(_DecisionsIn):
 def _decision(asked: _Asked, criterion: Criterion, abstain_as: str | None) -> Decision:
     values = [option.value for option in asked.options]
     if len(set(values)) < len(values):
-        raise invalid_field(asked.place, "two of its options have the same value")
+        raise InvalidComparisonError(f"{asked.place}: two of its options have the same value")
     several = len(values) > 2
     compared = [o for o in asked.options if not several or o.value != abstain_as]
     if len(compared) != 2:
-        raise invalid_field(
-            asked.place,
-            f"it has {len(values)} options, and a judge compares two: send two, or "
-            "three with one of them in `abstain_as`",
+        raise InvalidComparisonError(
+            f"{asked.place}: it has {len(values)} options, and a judge compares two: send two, or "
+            "three with one of them in `abstain_as`"
         )
     first, second = compared
     try:
         comparison = Comparison(asked.question, (first.text,), (second.text,))
     except InvalidComparisonError as exc:
-        raise invalid_field(asked.place, str(exc)) from None
+        raise InvalidComparisonError(f"{asked.place}: {exc.detail}") from None
     return Decision(
         name=asked.name,
         first=first.value,
