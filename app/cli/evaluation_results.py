@@ -59,7 +59,7 @@ def _warn_of_low_label_mass(dataset: "DatasetResults") -> None:
             ("warning:", "yellow"),
             f" {dataset.name}: the labels A and B together have a "
             f"probability of only {mass:.1e} (median) in this judge's answers, so its preferences "
-            "are unreliable; try another SCOPE_PREFILL or prompt",
+            "are unreliable; try another SCOPE_PREFILL, prompt or model",
         )
 
 
