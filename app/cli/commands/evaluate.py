@@ -215,7 +215,7 @@ def _methods_of(choice: "JudgeChoice", methods: str | None) -> "Sequence[MethodN
     if others:
         raise CommandError(
             f"--methods {', '.join(others)}: {judge_name(choice.settings)} is a {choice.kind}, "
-            f"{_WITHOUT[choice.kind]}. Its methods are {', '.join(possible)}"
+            f"{_WITHOUT[choice.kind]}: give --methods {','.join(possible)}"
         )
     return asked
 

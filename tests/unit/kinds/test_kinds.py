@@ -215,7 +215,9 @@ def test_evaluate(scene: Scene, tmp_path: Path) -> None:
         assert refused.exit_code == 1
         said = " ".join(refused.output.split())
         assert f"the-judge is a {scene.kind.kind}, which" in said
-        assert f"Its methods are {', '.join(scene.kind.methods)}" in said
+        possible = ("--methods", ",".join(scene.kind.methods))
+        assert f"give {' '.join(possible)}" in said
+        assert run(scene, *arguments, *possible).exit_code == 0
         assert scene.requests == 0
 
 
