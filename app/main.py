@@ -75,6 +75,7 @@ def build(
         keys=keys,
         metrics=settings.metrics,
         metrics_port=settings.metrics_port,
+        desk=settings.desk == "on",
     )
     if tracing is not None:
         tracing.instrument(application)

@@ -244,6 +244,11 @@ class Settings(BaseSettings):
         description="Key file with hashed keys (made by `scope-judge keys add`). Without it the "
         "service listens on 127.0.0.1 only.",
     )
+    desk: Literal["on", "off"] = Field(
+        "on",
+        description="The page at /desk, where people try the judge and look after calibration "
+        "sets: `on`, or `off` (404).",
+    )
     metrics: Literal["key", "open", "off"] = Field(
         "key",
         description="Access to /metrics: `key` (with a key file, only keys with the role "

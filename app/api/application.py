@@ -11,6 +11,7 @@ from app import __version__
 from app.api import errors
 from app.api.auth.access import Authentication, MetricsSwitch
 from app.api.auth.keys import Keys
+from app.api.desk import routes as desk_routes
 from app.api.middleware.gate import Gate, GateLimits
 from app.api.middleware.observation import Observation
 from app.api.routes import audits as auditing
@@ -60,6 +61,7 @@ def create_application(
     keys: Keys | None,
     metrics: MetricsSwitch,
     metrics_port: int | None,
+    desk: bool,
 ) -> FastAPI:
     """Builds the application.
 
@@ -69,6 +71,7 @@ def create_application(
         keys: The accepted keys; None to accept requests from this machine without a key.
         metrics: Access to /metrics.
         metrics_port: Port on which /metrics needs no key and is the only route.
+        desk: Whether /desk is there.
     """
 
     @asynccontextmanager
@@ -109,6 +112,8 @@ def create_application(
         docs,
     ):
         app.include_router(routes.router)
+    if desk:
+        app.include_router(desk_routes.router)
     return app
 
 

@@ -139,7 +139,13 @@ class _Run:
             self._observer.note(f"ready at {url}, judge {judge.name} ({judge.fingerprint[:12]})")
             return
         self._observer.finish()
-        _print_ready(self._services, self._observer, url, with_key=self._with_key)
+        _print_ready(
+            self._services,
+            self._observer,
+            url,
+            with_key=self._with_key,
+            with_desk=self._settings.desk == "on",
+        )
 
 
 def _prepared(given: dict[str, Any]) -> Settings:
@@ -201,7 +207,7 @@ def _url_of(host: str, port: int) -> str:
 
 
 def _print_ready(
-    services: Services, observer: ConsoleObserver, url: str, *, with_key: bool
+    services: Services, observer: ConsoleObserver, url: str, *, with_key: bool, with_desk: bool
 ) -> None:
     """Prints the screen.
 
@@ -210,6 +216,7 @@ def _print_ready(
         observer: Knows the time since the start.
         url: The URL at which this machine reaches the service.
         with_key: Whether a request needs a key.
+        with_desk: Whether the desk is there.
     """
     judge, limits = services.identity, services.limits
     say("")
@@ -244,6 +251,8 @@ def _print_ready(
             f"{reason}: POST labelled pairs to /calibrate, or name another set. "
             '"alpha": null below asks for a judgment that promises nothing.',
         )
+    if with_desk:
+        say("The desk, a page to try, label and recalibrate: ", (f"{url}/desk", "bold"))
     example = _example(services, url, with_key=with_key)
     say("Try it:")
     # Whole, on any terminal: people copy it.

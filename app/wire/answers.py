@@ -15,6 +15,7 @@ from app.service.judging.judge import Outcome
 from app.service.services import Services
 from app.wire.problems import Problem, problem_of
 from app.wire.requests import BatchItem
+from app.wire.words import in_words
 
 RISK_LEVEL = (
     "Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it is a statement "
@@ -126,14 +127,19 @@ class RequestUsageOut(Out):
 
 
 class JudgeOut(JudgmentOut):
-    """A judgment and its cost."""
+    """A judgment, the same in words, and its cost."""
 
+    words: str
     usage: RequestUsageOut
 
     @classmethod
     def of(cls, judgment: Judgment, identifier: str | int | None) -> "JudgeOut":
         """Converts the judgment of a request."""
-        return cls(**dict(JudgmentOut.of(judgment, identifier)), usage=RequestUsageOut.of_request())
+        return cls(
+            **dict(JudgmentOut.of(judgment, identifier)),
+            words=in_words(judgment),
+            usage=RequestUsageOut.of_request(),
+        )
 
 
 class ItemErrorOut(Out):

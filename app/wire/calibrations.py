@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from app.core.assessment import AFTER_LOOKING, AlphaInterval
+from app.core.assessment import AFTER_LOOKING, AlphaInterval, share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
 from app.core.clusters import ClusterRule
 from app.core.comparison import Guarantee
@@ -209,6 +209,7 @@ class CalibrationDetailOut(CalibrationOut):
     delta, so that you may choose one of them after a look.
     """
 
+    accuracy_interval: tuple[float, float] | None
     auroc: float | None
     expected_calibration_error: float | None
     position_flips: float | None
@@ -240,6 +241,9 @@ class CalibrationDetailOut(CalibrationOut):
         """
         return cls(
             **calibration_fields(calibration),
+            accuracy_interval=None
+            if calibration.accuracy is None
+            else share_interval(calibration.accuracy, calibration.labelled),
             auroc=calibration.auroc,
             expected_calibration_error=calibration.expected_calibration_error,
             position_flips=calibration.position_flips,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from app.core.calibration import Calibration
 from app.core.comparison import Guarantee
-from app.core.monitoring import MonitoredCriterion, Ringing
+from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Ringing
 from app.service.auditing.drift import STREAMS, Figures, StreamFigures
 from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
@@ -193,15 +193,19 @@ class RecoveryOut(Out):
         )
 
 
+Light = Literal["green", "amber", "red"]
+
+
 class MonitorOut(Out):
     """The audits of a calibration set's current version, and the drift of its traffic.
 
     `criteria` has the first 64 criteria that judgments of this version were drawn under: those with
     an alarm first, then those with the most labels. `refused` counts the draws under other criteria
     that the answering process did not make. `alarm` is true if any criterion or any value of
-    `drift` has an alarm. `summary` says in a sentence how wrong the verdicts are, under the first
-    of the criteria. `note` says what to do; null if there is nothing to do. `recovery` says how
-    many audits to label after an alarm; null without an alarm.
+    `drift` has an alarm. `light` is `red` then, `green` if labels of this version count and there
+    is nothing to do, and `amber` otherwise. `summary` says in a sentence how wrong the verdicts
+    are, under the first of the criteria. `note` says what to do; null if there is nothing to do.
+    `recovery` says how many audits to label after an alarm; null without an alarm.
     """
 
     name: str
@@ -212,6 +216,8 @@ class MonitorOut(Out):
     refused: int
     drift: DriftOut
     alarm: bool
+    light: Light
+    alarm_evidence: float
     summary: str
     note: str | None
     recovery: RecoveryOut | None
@@ -230,6 +236,14 @@ class MonitorOut(Out):
         refused = services.auditor.refused(calibration)
         has_drifted = any(stream.alarm for stream in drift.values())
         criteria = sorted(report.criteria, key=_importance)
+        note = _note(
+            report,
+            rate=rate,
+            refused=refused,
+            has_drifted=has_drifted,
+            held=services.retention.held(calibration.name),
+        )
+        alarm = bool(report.alarmed) or has_drifted
         return cls(
             name=calibration.name,
             version=calibration.version,
@@ -240,17 +254,21 @@ class MonitorOut(Out):
             ],
             refused=refused,
             drift=DriftOut.of(drift),
-            alarm=bool(report.alarmed) or has_drifted,
+            alarm=alarm,
+            light=_light(criteria, alarm=alarm, note=note),
+            alarm_evidence=1 / MONITOR_DELTA,
             summary=summary(criteria, drift, now=services.monitor.now()),
-            note=_note(
-                report,
-                rate=rate,
-                refused=refused,
-                has_drifted=has_drifted,
-                held=services.retention.held(calibration.name),
-            ),
+            note=note,
             recovery=None if recovery is None else RecoveryOut.of(recovery),
         )
+
+
+def _light(criteria: Sequence[MonitoredCriterion], *, alarm: bool, note: str | None) -> Light:
+    """The colour of the first criterion, which the summary is about."""
+    if alarm:
+        return "red"
+    counted = bool(criteria) and criteria[0].figures.audited > 0
+    return "green" if counted and note is None else "amber"
 
 
 def _importance(monitored: MonitoredCriterion) -> tuple[bool, int]:

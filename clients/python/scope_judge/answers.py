@@ -85,6 +85,8 @@ class Judgment:
         cached: Whether the service had kept the score of an earlier call.
         bounded: Whether a probability of the judge was 0 or 1, and half a step of its rounding
             stands for it.
+        words: The judgment in a sentence, with the reason of an abstention; None for a pair of
+            several, and from a service of an earlier release.
         usage: The work of the judge; None for a pair of several, which have theirs together, and
             from a service of an earlier release.
     """
@@ -111,6 +113,7 @@ class Judgment:
     temperature: float | None = None
     cached: bool = False
     bounded: bool = False
+    words: str | None = None
     usage: RequestUsage | None = None
 
     @property

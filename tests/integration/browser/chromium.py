@@ -9,7 +9,9 @@ from subprocess import CompletedProcess
 from tests.patience import PATIENCE_S
 
 # Debian's name first, then that of Google's package.
-_CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+# Every other host's name cannot be resolved.
+NO_OTHER_HOST = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -19,8 +21,7 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Every other host's name cannot be resolved.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    NO_OTHER_HOST,
     # In milliseconds of the page's own clock, which runs ahead while the page waits for nothing.
     "--virtual-time-budget=30000",
 )
@@ -28,12 +29,12 @@ _FLAGS = (
 
 def shown(url: str, *flags: str) -> CompletedProcess[str]:
     """Loads a page; standard output has it as the browser has built it."""
-    assert _CHROMIUM is not None, "install chromium: `make setup-dev` does"
+    assert CHROMIUM is not None, "install chromium: `make setup-dev` does"
     # The browser makes a socket in its temporary folder, and a socket's path has 107 bytes.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         profile = f"--user-data-dir={folder}/profile"
         return subprocess.run(
-            [_CHROMIUM, *_FLAGS, *flags, profile, "--dump-dom", url],
+            [CHROMIUM, *_FLAGS, *flags, profile, "--dump-dom", url],
             env=os.environ | {"TMPDIR": folder},
             capture_output=True,
             text=True,

@@ -374,6 +374,8 @@ CASES: dict[str, Case] = {
     "usage": Case(("GET", "/usage")),
     "document": Case(("GET", "/openapi.json")),
     "docs": Case(("GET", "/docs")),
+    "desk": Case(("GET", "/desk")),
+    "desk script": Case(("GET", "/desk/{file:path}"), url="/desk/vendor/uplot.js"),
     "docs script": Case(("GET", "/docs/{name}"), url="/docs/swagger-ui-bundle.js"),
     "redoc": Case(("GET", "/redoc"), 307),
     "long examples": Case(ADD, 200, lambda: examples(long_text)),

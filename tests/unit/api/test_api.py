@@ -66,6 +66,7 @@ THRESHOLD: dict[str, Any] = {
     "labels_missing": bool,
 }
 DIAGNOSTICS: dict[str, Any] = {
+    "accuracy_interval": (list, NULL),
     "auroc": (*NUMBER, NULL),
     "expected_calibration_error": (*NUMBER, NULL),
     "position_flips": (*NUMBER, NULL),
@@ -114,7 +115,7 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/json"
     found = response.json()
-    check(found, {**JUDGMENT, "usage": dict})
+    check(found, {**JUDGMENT, "words": str, "usage": dict})
     assert found["usage"] == {"engine_prompts": 2, "prompt_tokens": 0}
     assert (found["id"], found["verdict"], found["preferred"]) == ("x-1", "A", "A")
     assert (found["alpha"], found["guarantee"], found["delta"]) == (0.1, "marginal", None)
@@ -129,7 +130,7 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
 
 async def test_without_alpha_nothing_is_promised(client: httpx.AsyncClient) -> None:
     found = (await client.post("/judge", json=comparison(alpha=None))).json()
-    check(found, {**JUDGMENT, "usage": dict})
+    check(found, {**JUDGMENT, "words": str, "usage": dict})
     assert found["verdict"] == "A"
     promised = ("alpha", "guarantee", "delta", "threshold", "risk_level", "calibration", "id")
     assert all(found[name] is None for name in promised)

@@ -217,4 +217,6 @@ async def test_many_new_pac_thresholds_are_computed_and_show_the_requested_alpha
     first, second = [(await client.post("/judge", json=body)).json() for body in (asked, rounded)]
     assert first.pop("alpha") == 0.234567
     assert second.pop("alpha") == 0.2345
+    assert "alpha 0.234567 " in first.pop("words")
+    assert "alpha 0.2345 " in second.pop("words")
     assert first == second

@@ -332,3 +332,18 @@ async def test_drift_of_the_scores_is_reported_and_none_without_it() -> None:
         assert (calm["alarm"], calm["rang_at"], calm["rang_version"]) == (False, None, None)
         traffic = (await client.get("/calibrations/default")).json()["traffic"]
         assert traffic["drifted"]
+
+
+async def test_the_light_is_amber_without_labels_green_with_them_and_red_with_an_alarm() -> None:
+    async with client_of(audit_rate=1) as client:
+        await calibrate(client)
+        assert (await client.get(PATH)).json()["light"] == "amber"
+        results = await judge(client, pairs(60, quality=2.0), alpha=0.2)
+        assert (await client.get(PATH)).json()["light"] == "amber"
+        ids = [result["audit"]["id"] for result in results]
+        await label(client, [(ids[0], "A")])
+        told = (await client.get(PATH)).json()
+        assert (told["light"], told["alarm"], told["alarm_evidence"]) == ("green", False, 20)
+        await label(client, [(identifier, "B") for identifier in ids[1:]])
+        told = (await client.get(PATH)).json()
+        assert (told["light"], told["alarm"]) == ("red", True)

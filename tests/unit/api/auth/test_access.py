@@ -22,7 +22,8 @@ HOLDERS = {
     for roles in itertools.combinations(ROLES, n)
 }
 ROUTES = sorted(NEEDS)
-OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
+DESK = {("GET", "/desk"), ("GET", "/desk/{file:path}")}
+OPEN = {("GET", "/healthz"), ("GET", "/readyz")} | DESK
 MATRIX: dict[Any, str] = {
     "/judge": "judge",
     "/judge/batch": "judge",
@@ -83,7 +84,7 @@ async def test_each_route_accepts_exactly_the_callers_with_its_permission(
     method: str, path: str, client: httpx.AsyncClient
 ) -> None:
     needed = MATRIX.get(path, MATRIX.get((method, path)))
-    url = path.replace("{name}", "default")
+    url = path.replace("{name}", "default").replace("{file:path}", "app.js")
     response = await response_to(client, method, url)
     if (method, path) in OPEN:
         assert response.status_code == 200
@@ -397,7 +398,7 @@ async def test_without_keys_other_machines_are_refused_on_every_listening_addres
 async def test_without_keys_a_route_that_needs_nothing_is_not_a_probe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert {path for _, path in OPEN} == PROBES
+    assert {path for _, path in OPEN - DESK} == PROBES
     monkeypatch.setitem(cast(dict[tuple[str, str], Need], NEEDS), ("GET", "/docs"), "nothing")
     async with client_of() as client:
         assert (await client.get("/docs")).status_code == 200

@@ -1,0 +1,79 @@
+// Requests to the service, with the key of this browser tab.
+
+const KEY = "scope-desk-key";
+const REVIEWER = "scope-desk-reviewer";
+
+/** The service's answer to a request that it refused, or the reason why none came. */
+export class Problem extends Error {
+  /**
+   * @param {number} status Status of the answer; 0 if none came.
+   * @param {string} code The problem's `code`.
+   * @param {string} detail A sentence for people.
+   */
+  constructor(status, code, detail) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.detail = detail;
+  }
+}
+
+/** @returns {string | null} The key of this tab. */
+export const savedKey = () => sessionStorage.getItem(KEY);
+
+/** @returns {boolean} Whether the key came with a reviewer's link, which may only label. */
+export const isReviewer = () => sessionStorage.getItem(REVIEWER) !== null;
+
+/**
+ * Keeps a key until the tab is closed.
+ * @param {string | null} key The key; null forgets it.
+ * @param {{ reviewer?: boolean }} [options]
+ */
+export function saveKey(key, { reviewer = false } = {}) {
+  if (key === null) sessionStorage.removeItem(KEY);
+  else sessionStorage.setItem(KEY, key);
+  if (reviewer) sessionStorage.setItem(REVIEWER, "yes");
+  else sessionStorage.removeItem(REVIEWER);
+}
+
+/**
+ * Sends a request; paths are relative to the page, so a proxy's prefix stays.
+ * @param {string} method
+ * @param {string} path Without a leading slash.
+ * @param {unknown} [body] Sent as JSON.
+ * @param {{ keepalive?: boolean, signal?: AbortSignal }} [options]
+ * @returns {Promise<any>} The JSON of the answer; null if it has none.
+ * @throws {Problem} The service refused, or could not be reached.
+ */
+export async function call(method, path, body, options = {}) {
+  /** @type {Record<string, string>} */
+  const headers = {};
+  const key = savedKey();
+  if (key !== null) headers.Authorization = `Bearer ${key}`;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const sent = body === undefined ? undefined : JSON.stringify(body);
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, body: sent, cache: "no-store", ...options });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new Problem(0, "unreachable", "The service cannot be reached. Is it still running?");
+  }
+  if (answer.status === 204) return null;
+  const content = await answer.json().catch(() => null);
+  if (answer.ok && content !== null) return content;
+  const detail = content?.detail ?? `The answer cannot be read (status ${answer.status}).`;
+  throw new Problem(answer.status, content?.code ?? "unreadable", sentence(detail));
+}
+
+/** @param {string} text */
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** @param {string} path */
+export const get = (path) => call("GET", path);
+/** @param {string} path @param {unknown} body */
+export const post = (path, body) => call("POST", path, body);
+/** @param {string} name @param {string} [rest] */
+export const ofSet = (name, rest = "") => `calibrations/${encodeURIComponent(name)}${rest}`;
+/** @param {string} path @returns {string} The whole URL, for commands. */
+export const urlOf = (path) => new URL(path, document.baseURI).href;

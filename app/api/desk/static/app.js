@@ -1,0 +1,146 @@
+// The shell: tabs, the key, the theme, the one place for errors, and the view of the address.
+import { html, render, useCallback, useEffect, useRef, useState } from "./ui.js";
+import { get, Problem, savedKey, saveKey } from "./api.js";
+import { detailOf, Dialog, Waiting } from "./parts.js";
+
+const TABS = { try: "Try", sets: "Sets", watch: "Watch" };
+const NEXT_THEME = { "": "dark", dark: "light", light: "" };
+const THEME_WORDS = { "": "Theme: system", dark: "Theme: dark", light: "Theme: light" };
+
+/** @returns {{ view: string, name: string }} What the address asks for. */
+function routeOf() {
+  const [path] = location.hash.slice(1).split("?");
+  const [view, ...rest] = path.split("/");
+  // Names of sets have no characters that an address would have to escape.
+  return { view: view in TABS ? view : "", name: rest.join("/") };
+}
+
+/** @param {{ refused: string | null, onKey: () => void, onClose: () => void }} props */
+function KeyDialog({ refused, onKey, onClose }) {
+  const [key, setKey] = useState("");
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (key.trim() === "") return;
+    saveKey(key.trim());
+    onKey();
+  };
+  return html`<${Dialog} title="Which key?" onClose=${onClose}>
+    <p>This service needs a key. It stays in this tab until you close it, and is sent to this service alone.</p>
+    ${refused !== null && html`<p class="problem" role="alert">${refused}</p>`}
+    <form onSubmit=${submit}>
+      <label>Key <input type="password" autocomplete="off" data-first value=${key} onInput=${(/** @type {any} */ e) => setKey(e.target.value)} /></label>
+      <div class="row end"><button class="main">Use this key</button></div>
+    </form>
+  <//>`;
+}
+
+function Theme() {
+  const [theme, setTheme] = useState(/** @type {"" | "dark" | "light"} */ (document.documentElement.dataset.theme ?? ""));
+  const next = () => {
+    const chosen = /** @type {"" | "dark" | "light"} */ (NEXT_THEME[/** @type {"" | "dark" | "light"} */ (theme)]);
+    if (chosen === "") {
+      localStorage.removeItem("scope-desk-theme");
+      delete document.documentElement.dataset.theme;
+    } else {
+      localStorage.setItem("scope-desk-theme", chosen);
+      document.documentElement.dataset.theme = chosen;
+    }
+    setTheme(chosen);
+  };
+  return html`<button type="button" class="quiet" onClick=${next}>${THEME_WORDS[/** @type {"" | "dark" | "light"} */ (theme)]}</button>`;
+}
+
+/** @param {{ view: string, info: any, onForget: () => void }} props */
+const Header = ({ view, info, onForget }) =>
+  html`<header class="top">
+    <a class="brand" href="#try">scope-judge</a>
+    <nav aria-label="Views">${Object.entries(TABS).map(
+      ([name, label]) => html`<a href=${`#${name}`} aria-current=${view === name ? "page" : undefined}>${label}</a>`,
+    )}</nav>
+    <div class="row tools">
+      ${info !== null && html`<span class="muted judge" title=${`fingerprint ${info.fingerprint.slice(0, 12)}`}>judge ${info.judge}</span>`}
+      ${savedKey() !== null && html`<button type="button" class="quiet" onClick=${onForget}>Forget key</button>`}
+      <${Theme} />
+    </div>
+  </header>`;
+
+/** The one place for errors. @param {{ error: unknown, onClose: () => void }} props */
+const Trouble = ({ error, onClose }) =>
+  html`<div class="problem row spread" role="alert"><p>${detailOf(error)}</p>
+    <button type="button" class="quiet" onClick=${onClose}>Dismiss</button></div>`;
+
+/**
+ * The component of a view, whose file is loaded when somebody goes there.
+ * @param {{ view: string, name: string }} route
+ * @param {any[]} sets
+ * @returns {Promise<any>}
+ */
+async function componentOf(route, sets) {
+  if (sets.length === 0 && route.view !== "try" && route.name === "") return (await import("./first_run.js")).FirstRun;
+  if (route.view === "" || route.view === "try") return (await import("./try.js")).Try;
+  if (route.view === "watch") return (await import("./watch.js")).Watch;
+  if (route.name === "") return (await import("./sets.js")).Sets;
+  return (await import("./set.js")).OneSet;
+}
+
+/** @param {{ view: string, name: string }} route @param {any[]} sets @returns {string} The set of a view. */
+function nameOf(route, sets) {
+  if (route.name !== "" || route.view === "sets") return route.name;
+  return (sets.find((set) => set.name === "default") ?? sets[0])?.name ?? "";
+}
+
+function Desk() {
+  // What is shown, all at once: an address leads to nothing new until its view and data are there.
+  const [shown, setShown] = useState(/** @type {any} */ (null));
+  const [error, setError] = useState(/** @type {unknown} */ (null));
+  const [asks, setAsks] = useState(/** @type {{ refused: string | null } | null} */ (null));
+  const newest = useRef(0);
+
+  const report = useCallback((/** @type {unknown} */ problem) => {
+    if (problem instanceof Problem && problem.status === 401) {
+      setAsks({ refused: savedKey() === null ? null : problem.detail });
+      saveKey(null);
+    } else setError(problem);
+  }, []);
+  const load = useCallback(async () => {
+    const turn = ++newest.current;
+    try {
+      const route = routeOf();
+      const [info, list] = await Promise.all([get("info"), get("calibrations")]);
+      const sets = list.calibrations;
+      const component = await componentOf(route, sets);
+      if (turn === newest.current) setShown({ route, info, sets, component, name: nameOf(route, sets) });
+    } catch (problem) {
+      if (turn === newest.current) report(problem);
+    }
+  }, []);
+  const again = useCallback(() => {
+    setAsks(null);
+    setError(null);
+    void load();
+  }, []);
+  useEffect(() => {
+    void load();
+    addEventListener("hashchange", again);
+    return () => removeEventListener("hashchange", again);
+  }, []);
+  const forget = () => {
+    saveKey(null);
+    setShown(null);
+    again();
+  };
+  const { route, info, sets, name, component } = shown ?? {};
+  return html`<${Header} view=${route?.view || "try"} info=${info ?? null} onForget=${forget} />
+    <main>
+      ${error !== null && html`<${Trouble} error=${error} onClose=${() => setError(null)} />`}
+      ${shown !== null
+        ? html`<${component} key=${`${route.view}/${name}`} info=${info} sets=${sets} name=${name} report=${report} onChanged=${load} />`
+        : html`<${Waiting} failed=${error !== null} />
+            ${asks === null && error !== null && html`<p class="waiting"><button type="button" onClick=${again}>Try again</button></p>`}`}
+    </main>
+    ${asks !== null && html`<${KeyDialog} refused=${asks.refused} onKey=${again} onClose=${() => setAsks(null)} />`}`;
+}
+
+const place = /** @type {HTMLElement} */ (document.getElementById("desk"));
+place.textContent = "";
+render(html`<${Desk} />`, place);

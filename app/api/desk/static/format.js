@@ -1,0 +1,54 @@
+// Numbers and times as people read them.
+
+/** @param {number | null | undefined} share @param {number} [digits] */
+export const percent = (share, digits = 0) =>
+  share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)}%`;
+
+/** @param {[number, number] | null | undefined} interval */
+export const between = (interval) =>
+  interval ? `${percent(interval[0])} to ${percent(interval[1])}` : "–";
+
+/** @param {number | null | undefined} value @param {number} [digits] */
+export const number = (value, digits = 4) =>
+  value === null || value === undefined ? "–" : value.toFixed(digits);
+
+/** @param {number | null | undefined} value */
+export const count = (value) =>
+  value === null || value === undefined ? "–" : value.toLocaleString("en");
+
+/** @param {number} value Evidence, which spans many powers of ten. */
+export const evidence = (value) =>
+  value >= 1e6 ? value.toExponential(0) : value >= 100 ? count(Math.round(value)) : value.toPrecision(2);
+
+/**
+ * A criterion as people say it.
+ * @param {{ alpha: number | null, guarantee: string | null, delta: number | null }} of
+ */
+export const criterion = ({ alpha, guarantee, delta }) =>
+  alpha === null
+    ? "no alpha"
+    : `alpha ${alpha} (${guarantee}${delta === null || delta === undefined ? "" : `, delta ${delta}`})`;
+
+const MOMENT = new Intl.DateTimeFormat("en", {
+  year: "numeric",
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  hourCycle: "h23",
+  timeZoneName: "short",
+});
+
+/** @param {string | null | undefined} at ISO 8601. @returns {string} In this browser's zone. */
+export const moment = (at) => (at ? MOMENT.format(new Date(at)) : "–");
+
+/** @param {string} at ISO 8601. @param {number} [now] */
+export function age(at, now = Date.now()) {
+  const hours = (now - new Date(at).getTime()) / 3_600_000;
+  if (hours < 1) return "less than an hour";
+  if (hours < 48) return `${Math.floor(hours)} h`;
+  return `${Math.floor(hours / 24)} days`;
+}
+
+/** @param {number} n @param {string} one @param {string} [many] */
+export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

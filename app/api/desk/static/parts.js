@@ -1,0 +1,124 @@
+// Small parts that several views share.
+import { html, useEffect, useRef, useState } from "./ui.js";
+import { Problem } from "./api.js";
+
+/** @typedef {(error: unknown) => void} Report Shows an error in the page's one place for errors. */
+
+/**
+ * Loads data for a view; the view stays as it is until all of it is there.
+ * @template T
+ * @param {() => Promise<T>} load
+ * @param {unknown[]} inputs Loaded again when one of them changes.
+ * @param {Report} report
+ * @returns {{ data: T | null, reload: () => void, failed: boolean }}
+ */
+export function useLoad(load, inputs, report) {
+  const [state, setState] = useState(/** @type {{ data: T | null, failed: boolean }} */ ({ data: null, failed: false }));
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let current = true;
+    load().then(
+      (data) => current && setState({ data, failed: false }),
+      (error) => {
+        if (!current) return;
+        setState((/** @type {any} */ before) => ({ ...before, failed: true }));
+        report(error);
+      },
+    );
+    return () => {
+      current = false;
+    };
+  }, [...inputs, turn]);
+  return { ...state, reload: () => setTurn((/** @type {number} */ n) => n + 1) };
+}
+
+/** A line in place of a view whose data is not there yet. @param {{ failed: boolean }} props */
+export const Waiting = ({ failed }) =>
+  html`<p class="waiting" role="status">${failed ? "This could not be loaded." : "Loading…"}</p>`;
+
+/** A button that is busy while its action runs. @param {any} props */
+export function Action({ run, report, children, kind = "", ...rest }) {
+  const [busy, setBusy] = useState(false);
+  const alive = useRef(true);
+  useEffect(() => () => void (alive.current = false), []);
+  const press = async () => {
+    setBusy(true);
+    try {
+      await run();
+    } catch (error) {
+      report(error);
+    }
+    if (alive.current) setBusy(false);
+  };
+  return html`<button type="button" class=${kind} disabled=${busy} onClick=${press} ...${rest}>
+    ${children}
+  </button>`;
+}
+
+/** Commands, one at a time, with a button that copies the one on the page. @param {{ texts: Record<string, string> }} props */
+export function Copyable({ texts }) {
+  const names = Object.keys(texts);
+  const [shown, setShown] = useState(names[0]);
+  const [said, setSaid] = useState("Copy");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(texts[shown]);
+      setSaid("Copied");
+    } catch {
+      setSaid("Select and copy");
+    }
+    setTimeout(() => setSaid("Copy"), 1500);
+  };
+  return html`<div class="copyable">
+    <div class="row spread">
+      <div class="row">${names.length > 1 &&
+        names.map((name) => html`<button type="button" class="quiet tab" aria-pressed=${name === shown} onClick=${() => setShown(name)}>${name}</button>`)}</div>
+      <button type="button" class="quiet accent" onClick=${copy} aria-label=${`Copy ${shown}`}>${said}</button>
+    </div>
+    <pre tabindex="0" aria-label=${shown}><code>${texts[shown]}</code></pre>
+  </div>`;
+}
+
+/**
+ * A dialogue over the page; Escape closes it.
+ * @param {{ title: string, onClose: () => void, children?: any, wide?: boolean }} props
+ */
+export function Dialog({ title, onClose, children, wide = false }) {
+  /** @type {any} */
+  const ref = useRef(null);
+  useEffect(() => {
+    ref.current.showModal();
+    // The first thing that can have the focus may be a table.
+    ref.current.querySelector("[data-first]")?.focus();
+  }, []);
+  const cancel = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    onClose();
+  };
+  return html`<dialog ref=${ref} class=${wide ? "wide" : ""} aria-label=${title} onCancel=${cancel} onClose=${onClose}>
+    <h2>${title}</h2>
+    ${children}
+  </dialog>`;
+}
+
+/** A bar from 0 to 1 with a name in front and a figure behind. @param {any} props */
+export const Share = ({ label, value, figure, kind = "" }) =>
+  html`<div class="share">
+    <span class="share-label">${label}</span>
+    <svg class=${`bar ${kind}`} viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+      <rect class="bar-rest" width="100" height="10" />
+      <rect class="bar-part" width=${100 * value} height="10" />
+      <rect class="bar-half" x="49.7" width="0.6" height="10" />
+    </svg>
+    <span class="share-figure">${figure}</span>
+  </div>`;
+
+/** A sentence of the service, whose commands stand in backticks. @param {{ of: string }} props */
+export const Words = ({ of }) => {
+  const sentence = `${of.charAt(0).toUpperCase()}${of.slice(1)}${/[.!?]$/.test(of) ? "" : "."}`;
+  return sentence.split("`").map((part, i) => (i % 2 === 0 ? part : html`<code>${part}</code>`));
+};
+
+/** @param {unknown} error @returns {string} What the page says about it. */
+export const detailOf = (error) =>
+  error instanceof Problem ? error.detail : `The page has a defect: ${String(error)}`;

@@ -1,0 +1,81 @@
+// Labelled audits become examples of a set: the form, its preview and the question.
+import { html, useState } from "./ui.js";
+import { ofSet, post } from "./api.js";
+import { ChangeDialog } from "./change.js";
+import { Action } from "./parts.js";
+import { plural } from "./format.js";
+
+/** @param {any} form @returns {Record<string, unknown>} The body of POST /calibrations/{name}/absorb. */
+function bodyOf(form) {
+  /** @type {Record<string, unknown>} */
+  const body = { replace: form.replace, unlabelled: form.leaveOut ? "leave_out" : "refuse" };
+  if (form.even) body.even_if_infeasible = true;
+  if (form.from === "all") return { ...body, all: true };
+  body.since = form.from === "alarm" ? "alarm" : new Date(form.since).toISOString();
+  if (form.audits !== "") body.audits = Number(form.audits);
+  return body;
+}
+
+/**
+ * @param {{ name: string, monitor: any, report: (error: unknown) => void, onChanged: () => void }} props
+ */
+export function Recalibrate({ name, monitor, report, onChanged }) {
+  const rings = monitor.recovery !== null;
+  const [form, setForm] = useState({
+    from: rings ? "alarm" : "all",
+    since: "",
+    audits: rings && monitor.recovery.audits !== null ? String(monitor.recovery.audits) : "",
+    replace: rings,
+    leaveOut: false,
+    even: false,
+  });
+  const [asked, setAsked] = useState(/** @type {any} */ (null));
+  const set = (/** @type {object} */ changes) => setForm((/** @type {any} */ before) => ({ ...before, ...changes }));
+  const path = ofSet(name, "/absorb");
+  const look = async () => {
+    const body = bodyOf(form);
+    setAsked({ body, preview: await post(path, { ...body, dry_run: true }) });
+  };
+  const change = async () => {
+    await post(path, asked.body);
+    setAsked(null);
+    onChanged();
+  };
+  const left = asked === null ? 0 : asked.preview.unlabelled_audits;
+  return html`<div>
+    <p class="hint">Labelled audits become examples of this set, in one new version. The preview changes nothing.</p>
+    <div class="fields">
+      <label>Audits
+        <select value=${form.from} onChange=${(/** @type {any} */ e) => set({ from: e.target.value })}>
+          ${rings && html`<option value="alarm">since the alarm</option>`}
+          <option value="since">since a time</option>
+          <option value="all">of all times</option>
+        </select>
+      </label>
+      ${form.from === "since" &&
+      html`<label>First judged at or after (your time)
+        <input type="datetime-local" value=${form.since} onInput=${(/** @type {any} */ e) => set({ since: e.target.value })} />
+      </label>`}
+      ${form.from !== "all" &&
+      html`<label>Only the first
+        <input type="number" min="1" placeholder="all" value=${form.audits} onInput=${(/** @type {any} */ e) => set({ audits: e.target.value })} />
+      </label>`}
+    </div>
+    <label class="check"><input type="checkbox" checked=${form.replace} onChange=${(/** @type {any} */ e) => set({ replace: e.target.checked })} />
+      Replace all other examples (after the traffic has changed)</label>
+    <label class="check"><input type="checkbox" checked=${form.leaveOut} onChange=${(/** @type {any} */ e) => set({ leaveOut: e.target.checked })} />
+      Leave out audits without a label</label>
+    <label class="check"><input type="checkbox" checked=${form.even} onChange=${(/** @type {any} */ e) => set({ even: e.target.checked })} />
+      Even if an alpha in use loses its verdicts</label>
+    <${Action} run=${look} report=${report} disabled=${form.from === "since" && form.since === ""}>Preview<//>
+    ${asked !== null &&
+    html`<${ChangeDialog}
+      title=${`Recalibrate ${name}?`}
+      preview=${asked.preview}
+      more=${left > 0 ? `${plural(left, "audit")} without a label will be left out.` : null}
+      confirm="Recalibrate"
+      run=${change}
+      onClose=${() => setAsked(null)}
+    />`}
+  </div>`;
+}

@@ -1,0 +1,9 @@
+// Preact with htm: the page's only door to its libraries.
+import { h } from "./vendor/preact.js";
+import htm from "./vendor/htm.js";
+
+export { render } from "./vendor/preact.js";
+export { useEffect, useMemo, useRef, useState, useCallback } from "./vendor/hooks.js";
+
+/** Markup as a template. Texts in it become text nodes, never HTML. */
+export const html = htm.bind(h);

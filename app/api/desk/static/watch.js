@@ -1,0 +1,172 @@
+// Watch: whether the verdicts of a set keep their promise, refreshed by itself.
+import { html, useEffect } from "./ui.js";
+import { get, ofSet } from "./api.js";
+import { useLoad, Waiting, Words } from "./parts.js";
+import { age, between, count, criterion, evidence, moment, percent, plural } from "./format.js";
+
+const REFRESH_MS = 10_000;
+const DAY_MS = 86_400_000;
+const LIGHTS = { red: "Alarm", amber: "Attention", green: "No sign of trouble" };
+
+/** Evidence on a logarithmic scale, with the line at which an alarm rings. @param {any} props */
+function Evidence({ label, value, line }) {
+  // From 0.01 to 10,000, because evidence shrinks as well as it grows.
+  const place = (/** @type {number} */ of) => Math.min(100, Math.max(0, (100 * (Math.log10(Math.max(of, 1e-9)) + 2)) / 6));
+  return html`<div class="evidence">
+    <span class="share-label">${label}</span>
+    <svg class=${`bar ${value >= line ? "bar-alarm" : ""}`} viewBox="0 0 100 10" preserveAspectRatio="none" role="img"
+      aria-label=${`Evidence ${evidence(value)} of ${line}`}>
+      <rect class="bar-rest" width="100" height="10" />
+      <rect class="bar-part" width=${place(value)} height="10" />
+      <rect class="bar-line" x=${place(line) - 0.3} width="0.6" height="10" />
+    </svg>
+    <span class="share-figure">${evidence(value)} <small>of ${line}</small></span>
+  </div>`;
+}
+
+/** The audits of one criterion. @param {{ of: any, line: number }} props */
+const Criterion = ({ of, line }) =>
+  html`<section class="card">
+    <h2>${criterion(of)} ${of.alarm && html`<span class="tag alarm">alarm since ${moment(of.rang_at)}</span>`}
+      ${of.certified && html`<span class="tag good">proved</span>`}</h2>
+    <${Evidence} label="evidence against the promise" value=${of.evidence} line=${line} />
+    <dl class="facts">
+      <div><dt>wrong</dt><dd>${between(of.error_interval)}</dd></div>
+      <div><dt>promised</dt><dd>at most ${percent(of.alpha, 1)}</dd></div>
+      <div><dt>labels that count</dt><dd>${count(of.audited)} <small>${count(of.errors)} against the verdict</small></dd></div>
+      <div><dt>wait for a label</dt><dd>${count(of.open)}</dd></div>
+      <div><dt>expired</dt><dd>${count(of.expired)}</dd></div>
+      <div><dt>drawn abstentions</dt><dd>${count(of.abstentions)}</dd></div>
+    </dl>
+    ${of.keys.length > 1 &&
+    html`<h3>By key</h3>
+      <div class="scroll" tabindex="0" role="group" aria-label="By key"><table>
+        <thead><tr><th scope="col">Key</th><th scope="col">Labels</th><th scope="col">Against the verdict</th><th scope="col">Evidence</th><th scope="col">Open</th></tr></thead>
+        <tbody>${of.keys.map(
+          (/** @type {any} */ key) => html`<tr><th scope="row">${key.key ?? "unknown"}</th><td>${count(key.audited)}</td><td>${count(key.errors)}</td>
+            <td>${evidence(key.evidence)}</td><td>${count(key.open)}</td></tr>`,
+        )}</tbody>
+      </table></div>`}
+  </section>`;
+
+/** Counts open audits by age and key. @param {any[]} audits */
+function grouped(audits) {
+  /** @type {Map<string, number[]>} */
+  const rows = new Map();
+  for (const audit of audits) {
+    const days = (Date.now() - new Date(audit.drawn_at).getTime()) / DAY_MS;
+    const column = days < 1 ? 0 : days < 3 ? 1 : days < 7 ? 2 : 3;
+    const row = rows.get(audit.drawn_by ?? "unknown") ?? [0, 0, 0, 0];
+    row[column] += 1;
+    rows.set(audit.drawn_by ?? "unknown", row);
+  }
+  return [...rows].sort(([one], [other]) => one.localeCompare(other));
+}
+
+/** @param {{ audits: any[], more: boolean }} props */
+function OpenAudits({ audits, more }) {
+  if (audits.length === 0) return html`<p>No audit waits for a label.</p>`;
+  return html`<p>${more ? "The oldest " : ""}${plural(audits.length, "audit")} ${audits.length === 1 ? "waits" : "wait"} for a label; the
+      oldest has waited ${age(audits[0].drawn_at)} and expires ${moment(audits[0].expires_at)}.</p>
+    <div class="scroll" tabindex="0" role="group" aria-label="Open audits by key and age"><table>
+      <thead><tr><th scope="col">Drawn by</th><th scope="col">under 1 day</th><th scope="col">1 to 3</th><th scope="col">3 to 7</th><th scope="col">older</th></tr></thead>
+      <tbody>${grouped(audits).map(([key, ages]) => html`<tr><th scope="row">${key}</th>${ages.map((n) => html`<td>${count(n)}</td>`)}</tr>`)}</tbody>
+    </table></div>`;
+}
+
+const EVENTS = { alarm: "Alarm", alarm_ended: "A new version ended the alarm", resumed: "Resumed", closed: "Audit closed", label_changed: "Label changed" };
+
+/** Alarms, labels and versions in one list, newest first. @param {any[]} entries @param {any[]} versions */
+function timeline(entries, versions) {
+  const events = entries.map((entry) => ({
+    at: entry.at,
+    by: entry.by,
+    what: EVENTS[/** @type {keyof typeof EVENTS} */ (entry.event)] ?? entry.event,
+    more: [
+      entry.alpha === null ? "" : criterion(entry),
+      entry.event === "alarm" ? `${entry.errors} of ${entry.audited} labels against the verdict` : "",
+      entry.reason ?? "",
+    ].filter((part) => part !== "").join(", "),
+    alarm: entry.event === "alarm",
+  }));
+  const changes = versions.map((version) => ({
+    at: version.at,
+    by: version.by,
+    what: `Version ${version.version}`,
+    more: `${version.action}, ${plural(version.n, "pair")}`,
+    alarm: false,
+  }));
+  return [...events, ...changes].sort((one, other) => other.at.localeCompare(one.at)).slice(0, 30);
+}
+
+/** @param {{ events: any[] }} props */
+const Timeline = ({ events }) =>
+  html`<ol class="timeline">${events.map(
+    (event) => html`<li class=${event.alarm ? "alarm" : ""}><time datetime=${event.at}>${moment(event.at)}</time>
+      <span><strong>${event.what}</strong> ${event.more} <small>by ${event.by}</small></span></li>`,
+  )}</ol>`;
+
+/** @param {string} name */
+async function load(name) {
+  const query = `?status=open&limit=1000&calibration=${encodeURIComponent(name)}`;
+  const [monitor, open, trail, versions] = await Promise.all([
+    get(ofSet(name, "/monitor")),
+    get(`audits${query}`),
+    get(ofSet(name, "/audit-trail?limit=30")),
+    get(ofSet(name, "/versions?limit=30")),
+  ]);
+  return { monitor, open, events: timeline(trail.entries, versions.versions), at: new Date().toISOString() };
+}
+
+/** The light and its sentence. @param {{ monitor: any, at: string, name: string }} props */
+function Light({ monitor, at, name }) {
+  const light = /** @type {keyof typeof LIGHTS} */ (monitor.light);
+  return html`<section class=${`card light light-${light}`} aria-label="State" aria-live="polite">
+    <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${LIGHTS[light]}</strong>
+      <small class="muted">${name} version ${monitor.version}, seen ${moment(at)}</small></p>
+    <h1><${Words} of=${monitor.summary} /></h1>
+    ${monitor.note !== null && html`<p><${Words} of=${monitor.note} /></p>`}
+    ${monitor.recovery !== null &&
+    html`<div class="note"><p><${Words} of=${monitor.recovery.note} /></p>
+      <p class="row"><a class="button" href=${`#sets/${name}`}>Recalibrate</a></p></div>`}
+  </section>`;
+}
+
+const DRIFT = { uncertainty: "uncertainty", position_gap: "effect of the order", label_mass: "label mass" };
+
+/** @param {{ name: string, sets: any[], report: (error: unknown) => void }} props */
+export function Watch({ name, sets, report }) {
+  const { data, reload, failed } = useLoad(() => load(name), [name], report);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || reload(), REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [name]);
+  if (data === null) return html`<${Waiting} failed=${failed} />`;
+  const { monitor, open, events, at } = data;
+  return html`<div class="row spread above">
+      <label class="inline">Set
+        <select value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#watch/${e.target.value}`)}>
+          ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}
+        </select>
+      </label>
+      <small class="muted">Refreshes every ${REFRESH_MS / 1000} seconds${failed ? "; the last refresh failed" : ""}</small>
+    </div>
+    <${Light} monitor=${monitor} at=${at} name=${name} />
+    ${monitor.criteria.map((/** @type {any} */ of) => html`<${Criterion} of=${of} line=${monitor.alarm_evidence} />`)}
+    <section class="card" aria-labelledby="drift-title">
+      <h2 id="drift-title">Is the traffic unlike the labelled pairs?</h2>
+      <p class="hint">Evidence of a difference, on a logarithmic scale. At the line, an alarm rings.</p>
+      ${Object.entries(DRIFT).map(([field, label]) => monitor.drift[field] !== null &&
+        html`<${Evidence} label=${label} value=${monitor.drift[field].evidence} line=${monitor.alarm_evidence} />`)}
+    </section>
+    <section class="card" aria-labelledby="open-title">
+      <h2 id="open-title">Open audits</h2>
+      <${OpenAudits} audits=${open.audits} more=${open.next_after !== null} />
+    </section>
+    <section class="card" aria-labelledby="events-title">
+      <h2 id="events-title">Events</h2>
+      <${Timeline} events=${events} />
+      <p class="hint after">Requests, latencies and load are in Grafana's dashboard: ${" "}
+        <a href="https://github.com/scope-judge/scope-judge/blob/main/docs/guides/monitoring.md" rel="noreferrer">Monitoring</a>.</p>
+    </section>`;
+}

@@ -1,0 +1,89 @@
+"""Writes docs/guides/desk-*.png: the desk as Chromium shows it, with the bundled judge.
+
+Usage: python -m docs.make_desk_pictures      (needs chromium, a minute)
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from app.demo.arena import as_item
+from app.demo.pairs import demo_sets
+from docs.running_service import running_service
+from tests.integration.desk.browsing import open_browser, open_page
+
+FOLDER = Path(__file__).resolve().parent / "guides"
+WIDTH = 1280
+# Enough for an alarm of traffic that is wrong far more often than promised.
+_AUDITED = 80
+_COLOURS = 128
+
+
+def main() -> None:
+    """Takes the pictures."""
+    with TemporaryDirectory() as folder:
+        settings = {"SCOPE_AUDIT_RATE": "1", "SCOPE_METRICS": "off"}
+        with (
+            running_service(Path(folder), settings) as url,
+            httpx.Client(base_url=url, timeout=600) as client,
+            open_browser() as browser,
+            open_page(browser, url, width=WIDTH) as page,
+        ):
+            _ring_an_alarm(client)
+            _take(page, "try", "main")
+            _take(page, "sets/default", "main section >> nth=0")
+            _take(page, "watch/default", "main")
+
+
+def _ring_an_alarm(client: httpx.Client) -> None:
+    """Labels drawn pairs as people would whose traffic the judge does not know."""
+    comparisons = list(islice(_wrong_pairs(), _AUDITED))
+    answer = client.post("/judge/batch", json={"comparisons": comparisons}).raise_for_status()
+    labels = [
+        {"id": judgment["audit"]["id"], "label": "B"}
+        for judgment in answer.json()["results"]
+        if judgment["audit"] is not None
+    ]
+    client.post("/audits/labels", json={"labels": labels}).raise_for_status()
+
+
+def _wrong_pairs() -> Iterator[dict[str, Any]]:
+    """Pairs whose response A is wrong and a list item, which the demo judge likes."""
+    for pair in demo_sets().fresh:
+        right, wrong = (
+            (pair.response_a, pair.response_b)
+            if pair.label == "A"
+            else (pair.response_b, pair.response_a)
+        )
+        yield {"question": pair.question, "response_a": as_item(wrong), "response_b": right}
+
+
+def _take(page: Page, view: str, what: str) -> None:
+    page.goto(f"/desk#{view}")
+    expect(page.locator("main h1").first).to_be_visible()
+    if view == "try":
+        # The demo judge has never learnt to add, and abstains.
+        page.get_by_label("Question").fill("What is 48 + 27?")
+        page.get_by_label("Response A").fill("75")
+        page.get_by_label("Response B").fill("76")
+        page.get_by_role("button", name="Judge", exact=True).click()
+        expect(page.locator(".chip")).to_have_count(1)
+    if not view.startswith("watch"):
+        expect(page.locator("canvas")).to_have_count(1)
+    name = f"desk-{'set' if view.startswith('sets') else view.split('/')[0]}.png"
+    path = FOLDER / name
+    page.locator(what).screenshot(path=path)
+    # A picture of text and lines needs few colours.
+    Image.open(path).convert("RGB").quantize(_COLOURS).save(path, optimize=True)
+    print(json.dumps({name: path.stat().st_size}))
+
+
+if __name__ == "__main__":
+    main()

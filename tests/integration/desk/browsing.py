@@ -1,0 +1,101 @@
+"""Pages of the desk in a real browser that reaches nothing but this machine."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+from tests.integration.browser.chromium import CHROMIUM, NO_OTHER_HOST
+from tests.patience import PATIENCE_S
+
+_AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
+WIDTHS = {1280: 800, 390: 844}
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """A browser without a window."""
+    assert CHROMIUM is not None, "install chromium: `make setup-dev` does"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", NO_OTHER_HOST],
+            timeout=1000 * PATIENCE_S,
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def open_page(
+    browser: Browser,
+    url: str,
+    *,
+    width: int = 1280,
+    scheme: Literal["light", "dark"] = "light",
+    fine: frozenset[int] = frozenset(),
+) -> Iterator[Page]:
+    """A page of its own; fails at a message on its console, or a request to another host.
+
+    Args:
+        browser: The browser.
+        url: Address of the service.
+        width: Width of the window in pixels.
+        scheme: Colours that the system asks for.
+        fine: Statuses of refusals that the test causes; the browser writes each to the console.
+    """
+    context = browser.new_context(
+        viewport={"width": width, "height": WIDTHS.get(width, 900)},
+        color_scheme=scheme,
+        locale="en-GB",
+        timezone_id="Europe/Berlin",
+        base_url=url,
+    )
+    context.set_default_timeout(1000 * PATIENCE_S)
+    page = context.new_page()
+    said: list[str] = []
+    elsewhere: list[str] = []
+
+    def on_console(message: ConsoleMessage) -> None:
+        refusal = re.search(r"the server responded with a status of (\d+)", message.text)
+        if refusal is None or int(refusal[1]) not in fine:
+            said.append(f"{message.type}: {message.text} {message.location}")
+
+    def on_request(request: Request) -> None:
+        if not request.url.startswith((f"{url}/", "data:", "blob:")):
+            elsewhere.append(request.url)
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", on_request)
+    try:
+        yield page
+    finally:
+        context.close()
+    assert said == [], said
+    assert elsewhere == [], elsewhere
+
+
+def barriers(page: Page) -> list[str]:
+    """The barriers of the page that axe-core calls serious or critical."""
+    page.evaluate(_AXE)
+    found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{each['id']}: {node['target']} {node['failureSummary']}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+def overflow(page: Page) -> int:
+    """Number of pixels by which the page is wider than its window."""
+    width: int = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    return width

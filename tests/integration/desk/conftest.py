@@ -1,0 +1,28 @@
+"""A service and a browser for each file of tests."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.integration.desk.browsing import open_browser
+from tests.integration.desk.worlds import SETTINGS, furnish
+from tests.integration.processes.server import Server
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("desk"), dict(SETTINGS)) as server:
+        furnish(server.client)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def url(service: Server) -> str:
+    return f"http://127.0.0.1:{service.port}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser

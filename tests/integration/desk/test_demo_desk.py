@@ -1,0 +1,27 @@
+"""The desk of a service as `make serve` starts it: real vLLM and the bundled judge."""
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.integration.desk.browsing import open_page
+from tests.integration.processes.server import Server
+
+pytestmark = pytest.mark.vllm
+
+
+def test_a_stranger_gets_a_verdict_and_learns_that_the_set_is_a_toy(
+    demo_server: Server, browser: Browser
+) -> None:
+    with open_page(browser, f"http://127.0.0.1:{demo_server.port}") as page:
+        page.goto("/desk")
+        # The example on the page is one that the demo judge knows.
+        page.get_by_role("button", name="Judge", exact=True).click()
+        expect(page.locator(".chip")).to_have_text("A")
+        page.get_by_label("Question").fill("What is 48 + 27?")
+        page.get_by_role("textbox", name="Response A").fill("75")
+        page.get_by_role("textbox", name="Response B").fill("76")
+        page.get_by_role("button", name="Judge", exact=True).click()
+        expect(page.locator(".chip")).to_have_text("Abstain")
+        page.get_by_role("link", name="Sets", exact=True).click()
+        page.get_by_role("link", name="default").click()
+        expect(page.get_by_text("This set is a toy")).to_be_visible()

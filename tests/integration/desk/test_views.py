@@ -1,0 +1,184 @@
+"""Each view of the desk in a real browser, against a running service."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.integration.desk.browsing import WIDTHS, barriers, open_page, overflow
+from tests.integration.desk.worlds import SETTINGS, pairs
+from tests.integration.processes.server import Server
+from tests.unit.api.keyring import entry, key_of, write_keys
+
+HOSTILE = {
+    "script": "<script>document.title = 'owned'</script>",
+    "image in Markdown": "![x](https://evil.example/pixel.png) <img src=x onerror=alert(1)>",
+    "long": "word " * 40_000,
+    "right to left": "\u202e\u0645\u0631\u062d\u0628\u0627\u202c",
+    "emoji": "👩‍👩‍👧‍👦 🏳️‍🌈",
+    "control": "a\u0007b\u001b[31mred",
+    "quotes": 'it\'s "quoted" $(touch /tmp/owned) `x` \\',
+}
+
+
+def test_a_pair_is_tried_under_two_criteria(url: str, browser: Browser, service: Server) -> None:
+    with open_page(browser, url) as page:
+        page.goto("/desk")
+        page.get_by_role("textbox", name="Response A").fill("quality=4")
+        page.get_by_role("textbox", name="Response B").fill("quality=0")
+        page.get_by_role("button", name="Compare with a second criterion").click()
+        page.get_by_label("Alpha", exact=True).nth(1).fill("0.001")
+        page.get_by_role("button", name="Judge", exact=True).click()
+        result = page.get_by_role("region", name="Result")
+        expect(result.locator(".chip")).to_have_text(["A", "Abstain"])
+        body = {"question": "Is the number 4821 even or odd?", "alpha": 0.1}
+        texts = {"response_a": "quality=4", "response_b": "quality=0"}
+        told = service.client.post("/judge", json={**body, **texts}).json()
+        expect(result).to_contain_text(told["words"])
+        expect(result).to_contain_text(f"{100 * told['p_fwd']:.1f}%")
+        # Both criteria have their curve, with this pair on it.
+        expect(result.locator("canvas")).to_have_count(2)
+        page.get_by_role("button", name="Swap the responses").click()
+        page.get_by_role("button", name="Judge", exact=True).click()
+        expect(result.locator(".chip")).to_have_text(["B", "Abstain"])
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_texts_are_shown_as_they_are(kind: str, url: str, browser: Browser) -> None:
+    with open_page(browser, url) as page:
+        page.goto("/desk#try")
+        page.get_by_role("textbox", name="Response A").fill(HOSTILE[kind])
+        page.get_by_role("button", name="Judge", exact=True).click()
+        expect(page.locator(".chip")).to_have_count(1)
+        page.get_by_role("button", name="Python", exact=True).click()
+        shown = page.locator("pre").text_content() or ""
+        assert json.dumps(HOSTILE[kind], ensure_ascii=False)[1:-1] in shown
+        assert page.title() == "scope-judge desk"
+        assert page.locator("main img, main script").count() == 0
+        assert overflow(page) <= 0
+
+
+def test_a_set_is_rolled_back_after_a_preview(url: str, browser: Browser, service: Server) -> None:
+    path = "/calibrations/quiet"
+    before = service.client.get(path).json()
+    with open_page(browser, url) as page:
+        page.goto("/desk#sets")
+        page.get_by_role("link", name="quiet").click()
+        expect(page.locator("canvas")).to_have_count(1)
+        page.get_by_role("button", name="Roll back to version 1").click()
+        dialog = page.get_by_role("dialog")
+        preview = service.client.post(f"{path}/rollback", json={"version": 1, "dry_run": True})
+        expect(dialog).to_contain_text(preview.json()["note"])
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        assert service.client.get(path).json()["version"] == before["version"]
+        page.get_by_role("button", name="Roll back to version 1").click()
+        dialog.get_by_role("button", name="Roll back").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text(
+            f"version {before['version'] + 1}, 200 pairs"
+        )
+    assert service.client.get(path).json()["n"] == 200
+
+
+def test_an_alarm_is_red_and_its_recalibration_is_previewed(
+    url: str, browser: Browser, service: Server
+) -> None:
+    monitor = service.client.get("/calibrations/drifted/monitor").json()
+    assert monitor["light"] == "red"
+    with open_page(browser, url) as page:
+        page.goto("/desk#watch/default")
+        expect(page.get_by_role("region", name="State")).to_contain_text("No sign of trouble")
+        page.get_by_label("Set").select_option("drifted")
+        state = page.get_by_role("region", name="State")
+        expect(state).to_contain_text("Alarm")
+        expect(state).to_contain_text(monitor["summary"][1:])
+        state.get_by_role("link", name="Recalibrate").click()
+        recalibration = page.get_by_role("region", name="Recalibrate from audits")
+        recalibration.get_by_role("combobox").select_option("all")
+        recalibration.get_by_label("Leave out audits without a label").check()
+        recalibration.get_by_label("Even if an alpha").check()
+        recalibration.get_by_role("button", name="Preview").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.locator("table.effects th")).to_contain_text(["In use", "Before", "After"])
+        dialog.get_by_role("button", name="Recalibrate").click()
+        expect(dialog).to_have_count(0)
+        version = service.client.get("/calibrations/drifted").json()["version"]
+        expect(page.get_by_role("heading", level=1)).to_contain_text(f"version {version},")
+    assert version == monitor["version"] + 1
+
+
+def test_an_error_is_told_in_one_place(url: str, browser: Browser) -> None:
+    with open_page(browser, url, fine=frozenset({404, 422})) as page:
+        page.goto("/desk#sets/missing")
+        expect(page.get_by_role("alert")).to_contain_text("missing")
+        page.goto("/desk#try")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        page.get_by_label("Question").fill(" ")
+        page.get_by_role("button", name="Judge", exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text("blank")
+
+
+def test_an_empty_service_leads_to_its_first_set(browser: Browser, tmp_path: Path) -> None:
+    rows = "".join(f"{json.dumps(pair)}\n" for pair in pairs(150, start=0))
+    with Server(tmp_path, dict(SETTINGS)) as server:
+        with open_page(browser, f"http://127.0.0.1:{server.port}") as page:
+            page.goto("/desk")
+            expect(page.get_by_role("heading", name="Three steps")).to_be_visible()
+            page.get_by_label("Name of the new set").fill("mine")
+            page.get_by_label("File of labelled pairs").set_input_files(
+                {"name": "rows.jsonl", "mimeType": "text/plain", "buffer": rows.encode()}
+            )
+            page.get_by_role("button", name="Judge and preview").click()
+            page.get_by_role("dialog").get_by_role("button", name="Add them").click()
+            expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
+        made = server.client.get("/calibrations/mine").json()
+        assert (made["n"], made["version"]) == (150, 1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_view_has_barriers_or_scrolls_sideways(
+    width: int, scheme: str, url: str, browser: Browser, tmp_path: Path
+) -> None:
+    assert scheme in ("light", "dark")
+    with open_page(
+        browser, url, width=width, scheme="dark" if scheme == "dark" else "light"
+    ) as page:
+        for view in ("try", "sets", "sets/drifted", "watch/drifted", "watch/default"):
+            page.goto("about:blank")
+            page.goto(f"/desk#{view}")
+            expect(page.locator("main h1")).to_have_count(1)
+            if view == "try":
+                page.get_by_role("button", name="Judge", exact=True).click()
+                expect(page.locator(".chip")).to_have_count(1)
+            if view in ("try", "sets/drifted"):
+                expect(page.locator("canvas")).to_have_count(1)
+            name = f"{view.replace('/', '-')}-{width}-{scheme}.png"
+            page.screenshot(path=tmp_path / name, full_page=True)
+            assert barriers(page) == [], view
+            assert overflow(page) <= 0, view
+
+
+def test_a_key_is_asked_for_and_stays_in_its_tab(browser: Browser, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    key = key_of("ann")
+    write_keys(keys, entry("ann"))
+    settings = {**SETTINGS, "SCOPE_API_KEYS_FILE": str(keys)}
+    with Server(tmp_path, settings) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        with open_page(browser, url, fine=frozenset({401, 403})) as page:
+            page.goto("/desk#try")
+            dialog = page.get_by_role("dialog")
+            dialog.get_by_label("Key").fill("wrong")
+            dialog.get_by_role("button", name="Use this key").click()
+            expect(dialog.get_by_role("alert")).to_be_visible()
+            dialog.get_by_label("Key").fill(key)
+            dialog.get_by_role("button", name="Use this key").click()
+            expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
+            kept = page.evaluate("[{...localStorage}, document.cookie, location.href]")
+            assert key not in json.dumps(kept)
+            assert page.evaluate("Object.values(sessionStorage)") == [key]
+            page.get_by_role("button", name="Forget key").click()
+            expect(dialog).to_be_visible()
+            assert page.evaluate("Object.values(sessionStorage)") == []

@@ -1,0 +1,124 @@
+"""Tests of GET /desk and its files: what is served, to whom, and with which headers."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.api.desk.files import read_files
+from tests.serving import client_of
+from tests.unit.api.problems import problem
+
+STATIC = Path(__file__).parents[3] / "app" / "api" / "desk" / "static"
+# The view with the most files; uPlot is loaded with its first curve.
+LARGEST_VIEW_BYTES = 150_000
+SHARED = (
+    "index.html",
+    "desk.css",
+    "icon.svg",
+    "theme.js",
+    "app.js",
+    "ui.js",
+    "api.js",
+    "format.js",
+    "parts.js",
+    "vendor/preact.js",
+    "vendor/hooks.js",
+    "vendor/htm.js",
+)
+
+
+async def test_the_page_loads_nothing_but_its_own_files() -> None:
+    async with client_of() as client:
+        page = await client.get("/desk")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert page.headers["referrer-policy"] == "no-referrer"
+        policy = dict(
+            part.strip().split(" ", 1)
+            for part in page.headers["content-security-policy"].split(";")
+        )
+        assert policy.pop("img-src") == "'self' data:"
+        assert set(policy.values()) == {"'self'", "'none'"}
+        assert policy["default-src"] == policy["frame-ancestors"] == "'none'"
+        linked = re.findall(r'(?:href|src)="([^"]+)"', page.text)
+        assert linked
+        for link in linked:
+            # Relative, so that a proxy's prefix stays.
+            assert re.fullmatch(r"desk/[a-z./_]+", link), link
+            assert (await client.get(f"/{link}")).status_code == 200, link
+        # An inline script or style would be refused by the policy.
+        assert not re.search(r"<script>|<script [^>]*>[^<]|<style|style=| on\w+=", page.text)
+
+
+async def test_an_import_of_each_script_is_a_file_of_the_page() -> None:
+    files = read_files()
+    for name, file in files.items():
+        if name.endswith(".js"):
+            text = file.content.decode()
+            for target in re.findall(r'(?:from|import\()\s*"([^"]+)"', text):
+                path = (STATIC / name).parent / target
+                assert target.startswith("./"), (name, target)
+                assert path.resolve().relative_to(STATIC).as_posix() in files, (name, target)
+
+
+async def test_a_browser_that_has_a_file_gets_no_second_copy() -> None:
+    async with client_of() as client:
+        first = await client.get("/desk/app.js")
+        assert first.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert first.headers["cache-control"] == "no-cache"
+        again = await client.get("/desk/app.js", headers={"If-None-Match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        other = await client.get("/desk/app.js", headers={"If-None-Match": '"other"'})
+        assert other.content == first.content
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["index.html", "../files.py", "vendor/README.md", "vendor/LICENSE.htm", "", "nothing.js"],
+)
+async def test_no_other_file_is_served(path: str) -> None:
+    async with client_of() as client:
+        url = httpx.URL(f"http://localhost/desk/{path.replace('..', '%2e%2e')}")
+        problem(await client.get(url), "not_found")
+
+
+async def test_the_setting_takes_the_page_away() -> None:
+    async with client_of(desk="off") as client:
+        problem(await client.get("/desk"), "not_found")
+        problem(await client.get("/desk/app.js"), "not_found")
+        assert (await client.get("/docs")).status_code == 200
+
+
+def test_every_view_is_small() -> None:
+    sizes = {name: len(file.content) for name, file in read_files().items()}
+    shared = sum(sizes.pop(name) for name in SHARED)
+    curve = sum(sizes.pop(name) for name in ("plot.js", "vendor/uplot.js", "vendor/uplot.css"))
+    views = (
+        ("try.js",),
+        ("sets.js",),
+        ("sets.js", "set.js", "change.js", "recalibrate.js", "upload.js"),
+        ("watch.js",),
+        ("first_run.js", "upload.js", "change.js"),
+    )
+    assert set().union(*views) == set(sizes), "a file belongs to no view"
+    for view in views:
+        assert shared + curve + sum(sizes[name] for name in view) < LARGEST_VIEW_BYTES, view
+
+
+def test_the_libraries_are_those_that_their_page_pins() -> None:
+    page = (STATIC / "vendor" / "README.md").read_text(encoding="utf-8")
+    pins = dict(re.findall(r"^\| `([\w.]+)` \|.*`([0-9a-f]{64})`", page, re.MULTILINE))
+    files = {path.name: path.read_bytes() for path in (STATIC / "vendor").glob("*.[jc]s*")}
+    assert set(pins) == set(files)
+    source_map = b"//# sourceMappingURL=%s.map\n"
+    original = {
+        **files,
+        "preact.js": files["preact.js"] + source_map % b"preact.mjs",
+        "hooks.js": files["hooks.js"].replace(b'"./preact.js"', b'"preact"')
+        + source_map % b"hooks.mjs",
+    }
+    for name, content in original.items():
+        assert hashlib.sha256(content).hexdigest() == pins[name], name
