@@ -25,6 +25,7 @@ from app.observability.telemetry import Telemetry
 from app.service.services import Services
 from app.settings import Settings
 from app.wire.problems import STATUS
+from app.wire.requests import NOT_BLANK
 
 FOLDER = Path(__file__).with_name("reference")
 # Meanings of fields that the OpenAPI document does not describe.
@@ -246,7 +247,7 @@ def _bounds(schema: dict[str, Any]) -> Iterator[str]:
     for bound, words in limits.items():
         if bound in schema:
             yield f"{words} {schema[bound]:.17g}"
-    if schema.get("pattern") == r"\S":
+    if schema.get("pattern") == NOT_BLANK:
         yield "not blank"
     elif "pattern" in schema:
         yield f"`{schema['pattern']}`"

@@ -25,7 +25,7 @@ from app.service.auditing.retention import FoldedAudits
 from app.service.auditing.text_keeper import TextsPage
 from app.service.auditing.texts import DrawnTexts
 from app.wire.answers import Out
-from app.wire.requests import Strict
+from app.wire.requests import NOT_BLANK, Strict
 
 # Labels of people arrive in small numbers; this bounds the work on the event loop.
 MOST_LABELS = 1000
@@ -34,8 +34,7 @@ MOST_TEXTS = 20
 
 
 # Reasons are for people who read the trail; the log of audits keeps them.
-# Dialects of regular expressions differ in whether these two signs are space.
-Reason = Annotated[str, Field(min_length=1, max_length=200, pattern=r"[^\s\x85\ufeff]")]
+Reason = Annotated[str, Field(min_length=1, max_length=200, pattern=NOT_BLANK)]
 
 
 class AuditLabelIn(Strict):

@@ -74,8 +74,10 @@ class Strict(BaseModel):
 
 
 Text = Annotated[str, AfterValidator(encodable)]
+# Dialects of regular expressions differ in whether U+0085 and U+FEFF are space.
+NOT_BLANK = r"[^\s\x85\ufeff]"
 # For the OpenAPI document only: `Comparison` refuses blank texts, with a better message.
-_NOT_BLANK = Field(json_schema_extra={"pattern": r"\S"})
+_NOT_BLANK = Field(json_schema_extra={"pattern": NOT_BLANK})
 # Validation of a list stops at the first error: 8 MB of wrong turns took a minute and 7 GB.
 _NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
 # 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
