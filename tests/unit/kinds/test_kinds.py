@@ -217,8 +217,8 @@ def test_evaluate(scene: Scene, tmp_path: Path) -> None:
         assert f"the-judge is a {scene.kind.kind}, which" in said
         possible = ("--methods", ",".join(scene.kind.methods))
         assert f"give {' '.join(possible)}" in said
-        assert run(scene, *arguments, *possible).exit_code == 0
         assert scene.requests == 0
+        assert run(scene, *arguments, *possible).exit_code == 0
 
 
 def test_evaluate_ends_if_a_decision_server_changes_its_model(tmp_path: Path) -> None:
