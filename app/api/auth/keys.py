@@ -10,7 +10,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -295,6 +295,13 @@ class Keys:
             expires = min(expires, int(known.caller.expires.timestamp()))
         link = LabelLink(
             calibration=calibration, reviewer=reviewer, key=caller.name, expires=expires
+        )
+        logger.info(
+            "the key %r made a link for %r to label %r until %s",
+            caller.name,
+            reviewer,
+            calibration,
+            datetime.fromtimestamp(expires, UTC).isoformat(),
         )
         return MadeLink(link.token(known.secret), link)
 

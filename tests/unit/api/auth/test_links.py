@@ -2,6 +2,7 @@
 
 import base64
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -287,3 +288,18 @@ def test_limits_and_counts_of_a_link_are_those_of_its_key(file: KeyFile) -> None
     assert (caller.name, caller.key, caller.comparisons_per_minute) == ("anna@owner", "owner", 7)
     assert caller.roles == {"label"}
     assert caller.calibrations == frozenset({"default"})
+
+
+async def test_the_log_has_each_link_that_was_made_and_no_token(
+    file: KeyFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with service(file) as client:
+        token = (await made(client, hours=1))["token"]
+        await asked(client, token)
+        await refused(client, token + "A")
+    lines = [each.getMessage() for each in caplog.records if each.name == "app.api"]
+    assert lines == [
+        "the key 'owner' made a link for 'anna' to label 'default' until 2027-01-15T09:00:00+00:00"
+    ]
+    assert token.rpartition(".")[2] not in caplog.text
