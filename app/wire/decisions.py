@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
-from app.core.errors import InvalidComparisonError
+from app.core.errors import BodyTooLargeError, InvalidComparisonError
 from app.service.judging.judge import JudgeRequest
 from app.wire.answers import JudgmentOut, Out, RequestUsageOut
 from app.wire.requests import AlphaInUrl, CriterionIn, Strict, Text, encodable
@@ -153,18 +153,33 @@ class _DecisionsIn(DecisionOptions):
     def _asked(self) -> Iterator[_Asked]:
         """The questions in their order."""
 
-    def decisions(self, criterion: Criterion, query: DecisionOptions) -> list[Decision]:
+    def decisions(
+        self, criterion: Criterion, query: DecisionOptions, *, most_characters: int
+    ) -> list[Decision]:
         """The questions as comparisons.
 
         Args:
             criterion: The criterion of all of them.
             query: The options in the URL.
+            most_characters: Most characters of all comparisons' questions together, which repeat
+                the state or the input.
 
         Raises:
+            BodyTooLargeError: They have more characters.
             InvalidComparisonError: A question does not choose between two texts.
         """
         abstain_as = query.abstain_as if self.abstain_as is None else self.abstain_as
-        return [_decision(asked, criterion, abstain_as) for asked in self._asked()]
+        decisions, characters = list[Decision](), 0
+        for asked in self._asked():
+            characters += sum(len(turn.content) for turn in asked.question)
+            if characters > most_characters:
+                raise BodyTooLargeError(
+                    "the state or the input is judged once for each question, and all of them have "
+                    f"more than {most_characters} characters (SCOPE_MAX_BODY_BYTES): ask fewer "
+                    "questions at once"
+                )
+            decisions.append(_decision(asked, criterion, abstain_as))
+        return decisions
 
 
 class SystemOneQuestionIn(Strict):

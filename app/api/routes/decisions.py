@@ -76,7 +76,14 @@ async def _answer(
     options.criterion(services.defaults)  # an error of the URL's own criterion
     criterion = body.criterion(services.defaults, options)
     check_criterion(caller, criterion)
-    asked = await request.run(body.decisions, criterion, options)
+    asked = await request.run(
+        partial(
+            body.decisions,
+            criterion,
+            options,
+            most_characters=services.limits.max_body_bytes,
+        )
+    )
     async with services.admission.admit(len(asked)):
         outcomes = await services.judge.judge_batch([one.request for one in asked], by=caller.name)
     decided = []

@@ -119,6 +119,14 @@ def an_alpha(guarantee: str) -> Callable[[int], dict[str, Any]]:
     return lambda number: {**USED, "alpha": 0.05 + number % 32 / 200, "guarantee": guarantee}
 
 
+def answers(number: int) -> list[str]:
+    return [f"quality={number % 40 / 10} {next(fresh):07} " + "a word, " * 250, f"{number}"]
+
+
+def decisions(questions: Any, **fields: Any) -> bytes:
+    return json.dumps({"questions": questions, "alpha": None, **fields}).encode()
+
+
 def pac() -> bytes:
     of = an_alpha("pac")
     return json.dumps({"comparisons": [of(next(fresh)) for _ in range(32)]}).encode()
@@ -277,6 +285,32 @@ CASES: dict[str, Case] = {
             groups=lambda: [
                 {"question": "Which?", "responses": responses(2, words=250)} for _ in range(400)
             ]
+        ),
+    ),
+    "many decisions": Case(
+        ("POST", "/v1/systemone"),
+        200,
+        lambda: decisions(
+            {
+                f"q{i}": {"type": "choice", "criteria": dict(zip("ab", answers(i), strict=True))}
+                for i in range(400)
+            },
+            state="a word, " * 600,
+        ),
+    ),
+    "listed decisions": Case(
+        ("POST", "/v1/decisions"),
+        200,
+        lambda: decisions(
+            [
+                {
+                    "type": "choice",
+                    "instructions": "Which?",
+                    "choices": [{"value": answer} for answer in answers(i)],
+                }
+                for i in range(400)
+            ],
+            input=turns(50, size=90) + turns(1),
         ),
     ),
     "too many responses": Case(

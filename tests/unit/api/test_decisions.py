@@ -75,7 +75,7 @@ async def test_a_choice_is_judged_as_a_comparison(client: httpx.AsyncClient, pat
         "id": "team",
     }
     judgment = (await client.post("/judge", json=body)).json()
-    del judgment["usage"]
+    del judgment["usage"], judgment["words"]
     assert answer["scope"] == judgment
     assert answer["type"] == "choice"
     assert answer["choice"] == "billing"
@@ -293,6 +293,19 @@ async def test_bad_requests_name_the_field(
     unjudgeable = "input" in fields or "state" in fields
     found = problem(answer, "invalid_comparison" if unjudgeable else "invalid_request")
     assert place in found["detail"]
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_long_text_is_not_repeated_without_a_limit(path: str) -> None:
+    async with client_of(max_batch=300) as client:
+        body = BODIES[path](TEXTS, alpha=None) | {
+            "state" if path == SYSTEM_ONE else "input": "x" * 10**6
+        }
+        assert (await client.post(path, json=body)).status_code == 200
+        asked = body["questions"]
+        many = asked * 3 if path == OPENAI else {f"{i}": asked["team"] for i in range(3)}
+        found = problem(await client.post(path, json=body | {"questions": many}), "body_too_large")
+        assert "ask fewer questions" in found["detail"]
 
 
 @pytest.mark.parametrize("path", BODIES)
