@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
-from app.core.errors import BodyTooLargeError, InvalidComparisonError
+from app.core.errors import BatchTooLargeError, InvalidComparisonError
 from app.service.judging.judge import JudgeRequest
 from app.wire.answers import JudgmentOut, Out, RequestUsageOut
 from app.wire.requests import AlphaInUrl, CriterionIn, Strict, Text, encodable
@@ -165,7 +165,7 @@ class _DecisionsIn(DecisionOptions):
                 the state or the input.
 
         Raises:
-            BodyTooLargeError: They have more characters.
+            BatchTooLargeError: They have more characters.
             InvalidComparisonError: A question does not choose between two texts.
         """
         abstain_as = query.abstain_as if self.abstain_as is None else self.abstain_as
@@ -173,7 +173,7 @@ class _DecisionsIn(DecisionOptions):
         for asked in self._asked():
             characters += sum(len(turn.content) for turn in asked.question)
             if characters > most_characters:
-                raise BodyTooLargeError(
+                raise BatchTooLargeError(
                     "the state or the input is judged once for each question, and all of them have "
                     f"more than {most_characters} characters (SCOPE_MAX_BODY_BYTES): ask fewer "
                     "questions at once"

@@ -304,7 +304,7 @@ async def test_a_long_text_is_not_repeated_without_a_limit(path: str) -> None:
         assert (await client.post(path, json=body)).status_code == 200
         asked = body["questions"]
         many = asked * 3 if path == OPENAI else {f"{i}": asked["team"] for i in range(3)}
-        found = problem(await client.post(path, json=body | {"questions": many}), "body_too_large")
+        found = problem(await client.post(path, json=body | {"questions": many}), "batch_too_large")
         assert "ask fewer questions" in found["detail"]
 
 
