@@ -29,26 +29,27 @@ _COLOURS = 128
 def main() -> None:
     """Takes the pictures."""
     with TemporaryDirectory() as folder:
-        settings = {"SCOPE_AUDIT_RATE": "1", "SCOPE_METRICS": "off"}
+        settings = {"SCOPE_AUDIT_RATE": "1", "SCOPE_AUDIT_TEXTS": "on"}
         with (
             running_service(Path(folder), settings) as url,
             httpx.Client(base_url=url, timeout=600) as client,
             open_browser() as browser,
             open_page(browser, url, width=WIDTH) as page,
         ):
-            _ring_an_alarm(client)
-            _take(page, "try", "main")
+            comparisons = list(islice(_wrong_pairs(), _AUDITED))
+            answer = client.post("/judge/batch", json={"comparisons": comparisons})
+            _take(page, "label/default")
+            _ring_an_alarm(client, answer.raise_for_status().json()["results"])
+            _take(page, "try")
             _take(page, "sets/default", "main section >> nth=0")
-            _take(page, "watch/default", "main")
+            _take(page, "watch/default")
 
 
-def _ring_an_alarm(client: httpx.Client) -> None:
+def _ring_an_alarm(client: httpx.Client, results: list[dict[str, Any]]) -> None:
     """Labels drawn pairs as people would whose traffic the judge does not know."""
-    comparisons = list(islice(_wrong_pairs(), _AUDITED))
-    answer = client.post("/judge/batch", json={"comparisons": comparisons}).raise_for_status()
     labels = [
         {"id": judgment["audit"]["id"], "label": "B"}
-        for judgment in answer.json()["results"]
+        for judgment in results
         if judgment["audit"] is not None
     ]
     client.post("/audits/labels", json={"labels": labels}).raise_for_status()
@@ -65,7 +66,9 @@ def _wrong_pairs() -> Iterator[dict[str, Any]]:
         yield {"question": pair.question, "response_a": as_item(wrong), "response_b": right}
 
 
-def _take(page: Page, view: str, what: str) -> None:
+def _take(page: Page, view: str, what: str | None = None) -> None:
+    # The view before stays on the page until the next one is there.
+    page.goto("about:blank")
     page.goto(f"/desk#{view}")
     expect(page.locator("main h1").first).to_be_visible()
     if view == "try":
@@ -75,11 +78,16 @@ def _take(page: Page, view: str, what: str) -> None:
         page.get_by_label("Response B").fill("76")
         page.get_by_role("button", name="Judge", exact=True).click()
         expect(page.locator(".chip")).to_have_count(1)
-    if not view.startswith("watch"):
+    if view.startswith("label"):
+        expect(page.get_by_role("region", name="Question")).to_be_visible()
+    elif not view.startswith("watch"):
         expect(page.locator("canvas")).to_have_count(1)
     name = f"desk-{'set' if view.startswith('sets') else view.split('/')[0]}.png"
     path = FOLDER / name
-    page.locator(what).screenshot(path=path)
+    if what is None:
+        page.screenshot(path=path, full_page=True)
+    else:
+        page.locator(what).screenshot(path=path)
     # A picture of text and lines needs few colours.
     Image.open(path).convert("RGB").quantize(_COLOURS).save(path, optimize=True)
     print(json.dumps({name: path.stat().st_size}))

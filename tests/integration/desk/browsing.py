@@ -39,6 +39,7 @@ def open_page(
     width: int = 1280,
     scheme: Literal["light", "dark"] = "light",
     fine: frozenset[int] = frozenset(),
+    refused: bool = False,
 ) -> Iterator[Page]:
     """A page of its own; fails at a message on its console, or a request to another host.
 
@@ -48,6 +49,7 @@ def open_page(
         width: Width of the window in pixels.
         scheme: Colours that the system asks for.
         fine: Statuses of refusals that the test causes; the browser writes each to the console.
+        refused: Whether the test stops the service for a while.
     """
     context = browser.new_context(
         viewport={"width": width, "height": WIDTHS.get(width, 900)},
@@ -63,6 +65,8 @@ def open_page(
 
     def on_console(message: ConsoleMessage) -> None:
         refusal = re.search(r"the server responded with a status of (\d+)", message.text)
+        if refused and "net::ERR_" in message.text:
+            return
         if refusal is None or int(refusal[1]) not in fine:
             said.append(f"{message.type}: {message.text} {message.location}")
 

@@ -1,15 +1,21 @@
 // The shell: tabs, the key, the theme, the one place for errors, and the view of the address.
 import { html, render, useCallback, useEffect, useRef, useState } from "./ui.js";
-import { get, Problem, savedKey, saveKey } from "./api.js";
+import { get, isReviewer, Problem, savedKey, saveKey } from "./api.js";
 import { detailOf, Dialog, Waiting } from "./parts.js";
 
-const TABS = { try: "Try", sets: "Sets", watch: "Watch" };
+const TABS = { label: "Label", sets: "Sets", watch: "Watch", try: "Try" };
 const NEXT_THEME = { "": "dark", dark: "light", light: "" };
 const THEME_WORDS = { "": "Theme: system", dark: "Theme: dark", light: "Theme: light" };
 
 /** @returns {{ view: string, name: string }} What the address asks for. */
 function routeOf() {
-  const [path] = location.hash.slice(1).split("?");
+  const [path, query] = location.hash.slice(1).split("?");
+  const token = new URLSearchParams(query).get("token");
+  if (token !== null) {
+    // A reviewer's link: the token leaves the address bar, and the browser's history.
+    saveKey(token, { reviewer: true });
+    history.replaceState(null, "", `#${path}`);
+  }
   const [view, ...rest] = path.split("/");
   // Names of sets have no characters that an address would have to escape.
   return { view: view in TABS ? view : "", name: rest.join("/") };
@@ -53,9 +59,9 @@ function Theme() {
 /** @param {{ view: string, info: any, onForget: () => void }} props */
 const Header = ({ view, info, onForget }) =>
   html`<header class="top">
-    <a class="brand" href="#try">scope-judge</a>
-    <nav aria-label="Views">${Object.entries(TABS).map(
-      ([name, label]) => html`<a href=${`#${name}`} aria-current=${view === name ? "page" : undefined}>${label}</a>`,
+    <span class="brand">scope-judge</span>
+    <nav aria-label="Views">${Object.entries(isReviewer() ? { label: TABS.label } : TABS).map(
+      ([name, label]) => html`<a href=${isReviewer() ? location.hash : `#${name}`} aria-current=${view === name ? "page" : undefined}>${label}</a>`,
     )}</nav>
     <div class="row tools">
       ${info !== null && html`<span class="muted judge" title=${`fingerprint ${info.fingerprint.slice(0, 12)}`}>judge ${info.judge}</span>`}
@@ -76,6 +82,7 @@ const Trouble = ({ error, onClose }) =>
  * @returns {Promise<any>}
  */
 async function componentOf(route, sets) {
+  if (route.view === "label" && (sets.length > 0 || route.name !== "")) return (await import("./label.js")).Label;
   if (sets.length === 0 && route.view !== "try" && route.name === "") return (await import("./first_run.js")).FirstRun;
   if (route.view === "" || route.view === "try") return (await import("./try.js")).Try;
   if (route.view === "watch") return (await import("./watch.js")).Watch;
@@ -105,8 +112,10 @@ function Desk() {
   const load = useCallback(async () => {
     const turn = ++newest.current;
     try {
-      const route = routeOf();
-      const [info, list] = await Promise.all([get("info"), get("calibrations")]);
+      const asked = routeOf();
+      // A reviewer may label one set, and see nothing else.
+      const route = isReviewer() ? { ...asked, view: "label" } : asked;
+      const [info, list] = isReviewer() ? [null, { calibrations: [] }] : await Promise.all([get("info"), get("calibrations")]);
       const sets = list.calibrations;
       const component = await componentOf(route, sets);
       if (turn === newest.current) setShown({ route, info, sets, component, name: nameOf(route, sets) });

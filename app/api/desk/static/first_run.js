@@ -20,7 +20,8 @@ export function FirstRun({ report, onChanged, info }) {
       <li>
         <h2>Give it labelled pairs</h2>
         <p>The judge learns from your labels when to abstain. Draw the pairs at random from what you
-          will judge; a few hundred are a good start.</p>
+          will judge; a few hundred are a good start. Pairs without labels can be labelled in a terminal with
+          <code>scope-judge label</code>.</p>
         <label>Name of the new set
           <input value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} spellcheck="false" />
         </label>

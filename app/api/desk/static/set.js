@@ -155,7 +155,7 @@ export function OneSet({ name, info, report, onChanged }) {
     <section class="card" aria-labelledby="set-title">
       <div class="row spread">
         <h1 id="set-title">${set.name} <small>version ${set.version}, ${plural(set.n, "pair")}</small></h1>
-        <p class="row"><a class="button" href=${`#watch/${name}`}>Watch</a></p>
+        <p class="row"><a class="button" href=${`#label/${name}`}>Label</a><a class="button" href=${`#watch/${name}`}>Watch</a></p>
       </div>
       <${SetNote} set=${set} info=${info} />
       <${RiskCoverage} set=${set} row=${row} />

@@ -128,7 +128,7 @@ function Light({ monitor, at, name }) {
     ${monitor.note !== null && html`<p><${Words} of=${monitor.note} /></p>`}
     ${monitor.recovery !== null &&
     html`<div class="note"><p><${Words} of=${monitor.recovery.note} /></p>
-      <p class="row"><a class="button" href=${`#sets/${name}`}>Recalibrate</a></p></div>`}
+      <p class="row"><a class="button" href=${`#label/${name}`}>Label</a><a class="button" href=${`#sets/${name}`}>Recalibrate</a></p></div>`}
   </section>`;
 }
 

@@ -1,0 +1,136 @@
+// Label: the queue of one set, blind and side by side, with a key for each answer.
+import { html, useEffect, useState } from "./ui.js";
+import { isReviewer, ofSet, post, savedKey, urlOf } from "./api.js";
+import { Action, Copyable, Dialog, Waiting, Words } from "./parts.js";
+import { moment, plural } from "./format.js";
+import { useQueue } from "./queue.js";
+
+const KEYS = [
+  ["1", "the left response is better"],
+  ["2", "the right response is better"],
+  ["T", "both are equally good"],
+  ["S", "skip: show this pair again later"],
+  ["N", "this pair cannot be labelled"],
+  ["U", "take the last answer back"],
+  ["?", "these keys"],
+];
+
+/** The question why a pair cannot be labelled. @param {{ onClose: () => void, onReason: (reason: string) => void }} props */
+function Reason({ onClose, onReason }) {
+  const [reason, setReason] = useState("");
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (reason.trim() !== "") onReason(reason.trim());
+  };
+  return html`<${Dialog} title="Why can nobody label this pair?" onClose=${onClose}>
+    <form onSubmit=${submit}>
+      <p class="hint">Such a pair counts against whatever it could prove, so no figure looks better by it. A pair that is
+        only hard has a label: choose one, or a tie.</p>
+      <label>Reason <input maxlength="200" data-first value=${reason} onInput=${(/** @type {any} */ e) => setReason(e.target.value)} /></label>
+      <div class="row end"><button type="button" class="quiet" onClick=${onClose}>Cancel</button>
+        <button class="main" disabled=${reason.trim() === ""}>Close this pair</button></div>
+    </form>
+  <//>`;
+}
+
+/** @param {{ onClose: () => void }} props */
+const Keys = ({ onClose }) =>
+  html`<${Dialog} title="Keys" onClose=${onClose}>
+    <dl class="keys">${KEYS.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
+    <div class="row end"><button type="button" class="main" onClick=${onClose} data-first>Close</button></div>
+  <//>`;
+
+/** Makes a link with which somebody else may label this set, and nothing else. @param {any} props */
+function Invite({ name, report }) {
+  const [who, setWho] = useState("");
+  const [link, setLink] = useState(/** @type {any} */ (null));
+  const make = async () => {
+    const made = await post(ofSet(name, "/label-links"), { reviewer: who });
+    setLink({ url: `${urlOf("desk")}#label/${name}?token=${encodeURIComponent(made.token)}`, expires: made.expires });
+  };
+  return html`<details class="card"><summary>Invite a reviewer</summary>
+    <p class="hint">The link lets one person label this set until it expires, and do nothing else.</p>
+    <div class="fields"><label>Name of the reviewer <input value=${who} onInput=${(/** @type {any} */ e) => setWho(e.target.value)} /></label>
+      <${Action} run=${make} report=${report} disabled=${who.trim() === ""}>Make a link<//></div>
+    ${link !== null && html`<p>This link works until ${moment(link.expires)}, and is shown only now.</p>
+      <${Copyable} texts=${{ link: link.url }} />`}
+  </details>`;
+}
+
+/** What stands in place of a pair when there is none. @param {{ state: any, onFinish: () => void, onAgain: () => void }} props */
+function Done({ state, onFinish, onAgain }) {
+  if (state.held !== null)
+    return html`<section class="card empty"><div><p>That was the last pair. Your last answer is not sent yet, so you can
+      still take it back.</p><p class="row"><button type="button" class="main" onClick=${onFinish}>Send it</button></p></div></section>`;
+  if (state.texts === "off" && state.without_texts > 0)
+    return html`<section class="card empty"><div><p>${plural(state.without_texts, "pair")} ${state.without_texts === 1 ? "waits" : "wait"} for a
+      label, and the service does not keep their texts. Set <code>SCOPE_AUDIT_TEXTS=on</code> for the next draws, or label these with
+      <code>scope-judge audits label FILE</code>.</p></div></section>`;
+  return html`<section class="card empty"><div><p>No pair waits for your label.</p>
+    <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
+}
+
+/** @param {EventTarget | null} target */
+const isTyping = (target) =>
+  target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+
+/** @param {{ name: string, sets: any[], report: (error: unknown) => void }} props */
+export function Label({ name, sets, report }) {
+  const queue = useQueue(name, report);
+  const [asks, setAsks] = useState(/** @type {"reason" | "keys" | null} */ (null));
+  const { state, answer, undo, skip, finish } = queue;
+  const pair = state?.pair ?? null;
+  useEffect(() => {
+    const press = (/** @type {KeyboardEvent} */ event) => {
+      if (asks !== null || isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+      /** @type {Record<string, () => void>} */
+      const actions = {
+        1: () => answer("left"),
+        2: () => answer("right"),
+        t: () => answer("tie"),
+        s: skip,
+        u: undo,
+        n: () => pair !== null && setAsks("reason"),
+        "?": () => setAsks("keys"),
+      };
+      const action = actions[event.key.toLowerCase()];
+      if (action === undefined) return;
+      event.preventDefault();
+      action();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  });
+  if (state === null) return html`<${Waiting} failed=${queue.failed} />`;
+  return html`<div class="label">
+    <div class="row spread above"><div class="row"><h1>Label ${name}</h1>${sets.length > 1 &&
+      html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#label/${e.target.value}`)}>
+        ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div><p class="muted" role="status"><${Words} of=${state.words} /></p></div>
+    ${pair === null
+      ? html`<${Done} state=${state} onFinish=${finish} onAgain=${queue.again} />`
+      : html`<section class="card question" aria-label="Question" tabindex="0"><div class="text" dir="auto">${pair.question}</div></section>
+          <div class="sides" key=${pair.ticket}>
+            <section class="card response" aria-label="Left response" tabindex="0"><div class="text" dir="auto">${pair.left}</div></section>
+            <section class="card response" aria-label="Right response" tabindex="0"><div class="text" dir="auto">${pair.right}</div></section>
+          </div>`}
+    <div class="answers">
+      <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("left")}>Left is better <kbd>1</kbd></button>
+      <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("tie")}>Equally good <kbd>T</kbd></button>
+      <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("right")}>Right is better <kbd>2</kbd></button>
+    </div>
+    <div class="row">
+      <button type="button" class="quiet" disabled=${state.held === null} onClick=${undo}>Undo <kbd>U</kbd></button>
+      <button type="button" class="quiet" disabled=${pair === null} onClick=${skip}>Skip for now <kbd>S</kbd></button>
+      <button type="button" class="quiet" disabled=${pair === null} onClick=${() => setAsks("reason")}>Cannot be labelled <kbd>N</kbd></button>
+      <button type="button" class="quiet" onClick=${() => setAsks("keys")}>Keys <kbd>?</kbd></button>
+    </div>
+    <p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays without one
+      holds the later ones up.</p>
+    ${asks === "reason" && html`<${Reason} onClose=${() => setAsks(null)} onReason=${(/** @type {string} */ reason) => {
+      setAsks(null);
+      answer("none", reason);
+    }} />`}
+    ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
+    ${!isReviewer() && savedKey() !== null && html`<${Invite} name=${name} report=${report} />`}
+  </div>`;
+}

@@ -1,0 +1,169 @@
+// The queue of a set in this tab: pairs fetched ahead, and one answer held back for an undo.
+import { useEffect, useRef, useState } from "./ui.js";
+import { call, ofSet, post } from "./api.js";
+
+/** @typedef {{ ticket: string, question: string, left: string, right: string, leased_until: string }} Pair */
+/** @typedef {"left" | "right" | "tie" | "none"} Choice */
+/** @typedef {{ ticket: string, choice: Choice, reason?: string }} Sent */
+/** @typedef {{ pair: Pair, sent: Sent }} Held */
+
+// The service gives at most five. The answer that is held back and one on its way are among them.
+const TAKEN = 5;
+const AHEAD = 3;
+
+/** What happens in the queue between two pictures of it. */
+class Queue {
+  /**
+   * @param {string} name The set.
+   * @param {(error: unknown) => void} report
+   * @param {(state: any) => void} show Receives each new state.
+   */
+  constructor(name, report, show) {
+    this.path = ofSet(name, "/queue");
+    this.report = report;
+    this.show = show;
+    /** @type {Pair[]} */
+    this.pairs = [];
+    /** @type {Held | null} */
+    this.held = null;
+    /** @type {Set<string>} */
+    this.done = new Set();
+    this.taking = false;
+    this.closed = false;
+    /** @type {any} */
+    this.told = null;
+  }
+
+  tell(/** @type {any} */ told = null) {
+    if (told !== null) this.told = { ...this.told, ...told };
+    if (!this.closed && this.told !== null) this.show({ ...this.told, pair: this.pairs[0] ?? null, held: this.held });
+  }
+
+  /** Fetches pairs ahead, so that the next one is there at once. */
+  async fill() {
+    if (this.taking || this.closed || this.pairs.length >= AHEAD) return;
+    this.taking = true;
+    try {
+      const { pairs, ...told } = await post(this.path, { take: TAKEN });
+      // Asking again gives the same pairs.
+      const known = new Set([...this.done, ...this.pairs.map((pair) => pair.ticket)]);
+      this.pairs.push(...pairs.filter((/** @type {Pair} */ pair) => !known.has(pair.ticket)));
+      this.tell(told);
+    } finally {
+      this.taking = false;
+    }
+  }
+
+  /** @param {Choice} choice @param {string} [reason] Why the pair has no label. */
+  answer(choice, reason) {
+    const pair = this.pairs.shift();
+    if (pair === undefined) return;
+    const earlier = this.held;
+    const sent = { ticket: pair.ticket, choice };
+    this.held = { pair, sent: reason === undefined ? sent : { ...sent, reason } };
+    this.done.add(pair.ticket);
+    this.tell();
+    this.work(async () => {
+      if (earlier !== null) await this.send(earlier);
+      await this.fill();
+    });
+  }
+
+  undo() {
+    if (this.held === null) return;
+    this.done.delete(this.held.pair.ticket);
+    this.pairs.unshift(this.held.pair);
+    this.held = null;
+    this.tell();
+  }
+
+  skip() {
+    const pair = this.pairs.shift();
+    if (pair === undefined) return;
+    this.tell();
+    this.work(async () => {
+      await post(`${this.path}/release`, { tickets: [pair.ticket] });
+      await this.fill();
+    });
+  }
+
+  /** Sends the answer that is held back. */
+  finish() {
+    const { held } = this;
+    if (held === null) return;
+    this.held = null;
+    this.tell();
+    this.work(() => this.send(held));
+  }
+
+  /** @param {Held} held */
+  async send(held) {
+    try {
+      const { errors, words, open, leased, without_texts } = await post(`${this.path}/answers`, { answers: [held.sent] });
+      this.tell({ words, open, leased, without_texts });
+      if (errors.length > 0) this.report(new Error(errors[0].error.detail));
+    } catch (error) {
+      // The pair is shown again, so no answer is lost in silence.
+      this.done.delete(held.pair.ticket);
+      this.pairs.unshift(held.pair);
+      this.tell();
+      throw error;
+    }
+  }
+
+  /** Sends what is held back and gives the other pairs back, also while the page is closed. */
+  leave() {
+    const { held, pairs } = this;
+    this.held = null;
+    this.pairs = [];
+    const last = { keepalive: true };
+    if (held !== null) call("POST", `${this.path}/answers`, { answers: [held.sent] }, last).catch(this.report);
+    // A pair that is not given back comes back by itself when its lease ends.
+    const tickets = pairs.map((pair) => pair.ticket);
+    if (tickets.length > 0) call("POST", `${this.path}/release`, { tickets }, last).catch(() => undefined);
+  }
+
+  /** @param {() => Promise<void>} task */
+  work(task) {
+    task().catch(this.report);
+  }
+}
+
+/**
+ * The queue of a set as a view shows it.
+ * @param {string} name
+ * @param {(error: unknown) => void} report
+ */
+export function useQueue(name, report) {
+  const [state, setState] = useState(/** @type {any} */ (null));
+  const [failed, setFailed] = useState(false);
+  const queue = useRef(/** @type {Queue | null} */ (null));
+  useEffect(() => {
+    const now = new Queue(name, report, setState);
+    queue.current = now;
+    now.fill().catch((error) => {
+      setFailed(true);
+      report(error);
+    });
+    const leave = () => now.leave();
+    // A page that comes back from the browser's cache has given its pairs back.
+    const back = (/** @type {PageTransitionEvent} */ event) => event.persisted && now.work(() => now.fill());
+    addEventListener("pagehide", leave);
+    addEventListener("pageshow", back);
+    return () => {
+      removeEventListener("pagehide", leave);
+      removeEventListener("pageshow", back);
+      now.leave();
+      now.closed = true;
+    };
+  }, [name]);
+  return {
+    state,
+    failed,
+    answer: (/** @type {Choice} */ choice, /** @type {string | undefined} */ reason = undefined) => queue.current?.answer(choice, reason),
+    undo: () => queue.current?.undo(),
+    skip: () => queue.current?.skip(),
+    finish: () => queue.current?.finish(),
+    again: () => queue.current?.work(() => /** @type {Queue} */ (queue.current).fill()),
+  };
+}
