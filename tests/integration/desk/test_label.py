@@ -34,7 +34,7 @@ def service(tmp_path: Path) -> Iterator[Server]:
 def open_audits(service: Server) -> dict[str, dict[str, Any]]:
     """Question -> open audit with its texts."""
     found: dict[str, dict[str, Any]] = {}
-    after = 0
+    after: int | None = 0
     while after is not None:
         page = service.client.get(f"/audits/texts?after={after}").raise_for_status().json()
         found |= {audit["texts"]["question"]: audit for audit in page["audits"]}
