@@ -1,4 +1,4 @@
-"""Measures the demo judge through a running service, on 2,000 pairs used for nothing else.
+"""Measures a judge of the demo's tasks through a running service, on 2,000 fresh pairs.
 
 make serve                              # in one terminal
 .venv/bin/python -m tests.demo_judge.measure    # in another: prints the tables of the README
@@ -117,7 +117,7 @@ def report(found: Measurement) -> str:
     lines = [
         "| alpha | verdicts given | wrong among them |",
         "|---|---|---|",
-        *(f"| {a:.2f} | {found.accepted[a]:.1%} | {found.error[a]:.1%} |" for a in ALPHAS),
+        *(_row(found, alpha) for alpha in ALPHAS),
         f"| none | 100.0% | {1 - found.accuracy:.1%} |",
         "",
         f"n = {found.n}, accuracy {found.accuracy:.3f}, AUROC {found.auroc:.3f}, "
@@ -128,6 +128,12 @@ def report(found: Measurement) -> str:
         *(f"| {name} | {value:.3f} |" for name, value in found.families.items()),
     ]
     return "\n".join(lines)
+
+
+def _row(found: Measurement, alpha: float) -> str:
+    if alpha not in found.accepted:
+        return f"| {alpha:.2f} | 0.0% | |"
+    return f"| {alpha:.2f} | {found.accepted[alpha]:.1%} | {found.error[alpha]:.1%} |"
 
 
 def main() -> None:
