@@ -1,15 +1,19 @@
 """Pages of the desk in a real browser that reaches nothing but this machine."""
 
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tests.integration.browser.chromium import CHROMIUM, NO_OTHER_HOST
 from tests.patience import PATIENCE_S
+
+expect.set_options(timeout=1000 * PATIENCE_S)
 
 _AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 WIDTHS = {1280: 800, 390: 844}
@@ -19,6 +23,18 @@ WIDTHS = {1280: 800, 390: 844}
 def open_browser() -> Iterator[Browser]:
     """A browser without a window."""
     assert CHROMIUM is not None, "install chromium: `make setup-dev` does"
+    # The browser makes a socket in its temporary folder, and a socket's path has 107 bytes.
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        with _launched() as browser:
+            yield browser
+
+
+@contextmanager
+def _launched() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM,

@@ -105,6 +105,29 @@ def test_pairs_labelled_by_keyboard_are_exactly_the_labels_of_the_service(
     assert skipped in open_audits(service)
 
 
+def test_two_tabs_with_the_same_key_or_none_get_different_pairs(
+    service: Server, browser: Browser
+) -> None:
+    url = f"http://127.0.0.1:{service.port}"
+    with open_page(browser, url) as one, open_page(browser, url) as other:
+        for page in (one, other):
+            page.goto("/desk#label/default")
+            expect(page.get_by_role("region", name="Question")).to_be_visible()
+        name = other.get_by_label("You label as")
+        assert name.input_value() != one.get_by_label("You label as").input_value()
+        name.fill("anna")
+        name.press("Enter")
+        seen = [{press(page, "1") for _ in range(5)} for page in (one, other)]
+        assert not seen[0] & seen[1]
+        other.get_by_role("link", name="Try").click()
+        expect(other.get_by_role("heading", name="Try a pair")).to_be_visible()
+    audits = service.client.get("/audits?limit=1000").raise_for_status().json()["audits"]
+    people = [audit["labelled_by"] for audit in audits if audit["label"] is not None]
+    # One answer of the other tab is held back.
+    assert people.count("anna@anonymous") == 5
+    assert 4 <= len(people) - 5 <= 5
+
+
 def test_a_killed_service_loses_no_answer_that_it_has_taken(
     service: Server, browser: Browser
 ) -> None:

@@ -2,6 +2,7 @@
 
 const KEY = "scope-desk-key";
 const REVIEWER = "scope-desk-reviewer";
+const NAME = "scope-desk-name";
 
 /** The service's answer to a request that it refused, or the reason why none came. */
 export class Problem extends Error {
@@ -35,6 +36,22 @@ export function saveKey(key, { reviewer = false } = {}) {
   if (reviewer) sessionStorage.setItem(REVIEWER, "yes");
   else sessionStorage.removeItem(REVIEWER);
 }
+
+/**
+ * @returns {string | undefined} The name under which this tab labels: two tabs with one key are two people, who never get
+ *   the same pair. A link has its name in it.
+ */
+export function labellerName() {
+  if (isReviewer()) return undefined;
+  const saved = sessionStorage.getItem(NAME);
+  if (saved !== null) return saved;
+  const made = `desk-${crypto.getRandomValues(new Uint32Array(1))[0].toString(36)}`;
+  saveLabellerName(made);
+  return made;
+}
+
+/** @param {string} name */
+export const saveLabellerName = (name) => sessionStorage.setItem(NAME, name);
 
 /**
  * Sends a request; paths are relative to the page, so a proxy's prefix stays.

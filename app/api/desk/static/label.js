@@ -1,6 +1,6 @@
 // Label: the queue of one set, blind and side by side, with a key for each answer.
 import { html, useEffect, useState } from "./ui.js";
-import { isReviewer, ofSet, post, savedKey, urlOf } from "./api.js";
+import { isReviewer, labellerName, ofSet, post, savedKey, saveLabellerName, urlOf } from "./api.js";
 import { Action, Copyable, Dialog, Waiting, Words } from "./parts.js";
 import { moment, plural } from "./format.js";
 import { useQueue } from "./queue.js";
@@ -40,6 +40,19 @@ const Keys = ({ onClose }) =>
     <div class="row end"><button type="button" class="main" onClick=${onClose} data-first>Close</button></div>
   <//>`;
 
+/** The name that the trail has for the labels of this tab. @param {{ value: string, onChange: (name: string) => void }} props */
+function Name({ value, onChange }) {
+  const change = (/** @type {any} */ event) => {
+    const name = event.target.value.trim();
+    event.target.value = name === "" ? value : name;
+    if (name === "" || name === value) return;
+    saveLabellerName(name);
+    onChange(name);
+  };
+  return html`<p class="row hint"><label>You label as <input value=${value} maxlength="64" pattern="[A-Za-z0-9][A-Za-z0-9._\\-]*"
+    title="Letters, digits, dots, hyphens and underscores" onChange=${change} /></label></p>`;
+}
+
 /** Makes a link with which somebody else may label this set, and nothing else. @param {any} props */
 function Invite({ name, report }) {
   const [who, setWho] = useState("");
@@ -76,7 +89,8 @@ const isTyping = (target) =>
 
 /** @param {{ name: string, sets: any[], report: (error: unknown) => void }} props */
 export function Label({ name, sets, report }) {
-  const queue = useQueue(name, report);
+  const [reviewer, setReviewer] = useState(labellerName);
+  const queue = useQueue(name, reviewer, report);
   const [asks, setAsks] = useState(/** @type {"reason" | "keys" | null} */ (null));
   const { state, answer, undo, skip, finish } = queue;
   const pair = state?.pair ?? null;
@@ -131,6 +145,7 @@ export function Label({ name, sets, report }) {
       answer("none", reason);
     }} />`}
     ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
+    ${reviewer !== undefined && html`<${Name} value=${reviewer} onChange=${setReviewer} />`}
     ${!isReviewer() && savedKey() !== null && html`<${Invite} name=${name} report=${report} />`}
   </div>`;
 }

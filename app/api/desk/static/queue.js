@@ -15,10 +15,12 @@ const AHEAD = 3;
 class Queue {
   /**
    * @param {string} name The set.
+   * @param {string | undefined} reviewer Name of the person who labels; undefined for that of the link.
    * @param {(error: unknown) => void} report
    * @param {(state: any) => void} show Receives each new state.
    */
-  constructor(name, report, show) {
+  constructor(name, reviewer, report, show) {
+    this.reviewer = reviewer;
     this.path = ofSet(name, "/queue");
     this.report = report;
     this.show = show;
@@ -44,7 +46,7 @@ class Queue {
     if (this.taking || this.closed || this.pairs.length >= AHEAD) return;
     this.taking = true;
     try {
-      const { pairs, ...told } = await post(this.path, { take: TAKEN });
+      const { pairs, ...told } = await post(this.path, { take: TAKEN, reviewer: this.reviewer });
       // Asking again gives the same pairs.
       const known = new Set([...this.done, ...this.pairs.map((pair) => pair.ticket)]);
       this.pairs.push(...pairs.filter((/** @type {Pair} */ pair) => !known.has(pair.ticket)));
@@ -82,7 +84,7 @@ class Queue {
     if (pair === undefined) return;
     this.tell();
     this.work(async () => {
-      await post(`${this.path}/release`, { tickets: [pair.ticket] });
+      await post(`${this.path}/release`, { tickets: [pair.ticket], reviewer: this.reviewer });
       await this.fill();
     });
   }
@@ -99,7 +101,7 @@ class Queue {
   /** @param {Held} held */
   async send(held) {
     try {
-      const { errors, words, open, leased, without_texts } = await post(`${this.path}/answers`, { answers: [held.sent] });
+      const { errors, words, open, leased, without_texts } = await post(`${this.path}/answers`, this.answersOf(held));
       this.tell({ words, open, leased, without_texts });
       if (errors.length > 0) this.report(new Error(errors[0].error.detail));
     } catch (error) {
@@ -117,10 +119,16 @@ class Queue {
     this.held = null;
     this.pairs = [];
     const last = { keepalive: true };
-    if (held !== null) call("POST", `${this.path}/answers`, { answers: [held.sent] }, last).catch(this.report);
+    if (held !== null) call("POST", `${this.path}/answers`, this.answersOf(held), last).catch(this.report);
     // A pair that is not given back comes back by itself when its lease ends.
     const tickets = pairs.map((pair) => pair.ticket);
-    if (tickets.length > 0) call("POST", `${this.path}/release`, { tickets }, last).catch(() => undefined);
+    const released = { tickets, reviewer: this.reviewer };
+    if (tickets.length > 0) call("POST", `${this.path}/release`, released, last).catch(() => undefined);
+  }
+
+  /** @param {Held} held */
+  answersOf(held) {
+    return { answers: [held.sent], reviewer: this.reviewer };
   }
 
   /** @param {() => Promise<void>} task */
@@ -132,15 +140,19 @@ class Queue {
 /**
  * The queue of a set as a view shows it.
  * @param {string} name
+ * @param {string | undefined} reviewer
  * @param {(error: unknown) => void} report
  */
-export function useQueue(name, report) {
+export function useQueue(name, reviewer, report) {
   const [state, setState] = useState(/** @type {any} */ (null));
   const [failed, setFailed] = useState(false);
   const queue = useRef(/** @type {Queue | null} */ (null));
   useEffect(() => {
-    const now = new Queue(name, report, setState);
+    const now = new Queue(name, reviewer, report, setState);
     queue.current = now;
+    // Nobody answers a pair of the queue before.
+    setState(null);
+    setFailed(false);
     now.fill().catch((error) => {
       setFailed(true);
       report(error);
@@ -156,7 +168,7 @@ export function useQueue(name, report) {
       now.leave();
       now.closed = true;
     };
-  }, [name]);
+  }, [name, reviewer]);
   return {
     state,
     failed,
