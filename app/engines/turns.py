@@ -110,9 +110,17 @@ class Turns:
 
 async def run_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Runs coroutines concurrently; the first failure cancels the rest and is raised."""
+    tasks = [asyncio.create_task(one) for one in work]
+    if not tasks:
+        return []
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from failures
+        # A TaskGroup would lose a cancellation of the caller if a task fails at that moment.
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            raise failure
     return [task.result() for task in tasks]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.engines.turns import Pace, Turns
+from app.engines.turns import Pace, Turns, run_all
 from tests.patience import PATIENCE_S
 
 
@@ -106,3 +106,28 @@ def test_the_pace_follows_what_was_done_lately() -> None:
                 clock.now += seconds
                 pace.note_done()
     assert 0.125 <= pace.seconds_a_prompt < 0.126
+
+
+async def test_a_cancellation_is_not_lost_in_a_failure_at_the_same_moment() -> None:
+    begun = asyncio.Event()
+
+    async def fails_when_cancelled() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ValueError("the connection broke") from None
+
+    calling = asyncio.create_task(run_all([fails_when_cancelled()]))
+    await begun.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+
+
+async def test_the_first_failure_is_raised() -> None:
+    async def fails() -> None:
+        raise ValueError("the connection broke")
+
+    with pytest.raises(ValueError, match="broke"):
+        await run_all([fails(), asyncio.sleep(3600)])
