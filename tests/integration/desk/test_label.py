@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import APIResponse, Browser, Page, Route, expect
 
 from tests.integration.desk.browsing import WIDTHS, barriers, open_page, overflow
 from tests.integration.desk.test_views import HOSTILE
@@ -103,6 +103,31 @@ def test_pairs_labelled_by_keyboard_are_exactly_the_labels_of_the_service(
         expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
     assert labels_of(service) == expected
     assert skipped in open_audits(service)
+
+
+def test_a_skipped_pair_does_not_come_back_with_pairs_that_were_asked_for_before(
+    service: Server, browser: Browser
+) -> None:
+    held: list[tuple[Route, APIResponse]] = []
+    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+        page.goto("/desk#label/default")
+        expect(page.get_by_role("region", name="Question")).to_be_visible()
+        page.route(
+            "**/queue",
+            lambda route: route.continue_() if held else held.append((route, route.fetch())),
+        )
+        for _ in range(3):
+            press(page, "1")
+        while not held:
+            page.wait_for_timeout(10)
+        skipped = {press(page, "s"), shown(page)[0]}
+        page.keyboard.press("s")
+        expect(page.get_by_role("region", name="Question")).to_have_count(0)
+        ((route, answer),) = held
+        route.fulfill(response=answer)
+        expect(page.get_by_role("region", name="Question")).to_be_visible()
+        assert shown(page)[0] not in skipped
+        page.get_by_role("link", name="Try").click()
 
 
 def test_two_tabs_with_the_same_key_or_none_get_different_pairs(

@@ -30,7 +30,10 @@ class Queue {
     this.held = null;
     /** @type {Set<string>} */
     this.done = new Set();
-    this.taking = false;
+    /** Pairs that were skipped, until the service knows it. @type {Set<string>} */
+    this.skipped = new Set();
+    // Requests go one after the other, so that no answer is older than what was sent before it.
+    this.tasks = Promise.resolve();
     this.closed = false;
     /** @type {any} */
     this.told = null;
@@ -43,17 +46,12 @@ class Queue {
 
   /** Fetches pairs ahead, so that the next one is there at once. */
   async fill() {
-    if (this.taking || this.closed || this.pairs.length >= AHEAD) return;
-    this.taking = true;
-    try {
-      const { pairs, ...told } = await post(this.path, { take: TAKEN, reviewer: this.reviewer });
-      // Asking again gives the same pairs.
-      const known = new Set([...this.done, ...this.pairs.map((pair) => pair.ticket)]);
-      this.pairs.push(...pairs.filter((/** @type {Pair} */ pair) => !known.has(pair.ticket)));
-      this.tell(told);
-    } finally {
-      this.taking = false;
-    }
+    if (this.closed || this.pairs.length >= AHEAD) return;
+    const { pairs, ...told } = await post(this.path, { take: TAKEN, reviewer: this.reviewer });
+    // Asking again gives the same pairs.
+    const known = new Set([...this.done, ...this.skipped, ...this.pairs.map((pair) => pair.ticket)]);
+    this.pairs.push(...pairs.filter((/** @type {Pair} */ pair) => !known.has(pair.ticket)));
+    this.tell(told);
   }
 
   /** @param {Choice} choice @param {string} [reason] Why the pair has no label. */
@@ -82,9 +80,11 @@ class Queue {
   skip() {
     const pair = this.pairs.shift();
     if (pair === undefined) return;
+    this.skipped.add(pair.ticket);
     this.tell();
     this.work(async () => {
       await post(`${this.path}/release`, { tickets: [pair.ticket], reviewer: this.reviewer });
+      this.skipped.delete(pair.ticket);
       await this.fill();
     });
   }
@@ -133,7 +133,7 @@ class Queue {
 
   /** @param {() => Promise<void>} task */
   work(task) {
-    task().catch(this.report);
+    this.tasks = this.tasks.then(task).catch(this.report);
   }
 }
 
@@ -153,10 +153,12 @@ export function useQueue(name, reviewer, report) {
     // Nobody answers a pair of the queue before.
     setState(null);
     setFailed(false);
-    now.fill().catch((error) => {
-      setFailed(true);
-      report(error);
-    });
+    now.work(() =>
+      now.fill().catch((error) => {
+        setFailed(true);
+        throw error;
+      }),
+    );
     const leave = () => now.leave();
     // A page that comes back from the browser's cache has given its pairs back.
     const back = (/** @type {PageTransitionEvent} */ event) => event.persisted && now.work(() => now.fill());
