@@ -714,10 +714,10 @@ class LeaseStore(Protocol):
 
         Args:
             room: The room.
-            items: The items, those that he should get first come first. Items that others hold are
-                left out. The lease of an item that he holds begins anew.
+            items: The items, in the order in which to give them. Items of other holders are left
+                out. The lease of an item of this holder begins anew.
             holder: Name of the holder.
-            most: Most items that he gets now, at least 1.
+            most: Most items that the holder gets now, at least 1.
             seconds: Length of each lease, at least 1.
 
         Returns:

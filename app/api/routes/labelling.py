@@ -50,8 +50,8 @@ async def answer_pairs(
 ) -> QueueAnswersOut:
     """Takes answers to pairs of the queue, all in one step; sending them again changes nothing.
 
-    The first label of a pair stays, and only who gave it can correct it here. The choice `none`,
-    with a reason, closes an audit that nobody can label.
+    The first label of a pair stays, and only the person who gave it can correct it here. The
+    choice `none`, with a reason, closes an audit that nobody can label.
     """
     caller.check_calibration(name)
     report = await services.queue.answer(

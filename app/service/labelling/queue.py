@@ -1,8 +1,8 @@
 """The queue of a set: open audits whose texts the service keeps, for people who label blind.
 
-A pair that somebody gets is leased to him for some minutes, so that nobody else gets it meanwhile.
-The lease only decides who gets which pair. Whether a label counts, the log of audits decides: the
-first label of a pair stays, and only who gave it can correct it here.
+A pair that a person gets is leased to that person for some minutes, so that nobody else gets it
+meanwhile. The lease only decides who gets which pair. The log of audits decides whether a label
+counts: the first label of a pair stays, and only the person who gave it can correct it here.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -180,7 +180,7 @@ class LabelQueue:
         self._lease_s = lease_s
 
     async def take(self, name: str, *, reviewer: str, most: int) -> Taken:
-        """Leases pairs to a person: his own first, then the oldest, and last those he skipped.
+        """Leases pairs to a person: held ones first, then the oldest, skipped ones last.
 
         Args:
             name: Name of the calibration set.
@@ -202,7 +202,7 @@ class LabelQueue:
             written = await self._store.audit_texts(list(granted))
             pairs = await off_loop(_leased_pairs, granted, written)
             if len(pairs) < len(written):
-                # Texts of another program must not keep him from all other pairs.
+                # Texts of another program must not keep this person from all other pairs.
                 read = {key_of(each.pair.key) for each in pairs}
                 await self._skip(name, written.keys() - read, reviewer)
         return Taken(pairs=pairs, state=await self._state(calibration, waiting))
@@ -212,7 +212,7 @@ class LabelQueue:
     ) -> AnswerReport:
         """Takes answers, all in one step, and ends their leases; an answer sent twice counts once.
 
-        A lease that has passed to somebody else does not matter as long as he has not answered.
+        A lease that has passed to another person does not matter until that person answers.
 
         Args:
             name: Name of the calibration set.
@@ -269,7 +269,7 @@ class LabelQueue:
         return await off_loop(_Waiting.of, ids, kept)
 
     async def _wanted(self, name: str, waiting: _Waiting, reviewer: str) -> list[str]:
-        """The pairs that a person may get, in the order in which he should get them."""
+        """The pairs that a person may get, in the order in which to give them."""
         leases = await self._store.leases(name)
         skipped = await self._store.leases(_skips(name, reviewer))
         own = [key for key in waiting.keys if _is_held(leases.get(key), reviewer)]
@@ -278,9 +278,9 @@ class LabelQueue:
         return [*own, *(key for key in free if key not in skipped), *last]
 
     async def _skip(self, name: str, keys: Collection[str], reviewer: str) -> int:
-        """Ends the leases of a person, and remembers that he has skipped the pairs."""
+        """Ends the leases of a person, and remembers the pairs as skipped."""
         released = await self._store.end_leases(name, keys, holder=reviewer)
-        # A room of his own, in which he holds what he has skipped.
+        # The skipped pairs of a person are leases in a room of its own.
         await self._store.lease(
             _skips(name, reviewer),
             sorted(keys),
