@@ -72,9 +72,8 @@ def read_judgments(
     label logit of response_a minus that of response_b with response_a shown first and second, or
     `gap_fwd` alone with 1 as `orders`; or `p_fwd` and `p_rev`, the probabilities or vote shares of
     response_a; or `score_a` and `score_b`, the scores of a reward model; or `verdict_fwd` and
-    `verdict_rev`. It may have the other fields
-    that `judgment_line` writes. Unknown fields are ignored. The judge's answers may also be where
-    `scope-judge judge` writes them.
+    `verdict_rev`. It may have the other fields that `judgment_line` writes. Unknown fields are
+    ignored. The judge's answers may also be where `scope-judge judge` writes them.
 
     Args:
         inputs: Files of any format, folders and patterns.
