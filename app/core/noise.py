@@ -1,9 +1,14 @@
-"""The noise of a judge: how far its scores depend on what the model computes at the same time."""
+"""The noise of a judge and of people.
 
+A judge's scores depend on what the model computes at the same time; people disagree about a pair.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import betaincinv
 
 from app.core.preference import FloatArray, preference_from_gaps
 from app.core.score import Score
@@ -111,6 +116,29 @@ class Resolution:
             "probably computes its logits in 16 bits (`head_dtype` in /info), or its server rounds "
             "them"
         )
+
+
+def label_noise_bound(disagreements: int, pairs: int, *, level: float = 0.95) -> float:
+    """Upper confidence bound on the label noise, from pairs that two people labelled.
+
+    Two people who each flip a label with probability eps, independently, disagree on a share
+    d = 2 eps (1 - eps) of the pairs. The bound of Clopper and Pearson (1934) on d gives that on
+    eps = (1 - sqrt(1 - 2 d)) / 2. If one of the two errs more than the other, eps lies between
+    their noises, at or above the mean of the two. Mistakes that they share are not seen.
+
+    Args:
+        disagreements: Pairs on which the two labels differ, at most `pairs`.
+        pairs: Pairs that both labelled, without ties.
+        level: Probability with which the bound holds, in (0, 1).
+
+    Returns:
+        In (0, 0.5]; 0.5 says nothing about the noise.
+    """
+    assert 0 <= disagreements <= pairs, "no more disagreements than pairs"
+    if disagreements == pairs:
+        return 0.5
+    share = float(betaincinv(disagreements + 1, pairs - disagreements, level))
+    return 0.5 * (1.0 - math.sqrt(max(0.0, 1.0 - 2.0 * share)))
 
 
 def _verdicts(p_bar: FloatArray, entropy: FloatArray, threshold: float) -> FloatArray:

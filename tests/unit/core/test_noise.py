@@ -3,8 +3,9 @@
 import math
 
 import pytest
+from scipy.stats import binom
 
-from app.core.noise import Noise, Resolution
+from app.core.noise import Noise, Resolution, label_noise_bound
 from app.core.preference import LN2
 from app.core.score import Score
 
@@ -54,3 +55,27 @@ def test_equal_gaps_are_counted_once_and_reported() -> None:
     assert (tied.prompts, tied.distinct) == (100, 26)
     assert tied.warning is not None
     assert "only 26 different scores" in tied.warning
+
+
+def test_the_bound_on_label_noise_with_no_disagreement() -> None:
+    # 0.05 = (1 - d)^100 for d = 0.029513; eps = (1 - sqrt(1 - 0.059026)) / 2 = 0.014982.
+    assert label_noise_bound(0, 100) == pytest.approx(0.0149818, abs=1e-6)
+
+
+def test_the_bound_on_label_noise_solves_the_binomial_tail() -> None:
+    bound = label_noise_bound(7, 60, level=0.9)
+    share = 2 * bound * (1 - bound)
+    assert binom.cdf(7, 60, share) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("disagreements", "pairs"), [(0, 0), (5, 5), (50, 100)])
+def test_people_who_disagree_half_the_time_bound_nothing(disagreements: int, pairs: int) -> None:
+    assert label_noise_bound(disagreements, pairs) == 0.5
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1, 0.3])
+def test_the_bound_on_label_noise_holds_as_often_as_it_says(noise: float) -> None:
+    # Exact: the probability of the numbers of disagreements whose bound is below the truth.
+    disagree = 2 * noise * (1 - noise)
+    missed = [k for k in range(101) if label_noise_bound(k, 100) < noise]
+    assert 0.0 < binom.cdf(max(missed), 100, disagree) <= 0.05
