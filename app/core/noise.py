@@ -118,27 +118,45 @@ class Resolution:
         )
 
 
-def label_noise_bound(disagreements: int, pairs: int, *, level: float = 0.95) -> float:
-    """Upper confidence bound on the label noise, from pairs that two people labelled.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelNoiseBounds:
+    """Confidence bounds on the share of labels that are flipped, each for itself.
 
-    Two people who each flip a label with probability eps, independently, disagree on a share
-    d = 2 eps (1 - eps) of the pairs. The bound of Clopper and Pearson (1934) on d gives that on
-    eps = (1 - sqrt(1 - 2 d)) / 2. If one of the two errs more than the other, eps lies between
-    their noises, at or above the mean of the two. Mistakes that they share are not seen.
+    `low` is the one to calibrate with: a label noise above the real one lets through more errors
+    than alpha, and one below it costs coverage only.
 
     Args:
-        disagreements: Pairs on which the two labels differ, at most `pairs`.
-        pairs: Pairs that both labelled, without ties.
-        level: Probability with which the bound holds, in (0, 1).
-
-    Returns:
-        In (0, 0.5]; 0.5 says nothing about the noise.
+        low: In [0, 0.5].
+        high: In [0, 0.5]; 0.5 says nothing.
     """
-    assert 0 <= disagreements <= pairs, "no more disagreements than pairs"
-    if disagreements == pairs:
-        return 0.5
-    share = float(betaincinv(disagreements + 1, pairs - disagreements, level))
-    return 0.5 * (1.0 - math.sqrt(max(0.0, 1.0 - 2.0 * share)))
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, disagreements: int, pairs: int, *, level: float = 0.95) -> "LabelNoiseBounds":
+        """Bounds the noise by the pairs that two people labelled.
+
+        Two people who each flip a label with probability eps, independently, disagree on a share
+        d = 2 eps (1 - eps) of the pairs. The bounds of Clopper and Pearson (1934) on d give those
+        on eps = (1 - sqrt(1 - 2 d)) / 2. If one of the two errs more than the other, that is at
+        least the mean of their noises. Mistakes that they share are not seen.
+
+        Args:
+            disagreements: Pairs on which the two labels differ, at most `pairs`.
+            pairs: Pairs that both labelled.
+            level: Probability with which each bound holds, in (0, 1).
+        """
+        agreements = pairs - disagreements
+        assert disagreements >= 0 <= agreements, "no more disagreements than pairs"
+        low = betaincinv(disagreements, agreements + 1, 1.0 - level) if disagreements else 0.0
+        high = betaincinv(disagreements + 1, agreements, level) if agreements else 1.0
+        return cls(low=_flipped(float(low)), high=_flipped(float(high)))
+
+
+def _flipped(disagreement: float) -> float:
+    """The label noise of two people who disagree so often."""
+    return 0.5 * (1.0 - math.sqrt(max(0.0, 1.0 - 2.0 * disagreement)))
 
 
 def _verdicts(p_bar: FloatArray, entropy: FloatArray, threshold: float) -> FloatArray:
