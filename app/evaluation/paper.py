@@ -16,7 +16,7 @@ from app.evaluation.metrics import Quality
 
 _FILE = Path(__file__).with_name("paper_tables.json")
 
-# Every risk table of the paper is at this alpha.
+# Every risk table of the paper is at this alpha; its text has ten coverages at other alphas.
 ALPHA = 0.10
 # The uncertainty method that each rule of the risk tables uses (SCOPE, footnote on baselines, and
 # appendix on Trust-or-Escalate).
@@ -56,8 +56,8 @@ _DATASETS = {
 }
 _METHODS = {
     "Predictive Probability": "predictive_probability",
-    "Verbalized Confidence": "verbalized_confidence",
-    "Swap-and-Aggregate": "swap_and_aggregate",
+    "Verbalized Confidence": "verbalized_at_half",
+    "Swap-and-Aggregate": "swap_confidence",
     "Simulated Annotators": "simulated_annotators",
     "Self-Consistency (k{=}5)": "self_consistency",
     "BPE (Ours)": "bpe",
@@ -79,12 +79,13 @@ _RISK_TABLES = (
     "risk_coverage_extended",
     "skywork_risk",
     "trust_or_escalate",
+    "coverage_by_alpha",
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PaperOutcome:
-    """Means over splits at alpha 0.10, as printed; None for columns that the table lacks."""
+    """Means over splits, as printed; None for numbers that the paper does not print."""
 
     coverage: float
     risk: float | None
@@ -133,10 +134,10 @@ def quality(judge: str | None, dataset: str, method: str) -> Quality | None:
 def outcome(
     judge: str | None, dataset: str, selector: str, *, signal: str, alpha: float
 ) -> PaperOutcome | None:
-    """A cell of the tables on risk control; None if the paper uses another signal for the rule."""
-    if SIGNALS.get(selector) != signal or alpha != ALPHA:
+    """A printed outcome of a rule; None if the paper uses another signal for the rule."""
+    if SIGNALS.get(selector) != signal:
         return None
-    return _outcomes().get((paper_judge(judge), dataset, selector))
+    return _outcomes().get((paper_judge(judge), dataset, selector, alpha))
 
 
 def label_noise(judge: str | None, dataset: str, noise: float) -> PaperOutcome | None:
@@ -162,7 +163,7 @@ def scope_cells() -> tuple[ScopeCell, ...]:
             dataset=row["dataset"],
             accuracy=row["accuracy"],
             auroc=row["auroc"],
-            coverage=_outcomes()[row["judge"], row["dataset"], "scope"].coverage,
+            coverage=_outcomes()[row["judge"], row["dataset"], "scope", ALPHA].coverage,
         )
         for row in _rows("uncertainty")
         if row["method"] == "bpe"
@@ -199,11 +200,12 @@ def _qualities() -> Mapping[tuple[str | None, str, str], Quality]:
 
 
 @cache
-def _outcomes() -> Mapping[tuple[str | None, str, str], PaperOutcome]:
-    outcomes: dict[tuple[str | None, str, str], PaperOutcome] = {}
+def _outcomes() -> Mapping[tuple[str | None, str, str, float], PaperOutcome]:
+    outcomes: dict[tuple[str | None, str, str, float], PaperOutcome] = {}
     for row in (row for table in _RISK_TABLES for row in _rows(table)):
         selector = row.get("selector") or row.get("method") or "scope"
-        outcomes.setdefault((row["judge"], row["dataset"], selector.lower()), _outcome(row))
+        place = (row["judge"], row["dataset"], selector.lower(), row["alpha"])
+        outcomes.setdefault(place, _outcome(row))
     return MappingProxyType(outcomes)
 
 

@@ -21,6 +21,13 @@ _SCORE_FOLLOWS = re.compile(
     r"(?:^|[^\w\s]|\b(?:score|confidence|certainty)(?:\s+(?:score|level|is|of))*)\s*$",
     re.IGNORECASE,
 )
+# The scale of the prompt, repeated after a score: "0.9/1.0", "0.85 out of 1.0", and
+# "0.9 (on a scale from 0.0 to 1.0)".
+_ONE = r"1(?:\.0+)?(?![\w%]|[.,][0-9]|\s*per ?cent)"
+_SCALE = re.compile(
+    rf"(?<=\.[0-9])(?P<more>[0-9]*)\s*(?:(?:/|out of)\s*{_ONE}"
+    rf"|\(?\bon a scale (?:from|of|between) 0(?:\.0+)? (?:to|and) {_ONE}\)?)"
+)
 _OPENING = " \t\"'“‘`*_(["
 
 
@@ -44,7 +51,7 @@ def parse_confidence(answer: Generated) -> float | None:
     An answer is ambiguous, and gives None, with two different numbers, with a number that the token
     limit may have cut ("0.9" of "0.95"), or with a 0 or 1 among words ("Answer 1 is better").
     """
-    text = _LIST_MARKER.sub("", answer.text)
+    text = _without_scale(_LIST_MARKER.sub("", answer.text), complete=answer.complete)
     numbers: set[float] = set()
     for match in _NUMBER.finditer(text):
         before, after = text[: match.start()], text[match.end() :]
@@ -58,6 +65,16 @@ def parse_confidence(answer: Generated) -> float | None:
             return None
         numbers.add(float(match[0]))
     return numbers.pop() if len(numbers) == 1 else None
+
+
+def _without_scale(text: str, *, complete: bool) -> str:
+    """Removes the scale after a score, but not one that the token limit may have cut."""
+
+    def replaced(scale: re.Match[str]) -> str:
+        is_cut = not complete and not text[scale.end() :].strip(" \t.,")
+        return scale[0] if is_cut else scale["more"]
+
+    return _SCALE.sub(replaced, text)
 
 
 def _is_score(before: str, after: str) -> bool:

@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
@@ -36,17 +36,16 @@ _NO_METADATA: dict[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Typ
 
 # Rows at every alpha by selector, on the paper's signal for the selector.
 Curves = Mapping[str, Sequence[RuleOutcome]]
-# The paper's numbers by selector, at the paper's only alpha.
-Marks = Mapping[str, PaperOutcome]
+# The paper's numbers by selector and alpha.
+Marks = Mapping[str, Mapping[float, PaperOutcome]]
 
 
-def risk_figure(curves: Curves, marks: Marks, *, alpha: float, key: str) -> str | None:
+def risk_figure(curves: Curves, marks: Marks, *, key: str) -> str | None:
     """Draws risk against alpha with one standard deviation, and the line risk = alpha.
 
     Args:
         curves: Rows of "scope", "pac" and "naive", or of some of them.
         marks: The paper's outcomes to draw as points.
-        alpha: Alpha of the marks.
         key: A key that is unique in the page; the ids inside the figure depend on it.
 
     Returns:
@@ -56,10 +55,7 @@ def risk_figure(curves: Curves, marks: Marks, *, alpha: float, key: str) -> str 
     def draw(axes: Axes) -> None:
         top = _draw_bands(axes, curves, "risk")
         top = max(top, _draw_sums(axes, curves.get("scope", ())))
-        for selector, mark in marks.items():
-            if mark.risk is not None:
-                _draw_mark(axes, selector, alpha, mark.risk)
-                top = max(top, mark.risk)
+        top = max(top, _draw_marks(axes, marks, "risk"))
         highest = max(row.alpha for rows in curves.values() for row in rows)
         line = [0.0, 1.08 * highest]
         axes.plot(line, line, color=_GREY, linestyle="--", linewidth=1.1, label="risk = alpha")
@@ -69,13 +65,12 @@ def risk_figure(curves: Curves, marks: Marks, *, alpha: float, key: str) -> str 
     return _alpha_figure(draw, key) if any(curves.values()) else None
 
 
-def coverage_figure(curves: Curves, marks: Marks, *, alpha: float, key: str) -> str | None:
+def coverage_figure(curves: Curves, marks: Marks, *, key: str) -> str | None:
     """Draws coverage against alpha with one standard deviation; arguments as for `risk_figure`."""
 
     def draw(axes: Axes) -> None:
         _draw_bands(axes, curves, "coverage")
-        for selector, mark in marks.items():
-            _draw_mark(axes, selector, alpha, mark.coverage)
+        _draw_marks(axes, marks, "coverage")
         highest = max(row.alpha for rows in curves.values() for row in rows)
         axes.set(ylabel="coverage (share of pairs)", xlim=(0, 1.08 * highest), ylim=(0, 1.03))
 
@@ -134,14 +129,18 @@ def _alpha_figure(draw: Callable[[Axes], None], key: str) -> str:
 def _draw_bands(axes: Axes, curves: Curves, reading: str) -> float:
     """Draws mean and one standard deviation of "risk" or "coverage"; returns the highest edge."""
     top = 0.0
-    for selector, rows in curves.items():
+    for place, (selector, rows) in enumerate(curves.items()):
         if not rows:
             continue
         style, alphas = _STYLES[selector], [row.alpha for row in rows]
+        # The first curve, SCOPE, lies above the others.
+        layer = 2 + (len(curves) - place) / len(curves)
         mean = np.array([getattr(row.outcome, reading) for row in rows])
         std = np.array([getattr(row.outcome, f"{reading}_std") for row in rows])
         low, high = np.maximum(mean - std, 0.0), np.minimum(mean + std, 1.0)
-        axes.fill_between(alphas, low, high, color=style.colour, alpha=0.13, linewidth=0)
+        axes.fill_between(
+            alphas, low, high, color=style.colour, alpha=0.13, linewidth=0, zorder=layer
+        )
         axes.plot(
             alphas,
             mean,
@@ -149,6 +148,7 @@ def _draw_bands(axes: Axes, curves: Curves, reading: str) -> float:
             marker=style.marker,
             markersize=4.5,
             linewidth=1.6,
+            zorder=layer,
             label=style.label,
         )
         top = max(top, float(high.max()))
@@ -173,19 +173,28 @@ def _draw_sums(axes: Axes, rows: Sequence[RuleOutcome]) -> float:
     return max(ratios, default=0.0)
 
 
-def _draw_mark(axes: Axes, selector: str, alpha: float, value: float) -> None:
-    style = _STYLES[selector]
-    axes.scatter(
-        [alpha],
-        [value],
-        marker="D",
-        s=52,
-        facecolors="none",
-        edgecolors=style.colour,
-        linewidths=1.5,
-        zorder=4,
-        label=f"{style.label.partition(' ')[0]} in the paper",
-    )
+def _draw_marks(axes: Axes, marks: Marks, reading: Literal["risk", "coverage"]) -> float:
+    """Draws the paper's points of "risk" or "coverage"; returns the highest."""
+    top = 0.0
+    for selector, outcomes in marks.items():
+        values = {alpha: getattr(outcome, reading) for alpha, outcome in outcomes.items()}
+        points = {alpha: value for alpha, value in values.items() if value is not None}
+        if not points:
+            continue
+        style = _STYLES[selector]
+        axes.scatter(
+            list(points),
+            list(points.values()),
+            marker="D",
+            s=52,
+            facecolors="none",
+            edgecolors=style.colour,
+            linewidths=1.5,
+            zorder=6,
+            label=f"{style.label.partition(' ')[0]} in the paper",
+        )
+        top = max(top, *points.values())
+    return top
 
 
 def _plain(axes: Axes) -> None:

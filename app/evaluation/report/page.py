@@ -205,15 +205,20 @@ def _cluster(dataset: DatasetResults) -> str:
 
 def _plots(judge: str | None, dataset: DatasetResults, key: str) -> Plots:
     curves = {rule: _curve(dataset, rule) for rule in _DRAWN}
-    known = {
-        rule: paper.outcome(judge, dataset.name, rule, signal=SIGNALS[rule], alpha=row.alpha)
+    marks = {
+        rule: {
+            row.alpha: outcome
+            for row in rows
+            if (
+                outcome := paper.outcome(
+                    judge, dataset.name, rule, signal=SIGNALS[rule], alpha=row.alpha
+                )
+            )
+        }
         for rule, rows in curves.items()
-        for row in rows
-        if row.alpha == paper.ALPHA
     }
-    marks = {rule: outcome for rule, outcome in known.items() if outcome}
-    risk = figures.risk_figure(curves, marks, alpha=paper.ALPHA, key=f"{key} risk")
-    coverage = figures.coverage_figure(curves, marks, alpha=paper.ALPHA, key=f"{key} coverage")
+    risk = figures.risk_figure(curves, marks, key=f"{key} risk")
+    coverage = figures.coverage_figure(curves, marks, key=f"{key} coverage")
     drawn = [(risk, "Risk by alpha"), (coverage, "Coverage by alpha")]
     start = figures.lowest_confidence(dataset.methods)
     panels = []

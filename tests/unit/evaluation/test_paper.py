@@ -23,8 +23,8 @@ DATASETS = {
 }
 METHODS = {
     "Predictive Probability": "predictive_probability",
-    "Verbalized Confidence": "verbalized_confidence",
-    "Swap-and-Aggregate": "swap_and_aggregate",
+    "Verbalized Confidence": "verbalized_at_half",
+    "Swap-and-Aggregate": "swap_confidence",
     "Simulated Annotators": "simulated_annotators",
     "Self-Consistency (k{=}5)": "self_consistency",
     "BPE (Ours)": "bpe",
@@ -86,6 +86,19 @@ def test_every_coverage_of_trust_or_escalate_is_found() -> None:
         found = outcome(row["judge"], DATASETS[row["dataset"]], METHODS[row["method"]])
         assert found is not None
         assert found.coverage == row["coverage"]
+
+
+def test_the_ten_coverages_of_the_text_are_found() -> None:
+    printed = {
+        (QWEN_7B, "mt-bench"): {0.05: 0.018, 0.15: 0.556, 0.20: 0.802, 0.25: 0.991},
+        ("Llama-3.1-70B-Instruct", "mt-bench"): {0.05: 0.072, 0.15: 0.790, 0.2: 0.95, 0.25: 1.0},
+        (QWEN_7B, "chatbot-arena"): {0.05: 0.052, 0.25: 0.998},
+    }
+    assert len(rows("coverage_by_alpha")) == sum(map(len, printed.values())) == 10
+    for (judge, dataset), coverages in printed.items():
+        for alpha, coverage in coverages.items():
+            found = paper.outcome(judge, dataset, "scope", signal="bpe", alpha=alpha)
+            assert found == PaperOutcome(coverage=coverage, risk=None)
 
 
 def test_every_row_of_the_ablations_is_found() -> None:
@@ -172,7 +185,7 @@ def test_another_judge_has_no_numbers(name: str | None) -> None:
 def test_a_number_that_the_paper_does_not_have_is_none() -> None:
     assert paper.quality(QWEN_7B, "demo", "bpe") is None
     assert paper.quality(QWEN_7B, "judge-bench", "self_consistency") is None
-    assert paper.outcome(QWEN_7B, "mt-bench", "scope", signal="bpe", alpha=0.05) is None
+    assert paper.outcome(QWEN_7B, "reward-bench", "scope", signal="bpe", alpha=0.05) is None
     assert paper.outcome(QWEN_7B, "mt-bench", "pac", signal="bpe", alpha=0.10) is None
     assert paper.label_noise(QWEN_7B, "mt-bench", 0.07) is None
     assert paper.calibration_size(QWEN_7B, "judge-bench", 50) is None

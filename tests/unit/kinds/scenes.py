@@ -62,8 +62,15 @@ class Kind:
         return self.orders == 1
 
 
-_WITHOUT_WORDS = ("predictive_probability", "swap_and_aggregate", "bpe")
-_MAIN = ("predictive_probability", "verbalized_confidence", "swap_and_aggregate", "bpe")
+_WITHOUT_WORDS = ("predictive_probability", "swap_and_aggregate", "swap_confidence", "bpe")
+_MAIN = (
+    "predictive_probability",
+    "verbalized_confidence",
+    "verbalized_at_half",
+    "swap_and_aggregate",
+    "swap_confidence",
+    "bpe",
+)
 
 KINDS = {
     "labels": Kind(

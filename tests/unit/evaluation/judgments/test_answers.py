@@ -85,6 +85,22 @@ def test_in_a_cut_answer_a_bracketed_letter_is_a_verdict_and_a_bare_one_is_not()
         ("For 3 reasons: 0.8", 0.8),
         ("1. [[A]]\n2. 0.8", 0.8),
         ("Verdict:\n1) It is right\n2) It is short\nScore: 0.7", 0.7),
+        # The scale of the prompt, repeated.
+        ("0.9/1.0", 0.9),
+        ("0.9 / 1.0", 0.9),
+        ("[[A]] 0.85/1", 0.85),
+        ("1.0/1.0", 1.0),
+        ("0.85 out of 1.0", 0.85),
+        ("Score: 0.85 out of 1.", 0.85),
+        ("0.9 (on a scale from 0.0 to 1.0)", 0.9),
+        ("0.25 on a scale of 0 to 1", 0.25),
+        ("0.9/1.0, that is, 0.8", None),
+        ("0.9/10", None),
+        ("0.9/1.5", None),
+        ("0.9 out of 10", None),
+        ("0.9 out of 1%", None),
+        ("0.9/1,000", None),
+        ("on a scale from 0.0 to 1.0", None),
         # Two different ones, or none.
         ("0.8 or 0.9", None),
         ("between 0.0 and 1.0", None),
@@ -101,9 +117,6 @@ def test_in_a_cut_answer_a_bracketed_letter_is_a_verdict_and_a_bare_one_is_not()
         ("10/10", None),
         ("1/1", None),
         ("1 / 1", None),
-        ("0.9/1.0", None),
-        ("0.9 / 1.0", None),
-        ("0.9 out of 1.0", None),
         ("9 out of 10", None),
         ("1 out of 10", None),
         ("85%", None),
@@ -151,7 +164,9 @@ def test_a_confidence_is_the_single_free_number_in_an_answer(
     assert parse_confidence(said(text)) == confidence
 
 
-@pytest.mark.parametrize("text", ["[[A]] 0.9", "[[A]] 0", "[[A]] 0.", "1", "0.9 ", "0.8 or 0.8"])
+@pytest.mark.parametrize(
+    "text", ["[[A]] 0.9", "[[A]] 0", "[[A]] 0.", "1", "0.9 ", "0.8 or 0.8", "0.9/1", "0.9/1.0"]
+)
 def test_a_number_that_the_token_limit_may_have_cut_is_ignored(text: str) -> None:
     assert parse_confidence(cut(text)) is None
 
