@@ -18,6 +18,8 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.core.groups import declared_groups
+
 
 class Settings(BaseSettings):
     """The settings; each is an environment variable with the prefix SCOPE_."""
@@ -123,6 +125,11 @@ class Settings(BaseSettings):
         lt=1,
         description="Abstain with the reason `off_task` if the two labels together have less "
         "probability than this; 0 turns it off.",
+    )
+    groups: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Groups of the traffic that comparisons can name, such as `math,code`: at most "
+        "16 names, separated by commas. A set can declare further ones.",
     )
     audit_rate: float = Field(
         0.0,
@@ -320,6 +327,13 @@ class Settings(BaseSettings):
                 "before they are folded"
             )
         return self
+
+    @field_validator("groups", mode="before")
+    @classmethod
+    def _from_commas(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return declared_groups(name.strip() for name in value.split(",") if name.strip())
 
     @field_validator("vllm_args", mode="before")
     @classmethod

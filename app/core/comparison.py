@@ -37,6 +37,8 @@ class Comparison:
         question: The conversation so far; a single question is one user turn.
         response_a: One text, or one text per user turn of `question`.
         response_b: The same number of texts as `response_a`.
+        group: Group of the traffic that the comparison belongs to; None for no group. No prompt and
+            no digest contains it.
 
     Raises:
         InvalidComparisonError: A text is missing or blank, or the numbers of texts and turns
@@ -46,6 +48,7 @@ class Comparison:
     question: tuple[Turn, ...]
     response_a: tuple[str, ...]
     response_b: tuple[str, ...]
+    group: str | None = None
 
     def __post_init__(self) -> None:
         user_turns = sum(turn.role == "user" for turn in self.question)
@@ -81,7 +84,7 @@ class Comparison:
     @property
     def swapped(self) -> "Comparison":
         """The same comparison with the responses in the other order."""
-        return Comparison(self.question, self.response_b, self.response_a)
+        return Comparison(self.question, self.response_b, self.response_a, self.group)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -105,6 +105,7 @@ class AuditOut(Out):
 
     id: str
     calibration: str
+    group: str | None
     status: Status
     rate: float
     drawn_at: str
@@ -120,6 +121,7 @@ class AuditOut(Out):
         return cls(
             id=audit.draw.id,
             calibration=audit.draw.calibration,
+            group=audit.draw.group,
             status=audit.status(at),
             rate=audit.draw.rate,
             drawn_at=written(audit.draw.at),

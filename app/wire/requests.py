@@ -30,6 +30,7 @@ from app.core.comparison import (
     Turn,
 )
 from app.core.errors import InvalidRequestError, RequestError
+from app.core.groups import GROUP_PATTERN
 from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
@@ -83,6 +84,14 @@ _NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
 # 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
 VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
 CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+GroupName = Annotated[str, Field(pattern=GROUP_PATTERN)]
+OfGroup = Annotated[
+    GroupName | None,
+    Field(
+        description="Group of the traffic that the question belongs to, which `SCOPE_GROUPS` or "
+        "the set declares."
+    ),
+]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 LabelNoise = Annotated[
@@ -158,6 +167,7 @@ class _ComparisonIn(Strict):
     question: Question
     response_a: Response
     response_b: Response
+    group: OfGroup = None
 
     def comparison(self) -> Comparison:
         """The comparison; raises InvalidComparisonError if it cannot be judged as written."""
@@ -166,7 +176,7 @@ class _ComparisonIn(Strict):
             if isinstance(self.question, str)
             else tuple(Turn(turn.role, turn.content) for turn in self.question)
         )
-        return Comparison(question, _texts(self.response_a), _texts(self.response_b))
+        return Comparison(question, _texts(self.response_a), _texts(self.response_b), self.group)
 
 
 def _texts(response: str | list[str]) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "max_batch": ("5", 5),
     "max_body_bytes": ("2048", 2048),
     "min_label_mass": ("0.5", 0.5),
+    "groups": ("math, code,,a.b-c_1", ("a.b-c_1", "code", "math")),
     "audit_rate": ("0.05", 0.05),
     "audit_expires_s": ("60", 60.0),
     "audit_texts": ("on", True),
@@ -80,6 +81,7 @@ WRONG: dict[str, list[str]] = {
     "max_batch": ["0"],
     "max_body_bytes": ["1023"],
     "min_label_mass": ["-0.1", "1", "nan"],
+    "groups": ["all", "two words", "-x", "ä", "x" * 65, ",".join(f"g{k}" for k in range(17))],
     "audit_rate": ["-0.1", "1.1", "nan"],
     "audit_expires_s": ["0", "nan"],
     "audit_keep_days": ["-1", "nan", "36501", SECRET],
@@ -164,6 +166,7 @@ def test_a_variable_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "openai_api_key",
         "tokenizer",
         "vllm_args",
+        "groups",
     ],
 )
 def test_an_empty_variable_is_unset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

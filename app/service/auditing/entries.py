@@ -4,7 +4,7 @@ The store keeps each entry as one flat JSON object:
 
     {"kind": "draw", "id", "fingerprint", "digest", "question", "gap_fwd", "gap_rev", "label_mass",
      "calibration", "alpha", "guarantee", "delta", "write_id", "version", "label_noise", "accepted",
-     "rate", "at", "by"}
+     "rate", "at", "by", "group"}
     {"kind": "label", "id", "label", "by", "at", "reason", "yields"}
     {"kind": "alarm", "calibration", "alpha", "guarantee", "delta", "write_id", "version",
      "label_noise", "errors", "audited", "suspends", "after", "by", "at", "first_judged_at",
@@ -13,11 +13,11 @@ The store keeps each entry as one flat JSON object:
      "version", "reason", "by", "at"}
     {"kind": "fold", "calibration", "positions", "until", "counts", "at"}
 
-Times are seconds since 1970. Draws of earlier releases have no `by`, and their alarms have no times
-of judgments. Only a label "none", which closes a draw without a label, has a reason, and only a
-label that replaces none of another key has `yields`. A fold stands for the draws and labels that it
-removed from the log; its counts are nested objects. Later releases may add fields and kinds, which
-this one ignores.
+Times are seconds since 1970. A draw without a group has no `group`. Draws of earlier releases have
+no `by` either, and their alarms have no times of judgments. Only a label "none", which closes a
+draw without a label, has a reason, and only a label that replaces none of another key has `yields`.
+A fold stands for the draws and labels that it removed from the log; its counts are nested objects.
+Later releases may add fields and kinds, which this one ignores.
 
 The digest of a comparison ignores the order of its two responses, and so must a draw. The id of a
 draw is 127 bits for the comparison, and one last bit for the order. So a label is understood in the
@@ -84,6 +84,7 @@ class Draw:
         at: Time of the judgment, in seconds since 1970.
         by: Name of the key that asked for the judgment, or "service"; None in draws of earlier
             releases.
+        group: Group of the traffic that the request named; None without one.
     """
 
     __pydantic_config__ = _STRICT
@@ -98,6 +99,7 @@ class Draw:
     rate: Annotated[float, Field(gt=0.0, le=1.0)]
     at: float
     by: str | None = None
+    group: str | None = None
 
     @property
     def calibration(self) -> str:
@@ -110,6 +112,8 @@ class Draw:
         fields = _DRAW.dump_python(self)
         score, decider = fields.pop("score"), fields.pop("decider")
         del score["cached"]
+        if self.group is None:
+            del fields["group"]
         criterion = decider.pop("criterion")
         return _json({"kind": "draw", **fields, **score, **criterion, **decider})
 

@@ -74,7 +74,7 @@ _DRAW = np.dtype(
 )
 # One row for each entry about a drawn comparison, in the order of the log. A use is the first entry
 # of a comparison and a decider; labels, repeated uses and the entries of folded comparisons have no
-# decider. `by` is the number of the key's name, for uses.
+# decider. `by` and `group` are the numbers of the key's name and of the group, for uses.
 _USE = np.dtype(
     [
         ("position", "i8"),
@@ -82,6 +82,7 @@ _USE = np.dtype(
         ("draw", "i4"),
         ("decider", "i4"),
         ("by", "i4"),
+        ("group", "i4"),
         ("accepted", "?"),
     ]
 )
@@ -103,6 +104,7 @@ _OUTCOME = np.dtype(
         ("position", "i8"),
         ("decider", "i4"),
         ("by", "i4"),
+        ("group", "i4"),
         ("accepted", "?"),
         ("at", "f8"),
         ("label", "u1"),
@@ -209,6 +211,7 @@ class Uses:
     Args:
         deciders: The deciders by their numbers.
         keys: The names of keys by their numbers.
+        groups: The groups by their numbers; None for no group.
         uses: The rows of all uses, of all versions.
         draws: The rows of all draws, whose ids and scores never change.
         labels: A copy of the labels of all draws.
@@ -217,6 +220,7 @@ class Uses:
 
     deciders: Mapping[int, Decider]
     keys: Mapping[int, str | None]
+    groups: Mapping[int, str | None]
     uses: Rows
     draws: Rows
     labels: NDArray[np.uint8]
@@ -227,12 +231,12 @@ class Uses:
 
         Returns:
             Shape (n,). The judgments in the order of the log, with the fields `id`, `position`,
-            `decider` and `by` (numbers), `accepted`, `at`, `label` (a code), `labelled_at`,
-            `gap_fwd` and `gap_rev`.
+            `decider`, `by` and `group` (numbers), `accepted`, `at`, `label` (a code),
+            `labelled_at`, `gap_fwd` and `gap_rev`.
         """
         uses = self.uses[np.isin(self.uses["decider"], list(self.deciders))]
         rows = np.empty(len(uses), _OUTCOME)
-        for field in ("position", "decider", "by", "accepted", "at"):
+        for field in ("position", "decider", "by", "group", "accepted", "at"):
             rows[field] = uses[field]
         for field in ("id", "gap_fwd", "gap_rev"):
             rows[field] = self.draws[field][uses["draw"]]
@@ -298,6 +302,7 @@ class Ledger:
         self._calibrations = _Numbered[str]()
         self._names = _Numbered[str]()
         self._keys = _Numbered[str | None]()
+        self._groups = _Numbered[str | None]()
         self._deciders = _Numbered[Decider]()
         # Version -> numbers of the deciders that count, in the order of the log.
         self._counted: dict[_Version, list[int]] = {}
@@ -455,6 +460,7 @@ class Ledger:
         return Uses(
             deciders={number: self._deciders[number] for number in counted},
             keys=dict(enumerate(self._keys)),
+            groups=dict(enumerate(self._groups)),
             uses=self._uses.rows,
             draws=draws,
             labels=draws["label"].copy(),
@@ -573,6 +579,7 @@ class Ledger:
                 rate=draw["rate"],
                 at=use["at"],
                 by=self._keys[use["by"]],
+                group=self._groups[use["group"]],
             ),
             position=use["position"],
             expires_at=draw["last_at"] + self._expires_s,
@@ -622,9 +629,14 @@ class Ledger:
             self._used_again.add((row, decider))
             state = self._draws.rows[row]
             state["last_at"] = max(state["last_at"], draw.at)
-        by = self._keys.add(draw.by)
         self._append_entry(
-            position, row, at=draw.at, by=by, decider=decider, accepted=draw.accepted
+            position,
+            row,
+            at=draw.at,
+            by=self._keys.add(draw.by),
+            group=self._groups.add(draw.group),
+            decider=decider,
+            accepted=draw.accepted,
         )
         self._changes[draw.calibration] += 1
 
@@ -635,6 +647,7 @@ class Ledger:
         *,
         at: float,
         by: int = _NONE,
+        group: int = _NONE,
         decider: int = _NONE,
         accepted: bool = False,
     ) -> None:
@@ -645,6 +658,7 @@ class Ledger:
             draw=row,
             decider=decider,
             by=by,
+            group=group,
             accepted=accepted,
         )
         self._draws.rows[row]["entries"] += 1

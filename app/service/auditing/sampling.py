@@ -95,6 +95,7 @@ class Sampler:
             rate=self._rate,
             at=at,
             by=candidate.by,
+            group=candidate.comparison.group,
         )
         pair = written_texts(draw.id, candidate.comparison) if self._keeps_texts else None
         return Drawn(draw=draw, text=draw.text, pair=pair)

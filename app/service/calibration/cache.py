@@ -108,6 +108,7 @@ class Calibrations:
         max_staleness_s: Seconds for which judging continues with a set that the store does not
             confirm.
         min_label_mass: Examples with a smaller label mass count as never accepted, in [0, 1).
+        groups: Groups that the settings declare.
         judge: The judge of this service. Sets of the same judge with scores of another runtime get
             a line in the log. None if no judge runs here.
         clock: Monotonic clock in seconds.
@@ -120,6 +121,7 @@ class Calibrations:
         *,
         max_staleness_s: float,
         min_label_mass: float = 0.0,
+        groups: tuple[str, ...] = (),
         judge: JudgeIdentity | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -128,6 +130,7 @@ class Calibrations:
         self._max_staleness_s = max_staleness_s
         self._clock = clock
         self.min_label_mass = min_label_mass
+        self.groups = groups
         self._judge = judge
         # Sets with a line in the log about their runtimes.
         self._noted: set[tuple[str, tuple[str, ...]]] = set()

@@ -16,6 +16,7 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
+from app.core.groups import undeclared_group
 from app.core.preference import preference_from_gaps
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
@@ -156,7 +157,10 @@ class Judge:
         return outcomes
 
     async def _find_calibrations(self, items: Sequence[_Item]) -> None:
-        """Finds the calibration of each criterion with an alpha, or its error."""
+        """Finds the calibration of each criterion with an alpha, or its error.
+
+        Without an alpha, neither the set nor the group of a request has an effect.
+        """
         calibrations: dict[str, ConfirmedCalibration | ScopeJudgeError] = {}
         for item in items:
             criterion = item.request.criterion
@@ -170,6 +174,9 @@ class Judge:
                 item.outcome = calibration
             else:
                 item.confirmed = calibration
+                item.outcome = undeclared_group(
+                    item.request.comparison.group, self._calibrations.groups
+                )
         failed = [item.outcome for item in items if isinstance(item.outcome, StoreUnavailableError)]
         if failed and len(failed) == len(items):
             raise failed[0]

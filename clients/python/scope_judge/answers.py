@@ -310,6 +310,7 @@ class Audit:
         labelled_by: Name of the key that sent its label, or closed it.
         drawn_by: Name of the key that asked for its first judgment; None for draws of 0.2.0 and
             earlier.
+        group: Group of the traffic that its first judgment named; None without one.
     """
 
     id: str
@@ -322,6 +323,7 @@ class Audit:
     labelled_at: str | None
     labelled_by: str | None
     drawn_by: str | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

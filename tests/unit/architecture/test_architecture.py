@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "release": set(),
     # The view of the running service: metrics, gauges, traces, logs.
     "observability": {"core", "ports", "prometheus_client", "opentelemetry"},
-    "settings": {"pydantic", "pydantic_settings"},
+    "settings": {"core.groups", "pydantic", "pydantic_settings"},
     "service": {"core", "ports", "observability"},
     # scoring <- calibration <- auditing <- judging <- rewards; what they share is in no package.
     "service.scoring": _USE_CASE,

@@ -61,6 +61,7 @@ FOLDED = Fold(
         drawn(2, criterion=PAC, accepted=False, label_noise=0.25, rate=1.0, at=1e9 + 0.125),
         drawn(3, criterion=replace(PAC, alpha=0.0501, delta=0.001), gap_fwd=-0.0, gap_rev=1e-300),
         drawn(4, calibration="a.b-c_1", version=2**53),
+        drawn(4, group="math"),
         drawn(5, score=Score(gap_fwd=0.5, gap_rev=None, label_mass=None)),
         labelled(5, "A"),
         labelled(6, "tie", by="é 裁判"),
