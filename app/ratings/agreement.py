@@ -20,6 +20,10 @@ class _Share(NamedTuple):
     low: float
     high: float
 
+    def without(self, noise: float) -> "_Share":
+        """The share of wrong answers, where people's labels are wrong that often themselves."""
+        return _Share(*(min(max((each - noise) / (1.0 - 2.0 * noise), 0.0), 1.0) for each in self))
+
 
 def agreement_of(battles: Battles, *, level: float) -> Agreement | None:
     """The judge's errors by the people's labels, and the models that it favours.
@@ -63,7 +67,8 @@ def _share(battles: Battles, counted: Bools, answer: Floats, level: float) -> _S
     centre = (value + z**2 / (2 * effective)) / (1 + z**2 / effective)
     reach = z * np.sqrt(value * (1 - value) / effective + z**2 / (4 * effective**2))
     reach = float(reach) / (1 + z**2 / effective)
-    return _Share(value, max(centre - reach, 0.0), min(centre + reach, 1.0))
+    share = _Share(value, max(centre - reach, 0.0), min(centre + reach, 1.0))
+    return share.without(battles.label_noise)
 
 
 def _favours(battles: Battles, level: float) -> tuple[Favour, ...]:
@@ -78,7 +83,7 @@ def _favours(battles: Battles, level: float) -> tuple[Favour, ...]:
             continue
         weight = 1.0 / battles.human_probability[own]
         sign = np.where(battles.first[own] == number, 1.0, -1.0)
-        favour = sign * (battles.p_bar[own] - battles.human[own])
+        favour = sign * (battles.p_bar[own] - battles.people[own])
         mean = float(weight @ favour / weight.sum())
         reach = z * float(np.sqrt(_variance(battles, own, weight, favour - mean)))
         low, high = max(mean - reach, -1.0), min(mean + reach, 1.0)

@@ -29,6 +29,7 @@ class Battles:
         p_bar, p_fwd, p_rev: NaN where there is none.
         human: Outcome by a person, like `verdict`.
         human_probability: Probability with which the row was drawn for labelling.
+        label_noise: Share of wrong labels among those of people, in [0, 0.5); ties are right.
         style: Shape (n, 4). Difference of each of FEATURES by its sum, in [-1, 1]; None if the rows
             lack a feature.
         repeated: Number of rows that were left out as copies.
@@ -59,6 +60,7 @@ class Battles:
     style: Floats | None
     repeated: int = 0
     placeless: int = 0
+    label_noise: float = 0.0
 
     @property
     def n(self) -> int:
@@ -74,6 +76,14 @@ class Battles:
     def labelled(self) -> Bools:
         """Shape (n,). Judged battles with a person's label."""
         return np.asarray(self.judged & ~np.isnan(self.human))
+
+    @property
+    def people(self) -> Floats:
+        """Shape (n,). `human` without its noise: its mean over the noise is the right outcome.
+
+        It leaves [0, 1] where there is noise, and is NaN where there is no label.
+        """
+        return 0.5 + (self.human - 0.5) / (1.0 - 2.0 * self.label_noise)
 
     def where(self, kept: Bools) -> "Battles":
         """The battles of a mask; the units are numbered anew."""

@@ -22,7 +22,7 @@ from app.ratings.bradley_terry import (
 from app.ratings.dropping import first_place
 from app.ratings.intervals import Intervals, RankSets, intervals_of, rank_sets
 from app.ratings.notes import notes_of
-from app.ratings.outcomes import Outcomes, games_of, views_of
+from app.ratings.outcomes import Outcomes, debiased, games_of, views_of
 from app.ratings.pairs import pairs_of, win_rates_of
 from app.ratings.results import (
     Board,
@@ -40,6 +40,7 @@ from app.ratings.style import (
     features_of,
     within_battles,
 )
+from app.ratings.tuning import judge_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ class _Point:
         structure: Structure of the battles.
         features: Surface features that are held equal; none without `control`.
         solution: Shape (models + f,). Ratings and effects of the features, in logits.
+        judge_weight: Mean weight of the judge in "debiased"; None for another view.
     """
 
     name: ViewName
@@ -62,6 +64,7 @@ class _Point:
     structure: Structure
     features: Features
     solution: Floats
+    judge_weight: float | None = None
 
 
 def board_of(battles: Battles, settings: RatingSettings) -> Board:
@@ -75,7 +78,12 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
             f"the reference {settings.reference!r} is not a model of these battles: "
             f"{', '.join(battles.models[:20])}"
         )
-    points = [_point(battles, *view, settings) for view in views_of(battles).items()]
+    points = [
+        _debiased_point(battles, settings)
+        if name == "debiased"
+        else _point(battles, name, outcomes, settings)
+        for name, outcomes in views_of(battles).items()
+    ]
     rounds = _rounds(points, settings)
     views: dict[str, View] = {
         point.name: _view(battles, point, drawn, settings)
@@ -94,6 +102,7 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
         errors=int((~battles.judged).sum()) + battles.placeless,
         accepted=int(accepted.sum()),
         repeated=battles.repeated,
+        label_noise=battles.label_noise,
         questions=battles.units,
         main=main,
         views=views,
@@ -103,6 +112,12 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
         notes=(),
     )
     return replace(board, notes=notes_of(board, settings))
+
+
+def _debiased_point(battles: Battles, settings: RatingSettings) -> _Point:
+    weights = judge_weights(battles)
+    point = _point(battles, "debiased", debiased(battles, weights), settings)
+    return replace(point, judge_weight=float(weights[battles.judged].mean()))
 
 
 def _point(
@@ -185,6 +200,7 @@ def _view(battles: Battles, point: _Point, drawn: Floats, settings: RatingSettin
         win_rates=_win_rates(point.cells),
         first_place=_first_place(battles, point, theta, prior_sd),
         style=_effects(point.features, point.solution[m:], drawn[:, m:], settings),
+        judge_weight=point.judge_weight,
     )
 
 

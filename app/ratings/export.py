@@ -52,7 +52,8 @@ def write_rows(battles: Battles, board: Board, folder: Path) -> list[Path]:
     """Writes the outcomes of each view but "people" for arena-rank, and for evalica where whole.
 
     arena-rank reads the columns model_a, model_b and winner. Real outcomes are numbers in `winner`:
-    pass `outcome_map=float`. evalica reads left, right and winner.
+    pass `outcome_map=float`. evalica reads left, right and winner. Neither knows weights, so the
+    judge has the weight 1 in "debiased".
 
     Returns:
         The files.

@@ -1,6 +1,5 @@
 """Sentences that belong to a leaderboard: where its numbers do not say what they seem to say."""
 
-import math
 from collections.abc import Iterator
 
 from app.ratings.results import Board, RatingSettings, View
@@ -45,11 +44,17 @@ def _about_trust(board: Board) -> Iterator[str]:
             f"{few if agreement.labelled < _FEW_LABELS else ''}. It is unbiased if the labelled "
             "battles were drawn with the probabilities that the rows name."
         )
-        if _width(board.views["people"]) < _width(board.views["debiased"]):
+        weight = board.views["debiased"].judge_weight
+        if weight is not None:
             yield (
-                "The judge adds nothing to the labels here: the intervals of the view `people` are "
-                "narrower than those of `debiased`."
+                f"The judge has the weight {weight:.2f} in it. With 0 it would be the labels "
+                "alone, and with 1 the judge, corrected on every battle."
             )
+    if board.label_noise:
+        yield (
+            f"The labels count as wrong in {board.label_noise:.1%} of the battles, and the views "
+            "`debiased` and `people` are corrected for it."
+        )
     if "accepted" in board.views and board.accepted < board.judged:
         yield (
             "Close pairs abstain more often, so that the view `accepted` rests on other battles "
@@ -88,16 +93,6 @@ def _about_rows(board: Board) -> Iterator[str]:
         yield f"{board.repeated} rows are copies of others and count once."
     if board.alpha is None and "accepted" in board.views:
         yield "The rows have no alpha, or several: no bound on the errors of all verdicts is known."
-
-
-def _width(view: View) -> float:
-    """The mean width of the intervals that have two ends."""
-    widths = [
-        rating.high - rating.low
-        for rating in view.ratings
-        if rating.high is not None and rating.low is not None
-    ]
-    return sum(widths) / len(widths) if widths else math.inf
 
 
 def _listed(models: list[str]) -> str:

@@ -26,7 +26,10 @@ class Outcomes(NamedTuple):
 
 
 def views_of(battles: Battles) -> dict[ViewName, Outcomes]:
-    """The views that count any battle, in the order in which they are shown."""
+    """The views that count any battle, in the order in which they are shown.
+
+    The judge has the weight 1 in "debiased".
+    """
     available: dict[ViewName, bool] = {
         "accepted": battles.has_verdicts,
         "abstain_as_tie": battles.has_verdicts,
@@ -73,13 +76,29 @@ def _always(battles: Battles) -> Outcomes:
     return _unweighted(battles.judged, preferred(battles.p_bar))
 
 
+def debiased(battles: Battles, judge_weight: Floats) -> Outcomes:
+    """The outcomes by people, narrowed by the judge.
+
+    Args:
+        battles: The battles, with p_bar.
+        judge_weight: Shape (n,), in [0, 1]. 0 is people alone.
+    """
+    stands_for = np.where(battles.labelled, 1.0 / battles.human_probability, 0.0)
+    weight = judge_weight + (1.0 - judge_weight) * stands_for
+    correction = stands_for * np.where(
+        battles.labelled, battles.people - judge_weight * battles.p_bar, 0.0
+    )
+    counted = battles.judged & (weight > 0.0)
+    points = judge_weight * battles.p_bar + correction
+    return Outcomes(counted, weight, points / np.where(counted, weight, 1.0))
+
+
 def _debiased(battles: Battles) -> Outcomes:
-    correction = (battles.human - battles.p_bar) / battles.human_probability
-    return _unweighted(battles.judged, battles.p_bar + np.where(battles.labelled, correction, 0.0))
+    return debiased(battles, np.ones(battles.n))
 
 
 def _people(battles: Battles) -> Outcomes:
-    return Outcomes(battles.labelled, 1.0 / battles.human_probability, battles.human)
+    return Outcomes(battles.labelled, 1.0 / battles.human_probability, battles.people)
 
 
 def preferred(p_bar: Floats) -> Floats:

@@ -93,6 +93,9 @@ class View:
             against the column's; None where they did not meet. Debiased ones may leave [0, 1].
         first_place: None if there is no second model to take it.
         style: Empty without `control`.
+        judge_weight: In "debiased", how much the judge counts: 0 is people alone, 1 corrects the
+            judge on every battle. The mean over the battles; None in another view, and in results
+            of versions up to 0.3.0, which had the weight 1.
     """
 
     name: ViewName
@@ -103,6 +106,7 @@ class View:
     win_rates: tuple[tuple[float | None, ...], ...]
     first_place: FirstPlace | None
     style: tuple[StyleEffect, ...] = ()
+    judge_weight: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +228,8 @@ class Board:
         win_rates: Empty without alpha.
         agreement: None without labels.
         notes: Sentences in plain words that belong to the table.
+        label_noise: Share of wrong labels among those of people, for which "debiased", "people" and
+            `agreement` are corrected.
     """
 
     judge: str
@@ -243,6 +249,7 @@ class Board:
     win_rates: tuple[WinRate, ...]
     agreement: Agreement | None
     notes: tuple[str, ...]
+    label_noise: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

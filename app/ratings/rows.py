@@ -18,13 +18,18 @@ _NO_REASON = "no reason given"
 
 
 def read_battles(
-    inputs: Sequence[Path], *, human_probability: float | None = None, encoding: str | None = None
+    inputs: Sequence[Path],
+    *,
+    human_probability: float | None = None,
+    label_noise: float = 0.0,
+    encoding: str | None = None,
 ) -> list[Battles]:
     """Reads the battles of each judge, the judge with the most judgments first.
 
     Args:
         inputs: Files, folders or patterns.
         human_probability: Probability of a label in the rows that do not say it.
+        label_noise: Share of wrong labels among those of people, in [0, 0.5).
         encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Raises:
@@ -33,7 +38,7 @@ def read_battles(
     """
     columns = Columns(inputs, encoding)
     judge, names = _judges(columns)
-    battles = _battles(columns, human_probability)
+    battles = replace(_battles(columns, human_probability), label_noise=label_noise)
     copy = _copies(columns, battles, judge)
     placeless = battles.first == battles.second
     if len(names) > 1:

@@ -10,7 +10,14 @@ import typer
 from rich.table import Table
 
 from app.cli.console import CommandError, console, print_table, say, stdout
-from app.cli.running.options import Encoding, Excel, check_encoding, check_extra, check_share
+from app.cli.running.options import (
+    Encoding,
+    Excel,
+    check_encoding,
+    check_extra,
+    check_label_noise,
+    check_share,
+)
 from app.files.replacing import replace_text
 
 # The help needs none of these: functions import them.
@@ -52,6 +59,10 @@ def leaderboard(
             "have the column human_probability."
         ),
     ] = None,
+    label_noise: Annotated[
+        float,
+        typer.Option(help="Share of wrong labels among those of people, in [0, 0.5)."),
+    ] = 0.0,
     rounds: Annotated[
         int, typer.Option(help=f"Rounds of the bootstrap, at least {_FEWEST_ROUNDS}.")
     ] = 1000,
@@ -65,7 +76,7 @@ def leaderboard(
     The rows have question_id, model_a, model_b, winner (model_a, model_b, tie or abstain) and
     p_bar. If people labelled a random sample, they also have human and human_probability.
     """
-    _check(rounds, level, human_probability)
+    _check(rounds, level, human_probability, label_noise)
     check_encoding(encoding)
     from app.ratings.leaderboard import results_from
     from app.ratings.results import RatingSettings
@@ -80,7 +91,9 @@ def leaderboard(
     )
     begun = time.monotonic()
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    battles = read_battles(rows, human_probability=human_probability, encoding=encoding)
+    battles = read_battles(
+        rows, human_probability=human_probability, label_noise=label_noise, encoding=encoding
+    )
     with console.status("rating"):
         results = results_from(battles, settings, made=made, against=against)
     _write(results, battles[0], out, excel=excel)
@@ -88,11 +101,12 @@ def leaderboard(
     say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
 
 
-def _check(rounds: int, level: float, human_probability: float | None) -> None:
+def _check(rounds: int, level: float, human_probability: float | None, label_noise: float) -> None:
     check_extra("ratings")
     if rounds < _FEWEST_ROUNDS:
         raise CommandError(f"--rounds must be at least {_FEWEST_ROUNDS}, got {rounds}")
     check_share("level", level)
+    check_label_noise(label_noise)
     if human_probability is not None and not 0.0 < human_probability <= 1.0:
         raise CommandError(
             f"--human-probability must be above 0 and at most 1, got {human_probability}"

@@ -112,12 +112,32 @@ def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
     assert favoured["score"] > favoured["score_before"] + 100
 
 
+def test_known_label_noise_widens_the_ratings_that_rest_on_labels(
+    made: tuple[Path, Result],
+) -> None:
+    folder, _ = made
+    result = run(folder / "rows.jsonl", "--out", folder / "noisy", "--label-noise", "0.15")
+    assert result.exit_code == 0, result.output
+    assert "count as wrong in 15.0% of the battles" in " ".join(result.stdout.split())
+    assert results(folder / "noisy")["label_noise"] == 0.15
+    clean, noisy = (results(folder / name) for name in ("out", "noisy"))
+    assert clean["views"]["soft"] == noisy["views"]["soft"]
+    assert noisy["agreement"]["error"] < clean["agreement"]["error"]
+    for view in ("people", "debiased"):
+        widths = [
+            np.mean([each["high"] - each["low"] for each in found["views"][view]["ratings"]])
+            for found in (clean, noisy)
+        ]
+        assert widths[1] > 1.2 * widths[0]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--rounds", "5"), "--rounds must be at least 100"),
         (("--level", "95"), "--level must be between 0 and 1"),
         (("--human-probability", "0"), "--human-probability must be above 0"),
+        (("--label-noise", "0.5"), "--label-noise must be at least 0 and below 0.5"),
         (("--reference", "nobody"), "the reference 'nobody' is not a model"),
         (("--against", "nowhere"), "nowhere cannot be read"),
         (("--control", "length"), "the rows lack length_a"),

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,6 +127,19 @@ def test_results_survive_their_file(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", simulated(battles=400).rows(labelled=0.2))
     results = results_from(read_battles([path]), FEW, made="2026-11-22T10:00:00+00:00")
     assert results_of(results_text(results), "results.json") == results
+
+
+def test_results_of_release_0_3_0_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", simulated(battles=400).rows(labelled=0.2))
+    results = results_from(read_battles([path]), FEW, made="2026-11-22T10:00:00+00:00")
+    old = json.loads(results_text(results))
+    assert old.pop("label_noise") == 0.0
+    weights = {name: view.pop("judge_weight") for name, view in old["views"].items()}
+    assert 0.0 <= weights.pop("debiased") <= 1.0
+    assert set(weights.values()) == {None}
+    read = results_of(json.dumps(old), "results.json")
+    assert read.board.views["debiased"].judge_weight is None
+    assert read.board.views["soft"] == results.board.views["soft"]
 
 
 @pytest.mark.parametrize(
