@@ -17,6 +17,7 @@ from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
+from app.service.labelling.disagreements import DisagreementFinder
 from app.service.labelling.queue import LabelQueue
 from app.service.readiness import Readiness
 from app.service.rewards.rewarder import Rewarder
@@ -61,6 +62,7 @@ class Services:
     absorber: Absorber
     retention: Retention
     queue: LabelQueue
+    disagreements: DisagreementFinder
     store: Store
     admission: Admission
     readiness: Readiness

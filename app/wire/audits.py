@@ -17,6 +17,7 @@ from app.service.auditing.entries import (
     Fold,
     FoldedCount,
     LabelEntry,
+    OpinionEntry,
     written,
     written_span,
 )
@@ -344,7 +345,7 @@ class AuditEventOut(Out):
         entry = item.entry
         assert not isinstance(entry, Draw | Fold), "draws and folds are not part of the trail"
         at, by = written(entry.at), entry.by
-        if isinstance(entry, LabelEntry):
+        if isinstance(entry, LabelEntry | OpinionEntry):
             return cls(
                 event="closed" if item.before is None else "label_changed",
                 at=at,

@@ -1,12 +1,15 @@
 """JSON requests and answers about the queue of pairs that people label, and links to it."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from app.core.comparison import Side
 from app.core.errors import RequestError
 from app.service.auditing.entries import written
+from app.service.labelling.disagreements import Disagreement, Disagreements
 from app.service.labelling.queue import (
     MOST_TAKEN,
     AnswerReport,
@@ -31,6 +34,14 @@ ReviewerOrKey = Annotated[
 ]
 # Another text than a ticket is an error of its answer alone.
 Ticket = Annotated[str, Field(max_length=200)]
+Reviewers = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=2,
+        description="People who label each pair; two do not see each other's answer.",
+    ),
+]
 
 
 class QueueIn(Strict):
@@ -38,6 +49,7 @@ class QueueIn(Strict):
 
     take: Annotated[int, Field(ge=1, le=MOST_TAKEN, description="Most pairs to get.")]
     reviewer: ReviewerOrKey = None
+    reviewers: Reviewers = 1
 
 
 class PairChoiceIn(Strict):
@@ -69,6 +81,7 @@ class QueueAnswersIn(Strict):
     """Answers to pairs of the queue."""
 
     reviewer: ReviewerOrKey = None
+    reviewers: Reviewers = 1
     answers: Annotated[
         list[PairChoiceIn | PairCannotIn],
         Field(min_length=1, max_length=MOST_ANSWERS, fail_fast=True),
@@ -111,7 +124,10 @@ class QueueStateOut(Out):
     """The queue of a set after a request."""
 
     open: int = Field(description="Pairs that wait for a label.")
-    leased: int = Field(description="Those of them that somebody has.")
+    disagreements: int = Field(
+        description="Pairs that two people labelled differently, which wait for a decision."
+    )
+    leased: int = Field(description="The open pairs that somebody has.")
     without_texts: int = Field(
         description="Open audits that cannot be shown, because the service has no texts of them."
     )
@@ -170,6 +186,72 @@ class ReleaseOut(QueueStateOut):
     def of(cls, released: Released) -> "ReleaseOut":
         """Converts the outcome."""
         return cls(released=released.released, **_state(released.state))
+
+
+class LabelNoiseOut(Out):
+    """Bounds on the share of labels that are flipped."""
+
+    low: float
+    high: float
+
+
+class AgreementOut(Out):
+    """How far the two people of each pair agree.
+
+    The interval of kappa holds with 95%, and so does each bound of the label noise, which is about
+    the pairs without ties. The lower one is safe as `label_noise` of the set.
+    """
+
+    pairs: int = Field(description="Pairs that two people labelled.")
+    disagreements: int = Field(description="Those of them with two different labels.")
+    kappa: float | None = Field(description="Cohen's kappa; null if chance explains all.")
+    kappa_interval: tuple[float, float] | None
+    label_noise: LabelNoiseOut | None
+
+
+class DisagreementOut(Out):
+    """A pair with two different labels, to be decided with POST /audits/labels."""
+
+    id: str
+    question: str
+    left: str
+    right: str
+    left_label: Side = Field(description="The label that the response on the left stands for.")
+    choices: list[Literal["left", "right", "tie", "none"]]
+
+    @classmethod
+    def of(cls, found: Disagreement) -> "DisagreementOut":
+        """Converts a pair; long work for long texts."""
+        text = found.pair.text
+        return cls(
+            id=found.pair.key,
+            question=text.question,
+            left=text.left,
+            right=text.right,
+            left_label=found.pair.left,
+            choices=[choice or "none" for choice in found.choices],
+        )
+
+
+class DisagreementsOut(Out):
+    """How far people agree, and the oldest pairs that wait for a decision, blind."""
+
+    name: str
+    words: str = Field(description="How far people agree, in two sentences.")
+    agreement: AgreementOut
+    open: int = Field(description="Pairs that wait for a decision.")
+    pairs: list[DisagreementOut]
+
+    @classmethod
+    def of(cls, name: str, found: Disagreements) -> "DisagreementsOut":
+        """Converts what was found; long work for long texts."""
+        return cls(
+            name=name,
+            words=found.words,
+            agreement=AgreementOut(**asdict(found.agreement)),
+            open=found.open,
+            pairs=[DisagreementOut.of(each) for each in found.shown],
+        )
 
 
 class LabelLinkIn(Strict):

@@ -29,6 +29,7 @@ from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
 from app.service.judging.judge import Judge
+from app.service.labelling.disagreements import DisagreementFinder
 from app.service.labelling.queue import LabelQueue
 from app.service.readiness import Readiness
 from app.service.rewards.rewarder import Rewarder
@@ -192,6 +193,7 @@ def assembled(
             keep_days=settings.audit_keep_days or None,
         ),
         queue=LabelQueue(store, auditor, calibrations, monitor, absorber),
+        disagreements=DisagreementFinder(store, auditor, calibrations),
         store=store,
         admission=admission,
         readiness=Readiness(scorer, store, calibrations, timeout_s=settings.probe_timeout_s),

@@ -36,6 +36,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/calibrations/{name}/queue"): "label",
     ("POST", "/calibrations/{name}/queue/answers"): "label",
     ("POST", "/calibrations/{name}/queue/release"): "label",
+    ("GET", "/calibrations/{name}/disagreements"): "calibrate",
     ("POST", "/calibrations/{name}/label-links"): "calibrate",
     ("GET", "/calibrations/{name}/versions"): "key",
     ("POST", "/calibrations/{name}/rollback"): "admin",

@@ -12,6 +12,7 @@ from app.api.routes.calibrations import OF_ONE, Name
 from app.core.errors import CalibrationNotFoundError, ForbiddenError, LabelChangesError
 from app.service.off_loop import off_loop
 from app.wire.labelling import (
+    DisagreementsOut,
     LabelLinkIn,
     LabelLinkOut,
     QueueAnswersIn,
@@ -31,10 +32,16 @@ async def take_pairs(
 ) -> Response:
     """Gives open audits of a set to a person who labels, oldest first and blind.
 
-    Nobody else gets these pairs for ten minutes. Asking again gives the same ones.
+    Nobody else gets these pairs for ten minutes, or one other person with two `reviewers`. Asking
+    again gives the same ones.
     """
     caller.check_calibration(name)
-    taken = await services.queue.take(name, reviewer=caller.reviewer(body.reviewer), most=body.take)
+    taken = await services.queue.take(
+        name,
+        reviewer=caller.reviewer(body.reviewer),
+        most=body.take,
+        reviewers=body.reviewers,
+    )
     return await off_loop(as_json, partial(QueueOut.of, taken))
 
 
@@ -51,11 +58,15 @@ async def answer_pairs(
     """Takes answers to pairs of the queue, all in one step; sending them again changes nothing.
 
     The first label of a pair stays, and only the person who gave it can correct it here. The
-    choice `none`, with a reason, closes an audit that nobody can label.
+    choice `none`, with a reason, closes an audit that nobody can label. With two `reviewers`, two
+    equal answers are the label of a pair, and a person has one answer.
     """
     caller.check_calibration(name)
     report = await services.queue.answer(
-        name, [sent.given for sent in body.answers], reviewer=caller.reviewer(body.reviewer)
+        name,
+        [sent.given for sent in body.answers],
+        reviewer=caller.reviewer(body.reviewer),
+        reviewers=body.reviewers,
     )
     return QueueAnswersOut.of(report)
 
@@ -70,6 +81,19 @@ async def release_pairs(
         name, body.tickets, reviewer=caller.reviewer(body.reviewer)
     )
     return ReleaseOut.of(released)
+
+
+@router.get("/calibrations/{name}/disagreements", response_model=DisagreementsOut, responses=OF_ONE)
+async def list_disagreements(
+    name: Name, services: CurrentServices, caller: CurrentCaller
+) -> Response:
+    """Says how far two people agree, and lists the pairs on which they do not, oldest first.
+
+    POST /audits/labels decides a pair. The answer does not name the two people.
+    """
+    caller.check_calibration(name)
+    found = await services.disagreements.of(name)
+    return await off_loop(as_json, partial(DisagreementsOut.of, name, found))
 
 
 @router.post("/calibrations/{name}/label-links", response_model=LabelLinkOut, responses=OF_ONE)

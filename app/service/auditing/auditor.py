@@ -30,6 +30,7 @@ from app.service.auditing.entries import (
     Entry,
     Fold,
     LabelEntry,
+    OpinionEntry,
     readable_entry,
 )
 from app.service.auditing.ledger import Audit, AuditPage, Ledger, Status
@@ -53,6 +54,8 @@ _PAGE = 200
 _MOST_FOLD_ATTEMPTS = 20
 
 logger = logging.getLogger("app.audits")
+
+_LabelEntry = LabelEntry | OpinionEntry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +85,8 @@ class LabelReport:
             batch.
         unknown: Ids without a draw.
         expired: Ids of draws that were not labelled in time, and take no label any more.
-        taken: Ids of draws that have a label of another key, which a yielding label leaves.
+        taken: Ids of draws that have a label of another key, which a yielding label leaves, or that
+            take no opinion of this person.
     """
 
     labelled: int
@@ -100,7 +104,8 @@ class TrailEntry:
 
     Args:
         position: Its position in the log.
-        entry: A label that closed a draw or replaced another one, an alarm, or the end of one.
+        entry: A label that closed a draw or replaced another one, the second opinion that closed a
+            draw, an alarm, or the end of one.
         before: The label that it replaced; None if there was none.
     """
 
@@ -455,16 +460,20 @@ class Auditor:
         by: str,
         may_use: Callable[[str], bool],
         yields: bool = False,
+        opinions: bool = False,
     ) -> LabelReport:
         """Takes labels of draws in one atomic step; sending them again changes nothing.
 
         The label "none" closes a draw that nobody can label: other labels do not wait for it.
+        Opinions are the labels of two people; the report counts each as the first label of its
+        draw.
 
         Args:
             labels: The labels, in order; only the last label of a draw is written.
             by: Name of the key that sent the labels.
             may_use: Whether the sender may use a calibration set.
             yields: Whether labels of other keys stay, whichever process has taken them.
+            opinions: Whether these are opinions; a person has one about a draw, and it stays.
 
         Raises:
             ForbiddenError: A draw belongs to a set that the sender may not use; no label was taken.
@@ -475,17 +484,17 @@ class Auditor:
         async with self._reading:
             with self._watched():
                 await self._read_all()
-            batch = self._assessed(labels, by=by, may_use=may_use, yields=yields)
+            batch = self._assessed(labels, by=by, may_use=may_use, yields=yields, opinions=opinions)
             entries = list(batch.entries.values())
             with self._watched(writing=bool(entries)):
                 audits = await self._audits_before(entries)
-        both = list[tuple[AuditLabel | None, LabelEntry]]()
+        both = list[tuple[AuditLabel | None, _LabelEntry]]()
         for audit, entry in zip(audits, entries, strict=True):
-            if yields and audit is not None and audit.is_of_another(by):
+            if audit is not None and _is_taken(audit, entry):
                 # It came in between, from another process.
                 batch.taken.append(entry.id)
             else:
-                both.append((None if audit is None else audit.label_of(entry.id), entry))
+                both.append((None if audit is None else _earlier(audit, entry), entry))
         _log_changes(both)
         first = [entry.label for earlier, entry in both if earlier is None]
         updated = sum(earlier not in (None, entry.label) for earlier, entry in both)
@@ -507,6 +516,7 @@ class Auditor:
         by: str,
         may_use: Callable[[str], bool],
         yields: bool,
+        opinions: bool,
     ) -> "_LabelBatch":
         """Sorts labels into those that may change something, and those that are not taken."""
         batch, at = _LabelBatch(), self._now()
@@ -525,30 +535,29 @@ class Auditor:
             if audit.status(at) == "expired":
                 batch.expired.append(sent.id)
                 continue
-            if yields and audit.is_of_another(by):
+            entry = _entry_of(sent, by=by, at=at, yields=yields, opinions=opinions)
+            if _is_taken(audit, entry):
                 batch.taken.append(sent.id)
                 continue
             batch.entries.pop(audit.position, None)
-            if audit.label_of(sent.id) != sent.label:
+            if _earlier(audit, entry) != sent.label:
                 _check_changes(audit, sent)
-                batch.entries[audit.position] = LabelEntry(
-                    id=sent.id,
-                    label=sent.label,
-                    by=by,
-                    at=at,
-                    reason=sent.reason,
-                    yields=yields or None,
-                )
+                batch.entries[audit.position] = entry
         return batch
 
-    async def _audits_before(self, entries: Sequence[LabelEntry]) -> list[Audit | None]:
+    async def _audits_before(self, entries: Sequence[_LabelEntry]) -> list[Audit | None]:
         """Appends labels; returns the audit of each, in order, as it was before."""
         if not entries:
             return []
         texts = [entry.text for entry in entries]
-        last = await self._store.append_audits(
-            texts, forgotten={key_of(entry.id) for entry in entries}
-        )
+        # A second opinion may come in between from another process; the texts of its draw go with
+        # the next round of `TextKeeper`.
+        forgotten = {
+            key_of(entry.id)
+            for entry in entries
+            if (audit := self.ledger.audit(entry.id)) is not None and audit.settles(entry)
+        }
+        last = await self._store.append_audits(texts, forgotten=forgotten)
         first = last - len(entries) + 1
         # Entries of other replicas may lie in between; these labels come after them.
         await self._read_to(first - 1, self.ledger)
@@ -681,6 +690,28 @@ def _are_few(candidates: Sequence[JudgedComparison]) -> bool:
     return sum(map(len, texts)) <= _MOST_CHARACTERS_ON_LOOP
 
 
+def _entry_of(sent: SentLabel, *, by: str, at: float, yields: bool, opinions: bool) -> _LabelEntry:
+    if opinions:
+        return OpinionEntry(id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason)
+    return LabelEntry(
+        id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason, yields=yields or None
+    )
+
+
+def _earlier(audit: Audit, entry: _LabelEntry) -> AuditLabel | None:
+    """Returns the label that an entry would replace or repeat, in the order of its id."""
+    if isinstance(entry, OpinionEntry):
+        return audit.opinion_of(entry.id, by=entry.by)
+    return audit.label_of(entry.id)
+
+
+def _is_taken(audit: Audit, entry: _LabelEntry) -> bool:
+    """Whether an entry changes nothing, because what others have said stays."""
+    if isinstance(entry, OpinionEntry):
+        return _earlier(audit, entry) != entry.label and not audit.takes_opinion(by=entry.by)
+    return entry.yields is not None and audit.is_of_another(entry.by)
+
+
 def _check_changes(audit: Audit, sent: SentLabel) -> None:
     """Refuses a label that would change the one of its draw too often."""
     if audit.label_changes >= MOST_LABEL_CHANGES:
@@ -690,9 +721,11 @@ def _check_changes(audit: Audit, sent: SentLabel) -> None:
         )
 
 
-def _log_changes(changes: Iterable[tuple[AuditLabel | None, LabelEntry]]) -> None:
+def _log_changes(changes: Iterable[tuple[AuditLabel | None, _LabelEntry]]) -> None:
     """Logs each changed label with both values, and each draw that was closed."""
     for earlier, entry in changes:
+        if isinstance(entry, OpinionEntry):
+            continue
         if earlier is None and entry.label == "none":
             logger.info("audit %s: closed without a label by %r", entry.id, entry.by)
         elif earlier not in (None, entry.label):
@@ -717,7 +750,7 @@ class _LabelBatch:
         taken: Ids of draws that have a label of another key.
     """
 
-    entries: dict[int, LabelEntry] = field(default_factory=dict)
+    entries: dict[int, _LabelEntry] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     expired: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)

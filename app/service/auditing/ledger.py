@@ -25,8 +25,10 @@ from app.service.auditing.entries import (
     Entry,
     Fold,
     LabelEntry,
+    OpinionEntry,
 )
 from app.service.auditing.folds import Folds
+from app.service.auditing.texts import key_of
 
 T = TypeVar("T", bound=Hashable)
 Rows = NDArray[np.void]
@@ -41,6 +43,8 @@ _MIRRORED: Mapping[AuditLabel, AuditLabel] = {"A": "B", "B": "A", "tie": "tie", 
 MOST_CRITERIA = 64
 # One key begins at most this many of them, so that judgments of other keys are audited, too.
 MOST_CRITERIA_OF_KEY = 32
+# Most opinions of one draw.
+OPINIONS = 2
 # Name of every caller of a service without keys.
 KEYLESS = "anonymous"
 
@@ -116,6 +120,14 @@ _OUTCOME = np.dtype(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Opinion:
+    """The label of one of two people, in the order of the first judgment."""
+
+    label: AuditLabel
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
     """One drawn comparison with its label, in the order of its first judgment.
 
@@ -128,6 +140,8 @@ class Audit:
         labelled_at: Time of its first label, or at which it was closed first.
         labelled_by: Name of the key that sent its present label, or closed it.
         label_changes: Number of labels that replaced another one.
+        opinions: The labels of at most two people who do not see each other's. Equal ones are its
+            label; others wait for a decision.
     """
 
     draw: Draw
@@ -137,12 +151,32 @@ class Audit:
     labelled_at: float | None
     labelled_by: str | None
     label_changes: int
+    opinions: tuple[Opinion, ...] = ()
 
     def label_of(self, identifier: str) -> AuditLabel | None:
         """Returns the label in the order of an id of this draw."""
-        if self.label is None or self.draw.id == identifier:
-            return self.label
-        return _MIRRORED[self.label]
+        return None if self.label is None else self.turned(self.label, identifier)
+
+    def turned(self, label: AuditLabel, identifier: str) -> AuditLabel:
+        """Turns a label between the order of this draw and that of an id of it."""
+        return label if self.draw.id == identifier else _MIRRORED[label]
+
+    def opinion_of(self, identifier: str, *, by: str) -> AuditLabel | None:
+        """Returns the opinion of a person in the order of an id of this draw; None without one."""
+        own = [opinion.label for opinion in self.opinions if opinion.by == by]
+        return self.turned(own[0], identifier) if own else None
+
+    def takes_opinion(self, *, by: str) -> bool:
+        """Whether an opinion of a person counts: one of two, and one a person, until a label."""
+        is_new = all(opinion.by != by for opinion in self.opinions)
+        return self.label is None and is_new and len(self.opinions) < OPINIONS
+
+    def settles(self, entry: LabelEntry | OpinionEntry) -> bool:
+        """Whether the draw has a label with an entry that counts."""
+        if isinstance(entry, LabelEntry):
+            return True
+        label = self.turned(entry.label, entry.id)
+        return any(opinion.label == label for opinion in self.opinions)
 
     def is_of_another(self, by: str) -> bool:
         """Whether it has a label, or was closed, by another key than this one."""
@@ -297,6 +331,8 @@ class Ledger:
         self._events = _Table(_EVENT)
         # Id without the bit of its order -> row of the draw.
         self._rows: dict[int, int] = {}
+        # Number of a set -> key of a pair -> its opinions, which few draws have.
+        self._opinions: dict[int, dict[str, tuple[Opinion, ...]]] = {}
         # Row of a draw and number of a decider, of the uses after the first one of each draw.
         self._used_again: set[tuple[int, int]] = set()
         self._calibrations = _Numbered[str]()
@@ -333,6 +369,8 @@ class Ledger:
             self._apply_draw(position, entry)
         elif isinstance(entry, LabelEntry):
             self._apply_label(position, entry)
+        elif isinstance(entry, OpinionEntry):
+            self._apply_opinion(position, entry)
         elif isinstance(entry, Fold):
             self._apply_fold(entry)
         elif entry is not None and self.alarms.apply(position, entry):
@@ -397,6 +435,10 @@ class Ledger:
         is_of_set = draws["calibration"] == self._number_of(calibration)
         ids: NDArray[np.void] = draws["id"][is_of_set & self._have_status(draws, "open", now)]
         return ids
+
+    def opinions(self, calibration: str) -> dict[str, tuple[Opinion, ...]]:
+        """Returns the opinions about a set's audits by the keys of their pairs; a copy."""
+        return self._opinions.get(self._number_of(calibration), {}).copy()
 
     def _row_of(self, key: str) -> int | None:
         try:
@@ -566,10 +608,11 @@ class Ledger:
 
     def _audit(self, row: np.void, first_use: np.void) -> Audit:
         draw, use = _fields(row), _fields(first_use)
-        label = _LABELS[draw["label"]]
+        label, identifier = _LABELS[draw["label"]], draw["id"].hex()
+        opinions = self._opinions.get(draw["calibration"])
         return Audit(
             draw=Draw(
-                id=draw["id"].hex(),
+                id=identifier,
                 fingerprint=self._names[draw["fingerprint"]],
                 digest=draw["digest"].hex(),
                 question=draw["question"].hex(),
@@ -587,6 +630,7 @@ class Ledger:
             labelled_at=None if label is None else draw["labelled_at"],
             labelled_by=None if label is None else self._names[draw["labelled_by"]],
             label_changes=draw["label_changes"],
+            opinions=() if opinions is None else opinions.get(key_of(identifier), ()),
         )
 
     def _apply_draw(self, position: int, draw: Draw) -> None:
@@ -673,8 +717,24 @@ class Ledger:
             return
         self._append_entry(position, row, at=entry.at)
         state = self._draws.rows[row]
-        if entry.yields and self._is_labelled_by_another(state, entry.by):
+        if not (entry.yields and self._is_labelled_by_another(state, entry.by)):
+            self._set_label(position, state, entry)
+
+    def _apply_opinion(self, position: int, entry: OpinionEntry) -> None:
+        audit, row = self.audit(entry.id), self._rows.get(drawn_pair(entry.id))
+        if audit is None or row is None:
             return
+        self._append_entry(position, row, at=entry.at)
+        if not audit.takes_opinion(by=entry.by):
+            return
+        state = self._draws.rows[row]
+        opinion = Opinion(label=audit.turned(entry.label, entry.id), by=entry.by)
+        of_set = self._opinions.setdefault(int(state["calibration"]), {})
+        of_set[key_of(entry.id)] = (*audit.opinions, opinion)
+        if audit.settles(entry):
+            self._set_label(position, state, entry)
+
+    def _set_label(self, position: int, state: np.void, entry: LabelEntry | OpinionEntry) -> None:
         is_mirrored = state["id"].tobytes().hex() != entry.id
         label = _LABELS.index(_MIRRORED[entry.label] if is_mirrored else entry.label)
         before, calibration = state["label"], self._calibrations[state["calibration"]]
@@ -705,7 +765,9 @@ class Ledger:
             gone.update(entries["draw"].tolist())
             entries["decider"] = _NONE
         for row in gone:
-            self._rows.pop(drawn_pair(draws["id"][row].tobytes().hex()), None)
+            identifier = draws["id"][row].tobytes().hex()
+            self._rows.pop(drawn_pair(identifier), None)
+            self._opinions.get(int(draws["calibration"][row]), {}).pop(key_of(identifier), None)
             draws["calibration"][row] = _NONE
 
     def _note(self, position: int, calibration: str, *, before: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.core.comparison import Label, Side
+from app.core.comparison import AuditLabel, Label, Side
 
 Choice = Literal["left", "right", "tie"]
 
@@ -45,6 +45,12 @@ class BlindPair:
         if choice == "tie":
             return "tie"
         return self.left if choice == "left" else ("B" if self.left == "A" else "A")
+
+    def choice_of(self, label: AuditLabel) -> Choice | None:
+        """The choice between the two sides that a label means; None if there is no label."""
+        if label == "none" or label == "tie":
+            return None if label == "none" else "tie"
+        return "left" if label == self.left else "right"
 
 
 def left_side(seed: int, key: str) -> Side:

@@ -1,8 +1,12 @@
 """The queue of a set: open audits whose texts the service keeps, for people who label blind.
 
+With two reviewers, a pair goes to two people, and each gives an opinion. Equal opinions are its
+label, and a pair with two that differ leaves the queue for somebody who decides.
+
 A pair that a person gets is leased to that person for some minutes, so that nobody else gets it
 meanwhile. The lease only decides who gets which pair. The log of audits decides whether a label
-counts: the first label of a pair stays, and only the person who gave it can correct it here.
+counts: the first label of a pair stays, and only the person who gave it can correct it here. An
+opinion stays.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,6 +21,7 @@ from app.core.errors import AlreadyLabelledError, InvalidRequestError, RequestEr
 from app.ports import AuditStore, Lease, LeaseStore
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor, LabelReport, SentLabel
+from app.service.auditing.ledger import OPINIONS, Opinion
 from app.service.auditing.monitor import Monitor
 from app.service.auditing.texts import DrawnTexts, key_of, read_texts
 from app.service.calibration.cache import Calibrations
@@ -31,6 +36,7 @@ LEASE_S = 600
 MOST_TAKEN = 5
 # Pairs that are asked for besides, in case others lease the first ones at this moment.
 _SPARE = 64
+_LOOKS = 2
 # The coin that decides the sides is the same for everybody, so a ticket can be checked.
 _SEED = 0
 
@@ -63,13 +69,15 @@ class QueueState:
 
     Args:
         open: Number of pairs that wait for a label.
-        leased: Number of those that somebody has.
+        disagreements: Number of pairs that wait for a decision instead, after two opinions.
+        leased: Number of the open pairs that somebody has.
         without_texts: Number of open audits whose texts the service does not have.
         keeps_texts: Whether the service keeps texts.
         words: How far the labelling is, in a sentence.
     """
 
     open: int
+    disagreements: int
     leased: int
     without_texts: int
     keeps_texts: bool
@@ -112,7 +120,7 @@ class AnswerReport:
     """The outcome of answers.
 
     Args:
-        labelled: Number of pairs that got their first label, or were closed.
+        labelled: Number of pairs that got their first label, were closed, or got an opinion.
         corrected: Number of labels that replaced one of the same person.
         again: Number of answers that the service had already.
         errors: Index of an answer that was not taken -> its error.
@@ -131,23 +139,73 @@ class _Waiting:
     """The open audits of a set.
 
     Args:
-        keys: Keys of the pairs with texts, oldest first.
+        keys: Keys of the pairs with texts that wait for a label, oldest first.
+        opinions: Key of a pair of the set -> its opinions.
+        disagreements: Number of pairs that wait for a decision.
         without_texts: Number of the others.
     """
 
     keys: Sequence[str]
+    opinions: Mapping[str, Sequence[Opinion]]
+    disagreements: int
     without_texts: int
 
     @classmethod
-    def of(cls, ids: NDArray[np.void], kept: Collection[str]) -> "_Waiting":
-        """Sorts audits into those with and without texts; long work for 100,000 of them.
+    def of(
+        cls,
+        ids: NDArray[np.void],
+        kept: Collection[str],
+        opinions: Mapping[str, Sequence[Opinion]],
+    ) -> "_Waiting":
+        """Sorts audits by what they wait for; long work for 100,000 of them.
 
         Args:
             ids: Ids of the audits as bytes, oldest first.
             kept: Keys of the pairs with texts.
+            opinions: Key of a pair of the set -> its opinions.
         """
-        keys = [key for each in ids.tolist() if (key := key_of(each.hex())) in kept]
-        return cls(keys=keys, without_texts=len(ids) - len(keys))
+        decided = {key for key, given in opinions.items() if len(given) == OPINIONS}
+        keys = [key_of(each.hex()) for each in ids.tolist()]
+        labelled = [key for key in keys if key not in decided]
+        waiting = [key for key in labelled if key in kept]
+        return cls(
+            keys=waiting,
+            opinions=opinions,
+            disagreements=len(keys) - len(labelled),
+            without_texts=len(labelled) - len(waiting),
+        )
+
+    def wanted(
+        self,
+        leases: Mapping[str, Lease],
+        skipped: Mapping[str, Lease],
+        *,
+        reviewer: str,
+        reviewers: int,
+    ) -> list[str]:
+        """The leases that a person may get: held ones first, then the oldest, skipped ones last.
+
+        Args:
+            leases: All leases of the set.
+            skipped: The pairs that this person has skipped.
+            reviewer: Name of the person.
+            reviewers: Number of people who label each pair.
+        """
+        own, free, last = list[str](), list[str](), list[tuple[float, str]]()
+        for key in self.keys:
+            given = self.opinions.get(key, ()) if reviewers > 1 else ()
+            if any(opinion.by == reviewer for opinion in given):
+                continue
+            holders = {item: leases[item].holder for item in _items(key) if item in leases}
+            if reviewer in holders.values():
+                own += [item for item, holder in holders.items() if holder == reviewer]
+            elif len(holders) + len(given) < reviewers:
+                item = next(item for item in _items(key) if item not in holders)
+                if key in skipped:
+                    last.append((skipped[key].until, item))
+                else:
+                    free.append(item)
+        return [*own, *free, *(item for _, item in sorted(last))]
 
 
 class LabelQueue:
@@ -179,13 +237,14 @@ class LabelQueue:
         self._absorber = absorber
         self._lease_s = lease_s
 
-    async def take(self, name: str, *, reviewer: str, most: int) -> Taken:
+    async def take(self, name: str, *, reviewer: str, most: int, reviewers: int) -> Taken:
         """Leases pairs to a person: held ones first, then the oldest, skipped ones last.
 
         Args:
             name: Name of the calibration set.
             reviewer: Name of the person.
             most: Most pairs.
+            reviewers: Number of people who label each pair: 1, or 2 for opinions.
 
         Raises:
             CalibrationNotFoundError: There is no such set.
@@ -195,10 +254,7 @@ class LabelQueue:
         waiting = await self._waiting(name)
         pairs = list[LeasedPair]()
         if waiting.keys:
-            wanted = await self._wanted(name, waiting, reviewer)
-            granted = await self._store.lease(
-                name, wanted[: most + _SPARE], holder=reviewer, most=most, seconds=self._lease_s
-            )
+            granted = await self._lease(waiting, name, reviewer, reviewers, most=most)
             written = await self._store.audit_texts(list(granted))
             pairs = await off_loop(_leased_pairs, granted, written)
             if len(pairs) < len(written):
@@ -208,7 +264,7 @@ class LabelQueue:
         return Taken(pairs=pairs, state=await self._state(calibration, waiting))
 
     async def answer(
-        self, name: str, answers: Sequence[PairAnswer], *, reviewer: str
+        self, name: str, answers: Sequence[PairAnswer], *, reviewer: str, reviewers: int
     ) -> AnswerReport:
         """Takes answers, all in one step, and ends their leases; an answer sent twice counts once.
 
@@ -218,6 +274,7 @@ class LabelQueue:
             name: Name of the calibration set.
             answers: The answers, in order; the last one of a pair counts.
             reviewer: Name of the person, who becomes the sender of the labels.
+            reviewers: Number of people who label each pair: 1, or 2 for opinions.
 
         Raises:
             CalibrationNotFoundError: There is no such set.
@@ -230,12 +287,15 @@ class LabelQueue:
         errors = await self._faults(name, answers)
         sent = {index: _sent(answer) for index, answer in enumerate(answers) if index not in errors}
         report = await self._auditor.label(
-            list(sent.values()), by=reviewer, may_use=lambda of: of == name, yields=True
+            list(sent.values()),
+            by=reviewer,
+            may_use=lambda of: of == name,
+            yields=True,
+            opinions=reviewers > 1,
         )
-        errors |= _refusals(sent, report)
+        errors |= _refusals(sent, report, reviewers=reviewers)
         if sent:
-            keys = {key_of(label.id) for label in sent.values()}
-            await self._store.end_leases(name, keys, holder=reviewer)
+            await self._end_leases(name, {key_of(label.id) for label in sent.values()}, reviewer)
         labelled = report.labelled + report.closed
         return AnswerReport(
             labelled=labelled,
@@ -264,22 +324,37 @@ class LabelQueue:
 
     async def _waiting(self, name: str) -> _Waiting:
         ids = await self._auditor.open_ids(name)
+        opinions = self._auditor.ledger.opinions(name)
         keeps = self._auditor.keeps_texts and len(ids)
         kept = await self._store.audit_text_keys() if keeps else set[str]()
-        return await off_loop(_Waiting.of, ids, kept)
+        return await off_loop(_Waiting.of, ids, kept, opinions)
 
-    async def _wanted(self, name: str, waiting: _Waiting, reviewer: str) -> list[str]:
-        """The pairs that a person may get, in the order in which to give them."""
-        leases = await self._store.leases(name)
+    async def _lease(
+        self, waiting: _Waiting, name: str, reviewer: str, reviewers: int, *, most: int
+    ) -> dict[str, float]:
+        """Leases pairs to a person; returns the end of each lease by the key of the pair."""
         skipped = await self._store.leases(_skips(name, reviewer))
-        own = [key for key in waiting.keys if _is_held(leases.get(key), reviewer)]
-        free = [key for key in waiting.keys if key not in leases]
-        last = sorted((key for key in free if key in skipped), key=lambda key: skipped[key].until)
-        return [*own, *(key for key in free if key not in skipped), *last]
+        granted = dict[str, float]()
+        # Others may take the same leases at this moment; the second look sees theirs.
+        for _ in range(_LOOKS):
+            leases = await self._store.leases(name)
+            wanted = await off_loop(
+                waiting.wanted, leases, skipped, reviewer=reviewer, reviewers=reviewers
+            )
+            granted = await self._store.lease(
+                name, wanted[: most + _SPARE], holder=reviewer, most=most, seconds=self._lease_s
+            )
+            if granted:
+                break
+        return {_key(item): until for item, until in granted.items()}
+
+    async def _end_leases(self, name: str, keys: Collection[str], reviewer: str) -> int:
+        items = [item for key in keys for item in _items(key)]
+        return await self._store.end_leases(name, items, holder=reviewer)
 
     async def _skip(self, name: str, keys: Collection[str], reviewer: str) -> int:
         """Ends the leases of a person, and remembers the pairs as skipped."""
-        released = await self._store.end_leases(name, keys, holder=reviewer)
+        released = await self._end_leases(name, keys, reviewer)
         # The skipped pairs of a person are leases in a room of its own.
         await self._store.lease(
             _skips(name, reviewer),
@@ -296,7 +371,8 @@ class LabelQueue:
         recovery = await self._absorber.recovery(calibration, report.criteria)
         return QueueState(
             open=len(waiting.keys),
-            leased=len(leases.keys() & set(waiting.keys)),
+            disagreements=waiting.disagreements,
+            leased=len({_key(item) for item in leases} & set(waiting.keys)),
             without_texts=waiting.without_texts,
             keeps_texts=self._auditor.keeps_texts,
             words=progress_of(len(waiting.keys), recovery),
@@ -321,8 +397,13 @@ def _skips(name: str, reviewer: str) -> str:
     return f"{name}/{reviewer}"
 
 
-def _is_held(lease: Lease | None, reviewer: str) -> bool:
-    return lease is not None and lease.holder == reviewer
+def _items(key: str) -> tuple[str, str]:
+    """The leases of the people who may have a pair at once; one person alone has the first."""
+    return key, f"{key}/2"
+
+
+def _key(item: str) -> str:
+    return item.partition("/")[0]
 
 
 def _leased_pairs(granted: Mapping[str, float], written: Mapping[str, str]) -> list[LeasedPair]:
@@ -330,11 +411,12 @@ def _leased_pairs(granted: Mapping[str, float], written: Mapping[str, str]) -> l
     return [
         LeasedPair(pair=pair, until=until)
         for key, until in granted.items()
-        if (pair := _pair(key, written.get(key))) is not None
+        if (pair := pair_of(key, written.get(key))) is not None
     ]
 
 
-def _pair(key: str, written: str | None) -> BlindPair | None:
+def pair_of(key: str, written: str | None) -> BlindPair | None:
+    """Reads a drawn pair from its texts; None if they are gone or cannot be read."""
     # Either order of the pair has this key.
     texts = read_texts(written, f"{int(key, 16) << 1:032x}")
     if texts is None:
@@ -360,7 +442,7 @@ def _is_own(text: str, written: Mapping[str, str]) -> bool:
     if ticket is None or ticket.left != left_side(_SEED, ticket.audit):
         return False
     key = key_of(ticket.audit)
-    pair = _pair(key, written.get(key))
+    pair = pair_of(key, written.get(key))
     return pair is None or ticket_of(pair) == text
 
 
@@ -373,13 +455,17 @@ def _sent(answer: PairAnswer) -> SentLabel:
     return SentLabel(id=ticket.audit, label=pair.label_of(answer.choice))
 
 
-def _refusals(sent: Mapping[int, SentLabel], report: LabelReport) -> dict[int, RequestError]:
+def _refusals(
+    sent: Mapping[int, SentLabel], report: LabelReport, *, reviewers: int
+) -> dict[int, RequestError]:
     """Returns the errors of labels that were not taken, by the index of their answer."""
     errors = dict[int, RequestError]()
     for index, label in sent.items():
         if label.id in report.taken:
             errors[index] = AlreadyLabelledError(
                 "somebody else has labelled this pair since you got it, and that label stays"
+                if reviewers == 1
+                else "two people have labelled this pair already, or you have, and that stays"
             )
         elif label.id in report.expired:
             errors[index] = InvalidRequestError(

@@ -387,6 +387,9 @@ CASES: dict[str, Case] = {
         lambda: json.dumps({"tickets": [f"{audit_id(0)}.A.{0:032x}"]}).encode(),
         "/calibrations/audited/queue/release",
     ),
+    "disagreements": Case(
+        ("GET", "/calibrations/{name}/disagreements"), url="/calibrations/audited/disagreements"
+    ),
     "link without keys": Case(
         ("POST", "/calibrations/{name}/label-links"),
         403,

@@ -98,7 +98,7 @@ def test_every_view_is_small() -> None:
     curve = sum(sizes.pop(name) for name in ("plot.js", "vendor/uplot.js", "vendor/uplot.css"))
     views = (
         ("try.js",),
-        ("label.js", "queue.js"),
+        ("label.js", "queue.js", "two_reviewers.js"),
         ("sets.js",),
         ("sets.js", "set.js", "change.js", "recalibrate.js", "upload.js"),
         ("watch.js",),

@@ -22,7 +22,7 @@ from tests.unit.api.test_audits import ISO, drawn, listed, send
 
 QUEUE = "/calibrations/default/queue"
 SHOWN = {"ticket", "question", "left", "right", "leased_until"}
-STATE = {"open", "leased", "without_texts", "words"}
+STATE = {"open", "disagreements", "leased", "without_texts", "words"}
 
 
 class AgeingStore(MemoryStore):
@@ -97,6 +97,7 @@ async def test_a_pair_is_shown_with_its_texts_and_nothing_of_the_judge() -> None
         (pair,) = found.pop("pairs")
         assert found == {
             "open": 1,
+            "disagreements": 0,
             "leased": 1,
             "without_texts": 0,
             "texts": "kept",

@@ -72,6 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     "service.labelling": {"core"},
     "service.labelling.queue": _USE_CASE
     | {"service.calibration", "service.auditing", "service.labelling", "numpy"},
+    "service.labelling.disagreements": _USE_CASE
+    | {"service.calibration", "service.auditing", "service.labelling", "numpy"},
     "service.labelling.progress": {"service.auditing"},
     "service.rewards": _USE_CASE | {"service.judging", "service.admission"},
     # JSON in and out, shared by HTTP, files and Ray. The package does not know HTTP.

@@ -10,11 +10,13 @@ const THEME_WORDS = { "": "Theme: system", dark: "Theme: dark", light: "Theme: l
 /** @returns {{ view: string, name: string }} What the address asks for. */
 function routeOf() {
   const [path, query] = location.hash.slice(1).split("?");
-  const token = new URLSearchParams(query).get("token");
+  const asked = new URLSearchParams(query);
+  const token = asked.get("token");
   if (token !== null) {
     // A reviewer's link: the token leaves the address bar, and the browser's history.
     saveKey(token, { reviewer: true });
-    history.replaceState(null, "", `#${path}`);
+    asked.delete("token");
+    history.replaceState(null, "", `#${path}${asked.size === 0 ? "" : `?${asked}`}`);
   }
   const [view, ...rest] = path.split("/");
   // Names of sets have no characters that an address would have to escape.

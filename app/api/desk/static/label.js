@@ -4,6 +4,7 @@ import { isReviewer, labellerName, ofSet, post, savedKey, saveLabellerName, urlO
 import { Action, Copyable, Dialog, Waiting, Words } from "./parts.js";
 import { moment, plural } from "./format.js";
 import { useQueue } from "./queue.js";
+import { addressOf, reviewersOfAddress, TwoReviewers } from "./two_reviewers.js";
 
 const KEYS = [
   ["1", "the left response is better"],
@@ -54,12 +55,12 @@ function Name({ value, onChange }) {
 }
 
 /** Makes a link with which somebody else may label this set, and nothing else. @param {any} props */
-function Invite({ name, report }) {
+function Invite({ name, reviewers, report }) {
   const [who, setWho] = useState("");
   const [link, setLink] = useState(/** @type {any} */ (null));
   const make = async () => {
     const made = await post(ofSet(name, "/label-links"), { reviewer: who });
-    setLink({ url: `${urlOf("desk")}#label/${name}?token=${encodeURIComponent(made.token)}`, expires: made.expires });
+    setLink({ url: `${urlOf("desk")}#label/${name}?${reviewers === 2 ? "reviewers=2&" : ""}token=${encodeURIComponent(made.token)}`, expires: made.expires });
   };
   return html`<details class="card"><summary>Invite a reviewer</summary>
     <p class="hint">The link lets one person label this set until it expires, and do nothing else.</p>
@@ -90,7 +91,8 @@ const isTyping = (target) =>
 /** @param {{ name: string, sets: any[], report: (error: unknown) => void }} props */
 export function Label({ name, sets, report }) {
   const [reviewer, setReviewer] = useState(labellerName);
-  const queue = useQueue(name, reviewer, report);
+  const reviewers = reviewersOfAddress();
+  const queue = useQueue(name, reviewer, reviewers, report);
   const [asks, setAsks] = useState(/** @type {"reason" | "keys" | null} */ (null));
   const { state, answer, undo, skip, finish } = queue;
   const pair = state?.pair ?? null;
@@ -118,7 +120,7 @@ export function Label({ name, sets, report }) {
   if (state === null) return html`<${Waiting} failed=${queue.failed} />`;
   return html`<div class="label">
     <div class="row spread above"><div class="row"><h1>Label ${name}</h1>${sets.length > 1 &&
-      html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#label/${e.target.value}`)}>
+      html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = addressOf(e.target.value, reviewers))}>
         ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div><p class="muted" role="status"><${Words} of=${state.words} /></p></div>
     ${pair === null
       ? html`<${Done} state=${state} onFinish=${finish} onAgain=${queue.again} />`
@@ -146,6 +148,7 @@ export function Label({ name, sets, report }) {
     }} />`}
     ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
     ${reviewer !== undefined && html`<${Name} value=${reviewer} onChange=${setReviewer} />`}
-    ${!isReviewer() && savedKey() !== null && html`<${Invite} name=${name} report=${report} />`}
+    ${!isReviewer() && html`<${TwoReviewers} name=${name} reviewers=${reviewers} waiting=${state.disagreements} report=${report} />`}
+    ${!isReviewer() && savedKey() !== null && html`<${Invite} name=${name} reviewers=${reviewers} report=${report} />`}
   </div>`;
 }

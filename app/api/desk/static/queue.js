@@ -16,11 +16,13 @@ class Queue {
   /**
    * @param {string} name The set.
    * @param {string | undefined} reviewer Name of the person who labels; undefined for that of the link.
+   * @param {1 | 2} reviewers Number of people who label each pair.
    * @param {(error: unknown) => void} report
    * @param {(state: any) => void} show Receives each new state.
    */
-  constructor(name, reviewer, report, show) {
+  constructor(name, reviewer, reviewers, report, show) {
     this.reviewer = reviewer;
+    this.reviewers = reviewers;
     this.path = ofSet(name, "/queue");
     this.report = report;
     this.show = show;
@@ -47,7 +49,7 @@ class Queue {
   /** Fetches pairs ahead, so that the next one is there at once. */
   async fill() {
     if (this.closed || this.pairs.length >= AHEAD) return;
-    const { pairs, ...told } = await post(this.path, { take: TAKEN, reviewer: this.reviewer });
+    const { pairs, ...told } = await post(this.path, { take: TAKEN, reviewer: this.reviewer, reviewers: this.reviewers });
     // Asking again gives the same pairs.
     const known = new Set([...this.done, ...this.skipped, ...this.pairs.map((pair) => pair.ticket)]);
     this.pairs.push(...pairs.filter((/** @type {Pair} */ pair) => !known.has(pair.ticket)));
@@ -101,8 +103,8 @@ class Queue {
   /** @param {Held} held */
   async send(held) {
     try {
-      const { errors, words, open, leased, without_texts } = await post(`${this.path}/answers`, this.answersOf(held));
-      this.tell({ words, open, leased, without_texts });
+      const { errors, words, open, disagreements, leased, without_texts } = await post(`${this.path}/answers`, this.answersOf(held));
+      this.tell({ words, open, disagreements, leased, without_texts });
       if (errors.length > 0) this.report(new Error(errors[0].error.detail));
     } catch (error) {
       // The pair is shown again, so no answer is lost in silence.
@@ -128,7 +130,7 @@ class Queue {
 
   /** @param {Held} held */
   answersOf(held) {
-    return { answers: [held.sent], reviewer: this.reviewer };
+    return { answers: [held.sent], reviewer: this.reviewer, reviewers: this.reviewers };
   }
 
   /** @param {() => Promise<void>} task */
@@ -141,14 +143,15 @@ class Queue {
  * The queue of a set as a view shows it.
  * @param {string} name
  * @param {string | undefined} reviewer
+ * @param {1 | 2} reviewers
  * @param {(error: unknown) => void} report
  */
-export function useQueue(name, reviewer, report) {
+export function useQueue(name, reviewer, reviewers, report) {
   const [state, setState] = useState(/** @type {any} */ (null));
   const [failed, setFailed] = useState(false);
   const queue = useRef(/** @type {Queue | null} */ (null));
   useEffect(() => {
-    const now = new Queue(name, reviewer, report, setState);
+    const now = new Queue(name, reviewer, reviewers, report, setState);
     queue.current = now;
     // Nobody answers a pair of the queue before.
     setState(null);
@@ -170,7 +173,7 @@ export function useQueue(name, reviewer, report) {
       now.leave();
       now.closed = true;
     };
-  }, [name, reviewer]);
+  }, [name, reviewer, reviewers]);
   return {
     state,
     failed,

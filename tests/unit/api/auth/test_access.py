@@ -41,6 +41,7 @@ MATRIX: dict[Any, str] = {
     "/calibrations/{name}/queue": "label",
     "/calibrations/{name}/queue/answers": "label",
     "/calibrations/{name}/queue/release": "label",
+    "/calibrations/{name}/disagreements": "calibrate",
     "/calibrations/{name}/label-links": "calibrate",
     "/calibrations/{name}/rollback": "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
@@ -74,7 +75,7 @@ def test_every_route_is_in_the_table_and_none_is_open_by_accident() -> None:
     assert {route for route, need in NEEDS.items() if need == "switch"} == {("GET", "/metrics")}
     # A route that changes or computes something needs a role, and so does one that shows texts.
     writing = {route for route in NEEDS if route[0] != "GET"}
-    assert writing | {("GET", "/audits/texts")} == {
+    assert writing | {("GET", "/audits/texts"), ("GET", "/calibrations/{name}/disagreements")} == {
         route for route, need in NEEDS.items() if need in ROLES
     }
 

@@ -6,7 +6,14 @@ from typing import Any
 
 from app.core.comparison import Criterion
 from app.core.score import Score
-from app.service.auditing.entries import AuditLabel, Decider, Draw, Entry, LabelEntry
+from app.service.auditing.entries import (
+    AuditLabel,
+    Decider,
+    Draw,
+    Entry,
+    LabelEntry,
+    OpinionEntry,
+)
 from app.service.auditing.ledger import Audit, Ledger
 
 MARGINAL = Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default")
@@ -57,6 +64,19 @@ def labelled(
 ) -> LabelEntry:
     """Returns a label for the comparison with this number, in one of its orders."""
     return LabelEntry(
+        id=draw_id(number, mirrored=mirrored),
+        label=label,
+        by=by,
+        at=at,
+        reason="no text" if label == "none" else None,
+    )
+
+
+def opinion(
+    number: int, label: AuditLabel, *, by: str, at: float = 100.0, mirrored: bool = False
+) -> OpinionEntry:
+    """Returns an opinion about the comparison with this number, in one of its orders."""
+    return OpinionEntry(
         id=draw_id(number, mirrored=mirrored),
         label=label,
         by=by,
