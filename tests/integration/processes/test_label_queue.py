@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from tests.redis_server import RedisServer
 
 KILLS = 3
 DRAWS = 200
+# Each of them has two answers.
+OPINION_DRAWS = 60
 QUEUE = "/calibrations/default/queue"
 PEOPLE = ("anna", "ben", "cem")
 
@@ -38,8 +41,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path, redis_server: Redi
 class Person:
     """One person who labels as fast as the service gives pairs, through kills of it."""
 
-    def __init__(self, server: Server, name: str, seed: int) -> None:
+    def __init__(self, server: Server, name: str, seed: int, *, reviewers: int = 1) -> None:
         self._server = server
+        self._reviewers = reviewers
         self._rng = random.Random(seed)
         self.name = name
         # Id of an audit -> label that the service has acknowledged.
@@ -65,7 +69,7 @@ class Person:
         # An answer without an acknowledgement is sent again.
         self._unsure = answers
         rows = [{"ticket": ticket, "choice": choice} for ticket, choice in answers.items()]
-        found = self._post("/answers", answers=rows)
+        found = self._post("/answers", answers=rows, reviewers=self._reviewers)
         self._unsure = {}
         self.repeated += found["again"]
         refused = {each["index"] for each in found["errors"]}
@@ -82,7 +86,8 @@ class Person:
         return True
 
     def _taken(self) -> dict[str, str]:
-        pairs = self._post("", take=self._rng.randint(1, 5))["pairs"]
+        asked = {"take": self._rng.randint(1, 5), "reviewers": self._reviewers}
+        pairs = self._post("", **asked)["pairs"]
         for pair in pairs:
             audit = pair["ticket"].partition(".")[0]
             self.shown[audit] = self.shown.get(audit, 0) + 1
@@ -93,6 +98,38 @@ class Person:
         return self._server.client.post(QUEUE + path, json=body).raise_for_status().json()
 
 
+    """Lets people label all pairs while the service is killed; yields after each kill.
+    server: Server, people: list[Person], *, total: int, kills: int
+) -> Iterator[None]:
+    """Lets people label all pairs while the service is killed; yields after each kill.
+
+    Args:
+        server: The service.
+        people: The people.
+        total: Number of answers that all of them can give.
+        kills: Number of kills.
+    """
+    for number in range(kills + 1):
+        is_last = number == kills
+        stop = threading.Event()
+        threads = [threading.Thread(target=person.label, args=(stop,)) for person in people]
+        for thread in threads:
+            thread.start()
+        if not is_last:
+            # Each kill comes after some more labels, at another moment of a request.
+            enough = (number + 1) * total // (kills + 2)
+            while sum(len(person.acknowledged) for person in people) < enough:
+                time.sleep(0.001)
+                assert any(thread.is_alive() for thread in threads)
+            server.kill()
+            stop.set()
+        for thread in threads:
+            thread.join()
+        if not is_last:
+            server.start()
+            yield
+
+
 def test_kill_9_while_people_label_loses_no_label_and_takes_none_twice(
     store_url: str, tmp_path: Path
 ) -> None:
@@ -100,28 +137,11 @@ def test_kill_9_while_people_label_loses_no_label_and_takes_none_twice(
         calibrate(server.client)
         people = [Person(server, name, seed) for seed, name in enumerate(PEOPLE)]
         ids = set(drawn(server.client, range(DRAWS)).values())
-        for number in range(KILLS + 1):
-            is_last = number == KILLS
-            stop = threading.Event()
-            threads = [threading.Thread(target=person.label, args=(stop,)) for person in people]
-            for thread in threads:
-                thread.start()
-            if not is_last:
-                # Each kill comes after some more labels, at another moment of a request.
-                enough = (number + 1) * len(ids) // (KILLS + 2)
-                while sum(len(person.acknowledged) for person in people) < enough:
-                    time.sleep(0.001)
-                    assert any(thread.is_alive() for thread in threads)
-                server.kill()
-                stop.set()
-            for thread in threads:
-                thread.join()
-            if not is_last:
-                server.start()
-                there = listed(server.client)
-                for person in people:
-                    for audit, label in person.acknowledged.items():
-                        assert there[audit] == label, "an acknowledged label was lost"
+        for _ in label_through_kills(server, people, total=len(ids), kills=KILLS):
+            there = listed(server.client)
+            for person in people:
+                for audit, label in person.acknowledged.items():
+                    assert there[audit] == label, "an acknowledged label was lost"
         told = {k: v for person in people for k, v in person.acknowledged.items()}
         assert sum(len(person.acknowledged) for person in people) == len(told) == len(ids)
         assert listed(server.client) == told
@@ -133,3 +153,34 @@ def test_kill_9_while_people_label_loses_no_label_and_takes_none_twice(
     assert len(labels) == len(told), "a label was taken twice"
     assert asyncio.run(text_keys(store_url)) == set()
     print(f"{len(told)} labels; {sum(person.repeated for person in people)} sent twice")
+
+
+def test_kill_9_while_two_people_label_each_pair_loses_no_opinion_and_takes_none_twice(
+    tmp_path: Path,
+) -> None:
+    store_url = f"sqlite:///{tmp_path}/calibration.db"
+    with Server(tmp_path, settings(store_url)) as server:
+        calibrate(server.client)
+        people = [
+            Person(server, name, seed, reviewers=2) for seed, name in enumerate(PEOPLE, start=29)
+        ]
+        ids = set(drawn(server.client, range(OPINION_DRAWS)).values())
+        total = 2 * len(ids)
+        assert len(list(label_through_kills(server, people, total=total, kills=1))) == 1
+    ledger, labels = asyncio.run(folded(store_url))
+    assert labels == []
+    told = {
+        (audit, f"{person.name}@anonymous"): label
+        for person in people
+        for audit, label in person.acknowledged.items()
+    }
+    there = {
+        (audit.draw.id, opinion.by): opinion.label
+        for audit in ledger.audits()
+        for opinion in audit.opinions
+    }
+    assert told == there
+    assert len(there) == total
+    for audit in ledger.audits():
+        one, other = (opinion.label for opinion in audit.opinions)
+        assert audit.label == (one if one == other else None)
