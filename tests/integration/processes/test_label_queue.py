@@ -98,7 +98,7 @@ class Person:
         return self._server.client.post(QUEUE + path, json=body).raise_for_status().json()
 
 
-    """Lets people label all pairs while the service is killed; yields after each kill.
+def label_through_kills(
     server: Server, people: list[Person], *, total: int, kills: int
 ) -> Iterator[None]:
     """Lets people label all pairs while the service is killed; yields after each kill.
