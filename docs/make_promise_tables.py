@@ -15,7 +15,7 @@ from app.core.conformal import merged
 from app.core.preference import FloatArray
 from app.evaluation.normal_world import NormalJudge
 from tests.statistics.worlds import audits, questions, streams
-from tests.statistics.worlds.audits import ALPHA, Phase
+from tests.statistics.worlds.audits import ALPHA, Asked, Expiring, Phase
 from tests.statistics.worlds.calibrations import (
     MIDDLING,
     OTHER,
@@ -45,6 +45,11 @@ def named(judge: NormalJudge) -> str:
 def spread(delays: FloatArray) -> str:
     """Median and 90% quantile."""
     return f"{np.median(delays):.0f} ({np.quantile(delays, 0.9):.0f})"
+
+
+def share(rate: float, runs: int) -> str:
+    """A share of runs with its standard error."""
+    return f"{rate:.3f} ({np.sqrt(rate * (1 - rate) / runs):.3f})"
 
 
 def print_monitor(runs: int = 1000) -> None:
@@ -90,6 +95,80 @@ def print_certificate(runs: int = 1000) -> None:
         share = f"{np.isfinite(places).mean():.3f}"
         rows.append([f"{error}", share, spread(places) if error < ALPHA else "-"])
     table("certificate", ["error", "certified within 10,000", "labels, median (90%)"], rows)
+
+
+def print_asked(runs: int = 1000) -> None:
+    """Draws of which several are of one question, counted by draw and by question."""
+    rows = []
+    for rate in (0.02, 0.10, 0.30, 1.0):
+        row = [f"{rate:g}"]
+        for by_question in (False, True):
+            found = audits.asked_runs(
+                Asked(rate=rate), labels=5000, count=runs, seed=SEED, by_question=by_question
+            )
+            row += [share(each, runs) for each in found]
+        rows.append(row)
+    names = ("alarm", "certificate", "interval misses")
+    both = (f"{name}, by {unit}" for unit in ("draw", "question") for name in names)
+    table("10 pairs a question, correlation 0.3, error 0.10: 5,000 labels", ["rate", *both], rows)
+
+
+def print_price(runs: int = 400) -> None:
+    """Labels to the alarm with several pairs a question."""
+    for error in (0.20, 0.30):
+        rows = []
+        for pairs in (1, 4, 10):
+            row = [str(pairs)]
+            for rate in (0.02, 0.10, 0.30):
+                found = audits.asked_delays(
+                    Asked(pairs=pairs, rate=rate), error, runs, seed=SEED, by_question=True
+                )
+                row.append(f"{spread(found)}, {np.median(found) / rate:,.0f}")
+            rows.append(row)
+        headings = ["pairs a question", *(f"rate {rate}" for rate in (0.02, 0.10, 0.30))]
+        table(f"labels to the alarm at {error}, median (90%), and judgments", headings, rows)
+
+
+def print_criteria(runs: int = 400) -> None:
+    """Alarms of any criterion of a version, and labels to the alarm of the k-th."""
+    rows = []
+    for criteria in (1, 5, 20):
+        row = [str(criteria)]
+        for shared in (False, True):
+            rang = audits.share_with_any_alarm(
+                criteria, labels=5000, count=runs, seed=SEED, shared=shared
+            )
+            row.append(share(rang, runs))
+        for error in (0.20, 0.30):
+            found = audits.asked_delays(
+                Asked(pairs=1), error, runs, seed=SEED, by_question=True, place=criteria
+            )
+            row.append(spread(found))
+        rows.append(row)
+    headings = ["criteria", "any alarm, 5% each", "any alarm, shared", "last one, 0.20", "0.30"]
+    table("criteria: any alarm within 5,000 labels each, labels to the alarm", headings, rows)
+
+
+def print_expired(runs: int = 1000) -> None:
+    """Certificates where draws expire."""
+    rows = []
+    for world in (Expiring(ALPHA, 0.036, True), Expiring(ALPHA, 0.02, False)):
+        found = audits.expiring_runs(world, labels=5000, count=runs, seed=SEED)
+        certified = np.mean([run.certified for run in found])
+        weaker = np.mean([run.certified_without_expired for run in found])
+        alarms = np.mean([run.alarm for run in found])
+        which = "all of them errors" if world.only_errors else "like the others"
+        shown = [share(float(each), runs) for each in (certified, weaker, alarms)]
+        rows.append([f"{world.expired:.1%}, {which}", *shown])
+    headings = ["expired", "certified", "without expired", "alarm"]
+    table("error 0.10, 5,000 draws", headings, rows)
+    rows = []
+    for expired in (0.0, 0.01, 0.02, 0.036):
+        world = Expiring(0.05, expired, False)
+        found = audits.expiring_runs(world, labels=10_000, count=runs, seed=SEED)
+        places = np.array([run.certified_at or np.inf for run in found])
+        rows.append([f"{expired:.1%}", spread(places)])
+    table("labels to the certificate at an error of 0.05", ["expired", "median (90%)"], rows)
 
 
 def print_streams(runs: int = 400) -> None:

@@ -89,7 +89,7 @@ class MonitoredKey:
 
 @dataclass(frozen=True, slots=True)
 class MonitoredCriterion:
-    """The audits of one criterion."""
+    """The audits of one criterion; services of 0.3.0 have one line of evidence for all."""
 
     alpha: float
     guarantee: str
@@ -102,6 +102,7 @@ class MonitoredCriterion:
     certified: bool
     suspended: bool
     keys: tuple[MonitoredKey, ...]
+    alarm_evidence: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class DriftOfSet:
 
 @dataclass(frozen=True, slots=True)
 class AuditedCriterion(Ringing):
-    """The audits of one criterion with its alarm."""
+    """The audits of one criterion with its alarm; services of 0.3.0 have one line for all."""
 
     alpha: float
     guarantee: str
@@ -164,6 +165,8 @@ class AuditedCriterion(Ringing):
     alarm: bool
     certified: bool
     suspended: bool
+    alarm_evidence: float = 20.0
+    certified_without_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,15 @@ _OFFSET = 10
 _SCALE = math.log(_OFFSET + 0.5)
 
 
+def share_of(place: int) -> float:
+    """Returns the share of false alarms that the observer at a place has, from 1 on.
+
+    The shares 1 / (k (k + 1)) sum to 1, however many observers come, and alarms at these shares
+    together are as rare as one at all of it, however the observers depend on each other.
+    """
+    return 1.0 / (place * (place + 1))
+
+
 def restart_log_weights(first: int, count: int) -> FloatArray:
     """Returns the logs of the wealth that begins at each of `count` observations from `first` on.
 

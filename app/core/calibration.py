@@ -153,7 +153,12 @@ class Calibration:
     @cached_property
     def counted(self) -> NDArray[np.bool_]:
         """Shape (n,). True for the pairs that "pac" counts, among them ties and off-task pairs."""
-        if self.clusters != "one" or self.questions == self.n:
+        return self.one_a_question if self.clusters == "one" else np.ones(self.n, dtype=bool)
+
+    @cached_property
+    def one_a_question(self) -> NDArray[np.bool_]:
+        """Shape (n,). True for one pair of each question, drawn by a hash of its digest."""
+        if self.questions == self.n:
             return np.ones(self.n, dtype=bool)
         return one_a_question(self._question_numbers, lots_of(self.table))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.core.betting import finite, restart_log_weights, restarted_log_wealth
+from app.core.betting import finite, restart_log_weights, restarted_log_wealth, share_of
 from app.core.preference import FloatArray
 
 # Shape (6, 1). Bets on larger and on smaller values, weak and strong.
@@ -129,9 +129,8 @@ def merged(evidences: Sequence[float], *, streams: int = 1) -> float:
     """Returns the evidence of several replicas, which reaches 1 / delta as rarely as that of one.
 
     The replicas share a calibration set, so their martingales depend on each other. So their false
-    alarms are added up: replica r alarms alone at r (r + 1) / delta, and the sum of 1 / (r (r + 1))
-    is 1, however many replicas come. That is exact for any dependence. The first replica pays for
-    the later ones with a factor of 2.
+    alarms are added up: replica r alarms alone at r (r + 1) / delta (`share_of`). That is exact for
+    any dependence. The first replica pays for the later ones with a factor of 2.
 
     Args:
         evidences: Largest evidence of each replica, in the order in which they were registered for
@@ -142,7 +141,7 @@ def merged(evidences: Sequence[float], *, streams: int = 1) -> float:
     Returns:
         The evidence; 0 without replicas.
     """
-    shares = (each / (place * (place + 1)) for place, each in enumerate(evidences, start=1))
+    shares = (each * share_of(place) for place, each in enumerate(evidences, start=1))
     return max(shares, default=0.0) / streams
 
 

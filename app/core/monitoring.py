@@ -1,8 +1,9 @@
 """The error of accepted verdicts after the first day: alarm, certificate and interval from labels.
 
-The labels are those of accepted judgments that were drawn at random, in the order of the draws.
-All three figures are right at every time, so they may be looked at after each label
-(docs/design/guarantees.md, section 6).
+The labels are those of accepted judgments that were drawn at random. Draws of one question succeed
+and fail together, so they make one bet, on their mean error. The bets are in the order of the first
+draws of their questions. All three figures are right at every time, so they may be looked at after
+each label (docs/design/guarantees.md, section 6).
 """
 
 import math
@@ -13,14 +14,30 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import betaln, xlog1py, xlogy
 
-from app.core.betting import finite, first_at, restart_log_weights, restarted_log_wealth
+from app.core.betting import (
+    finite,
+    first_at,
+    restart_log_weights,
+    restarted_log_wealth,
+    share_of,
+)
+from app.core.clusters import question_numbers
 from app.core.comparison import Criterion
 from app.core.pac import observed_error
-from app.core.preference import LN2, FloatArray
+from app.core.preference import FloatArray
 from app.core.thresholds import exact_noise
 
-# False alarms of one version of a set and one criterion, over all time.
+# False alarms of a version of a set, over all time and all its criteria; false certificates of one
+# criterion.
 MONITOR_DELTA = 0.05
+# A question counts once a day, by the draws of the first hour after its first one. Both are fixed
+# here and do not depend on labels, so nobody can choose by the labels which draws count.
+QUESTION_S, AGAIN_S = 3600.0, 86400.0
+# Share of expired draws from which on the service asks for labels. From here on the certificate
+# needs twice as many labels (docs/design/guarantees.md, section 6).
+MANY_EXPIRED = 0.02
+# Number of a draw that belongs to no bet.
+LEFT_OUT = -1
 # Each bet is on one error rate, as a multiple of the bound. Small multiples find small changes.
 _ALARM_BETS = (1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0)
 _CERTIFICATE_BETS = (0.5, 0.7, 0.8, 0.9)
@@ -39,29 +56,37 @@ class MonitorFigures:
         audited: Number of labels.
         errors: Number of errors that they show.
         closed: Number of draws that were closed without a label.
+        questions: Number of bets: questions with at least one of these draws.
         error_interval: Confidence interval of the true error, (low, high) within [0, 1]: it covers
-            a constant error at all times at once with probability 1 - delta.
+            a constant error at all times at once with probability 1 - MONITOR_DELTA.
         evidence: Wealth of the bets that the error is above alpha, at most 1e300.
-        alarm: Whether the evidence was at least 1 / delta after any label.
-        alarm_at: Number of the label or closed draw, from 1, at which it was first; None without an
-            alarm.
+        alarm_evidence: Evidence at which the alarm rings.
+        alarm: Whether the evidence was at least that after any question.
+        alarm_at: Number of the question, from 1, at which it was first; None without an alarm.
         certificate: Wealth of the bets that the error is below alpha, at most 1e300.
-        certified: Whether the certificate was at least 1 / delta after any label, and there is no
-            alarm.
-        certified_at: Number of the label or closed draw, from 1, at which it was first; None if not
-            certified.
+        certified: Whether the certificate was at least 1 / MONITOR_DELTA after any question, and
+            there is no alarm.
+        certified_at: Number of the question, from 1, at which it was first; None if not certified.
+        certificate_without_expired: The same wealth if expired draws are left out. That is weaker:
+            it holds only if no draw has expired because of its verdict.
+        certified_without_expired: Whether this one was at least 1 / MONITOR_DELTA after any
+            question, and there is no alarm.
     """
 
     audited: int
     errors: int
     closed: int
+    questions: int
     error_interval: tuple[float, float]
     evidence: float
+    alarm_evidence: float
     alarm: bool
     alarm_at: int | None
     certificate: float
     certified: bool
     certified_at: int | None
+    certificate_without_expired: float
+    certified_without_expired: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,13 +161,14 @@ class MonitoredCriterion:
         bound: Largest share of labels that differ from the verdicts, if the error is alpha: the
             label noise adds to alpha.
         ties: Number of labels "tie" among those that count.
-        waiting: Number of labels and closed draws that wait for an earlier draw.
+        repeated: Number of accepted draws that are left out because their question counts already.
+        waiting: Number of labels and closed draws that wait for a draw of an earlier question.
         open: Number of accepted draws that have no label and are not closed.
         expired: Number of accepted draws that got no label in time.
         abstentions: Number of drawn abstentions, which have no part in the error.
         keys: The same by the keys that asked; those with the most errors come first.
         further_keys: Number of keys that are not in `keys`.
-        oldest: The first open draw, for which the waiting labels wait; None without an open draw.
+        oldest: The open draw for which the waiting labels wait; None if they wait for none.
         alarm_span: The judgments whose labels let the figures ring; None without an alarm in them.
         rang: The active alarm. It may have rung under an earlier version, and figures of
             corrected labels may have no alarm any more.
@@ -153,6 +179,7 @@ class MonitoredCriterion:
     label_noise: float
     bound: float
     ties: int
+    repeated: int
     waiting: int
     open: int
     expired: int
@@ -168,78 +195,153 @@ class MonitoredCriterion:
         """Whether the figures have an alarm, or an alarm is active."""
         return self.figures.alarm or self.rang is not None
 
+    @property
+    def loses_many(self) -> bool:
+        """Whether so many draws have expired that the certificate is hard to get."""
+        done = self.figures.audited + self.figures.closed + self.ties + self.expired
+        return self.expired > MANY_EXPIRED * done
+
+
+def bets_of(questions: NDArray[np.uint8], at: FloatArray) -> NDArray[np.int64]:
+    """Assigns draws to bets: a question counts once a day, by the draws of its first hour.
+
+    Later draws of that day are left out. A draw after the day begins another bet, so that traffic
+    whose questions come again and again stays under watch. Labels have no part in this.
+
+    Args:
+        questions: Shape (n, 32). Digest of each draw's question, in the order of the log.
+        at: Shape (n,). Time of each judgment, in seconds.
+
+    Returns:
+        Shape (n,). Number of each draw's bet, from 0 in the order of their first draws, or
+        `LEFT_OUT`.
+    """
+    numbers, bets = question_numbers(questions), np.full(len(at), LEFT_OUT, dtype=np.int64)
+    left, count = np.arange(len(at)), 0
+    while len(left):
+        _, first, question = np.unique(numbers[left], return_index=True, return_inverse=True)
+        since_first = at[left] - at[left[first]][question]
+        joins = since_first < QUESTION_S
+        bets[left[joins]] = count + question[joins]
+        count += len(first)
+        left = left[since_first >= AGAIN_S]
+    counted = bets != LEFT_OUT
+    _, first, bet = np.unique(bets[counted], return_index=True, return_inverse=True)
+    bets[counted] = np.argsort(np.argsort(first))[bet]
+    return bets
+
+
+def alarm_delta(place: int) -> float:
+    """Returns the probability of a false alarm of a criterion, over all time.
+
+    The criteria of a version share 5% in the order in which they came into use. So the alarms of
+    all of them keep 5% together, and none has to be known before.
+
+    Args:
+        place: Place of the criterion in that order, from 1.
+    """
+    return MONITOR_DELTA * share_of(place)
+
 
 def monitor(
     errors: ArrayLike,
     *,
     alpha: float,
+    questions: ArrayLike | None = None,
     closed: ArrayLike | None = None,
+    expired: ArrayLike | None = None,
     label_noise: float = 0.0,
-    delta: float = MONITOR_DELTA,
+    false_alarms: float = MONITOR_DELTA,
 ) -> MonitorFigures:
     """Tests at all times whether the error of accepted verdicts is still at most alpha.
 
-    If the error is at most alpha all along, there is ever an alarm with probability at most delta.
-    If it is at least alpha all along, there is ever a certificate with probability at most delta.
+    The error is that of a random question: the mean error of its draws, in expectation given the
+    questions before. If it is at most alpha all along, there is ever an alarm with probability at
+    most `false_alarms`. If it is at least alpha all along, there is ever a certificate with
+    probability at most `MONITOR_DELTA`.
 
-    A closed draw counts as right for the alarm, as an error for the certificate, and as both for
-    the interval: right at its lower end, an error at its upper end. So the promises hold whatever
-    is closed, even if somebody chooses by the labels that the draws would have had:
+    A bet's factor 1 + lambda (e - bound) is linear in the mean error e of a question and positive,
+    so its mean is at most 1 wherever the mean of e is at most the bound: how the draws of one
+    question depend on each other does not matter.
 
-    - Alarm: compare each bet with the same bet on the true labels, where a tie has the factor 1.
-      That wealth is the one of Ville's inequality: the factor has a mean of at most 1 given the
-      draws before. A closed draw multiplies the wealth by the factor of a right verdict, which is
-      the smallest of the three. So the wealth is never above that of the true labels, and reaches
-      1 / delta no more often.
-    - Certificate: the same with an error, whose factor is the smallest of the three here.
-    - Interval: both ends rise with the number of errors among n labels. The lower end is the
-      smaller root of f(errors, p) = 0, where f is `surplus` below and falls in p. There,
-      f(errors + 1, p) - f(errors, p) = ln((errors + 1/2) / (n - errors - 1/2)) - ln(p / (1 - p)),
-      which is positive because p is at most errors / n, so the root moves up; the upper end is its
-      mirror image. So the interval includes that of the true labels.
+    A closed or expired draw counts as right for the alarm, as an error for the certificate, and as
+    both for the interval: right at its lower end, an error at its upper end. So the promises hold
+    whatever is closed or left, even if somebody chooses by the labels that the draws would have:
+
+    - Alarm: compare each bet with the same bet on the true labels, where ties are left out, and a
+      question of ties alone has the factor 1. That wealth is the one of Ville's inequality. A draw
+      that counts as right makes the mean error of its question at most as large as the true label
+      does, right, wrong or tied. So the wealth is never above that of the true labels, and reaches
+      1 / `false_alarms` no more often.
+    - Certificate: the same with an error, which makes the mean at least as large.
+    - Interval: the log of `error_interval`'s wealth against a rate p is convex in the sum of the
+      mean errors, because a beta function is log-convex, and at most 0 where the mean is p. So a
+      rate that is excluded as too small stays so with more errors: the lower end rises with them,
+      and the upper end is its mirror image. So the interval includes that of the true labels.
 
     Args:
         errors: Shape (n,). True where verdict and label differ, in the order of the draws; n may
             be 0.
         alpha: In (0, 1).
-        closed: Shape (n,). True for a draw without a label, whose entry of `errors` is ignored;
-            None if all of them have a label.
+        questions: Shape (n,). Number of each draw's bet; the bets are in the order of their
+            numbers. None if each draw has a question of its own.
+        closed: Shape (n,). True for a draw that was closed without a label, whose entry of `errors`
+            is ignored; None without such draws.
+        expired: Shape (n,). The same for draws that got no label in time.
         label_noise: In [0, 0.5); labels flipped independently of the score. One version of a set
             has one label noise.
-        delta: In (0, 1).
+        false_alarms: In (0, 1).
 
     Raises:
-        ValueError: An argument is out of range, or errors and closed have no common shape (n,).
+        ValueError: An argument is out of range, or the arrays have no common shape (n,).
     """
-    if not (0.0 < alpha < 1.0 and 0.0 < delta < 1.0):
-        raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
+    if not (0.0 < alpha < 1.0 and 0.0 < false_alarms < 1.0):
+        raise ValueError(f"alpha and false_alarms must be in (0, 1): {alpha}, {false_alarms}")
     wrong = np.asarray(errors, dtype=bool)
-    missing = np.zeros_like(wrong) if closed is None else np.asarray(closed, dtype=bool)
-    if wrong.ndim != 1 or missing.shape != wrong.shape:
-        raise ValueError(f"errors {wrong.shape} and closed {missing.shape} need one shape (n,)")
-    fewest, most = wrong & ~missing, wrong | missing
-    bound, n = observed_error(alpha, label_noise), len(wrong)
+    nothing = np.zeros_like(wrong)
+    is_closed = nothing if closed is None else np.asarray(closed, dtype=bool)
+    is_expired = nothing if expired is None else np.asarray(expired, dtype=bool)
+    numbers = np.arange(wrong.size) if questions is None else np.asarray(questions)
+    if wrong.ndim != 1 or not wrong.shape == is_closed.shape == is_expired.shape == numbers.shape:
+        raise ValueError(f"errors {wrong.shape} and what else is known need one shape (n,)")
+    missing, in_time = is_closed | is_expired, ~is_expired
+    fewest, most = _means(wrong & ~missing, numbers), _means(wrong | missing, numbers)
+    in_time_most = _means((wrong | is_closed)[in_time], numbers[in_time])
+    bound, count = observed_error(alpha, label_noise), len(fewest)
     evidence = _log_evidence(fewest, bound)
-    certificate = _log_certificate(most, bound)
-    alarm_at, certified_at = first_at(evidence, 1 / delta), first_at(certificate, 1 / delta)
-    low, _ = error_interval(int(fewest.sum()), n, label_noise=label_noise, delta=delta)
-    _, high = error_interval(int(most.sum()), n, label_noise=label_noise, delta=delta)
+    certificate, weaker = _log_certificate(most, bound), _log_certificate(in_time_most, bound)
+    alarm_at = first_at(evidence, 1 / false_alarms)
+    certified_at = first_at(certificate, 1 / MONITOR_DELTA) if alarm_at is None else None
+    low, _ = error_interval(float(fewest.sum()), count, label_noise=label_noise)
+    _, high = error_interval(float(most.sum()), count, label_noise=label_noise)
     return MonitorFigures(
-        audited=n - int(missing.sum()),
-        errors=int(fewest.sum()),
-        closed=int(missing.sum()),
+        audited=len(wrong) - int(missing.sum()),
+        errors=int((wrong & ~missing).sum()),
+        closed=int(is_closed.sum()),
+        questions=count,
         error_interval=(low, high),
-        evidence=finite(float(evidence[-1])) if n else 0.0,
+        evidence=finite(float(evidence[-1])) if count else 0.0,
+        alarm_evidence=1 / false_alarms,
         alarm=alarm_at is not None,
         alarm_at=alarm_at,
-        certificate=finite(float(certificate[-1])) if n else 1.0,
-        certified=certified_at is not None and alarm_at is None,
-        certified_at=certified_at if alarm_at is None else None,
+        certificate=finite(float(certificate[-1])) if count else 1.0,
+        certified=certified_at is not None,
+        certified_at=certified_at,
+        certificate_without_expired=finite(float(weaker[-1])) if len(weaker) else 1.0,
+        certified_without_expired=alarm_at is None
+        and first_at(weaker, 1 / MONITOR_DELTA) is not None,
     )
 
 
+def _means(wrong: NDArray[np.bool_], numbers: NDArray[np.int64]) -> FloatArray:
+    """Shape (questions,). Mean error of the draws of each question, in the order of the numbers."""
+    _, question, draws = np.unique(numbers, return_inverse=True, return_counts=True)
+    means: FloatArray = np.bincount(question, weights=wrong, minlength=len(draws)) / draws
+    return means
+
+
 def error_interval(
-    errors: int, labelled: int, *, label_noise: float = 0.0, delta: float = MONITOR_DELTA
+    errors: float, questions: int, *, label_noise: float = 0.0, delta: float = MONITOR_DELTA
 ) -> tuple[float, float]:
     """Returns a confidence interval of the true error that may be looked at after each label.
 
@@ -248,16 +350,23 @@ def error_interval(
     intervals of all times hold a constant error at once. If the error changes, the interval of a
     time fixed in advance holds the mean error until then with probability 1 - delta.
 
+    The mean error e of a question may be a fraction. For each rate q of the mixture, the factors
+    (1 - e) (1 - q) / (1 - p) + e q / p have a mean of 1 where e has the mean p, so their products
+    make a martingale, and so does the mixture. By the inequality of the arithmetic and geometric
+    means, each factor is at least ((1 - q) / (1 - p))^(1 - e) (q / p)^e, and the mixture of the
+    products of these is the beta function here, with fractions for counts. So its wealth is at most
+    that of the martingale, and excludes the true error no more often.
+
     Args:
-        errors: Number of errors that the labels show.
-        labelled: Number of labels; may be 0.
+        errors: Sum of the mean errors of the questions that the labels show.
+        questions: Number of questions; may be 0.
         label_noise: In [0, 0.5).
         delta: In (0, 1).
 
     Returns:
         (low, high) within [0, 1].
     """
-    right = labelled - errors
+    right = questions - errors
     mixture = betaln(_PRIOR + errors, _PRIOR + right) - betaln(_PRIOR, _PRIOR)
 
     def surplus(rate: float) -> float:
@@ -267,7 +376,7 @@ def error_interval(
         return min(log_wealth + math.log(delta), _LARGEST_SURPLUS)
 
     # The wealth is convex in the rate, and at most 1 at the observed rate.
-    seen = errors / labelled if labelled else 0.5
+    seen = errors / questions if questions else 0.5
     low = float(brentq(surplus, 0.0, seen)) if errors else 0.0
     high = float(brentq(surplus, seen, 1.0)) if right else 1.0
     noise = float(exact_noise(label_noise))
@@ -278,10 +387,11 @@ def error_interval(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Bet:
-    """A bet on one error rate: the log of its factor after an error and after a right verdict.
+    """A bet on one error rate: its factor after an error and after a right verdict.
 
     The factors are the likelihoods of the label under that rate, over those under the bound:
-    1 + lambda (E - bound) with lambda = (rate - bound) / (bound (1 - bound)).
+    1 + lambda (e - bound) with lambda = (rate - bound) / (bound (1 - bound)). A question with the
+    mean error e lies between them.
     """
 
     wrong: float
@@ -290,31 +400,31 @@ class _Bet:
     @classmethod
     def on(cls, ratio: float, bound: float) -> "_Bet":
         """Makes the bet on a rate of `ratio` times the bound."""
-        return cls(wrong=math.log(ratio), right=math.log1p(-ratio * bound) - math.log1p(-bound))
+        return cls(wrong=ratio, right=math.exp(math.log1p(-ratio * bound) - math.log1p(-bound)))
 
-    def log_factors(self, wrong: NDArray[np.bool_]) -> FloatArray:
-        """Logs of the factors, of shape (n,)."""
-        return np.where(wrong, self.wrong, self.right)
+    def log_factors(self, means: FloatArray) -> FloatArray:
+        """Logs of the factors, of shape (questions,)."""
+        return np.log((1.0 - means) * self.right + means * self.wrong)
 
 
-def _log_evidence(wrong: NDArray[np.bool_], bound: float) -> FloatArray:
-    """Log of the wealth after each label, of bets on a larger error that begin at every label."""
+def _log_evidence(means: FloatArray, bound: float) -> FloatArray:
+    """Log of the wealth after each question, of bets on a larger error that begin at each."""
     bets = [_Bet.on(ratio, bound) for ratio in _ALARM_BETS if ratio * bound < _LARGEST_RATE]
     if not bets:
         # The rate in the middle between the bound and 1.
-        bets = [_Bet(wrong=math.log((1.0 + bound) / (2.0 * bound)), right=-LN2)]
-    weights = restart_log_weights(1, len(wrong))
-    wealth = np.full(len(wrong), -math.inf)
-    # One bet at a time: a million labels need 8 MB.
+        bets = [_Bet(wrong=(1.0 + bound) / (2.0 * bound), right=0.5)]
+    weights = restart_log_weights(1, len(means))
+    wealth = np.full(len(means), -math.inf)
+    # One bet at a time: a million questions need 8 MB.
     for bet in bets:
-        wealth = np.logaddexp(wealth, restarted_log_wealth(bet.log_factors(wrong), weights))
+        wealth = np.logaddexp(wealth, restarted_log_wealth(bet.log_factors(means), weights))
     return wealth - math.log(len(bets))
 
 
-def _log_certificate(wrong: NDArray[np.bool_], bound: float) -> FloatArray:
-    """Log of the wealth after each label, of bets on a smaller error that begin at the first."""
-    wealth = np.full(len(wrong), -math.inf)
+def _log_certificate(means: FloatArray, bound: float) -> FloatArray:
+    """Log of the wealth after each question, of bets on a smaller error that begin at the first."""
+    wealth = np.full(len(means), -math.inf)
     for ratio in _CERTIFICATE_BETS:
-        factors = _Bet.on(ratio, bound).log_factors(wrong)
+        factors = _Bet.on(ratio, bound).log_factors(means)
         wealth = np.logaddexp(wealth, np.cumsum(factors))
     return wealth - math.log(len(_CERTIFICATE_BETS))

@@ -223,8 +223,13 @@ _MONITORED: tuple[tuple[str, str, Callable[[MonitoredCriterion], float]], ...] =
         lambda monitored: monitored.figures.evidence,
     ),
     (
+        "alarm_evidence",
+        "Evidence at which the alarm of the criterion rings.",
+        lambda monitored: monitored.figures.alarm_evidence,
+    ),
+    (
         "alarm",
-        "Whether an alarm is active: the evidence of an error above alpha has reached 20.",
+        "Whether an alarm is active: the evidence of an error above alpha has reached its line.",
         lambda monitored: monitored.alarm,
     ),
     (

@@ -58,14 +58,18 @@ class MonitoredKeyOut(Out):
 class MonitoredOut(RingingOut):
     """The audits of one criterion under this version of the set.
 
-    The labels of drawn accepted judgments count in the order of the draws: `waiting` ones wait for
-    an earlier draw that is still open. `evidence` reaches 20 with probability at most 0.05 as long
-    as the error is at most alpha, whenever and how often it is looked at. `alarm` is true from then
-    on, until a version with enough new examples or POST /calibrations/{name}/resume.
-    `certificate` and `certified` are the same for the claim that the error is at most alpha.
-    `error_interval` holds a constant true error at all times with probability 0.95. Labels may be
-    wrong with probability `label_noise`, so they are compared with `bound` instead of alpha.
-    `keys` has the same labels by the keys that asked, at most 20, those with the most errors first.
+    The labels of drawn accepted judgments count by question, in the order of the first draws:
+    `waiting` ones wait for a draw of an earlier question that is still open. As long as the error
+    of a random question is at most alpha, `evidence` reaches `alarm_evidence` with probability at
+    most 1 / `alarm_evidence`, whenever and how often it is looked at; over all criteria of the
+    version these sum to at most 0.05. `alarm` is true from then on, until a version with enough new
+    examples or POST /calibrations/{name}/resume. `certificate` and `certified` are the same for the
+    claim that the error is at most alpha, at 20. They count closed and expired draws as errors.
+    `certified_without_expired` leaves expired draws out: it is the weaker statement, and true only
+    if no draw has expired because of its verdict. `error_interval` holds a constant true error at
+    all times with probability 0.95. Labels may be wrong with probability `label_noise`, so they are
+    compared with `bound` instead of alpha. `keys` has the same labels by the keys that asked, at
+    most 20, those with the most errors first.
     """
 
     alpha: float
@@ -74,17 +78,22 @@ class MonitoredOut(RingingOut):
     audited: int
     errors: int
     closed: int
+    questions: int
     error_interval: tuple[float, float]
     label_noise: float
     bound: float
     evidence: float
+    alarm_evidence: float
     alarm: bool
     alarm_at: int | None
     certificate: float
     certified: bool
     certified_at: int | None
+    certificate_without_expired: float
+    certified_without_expired: bool
     suspended: bool
     ties: int
+    repeated: int
     waiting: int
     open: int
     expired: int
@@ -203,7 +212,8 @@ class MonitorOut(Out):
     an alarm first, then those with the most labels. `refused` counts the draws under other criteria
     that the answering process did not make. `alarm` is true if any criterion or any value of
     `drift` has an alarm. `light` is `red` then, `green` if labels of this version count and there
-    is nothing to do, and `amber` otherwise. `summary` says in a sentence how wrong the verdicts
+    is nothing to do, and `amber` otherwise. `alarm_evidence` is the line of `drift` and of
+    certificates; each criterion has its own. `summary` says in a sentence how wrong the verdicts
     are, under the first of the criteria. `note` says what to do; null if there is nothing to do.
     `recovery` says how many audits to label after an alarm; null without an alarm.
     """
@@ -304,6 +314,13 @@ def _note(
             f"{held.labels} labels wait for absorb, the oldest is that of audit {held.id} "
             "(docs/guides/audits.md, Days to keep)"
         )
+    if losing := [each for each in report.criteria if each.loses_many]:
+        most = max(losing, key=lambda each: each.expired)
+        return (
+            f"{most.expired} draws under {most.criterion.words} got no label in time. They count "
+            "as errors for the certificate and as right for the alarm, so both come later: label "
+            "all draws, or lower SCOPE_AUDIT_RATE (docs/guides/monitoring.md, Draws without labels)"
+        )
     if report.criteria:
         return None
     if rate > 0:
@@ -345,8 +362,14 @@ def _about(monitored: MonitoredCriterion, now: float) -> str:
         rang = monitored.rang
         active = "is active" if rang is None else f"has been active{_since(rang.at, now)}"
         return f"{wrong}; {promised}; the alarm {active}"
-    kept = "; labels prove that this is kept" if figures.certified else ""
-    return f"{wrong}; {promised}{kept}"
+    if figures.certified:
+        return f"{wrong}; {promised}; labels prove that this is kept"
+    if figures.certified_without_expired:
+        return (
+            f"{wrong}; {promised}; labels show that this is kept if the {monitored.expired} "
+            "expired draws are like the others"
+        )
+    return f"{wrong}; {promised}"
 
 
 def _since(at: float | None, now: float) -> str:

@@ -45,7 +45,7 @@ def test_a_sliding_window_alarms_in_most_runs_without_any_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "median", "ninety"), [(0.15, 645, 1148), (0.20, 191, 342), (0.30, 65, 108)]
+    ("error", "median", "ninety"), [(0.15, 713, 1204), (0.20, 207, 363), (0.30, 69, 120)]
 )
 def test_a_larger_error_alarms_after_as_many_labels_as_documented(
     error: float, median: float, ninety: float

@@ -48,14 +48,16 @@ OfSet = Annotated[
 Seed = Annotated[int, typer.Option(help="Decides for each pair which response is on the left.")]
 
 _HEADINGS = ("when", "by", "event", "what", "reason")
-_AUDITS = ("labels", "errors", "wrong", "evidence", "open", "waiting")
+_AUDITS = ("labels", "errors", "wrong", "evidence", "alarm at", "open", "waiting")
 
 
 @app.command()
 def status(name: Name, url: Url = DEFAULT_URL) -> None:
     """Say how wrong the verdicts of a set are, with the audits and alarms that show it.
 
-    The evidence is that the error is above alpha: 1 means nothing, and the alarm is at 20.
+    The evidence is that the error is above alpha: 1 means nothing, and the alarm of each criterion
+    has its own line. "certified without expired" is a weaker statement: it is true only if the
+    expired audits are like the others.
     """
     from app.cli.set_answers import AuditStatus
 
@@ -83,7 +85,6 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
 
 def _audited(criterion: "AuditedCriterion") -> list[str]:
     interval = " to ".join(f"{100 * share:.0f}%" for share in criterion.error_interval)
-    alarm = "alarm, suspended" if criterion.suspended else "alarm"
     return [
         f"{criterion.alpha:g}",
         criterion.guarantee,
@@ -92,10 +93,19 @@ def _audited(criterion: "AuditedCriterion") -> list[str]:
         str(criterion.errors),
         interval,
         evidence(criterion.evidence),
+        f"{criterion.alarm_evidence:g}",
         str(criterion.open),
         str(criterion.waiting),
-        alarm if criterion.alarm else "certified" if criterion.certified else "",
+        _state(criterion),
     ]
+
+
+def _state(criterion: "AuditedCriterion") -> str:
+    if criterion.alarm:
+        return "alarm, suspended" if criterion.suspended else "alarm"
+    if criterion.certified:
+        return "certified"
+    return "certified without expired" if criterion.certified_without_expired else ""
 
 
 @app.command()

@@ -36,7 +36,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer
 
 _SHOWN_ALPHA = 0.10
 _RIGHT = {"version", "accuracy", "added", "updated", "removed", "n"}
-_MONITORED = ("audited", "errors", "evidence", "open")
+_MONITORED = ("audited", "errors", "evidence", "alarm at", "open")
 
 
 @app.command(name="list")
@@ -176,13 +176,14 @@ def _monitored(criteria: "Iterable[MonitoredCriterion]") -> Iterable[list[str]]:
         delta = "" if each.delta is None else f"{each.delta:g}"
         criterion = [f"{each.alpha:g}", each.guarantee, delta]
         alarm = "alarm" if each.alarm else "certified" if each.certified else ""
-        yield [*criterion, "all", *_counts(each), alarm]
+        yield [*criterion, "all", *_counts(each, line=f"{each.alarm_evidence:g}"), alarm]
         for key in each.keys:
-            yield [*criterion, key.key or "-", *_counts(key), ""]
+            yield [*criterion, key.key or "-", *_counts(key, line=""), ""]
 
 
-def _counts(found: "MonitoredCriterion | MonitoredKey") -> list[str]:
-    return [str(found.audited), str(found.errors), evidence(found.evidence), str(found.open)]
+def _counts(found: "MonitoredCriterion | MonitoredKey", *, line: str) -> list[str]:
+    counts = (str(found.audited), str(found.errors))
+    return [*counts, evidence(found.evidence), line, str(found.open)]
 
 
 @app.command()

@@ -3,7 +3,8 @@
 A guarantee holds for traffic like the labelled pairs. Three values of each judgment are compared
 with those of the labelled pairs: uncertainty, position gap |p_fwd - p_rev| and label mass. A judge
 that sees no order has no position gap, and one without labels has no label mass. The test cannot
-see a wrong verdict, nor a change that leaves these values as they were.
+see a wrong verdict, nor a change that leaves these values as they were. A question counts once,
+with one labelled pair or with its first judgment: several pairs of it resemble each other.
 
 Each replica tests its own judgments, and publishes its evidence in the store. All replicas see the
 same merged evidence, which raises a false alarm as rarely as that of one.
@@ -77,15 +78,18 @@ def streams_of(calibration: Calibration) -> tuple[str, ...]:
 
 
 class Martingales:
-    """The tests of one version of a set by this replica."""
+    """The tests of one version of a set by this replica.
+
+    They begin with one pair of each question: correlated scores are not exchangeable.
+    """
 
     def __init__(self, calibration: Calibration) -> None:
-        preferences = calibration.preferences
+        preferences, used = calibration.preferences, calibration.one_a_question
         gap = np.abs(preferences.p_fwd - preferences.p_rev)
         columns = (calibration.uncertainty, gap, calibration.table.label_mass)
         tested = streams_of(calibration)
         self._streams = {
-            name: ConformalMartingale.of(column)
+            name: ConformalMartingale.of(column[used])
             for name, column in zip(STREAMS, columns, strict=True)
             if name in tested
         }

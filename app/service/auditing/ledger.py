@@ -105,6 +105,7 @@ _LABELLED = np.dtype([("at", "f8"), ("label", "u1")])
 _OUTCOME = np.dtype(
     [
         ("id", "V16"),
+        ("question", "V32"),
         ("position", "i8"),
         ("decider", "i4"),
         ("by", "i4"),
@@ -243,7 +244,7 @@ class Uses:
     """The drawn judgments by one version of a set, as they were at one moment.
 
     Args:
-        deciders: The deciders by their numbers.
+        deciders: The deciders by their numbers, in the order in which their criteria came into use.
         keys: The names of keys by their numbers.
         groups: The groups by their numbers; None for no group.
         uses: The rows of all uses, of all versions.
@@ -266,13 +267,13 @@ class Uses:
         Returns:
             Shape (n,). The judgments in the order of the log, with the fields `id`, `position`,
             `decider`, `by` and `group` (numbers), `accepted`, `at`, `label` (a code),
-            `labelled_at`, `gap_fwd` and `gap_rev`.
+            `labelled_at`, `gap_fwd`, `gap_rev` and `question` (a digest).
         """
         uses = self.uses[np.isin(self.uses["decider"], list(self.deciders))]
         rows = np.empty(len(uses), _OUTCOME)
         for field in ("position", "decider", "by", "group", "accepted", "at"):
             rows[field] = uses[field]
-        for field in ("id", "gap_fwd", "gap_rev"):
+        for field in ("id", "question", "gap_fwd", "gap_rev"):
             rows[field] = self.draws[field][uses["draw"]]
         rows["label"] = self.labels[uses["draw"]]
         rows["labelled_at"] = self.labelled_at[uses["draw"]]

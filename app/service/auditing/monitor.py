@@ -1,44 +1,33 @@
 """The audits of each criterion: an alarm, a certificate, and the error so far.
 
 The figures are a function of the log and the time alone, so replicas agree and a restart changes
-nothing. Alarms and their ends are part of the log (`alarms`). The labels
-count in the order of the draws: those after the first open draw wait until it is labelled or has
-expired. Otherwise people who label hard pairs later would move the errors to the end.
+nothing. Alarms and their ends are part of the log (`alarms`). The labels count by question, in the
+order of the first draws: those after the first question with an open draw wait until that is
+labelled or has expired. Otherwise people who label hard pairs later would move the errors to the
+end.
 """
 
 import asyncio
 import logging
-import math
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.core.monitoring import (
-    JudgedSpan,
-    MonitoredCriterion,
-    MonitoredKey,
-    MonitorFigures,
-    OpenDraw,
-    monitor,
-)
-from app.core.pac import observed_error
-from app.core.preference import gaps_in_reverse, preference_from_gaps
+from app.core.monitoring import MonitoredCriterion, OpenDraw
 from app.observability.gauges import WaitingFigures
 from app.observability.telemetry import Telemetry
 from app.ports import Version
-from app.service.auditing.alarms import Alarm, AlarmState
+from app.service.auditing.alarms import Alarm
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.entries import AlarmEnd, AlarmEntry, Decider, between, written
-from app.service.auditing.ledger import CLOSED, LABEL_A, NO_LABEL, TIE, Ledger, Rows, Uses
+from app.service.auditing.figures import monitored
+from app.service.auditing.ledger import Ledger
 from app.service.calibration.cache import Calibrations
 from app.service.off_loop import off_loop
 
@@ -51,8 +40,6 @@ _REST = 10.0
 _MOST_SETS = 1000
 # Criteria of one set that have gauges.
 _MOST_SHOWN = 20
-# Keys that the audits of a criterion are shown by.
-_MOST_KEYS = 20
 
 logger = logging.getLogger("app.monitor")
 
@@ -426,141 +413,3 @@ def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
             end.by,
             name,
         )
-
-
-def monitored(
-    uses: Uses, *, states: Mapping[Criterion, AlarmState], now: float, expires_s: float
-) -> tuple[tuple[MonitoredCriterion, ...], float]:
-    """Returns the audits of each criterion, and a time until which only the log can change them.
-
-    Args:
-        uses: The drawn judgments by one version.
-        states: The alarms of the set. Draws before the end of the last one do not count, and a
-            criterion whose alarm is active is shown even without draws by this version.
-        now: The time in seconds since 1970.
-        expires_s: Seconds after which a draw without a label expires.
-    """
-    criteria, until = list[MonitoredCriterion](), math.inf
-    all_rows, deciders = uses.rows(), dict(uses.deciders)
-    drawn = {decider.criterion for decider in deciders.values()}
-    rung = [state.standing.entry.decider for state in states.values() if state.standing]
-    # No draw has these numbers.
-    deciders |= enumerate((each for each in rung if each.criterion not in drawn), -len(rung))
-    for number, decider in sorted(deciders.items(), key=lambda item: _order(item[1])):
-        state = states.get(decider.criterion, AlarmState())
-        is_counted = (all_rows["decider"] == number) & (all_rows["position"] > state.ended)
-        rows = all_rows[is_counted]
-        accepted = rows[rows["accepted"]]
-        ends = accepted["at"] + expires_s
-        labelled = (accepted["label"] != NO_LABEL) & (accepted["labelled_at"] <= ends)
-        is_open = ~labelled & (now <= ends)
-        until = min(until, ends[is_open].min(initial=math.inf))
-        first_open = int(is_open.argmax()) if is_open.any() else len(accepted)
-        counted = accepted[:first_open][labelled[:first_open]]
-        sided = counted[counted["label"] != TIE]
-        keys = _keys_by_errors(sided, accepted[is_open], drawn=accepted)
-        figures = _figures(sided, decider)
-        criteria.append(
-            MonitoredCriterion(
-                criterion=decider.criterion,
-                figures=figures,
-                label_noise=decider.label_noise,
-                bound=observed_error(_alpha(decider), decider.label_noise),
-                ties=int((counted["label"] == TIE).sum()),
-                waiting=int(labelled[first_open:].sum()),
-                open=int(is_open.sum()),
-                expired=int((~labelled & ~is_open).sum()),
-                abstentions=len(rows) - len(accepted),
-                keys=tuple(
-                    _of_key(key, sided, accepted[is_open], decider=decider, names=uses.keys)
-                    for key in keys[:_MOST_KEYS]
-                ),
-                further_keys=max(0, len(keys) - _MOST_KEYS),
-                oldest=_open_draw(accepted[first_open], uses) if is_open.any() else None,
-                alarm_span=_span(sided["at"][: figures.alarm_at]) if figures.alarm else None,
-                rang=None if state.standing is None else state.standing.entry.ringing,
-            )
-        )
-    return tuple(criteria), float(until)
-
-
-def _open_draw(row: np.void, uses: Uses) -> OpenDraw:
-    return OpenDraw(id=row["id"].tobytes().hex(), key=uses.keys[row["by"]], at=float(row["at"]))
-
-
-def _span(times: NDArray[np.float64]) -> JudgedSpan:
-    return JudgedSpan(first_judged_at=float(times.min()), last_judged_at=float(times.max()))
-
-
-def _figures(sided: Rows, decider: Decider) -> MonitorFigures:
-    """Returns the figures of draws that count, none of them a tie."""
-    return monitor(
-        is_error(sided),
-        closed=sided["label"] == CLOSED,
-        alpha=_alpha(decider),
-        label_noise=decider.label_noise,
-    )
-
-
-def _keys_by_errors(sided: Rows, waiting: Rows, *, drawn: Rows) -> list[int]:
-    """Returns the numbers of the keys of some draws, those with the most errors first.
-
-    Args:
-        sided: The draws that count, none of them a tie.
-        waiting: The open draws.
-        drawn: All draws; keys with equal numbers are in their order.
-    """
-    wrong = is_error(sided) & (sided["label"] != CLOSED)
-    errors, labels = Counter(sided["by"][wrong].tolist()), Counter(sided["by"].tolist())
-    both = labels.keys() | set(waiting["by"].tolist())
-    # Not in the order of the numbers, which depend on entries that a fold may remove.
-    keys = [key for key in dict.fromkeys(drawn["by"].tolist()) if key in both]
-    return sorted(keys, key=lambda key: (-errors[key], -labels[key]))
-
-
-def _of_key(
-    key: int,
-    sided: Rows,
-    waiting: Rows,
-    *,
-    decider: Decider,
-    names: Mapping[int, str | None],
-) -> MonitoredKey:
-    """Returns the audits of one key.
-
-    Args:
-        key: Number of the key.
-        sided: The draws of all keys that count, none of them a tie.
-        waiting: The open draws of all keys.
-        decider: The decider of the draws.
-        names: The names of keys by their numbers.
-    """
-    figures = _figures(sided[sided["by"] == key], decider)
-    return MonitoredKey(
-        key=names[key],
-        audited=figures.audited,
-        errors=figures.errors,
-        evidence=figures.evidence,
-        open=int((waiting["by"] == key).sum()),
-    )
-
-
-def is_error(rows: Rows) -> NDArray[np.bool_]:
-    """Shape (n,). Whether each label, none of them a tie, differs from the verdict.
-
-    The entry of a closed draw means nothing.
-    """
-    gap_rev = gaps_in_reverse(rows["gap_fwd"], rows["gap_rev"])
-    p_bar = preference_from_gaps(rows["gap_fwd"], gap_rev).p_bar
-    return np.where(rows["label"] == LABEL_A, p_bar <= 0.5, p_bar >= 0.5)
-
-
-def _alpha(decider: Decider) -> float:
-    alpha = decider.criterion.alpha
-    assert alpha is not None
-    return alpha
-
-
-def _order(decider: Decider) -> tuple[str, float, float]:
-    """The order in which criteria are shown."""
-    return decider.criterion.guarantee, _alpha(decider), decider.criterion.delta or 0.0

@@ -30,8 +30,8 @@ from app.ports import CalibrationStore, Version
 from app.service.auditing.absorption import example_of
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.entries import Decider, Fold, FoldedCount, written
+from app.service.auditing.figures import is_error
 from app.service.auditing.ledger import CLOSED, NO_LABEL, TIE, Audit, Ledger, Rows, SetView
-from app.service.auditing.monitor import is_error
 from app.service.calibration.batch import JudgedBatch
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.trail import Change

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.core.calibration import Calibration
-from app.core.comparison import Comparison, Criterion, Judgment
+from app.core.comparison import Criterion, Judgment
 from app.observability.gauges import TrafficFigures
 from app.service.judged import JudgedComparison
 
@@ -27,7 +27,7 @@ _MOST_CRITERIA = 64
 # Judgments that wait for the tests of drift; further ones are left out. The choice depends on
 # nothing that is tested, so that the tests stay valid.
 _MOST_FRESH = 2**16
-# Comparisons that are remembered, so that each is tested once: twice this number at most.
+# Questions that are remembered, so that each is tested once: twice this number at most.
 _MOST_SEEN = 50_000
 # Values of one judgment that are tested for drift: uncertainty, position gap, and label mass, which
 # is NaN if it is unknown.
@@ -171,23 +171,15 @@ class Traffic:
     async def observe(self, judged: Sequence[JudgedComparison]) -> None:
         """Adds the judgments of a batch that used a set.
 
-        Tests of drift need values that are as independent of each other as the labelled pairs. So
-        they get each comparison once, and one comparison a question of the same batch.
+        Tests of drift need values that are independent of each other. So they get the first
+        comparison of each question.
         """
-        questions: set[int] = set()
         for item in judged:
             calibration = item.calibration
             if calibration is not None:
-                tested = self._is_tested(item.comparison, calibration.write_id, questions)
+                question = hash((calibration.write_id, item.comparison.question))
+                tested = self._seen.is_new(question)
                 self._used(calibration).add(item.judgment, calibration, tested=tested)
-
-    def _is_tested(self, comparison: Comparison, write_id: str, questions: set[int]) -> bool:
-        """Whether a comparison is new, and the first one of its question in the batch."""
-        question = hash((write_id, comparison.question))
-        if question in questions:
-            return False
-        questions.add(question)
-        return self._seen.is_new(hash((write_id, comparison)))
 
     def _used(self, calibration: Calibration) -> SetTraffic:
         """Returns the traffic of a version that was used now."""

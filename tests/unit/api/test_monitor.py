@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.api.auth.keys import Keys
-from app.core.monitoring import monitor
+from app.core.monitoring import alarm_delta, monitor
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
@@ -66,7 +66,7 @@ async def recomputed(store: MemoryStore, version: int, *, alpha: float) -> dict[
     counted = list(itertools.takewhile(lambda row: row["id"] in labels, accepted))
     judged = [row for row in counted if labels[row["id"]] != "tie"]
     errors = [(row["gap_fwd"] + row["gap_rev"] > 0) != (labels[row["id"]] == "A") for row in judged]
-    found = monitor(errors, alpha=alpha)
+    found = monitor(errors, alpha=alpha, false_alarms=alarm_delta(1))
     return {
         "audited": found.audited,
         "errors": found.errors,

@@ -141,7 +141,7 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     cells = shown.stdout.rstrip("\n").split("\t")
     assert (cells[:5], cells[6:]) == (
         ["0.1", "marginal", "", "30", "30"],
-        ["more than 1000", "0", "0", "alarm, suspended"],
+        ["more than 1000", "40", "0", "0", "alarm, suspended"],
     )
 
 

@@ -160,9 +160,9 @@ def test_audits_are_shown_for_each_criterion_and_key(tmp_path: Path) -> None:
         post("/audits/labels", "ana", labels=labels[:2])
         shown = run(url, "monitor", "default", env={"SCOPE_API_KEY": key_of("bob")})
         assert [line.split("\t") for line in shown.stdout.splitlines()] == [
-            ["0.2", "pac", "0.5", "all", "2", "1", evidence([False, True]), "1", ""],
-            ["0.2", "pac", "0.5", "bob", "1", "1", evidence([True]), "1", ""],
-            ["0.2", "pac", "0.5", "ana", "1", "0", evidence([False]), "0", ""],
+            ["0.2", "pac", "0.5", "all", "2", "1", evidence([False, True]), "40", "1", ""],
+            ["0.2", "pac", "0.5", "bob", "1", "1", evidence([True]), "", "1", ""],
+            ["0.2", "pac", "0.5", "ana", "1", "0", evidence([False]), "", "0", ""],
         ]
         found = run(url, "monitor", "default", "--json", env={"SCOPE_API_KEY": key_of("bob")})
         assert len(json.loads(found.stdout)["criteria"]) == 1

@@ -2,27 +2,39 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import betaln, xlog1py, xlogy
 
 from app.core.betting import first_at, restart_log_weights
-from app.core.monitoring import MonitorFigures, error_interval, monitor
+from app.core.monitoring import (
+    AGAIN_S,
+    LEFT_OUT,
+    MONITOR_DELTA,
+    QUESTION_S,
+    MonitorFigures,
+    alarm_delta,
+    bets_of,
+    error_interval,
+    monitor,
+)
 from app.core.pac import observed_error
 
 ALARM_BETS = (1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0)
 CERTIFICATE_BETS = (0.5, 0.7, 0.8, 0.9)
 
 
-def factor(wrong: bool, rate: float, bound: float) -> float:
+def factor(wrong: float, rate: float, bound: float) -> float:
     """1 + lambda (E - bound), as docs/design/guarantees.md, section 6, writes it."""
     bet = (rate - bound) / (bound * (1 - bound))
     return 1 + bet * (wrong - bound)
 
 
-def naive_evidence(errors: list[bool], bound: float) -> list[float]:
+def naive_evidence(errors: Sequence[float], bound: float) -> list[float]:
     """M_t = (M_{t-1} + w_t) (1 + lambda_q (E_t - alpha)), label by label, mean over q."""
     rates = [ratio * bound for ratio in ALARM_BETS if ratio * bound < 0.95]
     rates = rates or [(1 + bound) / 2]
@@ -38,7 +50,7 @@ def naive_evidence(errors: list[bool], bound: float) -> list[float]:
     return found
 
 
-def naive_certificate(errors: list[bool], bound: float) -> list[float]:
+def naive_certificate(errors: Sequence[float], bound: float) -> list[float]:
     wealth = [1.0] * len(CERTIFICATE_BETS)
     found = []
     for wrong in errors:
@@ -54,25 +66,36 @@ def naive_first(wealth: list[float], level: float) -> int | None:
     return next((t for t, each in enumerate(wealth, start=1) if each >= level), None)
 
 
+# The labels of each question: no question is without a draw.
+asked = st.lists(st.lists(st.booleans(), min_size=1, max_size=4), max_size=50)
+
+
 @settings(max_examples=150)
 @given(
-    st.lists(st.booleans(), max_size=80),
+    asked,
     st.sampled_from([0.01, 0.1, 0.25, 0.5, 0.8, 0.99]),
     st.sampled_from([0.0, 0.05, 0.3]),
     st.sampled_from([0.05, 0.3, 0.9]),
 )
-def test_the_monitor_is_the_naive_loop(
-    errors: list[bool], alpha: float, noise: float, delta: float
+def test_the_monitor_is_the_naive_loop_over_the_mean_errors_of_questions(
+    questions: list[list[bool]], alpha: float, noise: float, delta: float
 ) -> None:
-    found = monitor(errors, alpha=alpha, label_noise=noise, delta=delta)
+    labels = [wrong for question in questions for wrong in question]
+    numbers = [7 * i for i, question in enumerate(questions) for _ in question]
+    found = monitor(labels, questions=numbers, alpha=alpha, label_noise=noise, false_alarms=delta)
+    errors = [sum(question) / len(question) for question in questions]
     bound = observed_error(alpha, noise)
     evidence, certificate = naive_evidence(errors, bound), naive_certificate(errors, bound)
-    assert (found.audited, found.errors) == (len(errors), sum(errors))
+    counts = (found.audited, found.errors, found.questions)
+    assert counts == (len(labels), sum(labels), len(questions))
+    interval = error_interval(sum(errors), len(errors), label_noise=noise)
+    assert found.error_interval == pytest.approx(interval)
+    assert found.alarm_evidence == 1 / delta
     assert found.evidence == pytest.approx(evidence[-1] if errors else 0.0, rel=1e-9)
     assert found.certificate == pytest.approx(certificate[-1] if errors else 1.0, rel=1e-9)
     assert found.alarm_at == naive_first(evidence, 1 / delta)
     assert found.alarm == (found.alarm_at is not None)
-    certified_at = None if found.alarm else naive_first(certificate, 1 / delta)
+    certified_at = None if found.alarm else naive_first(certificate, 1 / MONITOR_DELTA)
     assert found.certified_at == certified_at
     assert found.certified == (certified_at is not None)
 
@@ -147,13 +170,17 @@ def test_no_labels_say_nothing() -> None:
         audited=0,
         errors=0,
         closed=0,
+        questions=0,
         error_interval=(0.0, 1.0),
         evidence=0.0,
+        alarm_evidence=20.0,
         alarm=False,
         alarm_at=None,
         certificate=1.0,
         certified=False,
         certified_at=None,
+        certificate_without_expired=1.0,
+        certified_without_expired=False,
     )
     assert first_at(np.array([]), 20.0) is None
 
@@ -164,14 +191,23 @@ def test_the_interval_holds_the_rates_with_wealth_below_its_level() -> None:
         for rate in (low, high):
             if rate in (0.0, 1.0):
                 continue
-            assert wealth_against(rate, errors, labelled) == pytest.approx(1 / delta, rel=1e-6)
-        assert wealth_against((low + high) / 2, errors, labelled) < 1 / delta
+            naive = naive_wealth_against(rate, errors, labelled)
+            assert naive == pytest.approx(1 / delta, rel=1e-6)
+            assert naive == pytest.approx(wealth_against(rate, errors, labelled), rel=1e-6)
+        assert naive_wealth_against((low + high) / 2, errors, labelled) < 1 / delta
     low, high = error_interval(0, 1, delta=0.05)
     assert low == 0.0
     assert high == pytest.approx(0.975)
 
 
-def wealth_against(rate: float, errors: int, labelled: int) -> float:
+def wealth_against(rate: float, errors: float, labelled: int) -> float:
+    """Wealth of a beta-binomial mixture with Jeffreys' prior over the likelihood of the rate."""
+    right = labelled - errors
+    log_mixture = betaln(0.5 + errors, 0.5 + right) - betaln(0.5, 0.5)
+    return math.exp(log_mixture - xlogy(errors, rate) - xlog1py(right, -rate))
+
+
+def naive_wealth_against(rate: float, errors: int, labelled: int) -> float:
     """Product of the predicted probabilities of Jeffreys' mixture, over those under the rate."""
     wealth, seen = 1.0, 0.5
     for k in range(labelled):
@@ -191,28 +227,95 @@ def test_label_noise_moves_the_interval_to_the_true_error() -> None:
     assert error_interval(10, 1000, label_noise=0.2) == (0.0, 0.0)
 
 
-@settings(deadline=None, max_examples=150)
-@given(
-    st.lists(st.tuples(st.booleans(), st.booleans()), max_size=80),
-    st.sampled_from([0.01, 0.1, 0.5]),
-    st.sampled_from([0.0, 0.2]),
+# Number of the question, whether the verdict is wrong, and what has become of the draw.
+draws_of_questions = st.lists(
+    st.tuples(
+        st.integers(0, 30), st.booleans(), st.sampled_from(("labelled", "closed", "expired"))
+    ),
+    max_size=80,
 )
-def test_nothing_looks_better_or_worse_than_it_is_by_closing(
-    draws: list[tuple[bool, bool]], alpha: float, noise: float
+
+
+@settings(deadline=None, max_examples=150)
+@given(draws_of_questions, st.sampled_from([0.01, 0.1, 0.5]), st.sampled_from([0.0, 0.2]))
+def test_nothing_looks_better_or_worse_than_it_is_by_closing_and_expiring(
+    draws: list[tuple[int, bool, str]], alpha: float, noise: float
 ) -> None:
-    errors, closed = [error for error, _ in draws], [is_closed for _, is_closed in draws]
-    true = monitor(errors, alpha=alpha, label_noise=noise)
-    found = monitor(errors, closed=closed, alpha=alpha, label_noise=noise)
+    draws = sorted(draws, key=lambda draw: draw[0])
+    questions, errors = [each for each, _, _ in draws], [error for _, error, _ in draws]
+    closed, expired = ([state == name for _, _, state in draws] for name in ("closed", "expired"))
+
+    def found_of(errors: list[bool]) -> MonitorFigures:
+        return monitor(
+            errors,
+            questions=questions,
+            closed=closed,
+            expired=expired,
+            alpha=alpha,
+            label_noise=noise,
+        )
+
+    true = monitor(errors, questions=questions, alpha=alpha, label_noise=noise)
+    found = found_of(errors)
     assert found.evidence <= true.evidence * (1 + 1e-9)
     assert found.certificate <= true.certificate * (1 + 1e-9)
     low, high = found.error_interval
     assert low <= true.error_interval[0] + 1e-9
     assert high >= true.error_interval[1] - 1e-9
-    # The label that a closed draw would have had changes nothing.
-    flipped = [error != is_closed for error, is_closed in draws]
-    assert monitor(flipped, closed=closed, alpha=alpha, label_noise=noise) == found
-    assert (found.audited, found.closed) == (closed.count(False), closed.count(True))
-    assert found.errors == sum(error and not is_closed for error, is_closed in draws)
+    # The label that such a draw would have had changes nothing.
+    assert found_of([error != (state != "labelled") for _, error, state in draws]) == found
+    labels = [error for _, error, state in draws if state == "labelled"]
+    assert (found.audited, found.errors, found.closed) == (len(labels), sum(labels), sum(closed))
+
+
+def test_the_weaker_certificate_leaves_expired_draws_out_and_closed_ones_in() -> None:
+    # 300 right verdicts are a certificate; each tenth draw is not labelled.
+    errors, missing = [False] * 300, [i % 10 == 0 for i in range(300)]
+    late = monitor(errors, expired=missing, alpha=0.1)
+    assert (late.certified, late.certified_without_expired) == (False, True)
+    assert late.certificate_without_expired == monitor([False] * 270, alpha=0.1).certificate
+    closed = monitor(errors, closed=missing, alpha=0.1)
+    assert (closed.certified, closed.certified_without_expired) == (False, False)
+    assert closed.certificate_without_expired == closed.certificate == late.certificate
+
+
+def test_fractions_of_errors_exclude_no_more_than_bets_on_them() -> None:
+    # The martingale of the docstring, with the mixture over rates as a sum.
+    means = [1 / 3, 0.0, 1.0, 0.25, 0.5, 0.0, 0.0, 2 / 3]
+    rates = (np.arange(200_000) + 0.5) / 200_000
+    weights = 1 / np.sqrt(rates * (1 - rates))
+    for p in (0.05, 0.3, 0.6, 0.95):
+        factors = [(1 - e) * (1 - rates) / (1 - p) + e * rates / p for e in means]
+        wealth = np.average(np.prod(factors, axis=0), weights=weights)
+        assert wealth_against(p, sum(means), len(means)) <= wealth * (1 + 1e-4)
+
+
+def test_a_question_counts_once_a_day_by_the_draws_of_its_first_hour() -> None:
+    def at(question: int, hours: float) -> tuple[int, float]:
+        return question, hours * QUESTION_S
+
+    day = AGAIN_S / QUESTION_S
+    draws = [
+        *(at(0, 0.0), at(1, 0.1), at(0, 0.5), at(0, 0.99), at(1, 1.05), at(2, 1.2)),
+        # Too late for the first bet, and too early for the next.
+        *(at(0, 1.0), at(0, day - 0.01)),
+        *(at(3, day), at(0, day), at(0, day + 0.9), at(0, day + 1.1), at(1, day + 0.2)),
+    ]
+    digests = np.array([[question] * 32 for question, _ in draws], dtype=np.uint8)
+    # Digests of zeros are unknown questions.
+    found = bets_of(digests + np.uint8(1), np.array([time for _, time in draws]))
+    assert found.tolist() == [0, 1, 0, 0, 1, 2, LEFT_OUT, LEFT_OUT, 3, 4, 4, LEFT_OUT, 5]
+    assert bets_of(np.empty((0, 32), dtype=np.uint8), np.empty(0)).tolist() == []
+
+
+def test_a_clock_that_is_set_back_splits_no_question() -> None:
+    digests = np.full((3, 32), 9, dtype=np.uint8)
+    assert bets_of(digests, np.array([500.0, 400.0, -AGAIN_S])).tolist() == [0, 0, 0]
+
+
+def test_the_criteria_of_a_version_share_five_percent_however_many_come() -> None:
+    assert [MONITOR_DELTA / alarm_delta(place) for place in (1, 2, 3)] == pytest.approx([2, 6, 12])
+    assert sum(alarm_delta(place) for place in range(1, 10_000)) == pytest.approx(0.05, rel=1e-3)
 
 
 def test_a_closed_tie_widens_the_interval_that_leaves_it_out() -> None:
@@ -225,8 +328,8 @@ def test_a_closed_tie_widens_the_interval_that_leaves_it_out() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     for alpha, delta in ((0.0, 0.05), (1.0, 0.05), (0.1, 0.0), (0.1, 1.0), (math.nan, 0.1)):
-        with pytest.raises(ValueError, match="alpha and delta"):
-            monitor([True], alpha=alpha, delta=delta)
+        with pytest.raises(ValueError, match="alpha and false_alarms"):
+            monitor([True], alpha=alpha, false_alarms=delta)
     with pytest.raises(ValueError, match="label_noise"):
         monitor([True], alpha=0.1, label_noise=0.5)
     with pytest.raises(ValueError, match="shape"):

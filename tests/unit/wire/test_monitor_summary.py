@@ -20,6 +20,7 @@ def criterion(*errors: bool, rang: Ringing | None = None, waiting: int = 0) -> M
         label_noise=0.0,
         bound=0.1,
         ties=0,
+        repeated=0,
         waiting=0,
         open=waiting,
         expired=0,

@@ -24,12 +24,13 @@ function Evidence({ label, value, line }) {
   </div>`;
 }
 
-/** The audits of one criterion. @param {{ of: any, line: number }} props */
-const Criterion = ({ of, line }) =>
+/** The audits of one criterion. @param {{ of: any }} props */
+const Criterion = ({ of }) =>
   html`<section class="card">
     <h2>${criterion(of)} ${of.alarm && html`<span class="tag alarm">alarm since ${moment(of.rang_at)}</span>`}
-      ${of.certified && html`<span class="tag good">proved</span>`}</h2>
-    <${Evidence} label="evidence against the promise" value=${of.evidence} line=${line} />
+      ${of.certified && html`<span class="tag good">proved</span>`}
+      ${!of.certified && of.certified_without_expired && html`<span class="tag">shown, if expired draws are like the others</span>`}</h2>
+    <${Evidence} label="evidence against the promise" value=${of.evidence} line=${of.alarm_evidence} />
     <dl class="facts">
       <div><dt>wrong</dt><dd>${between(of.error_interval)}</dd></div>
       <div><dt>promised</dt><dd>at most ${percent(of.alpha, 1)}</dd></div>
@@ -152,7 +153,7 @@ export function Watch({ name, sets, report }) {
       <small class="muted">Refreshes every ${REFRESH_MS / 1000} seconds${failed ? "; the last refresh failed" : ""}</small>
     </div>
     <${Light} monitor=${monitor} at=${at} name=${name} />
-    ${monitor.criteria.map((/** @type {any} */ of) => html`<${Criterion} of=${of} line=${monitor.alarm_evidence} />`)}
+    ${monitor.criteria.map((/** @type {any} */ of) => html`<${Criterion} of=${of} />`)}
     <section class="card" aria-labelledby="drift-title">
       <h2 id="drift-title">Is the traffic unlike the labelled pairs?</h2>
       <p class="hint">Evidence of a difference, on a logarithmic scale. At the line, an alarm rings.</p>

@@ -1,9 +1,10 @@
 """Tests of the monitor: which labels count, expiry, versions, restarts and suspension."""
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import numpy as np
@@ -13,12 +14,20 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.core.comparison import Label
-from app.core.monitoring import MonitoredCriterion, MonitorFigures, monitor
+from app.core.monitoring import (
+    AGAIN_S,
+    QUESTION_S,
+    MonitoredCriterion,
+    MonitorFigures,
+    alarm_delta,
+    monitor,
+)
 from app.observability.telemetry import Telemetry
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.entries import Draw, Entry
+from app.service.auditing.figures import monitored
 from app.service.auditing.ledger import Audit
-from app.service.auditing.monitor import Monitor, OnAlarm, monitored
+from app.service.auditing.monitor import Monitor, OnAlarm
 from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import services_of
@@ -83,53 +92,94 @@ async def scene(*, on_alarm: OnAlarm = "report") -> AsyncIterator[tuple[Scene, s
         yield Scene(services, on_alarm=on_alarm), calibration.write_id
 
 
-def naive(audits: Sequence[Audit], *, now: float) -> tuple[list[bool | None], int, int, int, int]:
-    """Errors that count (None if closed), ties among them, waiting labels, open and expired draws.
+@dataclass(kw_only=True)
+class Walk:
+    """A walk over the audits of one criterion.
 
     Args:
-        audits: Audits of accepted judgments, each with the draw of the criterion.
-        now: The time.
+        bets: Time of the first draw of each bet of a question, and its audits, in order.
+        repeated: Number of audits whose question counts already.
     """
-    errors, ties, waiting, is_open, expired = list[bool | None](), 0, 0, 0, 0
-    for audit in audits:
-        score, ends = audit.draw.score, audit.draw.at + EXPIRES_S
-        if audit.labelled_at is not None and audit.labelled_at <= ends:
-            if is_open:
-                waiting += 1
-            elif audit.label == "tie":
-                ties += 1
-            elif audit.label == "none":
-                errors.append(None)
-            else:
-                errors.append((audit.label == "A") != (sum(score.gaps) > 0))
-        elif now > ends:
-            expired += 1
-        else:
-            is_open += 1
-    return errors, ties, waiting, is_open, expired
+
+    bets: list[tuple[str, float, list[Audit]]] = field(default_factory=list)
+    repeated: int = 0
+
+    def add(self, audit: Audit) -> None:
+        for question, first, audits in self.bets:
+            if question == audit.draw.question and audit.draw.at - first < AGAIN_S:
+                if audit.draw.at - first < QUESTION_S:
+                    audits.append(audit)
+                else:
+                    self.repeated += 1
+                return
+        self.bets.append((audit.draw.question, audit.draw.at, [audit]))
+
+
+def state_of(audit: Audit, *, now: float) -> str:
+    ends = audit.draw.at + EXPIRES_S
+    if audit.labelled_at is not None and audit.labelled_at <= ends:
+        return audit.label or ""
+    return "expired" if now > ends else "open"
+
+
+def naive(walk: Walk, *, now: float, place: int) -> tuple[MonitorFigures, int, int]:
+    """Figures of the questions before the first one with an open draw; ties, and waiting labels."""
+    errors, closed, expired, questions = list[bool](), list[bool](), list[bool](), list[int]()
+    ties = waiting = 0
+    holds = False
+    for number, (_, _, audits) in enumerate(walk.bets):
+        states = [state_of(audit, now=now) for audit in audits]
+        holds |= "open" in states
+        if holds:
+            waiting += sum(state not in ("open", "expired") for state in states)
+            continue
+        for audit, state in zip(audits, states, strict=True):
+            ties += state == "tie"
+            if state != "tie":
+                errors.append((state == "A") != (sum(audit.draw.score.gaps) > 0))
+                closed.append(state == "none")
+                expired.append(state == "expired")
+                questions.append(number)
+    figures = monitor(
+        np.array(errors, dtype=bool),
+        questions=np.array(questions, dtype=np.int64),
+        closed=closed,
+        expired=expired,
+        alpha=0.1,
+        false_alarms=alarm_delta(place),
+    )
+    return figures, ties, waiting
 
 
 numbers = st.integers(0, 14)
+times = st.one_of(st.floats(0, 2000), st.floats(3000, 200_000))
 some_draws = st.builds(
-    lambda number, accepted, at, gap, criterion: drawn(
-        number, accepted=accepted, at=at, gap_fwd=gap, gap_rev=0.1, criterion=criterion
+    lambda number, accepted, at, gap, criterion, question: drawn(
+        number,
+        accepted=accepted,
+        at=at,
+        gap_fwd=gap,
+        gap_rev=0.1,
+        criterion=criterion,
+        question=f"{question}" * 64,
     ),
     numbers,
     st.booleans(),
-    st.floats(0, 2000),
+    times,
     st.sampled_from((2.0, -2.0)),
     st.sampled_from((MARGINAL, PAC)),
+    st.integers(1, 4),
 )
 some_labels = st.builds(
     lambda number, label, at: labelled(number, label, at=at),
     numbers,
     st.sampled_from(("A", "B", "tie", "none")),
-    st.floats(0, 2000),
+    times,
 )
 
 
 @settings(max_examples=150)
-@given(st.lists(st.one_of(some_draws, some_labels), max_size=40), st.floats(0, 3000))
+@given(st.lists(st.one_of(some_draws, some_labels), max_size=40), times)
 def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
     entries: list[Entry], now: float
 ) -> None:
@@ -138,34 +188,35 @@ def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
         ledger.uses("default", "w1"), states={}, now=now, expires_s=EXPIRES_S
     )
     draws = [entry for entry in entries if isinstance(entry, Draw)]
-    assert {each.criterion for each in criteria} == {draw.decider.criterion for draw in draws}
+    # In the order in which they came into use.
+    came = list(dict.fromkeys(draw.decider.criterion for draw in draws))
+    assert {each.criterion for each in criteria} == set(came)
     ends = list[float]()
     for each in criteria:
         of_criterion: dict[str, Draw] = {}
         for draw in draws:
             if draw.decider.criterion == each.criterion:
                 of_criterion.setdefault(draw.id, draw)
-        audits = [
-            # The score of a draw is that of its first entry.
-            replace(audit, draw=replace(draw, score=audit.draw.score))
-            for draw in of_criterion.values()
-            for audit in (audit_of(ledger, int(draw.id[:-2], 16)),)
-            if draw.accepted
-        ]
-        errors, *counts = naive(audits, now=now)
-        closed = [error is None for error in errors]
-        assert each.figures == monitor(np.array(errors, dtype=bool), closed=closed, alpha=0.1)
-        assert [each.ties, each.waiting, each.open, each.expired] == counts
-        assert each.abstentions == len(of_criterion) - len(audits)
-        ends += [
-            audit.draw.at + EXPIRES_S
-            for audit in audits
-            if audit.label is None and now <= audit.draw.at + EXPIRES_S
-        ]
-    assert until <= min(ends, default=math.inf)
+        walk, states = Walk(), Counter[str]()
+        for draw in of_criterion.values():
+            audit = audit_of(ledger, int(draw.id[:-2], 16))
+            if draw.accepted:
+                # Score and question of a draw are those of its first entry.
+                of_first = replace(draw, score=audit.draw.score, question=audit.draw.question)
+                seen = replace(audit, draw=of_first)
+                states[state_of(seen, now=now)] += 1
+                walk.add(seen)
+                if state_of(seen, now=now) == "open":
+                    ends.append(draw.at + EXPIRES_S)
+        figures, ties, waiting = naive(walk, now=now, place=came.index(each.criterion) + 1)
+        assert each.figures == figures
+        assert (each.ties, each.waiting, each.repeated) == (ties, waiting, walk.repeated)
+        assert (each.open, each.expired) == (states["open"], states["expired"])
+        assert each.abstentions == len(of_criterion) - sum(states.values())
+    assert until == min(ends, default=math.inf)
 
 
-async def test_the_alarm_rings_at_the_label_at_which_the_evidence_reaches_20(
+async def test_the_alarm_rings_at_the_label_at_which_the_evidence_reaches_its_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with scene() as (stage, write_id):
@@ -176,7 +227,9 @@ async def test_the_alarm_rings_at_the_label_at_which_the_evidence_reaches_20(
             await stage.append(labelled(i, WRONG if i % 2 else "A"))
             figures.append((await stage.report()).figures)
         rang = next(i for i, each in enumerate(figures) if each.alarm)
-        assert figures[rang - 1].evidence < 20.0 <= figures[rang].evidence
+        # It is the first criterion of its version.
+        assert figures[rang].alarm_evidence == 40.0
+        assert figures[rang - 1].evidence < 40.0 <= figures[rang].evidence
         assert {each.alarm_at for each in figures[rang:]} == {rang + 1}
         assert (figures[-1].audited, figures[-1].errors) == (60, 30)
         assert caplog.text.count("show more errors than alpha 0.1 (marginal)") == 1
@@ -196,6 +249,9 @@ async def test_an_open_draw_holds_later_labels_up_until_it_has_expired() -> None
         found = await stage.report()
         assert (found.figures.audited, found.waiting) == (9, 0)
         assert (found.open, found.expired) == (0, 1)
+        # It is an error for the certificate alone.
+        assert found.figures.certificate < found.figures.certificate_without_expired
+        assert found.figures.errors == 0
 
 
 async def test_closing_lets_later_labels_count_and_counts_against_both_sides() -> None:
@@ -285,7 +341,10 @@ async def test_the_label_noise_of_the_version_is_part_of_the_bound() -> None:
         await stage.append(*noisy, *(labelled(i, WRONG if i % 5 == 0 else "A") for i in range(40)))
         found = await stage.report()
         assert found.bound == pytest.approx(0.1 + 0.8 * 0.1)
-        assert found.figures == monitor([i % 5 == 0 for i in range(40)], alpha=0.1, label_noise=0.1)
+        wrong = [i % 5 == 0 for i in range(40)]
+        assert found.figures == monitor(
+            wrong, alpha=0.1, label_noise=0.1, false_alarms=alarm_delta(1)
+        )
 
 
 async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() -> None:
@@ -299,7 +358,7 @@ async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() ->
         await stage.append(labelled(1, "tie"))
         found = await stage.report()
         wrong = [i % 3 == 0 for i in range(80) if i != 1]
-        assert found.figures == monitor(wrong, alpha=0.1)
+        assert found.figures == monitor(wrong, alpha=0.1, false_alarms=alarm_delta(1))
         # By errors, and then by labels: 27, 26 and 27 labels without the tie.
         own = {"attacker": [True] * 27, None: [False] * 26, "ana": [False] * 26}
         assert [each.key for each in found.keys] == ["attacker", "ana", None]

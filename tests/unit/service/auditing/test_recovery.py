@@ -25,6 +25,7 @@ def monitored(
         label_noise=label_noise,
         bound=0.1,
         ties=0,
+        repeated=0,
         waiting=0,
         open=0,
         expired=0,

@@ -16,8 +16,8 @@ from app.service.auditing import retention as retention_module
 from app.service.auditing.absorption import Asked
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.entries import AlarmEntry, AuditLabel, Draw, Entry, readable_entry
+from app.service.auditing.figures import monitored
 from app.service.auditing.ledger import Ledger
-from app.service.auditing.monitor import monitored
 from app.service.auditing.retention import DAY_S, Retention
 from app.service.services import Services
 from app.stores.memory import MemoryStore

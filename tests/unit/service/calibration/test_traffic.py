@@ -39,7 +39,7 @@ def waiting(services: Services) -> int:
     return sum(len(each.take_fresh()) for each in services.calibrations.traffic.sets()) // VALUES
 
 
-async def test_each_comparison_is_tested_once_and_one_of_a_question_in_a_batch() -> None:
+async def test_each_question_is_tested_once_by_its_first_comparison() -> None:
     async with services_of() as services:
         await calibrate(services)
         batch = services.judge.judge_batch
@@ -49,9 +49,9 @@ async def test_each_comparison_is_tested_once_and_one_of_a_question_in_a_batch()
         assert waiting(services) == 2
         await batch([one, other])
         assert waiting(services) == 0
-        # Another request about the same question is another pair of the traffic.
+        # Another request about a question has pairs that resemble the first one.
         await batch([same])
-        assert waiting(services) == 1
+        assert waiting(services) == 0
         await batch([request(pair(3.0, 0.0, question="Without?"), alpha=None)])
         assert waiting(services) == 0
 
