@@ -12,6 +12,7 @@ from types import TracebackType
 
 import httpx
 
+from tests.forked import ForkedCommand
 from tests.patience import PATIENCE_S
 
 
@@ -35,7 +36,8 @@ class Server:
         settings: Environment variables.
         start_timeout_s: Longest time until the service is ready, in seconds.
         output: File descriptor for stdout and stderr; None for a log file in `folder`.
-        command: Command that starts the service.
+        command: Command that starts the service in a process of its own; without one, a service
+            with the scripted judge forks from a process that has imported it.
     """
 
     def __init__(
@@ -45,17 +47,18 @@ class Server:
         *,
         start_timeout_s: float = PATIENCE_S,
         output: int | None = None,
-        command: Sequence[str] = SERVE,
+        command: Sequence[str] | None = None,
     ) -> None:
         self.port = free_port()
         self.log = folder / "serve.log"
         self._start_timeout_s = start_timeout_s
         self._output = output
-        self._command = command
+        self._forks = command is None and settings.get("SCOPE_ENGINE") == "scripted"
+        self._command = command or SERVE
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
         # No proxy is in front of the service, so it needs no drain lag.
         self._environment |= {"SCOPE_DRAIN_LAG_S": "0", **settings, "SCOPE_PORT": str(self.port)}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedCommand | None = None
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=PATIENCE_S)
 
     def __enter__(self) -> "Server":
@@ -70,16 +73,7 @@ class Server:
 
     def start(self) -> None:
         """Starts the service and waits until it is ready."""
-        with self.log.open("ab") as log:
-            # A group of its own: vLLM's engine is another process, and `kill` must reach it.
-            output = log if self._output is None else self._output
-            self._process = subprocess.Popen(
-                [word.format(port=self.port) for word in self._command],
-                env=self._environment,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        self._process = self._started()
         deadline = time.monotonic() + self._start_timeout_s
         while time.monotonic() < deadline:
             assert self._process.poll() is None, f"serve ended:\n{self.log.read_text()}"
@@ -90,6 +84,21 @@ class Server:
                 time.sleep(0.02)
         self.kill()
         raise AssertionError(f"serve was not ready in time:\n{self.log.read_text()}")
+
+    def _started(self) -> "subprocess.Popen[bytes] | ForkedCommand":
+        """Starts the service in a group of its own: `kill` must reach vLLM's process, too."""
+        if self._forks and self._output is None:
+            self.log.touch()
+            return ForkedCommand(["serve"], environment=self._environment, log=self.log)
+        with self.log.open("ab") as log:
+            output = log if self._output is None else self._output
+            return subprocess.Popen(
+                [word.format(port=self.port) for word in self._command],
+                env=self._environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
 
     def start_unless_running(self) -> None:
         """Starts the service if it has ended."""

@@ -1,0 +1,17 @@
+"""Imported once, before commands fork: all that a service with the scripted judge imports."""
+
+import gc
+from importlib import import_module
+
+for name in (
+    "app.cli.commands.serve",
+    "app.cli.service_run",
+    "app.engines.scripted",
+    "app.stores.memory",
+    "app.stores.redis",
+    "app.stores.sqlite",
+):
+    import_module(name)
+
+# A service collects garbage at its start; what is imported here is none.
+gc.freeze()
