@@ -48,7 +48,7 @@ function Decision({ of, onDecided, report }) {
     ${text("Question of the disagreement", "question", of.question)}
     <div class="sides">${text("Left response of the disagreement", "response", of.left)}
       ${text("Right response of the disagreement", "response", of.right)}</div>
-    <div class="fields">
+    <div class="decision">
       <${Action} kind="choice" run=${decide({ label: of.left_label })} report=${report}>Decide: left is better<//>
       <${Action} kind="choice" run=${decide({ label: "tie" })} report=${report}>Decide: equally good<//>
       <${Action} kind="choice" run=${decide({ label: right })} report=${report}>Decide: right is better<//>
@@ -66,8 +66,8 @@ export function TwoReviewers({ name, reviewers, waiting, report }) {
   const { data, reload } = useLoad(() => disagreementsOf(name), [name, waiting], report);
   const change = (/** @type {any} */ event) => (location.hash = addressOf(name, event.target.checked ? 2 : 1));
   const oldest = data?.pairs[0];
-  return html`<p class="row hint"><label class="row"><input type="checkbox" checked=${reviewers === 2} onChange=${change} />
-      Two people label each pair, and do not see each other's label</label></p>
+  return html`<label class="check"><input type="checkbox" checked=${reviewers === 2} onChange=${change} />
+      Two people label each pair, and do not see each other's label</label>
     ${data !== null && (reviewers === 2 || data.agreement.pairs > 0) && html`<section class="card" aria-label="Agreement">
       <p><${Words} of=${data.words} /></p>
       ${oldest !== undefined && html`<h2>${plural(data.open, "disagreement")} to decide</h2>
