@@ -89,6 +89,15 @@ def drawn_pair(identifier: str) -> int:
     return int(identifier, 16) >> 1
 
 
+def is_reversed(identifier: str) -> bool:
+    """Whether response A of a drawn pair comes after response B by their code points.
+
+    Raises:
+        ValueError: The text is not hexadecimal.
+    """
+    return bool(int(identifier, 16) & 1)
+
+
 def batch_digest(batch: Sequence[LabelledComparison]) -> str:
     """Identifies a labelled batch, so that clients can recognise the batches that they posted.
 

@@ -22,6 +22,7 @@ from app.service.auditing.entries import (
     written_span,
 )
 from app.service.auditing.ledger import Audit, AuditPage, Status
+from app.service.auditing.periods import Period
 from app.service.auditing.retention import FoldedAudits
 from app.service.auditing.text_keeper import TextsPage
 from app.service.auditing.texts import DrawnTexts
@@ -379,20 +380,43 @@ class AuditEventOut(Out):
         )
 
 
+class PeriodOut(Out):
+    """The judgments that were drawn in one period."""
+
+    since: str
+    until: str
+    accepted: int
+    abstentions: int
+
+    @classmethod
+    def of(cls, period: Period) -> "PeriodOut":
+        """Converts a period."""
+        return cls(
+            since=written(period.since),
+            until=written(period.until),
+            accepted=period.accepted,
+            abstentions=period.abstentions,
+        )
+
+
 class AuditTrailOut(Out):
     """Entries of the trail of a set's audits, newest first."""
 
     name: str
     entries: list[AuditEventOut]
+    periods: list[PeriodOut]
     next_before: int | None = Field(
         description="Value of `before` for the next page; null on the last one."
     )
 
     @classmethod
-    def of(cls, name: str, entries: Sequence[TrailEntry], *, limit: int) -> "AuditTrailOut":
+    def of(
+        cls, name: str, entries: Sequence[TrailEntry], periods: Sequence[Period], *, limit: int
+    ) -> "AuditTrailOut":
         """Converts a page of at most `limit` entries."""
         return cls(
             name=name,
             entries=[AuditEventOut.of(entry) for entry in entries],
+            periods=[PeriodOut.of(period) for period in periods],
             next_before=entries[-1].position if len(entries) == limit else None,
         )

@@ -20,12 +20,15 @@ from app.service.labelling.queue import (
     Taken,
 )
 from app.service.labelling.tickets import TICKET
+from app.service.labelling.waiting import MOST_DIGESTS, Textless
 from app.wire.answers import Out
 from app.wire.audits import Reason
 from app.wire.problems import Problem, problem_of
-from app.wire.requests import CalibrationName, Strict
+from app.wire.requests import CalibrationName, Digest, Strict
 
 MOST_ANSWERS = 20
+# Enough for the pairs that others have, or that this person skips.
+MOST_NAMED = 200
 # People are named like keys and sets.
 Reviewer = Annotated[CalibrationName, Field(description="Name of the person who labels.")]
 ReviewerOrKey = Annotated[
@@ -50,6 +53,16 @@ class QueueIn(Strict):
     take: Annotated[int, Field(ge=1, le=MOST_TAKEN, description="Most pairs to get.")]
     reviewer: ReviewerOrKey = None
     reviewers: Reviewers = 1
+    digests: Annotated[
+        list[Digest],
+        Field(
+            default_factory=list,
+            max_length=MOST_NAMED,
+            fail_fast=True,
+            description="Digests of pairs whose texts the person has: open audits among them are "
+            "given, too, where the service does not have the texts.",
+        ),
+    ]
 
 
 class PairChoiceIn(Strict):
@@ -99,23 +112,34 @@ class ReleaseIn(Strict):
 
 
 class QueuePairOut(Out):
-    """A pair to label, blind, with a random response on the left."""
+    """A pair to label, blind, with a random response on the left.
+
+    `question`, `left` and `right` are null for a pair that the person named by its digest.
+    """
 
     ticket: str
-    question: str
-    left: str
-    right: str
+    question: str | None
+    left: str | None
+    right: str | None
+    digest: str | None = Field(
+        description="Digest of the pair if only the person has its texts; else null."
+    )
+    left_is_first: bool = Field(
+        description="Whether the left response comes before the right one by their code points."
+    )
     leased_until: str
 
     @classmethod
     def of(cls, leased: LeasedPair) -> "QueuePairOut":
         """Converts a pair."""
-        text = leased.pair.text
+        text = leased.pair.text if leased.digest is None else None
         return cls(
             ticket=leased.ticket,
-            question=text.question,
-            left=text.left,
-            right=text.right,
+            question=None if text is None else text.question,
+            left=None if text is None else text.left,
+            right=None if text is None else text.right,
+            digest=leased.digest,
+            left_is_first=leased.left_is_first,
             leased_until=written(leased.until),
         )
 
@@ -123,13 +147,13 @@ class QueuePairOut(Out):
 class QueueStateOut(Out):
     """The queue of a set after a request."""
 
-    open: int = Field(description="Pairs that wait for a label.")
+    open: int = Field(description="Pairs that wait for a label and whose texts the service has.")
     disagreements: int = Field(
         description="Pairs that two people labelled differently, which wait for a decision."
     )
     leased: int = Field(description="The open pairs that somebody has.")
     without_texts: int = Field(
-        description="Open audits that cannot be shown, because the service has no texts of them."
+        description="Pairs that wait for a label and whose texts the service does not have."
     )
     words: str = Field(description="How far the labelling is, in a sentence.")
 
@@ -147,6 +171,31 @@ class QueueOut(QueueStateOut):
             pairs=[QueuePairOut.of(pair) for pair in taken.pairs],
             texts="kept" if taken.state.keeps_texts else "off",
             **_state(taken.state),
+        )
+
+
+class TextlessOut(Out):
+    """The open audits of a set whose texts the service does not have, oldest first.
+
+    A digest is the SHA-256 of a JSON list without spaces, with JSON escapes for all characters
+    outside ASCII: the fingerprint, the turns of the question, and the texts of both responses, of
+    which the first is the one that comes first by its code points. A plain question is one user
+    turn, and a plain response is a list of one text:
+
+        ["FINGERPRINT",[["user","Question?"]],[["Response 1"],["Response 2"]]]
+    """
+
+    fingerprint: str
+    digests: Annotated[list[str], Field(max_length=MOST_DIGESTS)]
+    total: int = Field(description="Number of these audits; the list has the oldest 100,000.")
+
+    @classmethod
+    def of(cls, textless: Textless) -> "TextlessOut":
+        """Converts a list; long work for a long one."""
+        return cls(
+            fingerprint=textless.fingerprint,
+            digests=list(textless.digests),
+            total=textless.total,
         )
 
 

@@ -34,6 +34,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     ("GET", "/calibrations/{name}/next"): "key",
     ("POST", "/calibrations/{name}/queue"): "label",
+    ("GET", "/calibrations/{name}/queue/textless"): "label",
     ("POST", "/calibrations/{name}/queue/answers"): "label",
     ("POST", "/calibrations/{name}/queue/release"): "label",
     ("GET", "/calibrations/{name}/disagreements"): "calibrate",

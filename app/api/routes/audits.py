@@ -125,10 +125,14 @@ async def list_audit_trail(
         int | None, Query(ge=1, le=2**53 - 1, description="`next_before` of the page before.")
     ] = None,
 ) -> Response:
-    """Lists alarms, their ends, changed labels and closed audits of a set, newest first."""
+    """Lists alarms, their ends, changed labels and closed audits of a set, newest first.
+
+    It also counts the drawn verdicts and abstentions over time.
+    """
     caller.check_calibration(name)
     entries = await services.auditor.trail(name, before=before, limit=limit)
-    return await off_loop(as_json, partial(AuditTrailOut.of, name, entries, limit=limit))
+    periods = await services.auditor.periods(name)
+    return await off_loop(as_json, partial(AuditTrailOut.of, name, entries, periods, limit=limit))
 
 
 @router.get(

@@ -21,6 +21,7 @@ from app.wire.labelling import (
     QueueOut,
     ReleaseIn,
     ReleaseOut,
+    TextlessOut,
 )
 
 router = APIRouter(tags=["labelling"], route_class=JsonRoute)
@@ -41,8 +42,20 @@ async def take_pairs(
         reviewer=caller.reviewer(body.reviewer),
         most=body.take,
         reviewers=body.reviewers,
+        digests=body.digests,
     )
     return await off_loop(as_json, partial(QueueOut.of, taken))
+
+
+@router.get("/calibrations/{name}/queue/textless", response_model=TextlessOut, responses=OF_ONE)
+async def list_textless(name: Name, services: CurrentServices, caller: CurrentCaller) -> Response:
+    """Lists the digests of open audits whose texts the service does not have, oldest first.
+
+    A person with a file of the pairs finds them in it, and takes them from the queue by digest.
+    """
+    caller.check_calibration(name)
+    textless = await services.queue.textless(name)
+    return await off_loop(as_json, partial(TextlessOut.of, textless))
 
 
 @router.post(

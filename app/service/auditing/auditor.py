@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.core.calibration import Calibration
 from app.core.comparison import AuditReference
 from app.core.errors import (
@@ -33,7 +30,8 @@ from app.service.auditing.entries import (
     OpinionEntry,
     readable_entry,
 )
-from app.service.auditing.ledger import Audit, AuditPage, Ledger, Status
+from app.service.auditing.ledger import Audit, AuditPage, Ledger, Rows, Status
+from app.service.auditing.periods import Period, periods_of
 from app.service.auditing.sampling import Drawn, Sampler
 from app.service.auditing.texts import key_of
 from app.service.judged import JudgedComparison
@@ -595,14 +593,14 @@ class Auditor:
         """Returns the number of audits of a set that were read; see `Ledger.count`."""
         return self.ledger.count(calibration, status=status, now=self._now())
 
-    async def open_ids(self, calibration: str) -> NDArray[np.void]:
-        """Returns the ids of a set's open audits; see `Ledger.open_ids`.
+    async def open_draws(self, calibration: str) -> Rows:
+        """Gathers a set's open audits; see `Ledger.open_draws`.
 
         Raises:
             StoreUnavailableError: The store does not answer.
         """
         await self.catch_up()
-        return self.ledger.open_ids(calibration, now=self._now())
+        return self.ledger.open_draws(calibration, now=self._now())
 
     def open_pairs(self, keys: Iterable[str]) -> set[str]:
         """Returns those of some pairs that wait for their label, as the ledger has them now."""
@@ -648,6 +646,11 @@ class Auditor:
                             TrailEntry(position=position, entry=entry, before=place.before)
                         )
         return trail
+
+    async def periods(self, calibration: str) -> Sequence[Period]:
+        """Counts the drawn judgments of a set over time, as far as this process has read them."""
+        view, now = self.ledger.view(calibration), self._now()
+        return await off_loop(periods_of, view, now=now)
 
     @contextmanager
     def _watched(self, *, writing: bool = False) -> Iterator[None]:

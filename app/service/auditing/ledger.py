@@ -99,6 +99,8 @@ _EVENT = np.dtype(
         ("before", "u1"),
     ]
 )
+# One row for each open audit.
+_OPEN = np.dtype([("id", "V16"), ("digest", "V32")])
 # One row for each drawn comparison: the time of its first judgment, and the code of its label.
 _LABELLED = np.dtype([("at", "f8"), ("label", "u1")])
 # One row for each use, with the state of its draw.
@@ -430,12 +432,19 @@ class Ledger:
         waits = (draws["label"] == NO_LABEL) & (now <= draws["last_at"] + self._expires_s)
         return {key for key, each in zip(rows, waits.tolist(), strict=True) if each}
 
-    def open_ids(self, calibration: str, *, now: float) -> NDArray[np.void]:
-        """Returns the ids of a set's open audits, oldest first, as bytes; a copy for any thread."""
+    def open_draws(self, calibration: str, *, now: float) -> Rows:
+        """Gathers a set's open audits; a copy for any thread.
+
+        Returns:
+            Shape (n,). The audits, oldest first, with the fields `id` and `digest`, as bytes.
+        """
         draws = self._draws.rows
         is_of_set = draws["calibration"] == self._number_of(calibration)
-        ids: NDArray[np.void] = draws["id"][is_of_set & self._have_status(draws, "open", now)]
-        return ids
+        places = np.flatnonzero(is_of_set & self._have_status(draws, "open", now))
+        rows = np.empty(len(places), _OPEN)
+        for field in ("id", "digest"):
+            rows[field] = draws[field][places]
+        return rows
 
     def opinions(self, calibration: str) -> dict[str, tuple[Opinion, ...]]:
         """Returns the opinions about a set's audits by the keys of their pairs; a copy."""

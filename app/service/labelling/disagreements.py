@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.core.agreement import Agreement
 from app.core.comparison import Label
 from app.ports import AuditStore
 from app.service.auditing.auditor import Auditor
-from app.service.auditing.ledger import OPINIONS, Opinion
+from app.service.auditing.ledger import OPINIONS, Opinion, Rows
 from app.service.auditing.texts import key_of
 from app.service.calibration.cache import Calibrations
 from app.service.labelling.pairs import BlindPair, Choice
@@ -89,10 +86,10 @@ class DisagreementFinder:
             StoreUnavailableError: The store does not answer.
         """
         await self._calibrations.get(name)
-        ids = await self._auditor.open_ids(name)
+        rows = await self._auditor.open_draws(name)
         opinions = self._auditor.ledger.opinions(name)
         kept = await self._store.audit_text_keys() if opinions else set[str]()
-        agreement, keys = await off_loop(_looked_at, ids, opinions)
+        agreement, keys = await off_loop(_looked_at, rows, opinions)
         oldest = [key for key in keys if key in kept][:MOST_SHOWN]
         pairs = await off_loop(_pairs, oldest, await self._store.audit_texts(oldest))
         shown = [self._disagreement(pair) for pair in pairs]
@@ -108,12 +105,12 @@ class DisagreementFinder:
 
 
 def _looked_at(
-    ids: NDArray[np.void], opinions: Mapping[str, tuple[Opinion, ...]]
+    rows: Rows, opinions: Mapping[str, tuple[Opinion, ...]]
 ) -> tuple[Agreement, list[str]]:
     """Returns the agreement, and the keys of the pairs that wait for a decision, oldest first.
 
     Args:
-        ids: Ids of the open audits as bytes, oldest first.
+        rows: The audits of `Ledger.open_draws`.
         opinions: Key of a pair -> its opinions.
     """
     both = {key: given for key, given in opinions.items() if len(given) == OPINIONS}
@@ -124,7 +121,7 @@ def _looked_at(
         if one != "none" and other != "none":
             labels.append((one, other))
     return Agreement.of(labels), [
-        key for each in ids.tolist() if (key := key_of(each.hex())) in both
+        key for each in rows["id"].tolist() if (key := key_of(each.hex())) in both
     ]
 
 

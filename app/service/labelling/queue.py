@@ -1,4 +1,7 @@
-"""The queue of a set: open audits whose texts the service keeps, for people who label blind.
+"""The queue of a set: its open audits, for people who label blind.
+
+The service has the texts of a pair, or the person has them in a file and names the pair by its
+digest.
 
 With two reviewers, a pair goes to two people, and each gives an opinion. Equal opinions are its
 label, and a pair with two that differ leaves the queue for somebody who decides.
@@ -13,21 +16,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.core.calibration import Calibration
 from app.core.errors import AlreadyLabelledError, InvalidRequestError, RequestError
+from app.core.fingerprint import is_reversed
 from app.ports import AuditStore, Lease, LeaseStore
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor, LabelReport, SentLabel
-from app.service.auditing.ledger import OPINIONS, Opinion
+from app.service.auditing.ledger import Opinion, Rows
 from app.service.auditing.monitor import Monitor
 from app.service.auditing.texts import DrawnTexts, key_of, read_texts
 from app.service.calibration.cache import Calibrations
 from app.service.labelling.pairs import BlindPair, Choice, left_side
 from app.service.labelling.progress import progress_of
 from app.service.labelling.tickets import Ticket, ticket_of
+from app.service.labelling.waiting import Textless, WaitingPair, waiting_pairs
 from app.service.off_loop import off_loop
 
 # A pair takes seconds, and a long one a few minutes.
@@ -50,17 +52,24 @@ class LeasedPair:
     """A pair that one person has.
 
     Args:
-        pair: The pair, whose key is the id of its audit.
+        pair: The pair, whose key is the id of its audit; without texts if the service has none.
         until: End of the lease, in seconds since 1970.
+        digest: Digest of the comparison, if only the person has its texts; else None.
     """
 
     pair: BlindPair
     until: float
+    digest: str | None = None
 
     @property
     def ticket(self) -> str:
         """The ticket with which the answer comes back."""
         return ticket_of(self.pair)
+
+    @property
+    def left_is_first(self) -> bool:
+        """Whether the left response comes before the other one by their code points."""
+        return (self.pair.left == "A") != is_reversed(self.pair.key)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +77,7 @@ class QueueState:
     """The queue of a set at one moment.
 
     Args:
-        open: Number of pairs that wait for a label.
+        open: Number of pairs that wait for a label and whose texts the service has.
         disagreements: Number of pairs that wait for a decision instead, after two opinions.
         leased: Number of the open pairs that somebody has.
         without_texts: Number of open audits whose texts the service does not have.
@@ -139,40 +148,56 @@ class _Waiting:
     """The open audits of a set.
 
     Args:
-        keys: Keys of the pairs with texts that wait for a label, oldest first.
+        keys: Keys of the pairs that the person can be given, oldest first.
+        named: Those of them whose texts only the person has, by key.
         opinions: Key of a pair of the set -> its opinions.
         disagreements: Number of pairs that wait for a decision.
-        without_texts: Number of the others.
+        total: Number of all pairs that wait for a label.
+        without_texts: Number of those whose texts the service does not have.
     """
 
     keys: Sequence[str]
+    named: Mapping[str, WaitingPair]
     opinions: Mapping[str, Sequence[Opinion]]
     disagreements: int
+    total: int
     without_texts: int
 
     @classmethod
     def of(
         cls,
-        ids: NDArray[np.void],
+        rows: Rows,
         kept: Collection[str],
         opinions: Mapping[str, Sequence[Opinion]],
+        digests: Collection[str],
     ) -> "_Waiting":
         """Sorts audits by what they wait for; long work for 100,000 of them.
 
         Args:
-            ids: Ids of the audits as bytes, oldest first.
-            kept: Keys of the pairs with texts.
+            rows: The audits of `Ledger.open_draws`.
+            kept: Keys of the pairs whose texts the service has.
             opinions: Key of a pair of the set -> its opinions.
+            digests: Digests of pairs whose texts the person has.
         """
-        decided = {key for key, given in opinions.items() if len(given) == OPINIONS}
-        keys = [key_of(each.hex()) for each in ids.tolist()]
-        labelled = [key for key in keys if key not in decided]
-        waiting = [key for key in labelled if key in kept]
+        labelled = waiting_pairs(rows, opinions)
+        keys = list[str]()
+        named = dict[str, WaitingPair]()
+        without_texts = 0
+        for key, pair in labelled.items():
+            if key in kept:
+                keys.append(key)
+                continue
+            without_texts += 1
+            if pair.digest in digests:
+                named[key] = pair
+                keys.append(key)
         return cls(
-            keys=waiting,
+            keys=keys,
+            named=named,
             opinions=opinions,
-            disagreements=len(keys) - len(labelled),
-            without_texts=len(labelled) - len(waiting),
+            disagreements=len(rows) - len(labelled),
+            total=len(labelled),
+            without_texts=without_texts,
         )
 
     def wanted(
@@ -237,7 +262,15 @@ class LabelQueue:
         self._absorber = absorber
         self._lease_s = lease_s
 
-    async def take(self, name: str, *, reviewer: str, most: int, reviewers: int) -> Taken:
+    async def take(
+        self,
+        name: str,
+        *,
+        reviewer: str,
+        most: int,
+        reviewers: int,
+        digests: Collection[str] = (),
+    ) -> Taken:
         """Leases pairs to a person: held ones first, then the oldest, skipped ones last.
 
         Args:
@@ -245,22 +278,23 @@ class LabelQueue:
             reviewer: Name of the person.
             most: Most pairs.
             reviewers: Number of people who label each pair: 1, or 2 for opinions.
+            digests: Digests of pairs whose texts the person has.
 
         Raises:
             CalibrationNotFoundError: There is no such set.
             StoreUnavailableError: The store does not answer.
         """
         calibration = await self._calibrations.get(name)
-        waiting = await self._waiting(name)
+        waiting = await self._waiting(name, frozenset(digests))
         pairs = list[LeasedPair]()
         if waiting.keys:
             granted = await self._lease(waiting, name, reviewer, reviewers, most=most)
             written = await self._store.audit_texts(list(granted))
-            pairs = await off_loop(_leased_pairs, granted, written)
-            if len(pairs) < len(written):
+            pairs = await off_loop(_leased_pairs, granted, written, waiting.named)
+            read = {key_of(each.pair.key) for each in pairs}
+            if unread := written.keys() - read:
                 # Texts of another program must not keep this person from all other pairs.
-                read = {key_of(each.pair.key) for each in pairs}
-                await self._skip(name, written.keys() - read, reviewer)
+                await self._skip(name, unread, reviewer)
         return Taken(pairs=pairs, state=await self._state(calibration, waiting))
 
     async def answer(
@@ -322,12 +356,27 @@ class LabelQueue:
         state = await self._state(calibration, await self._waiting(name))
         return Released(released=released, state=state)
 
-    async def _waiting(self, name: str) -> _Waiting:
-        ids = await self._auditor.open_ids(name)
+    async def textless(self, name: str) -> Textless:
+        """Lists the pairs of a set that wait for a label and whose texts the service does not have.
+
+        Raises:
+            CalibrationNotFoundError: There is no such set.
+            StoreUnavailableError: The store does not answer.
+        """
+        calibration = await self._calibrations.get(name)
+        rows, kept = await self._open(name)
         opinions = self._auditor.ledger.opinions(name)
-        keeps = self._auditor.keeps_texts and len(ids)
-        kept = await self._store.audit_text_keys() if keeps else set[str]()
-        return await off_loop(_Waiting.of, ids, kept, opinions)
+        return await off_loop(Textless.of, rows, kept, opinions, calibration.fingerprint)
+
+    async def _waiting(self, name: str, digests: Collection[str] = ()) -> _Waiting:
+        rows, kept = await self._open(name)
+        return await off_loop(_Waiting.of, rows, kept, self._auditor.ledger.opinions(name), digests)
+
+    async def _open(self, name: str) -> tuple[Rows, Collection[str]]:
+        """The open audits of a set, and the keys of the pairs whose texts the service has."""
+        rows = await self._auditor.open_draws(name)
+        keeps = self._auditor.keeps_texts and len(rows)
+        return rows, await self._store.audit_text_keys() if keeps else set[str]()
 
     async def _lease(
         self, waiting: _Waiting, name: str, reviewer: str, reviewers: int, *, most: int
@@ -370,12 +419,14 @@ class LabelQueue:
         report = await self._monitor.of(calibration)
         recovery = await self._absorber.recovery(calibration, report.criteria)
         return QueueState(
-            open=len(waiting.keys),
+            open=waiting.total - waiting.without_texts,
             disagreements=waiting.disagreements,
-            leased=len({_key(item) for item in leases} & set(waiting.keys)),
+            leased=len(
+                {_key(item) for item in leases} & (set(waiting.keys) - waiting.named.keys())
+            ),
             without_texts=waiting.without_texts,
             keeps_texts=self._auditor.keeps_texts,
-            words=progress_of(len(waiting.keys), recovery),
+            words=progress_of(waiting.total, recovery),
         )
 
     async def _faults(self, name: str, answers: Sequence[PairAnswer]) -> dict[int, RequestError]:
@@ -406,13 +457,22 @@ def _key(item: str) -> str:
     return item.partition("/")[0]
 
 
-def _leased_pairs(granted: Mapping[str, float], written: Mapping[str, str]) -> list[LeasedPair]:
+def _leased_pairs(
+    granted: Mapping[str, float], written: Mapping[str, str], named: Mapping[str, WaitingPair]
+) -> list[LeasedPair]:
     """Returns leased pairs, without those whose texts are gone or cannot be read; long work."""
-    return [
-        LeasedPair(pair=pair, until=until)
-        for key, until in granted.items()
-        if (pair := pair_of(key, written.get(key))) is not None
-    ]
+    leased = list[LeasedPair]()
+    for key, until in granted.items():
+        if (pair := pair_of(key, written.get(key))) is not None:
+            leased.append(LeasedPair(pair=pair, until=until))
+        elif (of := named.get(key)) is not None:
+            leased.append(LeasedPair(pair=_textless(of.id), until=until, digest=of.digest))
+    return leased
+
+
+def _textless(identifier: str) -> BlindPair:
+    fields = dict.fromkeys(("question", "response_a", "response_b"), "")
+    return BlindPair(key=identifier, fields=fields, left=left_side(_SEED, identifier))
 
 
 def pair_of(key: str, written: str | None) -> BlindPair | None:

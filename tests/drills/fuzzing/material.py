@@ -237,7 +237,11 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
 def _queue_bodies(draw: random.Random) -> dict[str, Any]:
     ticket = f"{draw.getrandbits(128):032x}.{draw.choice('AB')}.{draw.getrandbits(128):032x}"
     return {
-        "POST /calibrations/{name}/queue": {"take": draw.randint(1, 5), "reviewer": "anna"},
+        "POST /calibrations/{name}/queue": {
+            "take": draw.randint(1, 5),
+            "reviewer": "anna",
+            "digests": [f"{draw.getrandbits(256):064x}"],
+        },
         "POST /calibrations/{name}/queue/answers": {
             "reviewer": "anna",
             "answers": [

@@ -375,6 +375,16 @@ CASES: dict[str, Case] = {
         lambda: b'{"take": 5}',
         "/calibrations/audited/queue",
     ),
+    "queue by digests": Case(
+        ("POST", "/calibrations/{name}/queue"),
+        200,
+        lambda: json.dumps({"take": 5, "digests": [f"{i:064x}" for i in range(200)]}).encode(),
+        "/calibrations/audited/queue",
+    ),
+    "digests of a queue": Case(
+        ("GET", "/calibrations/{name}/queue/textless"),
+        url="/calibrations/audited/queue/textless",
+    ),
     "answers of a queue": Case(
         ("POST", "/calibrations/{name}/queue/answers"),
         200,

@@ -13,6 +13,8 @@ import httpx
 import pytest
 
 from app.api.auth.keys import Keys
+from app.core.comparison import Comparison
+from app.core.fingerprint import example_digest
 from app.ports import Lease
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
@@ -21,7 +23,7 @@ from tests.unit.api.problems import calibrated, comparison, problem
 from tests.unit.api.test_audits import ISO, drawn, listed, send
 
 QUEUE = "/calibrations/default/queue"
-SHOWN = {"ticket", "question", "left", "right", "leased_until"}
+SHOWN = {"ticket", "question", "left", "right", "digest", "left_is_first", "leased_until"}
 STATE = {"open", "disagreements", "leased", "without_texts", "words"}
 
 
@@ -326,7 +328,60 @@ async def test_audits_without_texts_are_counted_and_not_shown() -> None:
         found = await take(client, count=5)
         assert [pair["question"] for pair in found["pairs"]] == ["Traffic 3?", "Traffic 4?"]
         assert (found["texts"], found["open"], found["without_texts"]) == ("kept", 2, 3)
-        assert found["words"] == "2 pairs wait."
+        assert found["words"] == "5 pairs wait."
+
+
+async def test_whoever_has_the_texts_of_a_pair_takes_it_by_its_digest() -> None:
+    store = MemoryStore()
+    async with drawing(store, audit_texts=False) as client:
+        # Both orders of the responses, and equal responses.
+        texts = [("quality=3", "quality=0"), ("quality=-4", "quality=2"), ("same", "same")]
+        pairs = [
+            comparison(question=f"Pair {number}?", response_a=a, response_b=b)
+            for number, (a, b) in enumerate(texts)
+        ]
+        results = (await client.post("/judge/batch", json={"comparisons": pairs})).json()["results"]
+        audits = [each["audit"]["id"] for each in results]
+    async with drawing(store) as client:
+        await drawn(client, [7])
+        answer = (await client.get(f"{QUEUE}/textless")).json()
+        assert (len(answer["digests"]), answer["total"]) == (3, 3)
+        fingerprint = answer["fingerprint"]
+        assert fingerprint == (await client.get("/info")).json()["fingerprint"]
+        digests = [
+            example_digest(fingerprint, Comparison.of(f"Pair {number}?", a, b))
+            for number, (a, b) in enumerate(texts)
+        ]
+        assert answer["digests"] == digests
+        body = {"take": 5, "reviewer": "anna", "digests": [*digests, "0" * 64]}
+        found = (await client.post(QUEUE, json=body)).json()
+        *named, kept = found["pairs"]
+        assert (kept["question"], kept["digest"]) == ("Traffic 7?", None)
+        assert kept["left_is_first"] == (kept["left"] < kept["right"])
+        assert [pair["digest"] for pair in named] == digests
+        assert (found["open"], found["without_texts"], found["words"]) == (1, 3, "4 pairs wait.")
+        for pair, (a, b), audit in zip(named, texts, audits, strict=True):
+            assert (pair["question"], pair["left"], pair["right"]) == (None, None, None)
+            left = min(a, b) if pair["left_is_first"] else max(a, b)
+            assert await counts(client, "anna", (pair["ticket"], "left")) == (1, 0, 0, {})
+            labels = {each["id"]: each["label"] for each in (await listed(client))["audits"]}
+            assert left == {"A": a, "B": b}[labels[audit]]
+        assert (await client.get(f"{QUEUE}/textless")).json()["total"] == 0
+
+
+async def test_two_people_with_one_file_get_different_pairs() -> None:
+    store = MemoryStore()
+    async with drawing(store, audit_texts=False) as client:
+        await drawn(client, range(4))
+        digests = (await client.get(f"{QUEUE}/textless")).json()["digests"]
+        got = [
+            (await client.post(QUEUE, json={"take": 2, "reviewer": who, "digests": digests})).json()
+            for who in ("anna", "ben")
+        ]
+        assert [[pair["digest"] for pair in each["pairs"]] for each in got] == [
+            digests[:2],
+            digests[2:],
+        ]
 
 
 async def test_texts_of_another_program_keep_nobody_from_the_other_pairs() -> None:

@@ -71,9 +71,10 @@ ALLOWED: dict[str, set[str]] = {
     # People who label: the terminal, and the queue that a page shows.
     "service.labelling": {"core"},
     "service.labelling.queue": _USE_CASE
-    | {"service.calibration", "service.auditing", "service.labelling", "numpy"},
+    | {"service.calibration", "service.auditing", "service.labelling"},
     "service.labelling.disagreements": _USE_CASE
-    | {"service.calibration", "service.auditing", "service.labelling", "numpy"},
+    | {"service.calibration", "service.auditing", "service.labelling"},
+    "service.labelling.waiting": {"service.auditing"},
     "service.labelling.progress": {"service.auditing"},
     "service.rewards": _USE_CASE | {"service.judging", "service.admission"},
     # JSON in and out, shared by HTTP, files and Ray. The package does not know HTTP.

@@ -2,7 +2,9 @@
 import { html, useEffect, useState } from "./ui.js";
 import { isReviewer, labellerName, ofSet, post, savedKey, saveLabellerName, urlOf } from "./api.js";
 import { Action, Copyable, Dialog, Waiting, Words } from "./parts.js";
-import { moment, plural } from "./format.js";
+import { moment } from "./format.js";
+import { Sources } from "./label_file.js";
+import { Markdown } from "./markdown.js";
 import { useQueue } from "./queue.js";
 import { addressOf, reviewersOfAddress, TwoReviewers } from "./two_reviewers.js";
 
@@ -76,13 +78,25 @@ function Done({ state, onFinish, onAgain }) {
   if (state.held !== null)
     return html`<section class="card empty"><div><p>That was the last pair. Your last answer is not sent yet, so you can
       still take it back.</p><p class="row"><button type="button" class="main" onClick=${onFinish}>Send it</button></p></div></section>`;
-  if (state.texts === "off" && state.without_texts > 0)
-    return html`<section class="card empty"><div><p>${plural(state.without_texts, "pair")} ${state.without_texts === 1 ? "waits" : "wait"} for a
-      label, and the service does not keep their texts. Set <code>SCOPE_AUDIT_TEXTS=on</code> for the next draws, or label these with
-      <code>scope-judge audits label FILE</code>.</p></div></section>`;
+  if (state.without_texts > state.matched)
+    return html`<section class="card empty"><div><p>Pairs wait for a label, and their texts are not here. Open a file that has them.
+      With <code>SCOPE_AUDIT_TEXTS=on</code> the service keeps the texts of the next ones itself.</p>
+      <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
   return html`<section class="card empty"><div><p>No pair waits for your label.</p>
     <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
 }
+
+/** A text of a pair. @param {{ of: string, label: string, kind: string, rendered: boolean }} props */
+const Text = ({ of, label, kind, rendered }) =>
+  html`<section class=${`card ${kind}`} aria-label=${label} tabindex="0">${rendered ? html`<${Markdown} text=${of} />` : html`<div class="text" dir="auto">${of}</div>`}</section>`;
+
+/** The pair on the screen. @param {{ pair: import("./queue.js").Pair, rendered: boolean }} props */
+const Pair = ({ pair, rendered }) =>
+  html`<${Text} of=${pair.question} label="Question" kind="question" rendered=${rendered} />
+    <div class="sides" key=${pair.ticket}>
+      <${Text} of=${pair.left} label="Left response" kind="response" rendered=${rendered} />
+      <${Text} of=${pair.right} label="Right response" kind="response" rendered=${rendered} />
+    </div>`;
 
 /** @param {EventTarget | null} target */
 const isTyping = (target) =>
@@ -94,6 +108,7 @@ export function Label({ name, sets, report }) {
   const reviewers = reviewersOfAddress();
   const queue = useQueue(name, reviewer, reviewers, report);
   const [asks, setAsks] = useState(/** @type {"reason" | "keys" | null} */ (null));
+  const [rendered, setRendered] = useState(false);
   const { state, answer, undo, skip, finish } = queue;
   const pair = state?.pair ?? null;
   useEffect(() => {
@@ -124,11 +139,7 @@ export function Label({ name, sets, report }) {
         ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div><p class="muted" role="status"><${Words} of=${state.words} /></p></div>
     ${pair === null
       ? html`<${Done} state=${state} onFinish=${finish} onAgain=${queue.again} />`
-      : html`<section class="card question" aria-label="Question" tabindex="0"><div class="text" dir="auto">${pair.question}</div></section>
-          <div class="sides" key=${pair.ticket}>
-            <section class="card response" aria-label="Left response" tabindex="0"><div class="text" dir="auto">${pair.left}</div></section>
-            <section class="card response" aria-label="Right response" tabindex="0"><div class="text" dir="auto">${pair.right}</div></section>
-          </div>`}
+      : html`<${Pair} pair=${pair} rendered=${rendered} />`}
     <div class="answers">
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("left")}>Left is better <kbd>1</kbd></button>
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("tie")}>Equally good <kbd>T</kbd></button>
@@ -138,6 +149,7 @@ export function Label({ name, sets, report }) {
       <button type="button" class="quiet" disabled=${state.held === null} onClick=${undo}>Undo <kbd>U</kbd></button>
       <button type="button" class="quiet" disabled=${pair === null} onClick=${skip}>Skip for now <kbd>S</kbd></button>
       <button type="button" class="quiet" disabled=${pair === null} onClick=${() => setAsks("reason")}>Cannot be labelled <kbd>N</kbd></button>
+      <button type="button" class="quiet" aria-pressed=${rendered} onClick=${() => setRendered(!rendered)}>Markdown</button>
       <button type="button" class="quiet" onClick=${() => setAsks("keys")}>Keys <kbd>?</kbd></button>
     </div>
     <p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays without one
@@ -147,6 +159,7 @@ export function Label({ name, sets, report }) {
       answer("none", reason);
     }} />`}
     ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
+    <${Sources} name=${name} withoutTexts=${state.without_texts} kept=${state.open} matched=${state.matched} report=${report} onFile=${queue.again} />
     ${reviewer !== undefined && html`<${Name} value=${reviewer} onChange=${setReviewer} />`}
     ${!isReviewer() && html`<${TwoReviewers} name=${name} reviewers=${reviewers} waiting=${state.disagreements} report=${report} />`}
     ${!isReviewer() && savedKey() !== null && html`<${Invite} name=${name} reviewers=${reviewers} report=${report} />`}

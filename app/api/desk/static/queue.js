@@ -1,8 +1,19 @@
 // The queue of a set in this tab: pairs fetched ahead, and one answer held back for an undo.
 import { useEffect, useRef, useState } from "./ui.js";
 import { call, ofSet, post } from "./api.js";
+import { textOf } from "./file_texts.js";
+import { FileQueue } from "./label_file.js";
 
-/** @typedef {{ ticket: string, question: string, left: string, right: string, leased_until: string }} Pair */
+/**
+ * @typedef {object} Pair
+ * @property {string} ticket
+ * @property {string} question
+ * @property {string} left
+ * @property {string} right
+ * @property {string | null} digest Null if the service has the texts.
+ * @property {boolean} left_is_first
+ * @property {string} leased_until
+ */
 /** @typedef {"left" | "right" | "tie" | "none"} Choice */
 /** @typedef {{ ticket: string, choice: Choice, reason?: string }} Sent */
 /** @typedef {{ pair: Pair, sent: Sent }} Held */
@@ -10,6 +21,8 @@ import { call, ofSet, post } from "./api.js";
 // The service gives at most five. The answer that is held back and one on its way are among them.
 const TAKEN = 5;
 const AHEAD = 3;
+// The service takes so many digests of pairs whose texts a file has.
+const MOST_NAMED = 200;
 
 /** What happens in the queue between two pictures of it. */
 class Queue {
@@ -24,6 +37,7 @@ class Queue {
     this.reviewer = reviewer;
     this.reviewers = reviewers;
     this.path = ofSet(name, "/queue");
+    this.file = new FileQueue(name);
     this.report = report;
     this.show = show;
     /** @type {Pair[]} */
@@ -43,17 +57,27 @@ class Queue {
 
   tell(/** @type {any} */ told = null) {
     if (told !== null) this.told = { ...this.told, ...told };
-    if (!this.closed && this.told !== null) this.show({ ...this.told, pair: this.pairs[0] ?? null, held: this.held });
+    if (!this.closed && this.told !== null) this.show({ ...this.told, matched: this.file.digests.length, pair: this.pairs[0] ?? null, held: this.held });
   }
 
   /** Fetches pairs ahead, so that the next one is there at once. */
   async fill() {
     if (this.closed || this.pairs.length >= AHEAD) return;
-    const { pairs, ...told } = await post(this.path, { take: TAKEN, reviewer: this.reviewer, reviewers: this.reviewers });
+    const asked = { take: TAKEN, reviewer: this.reviewer, reviewers: this.reviewers, digests: this.file.digests.slice(0, MOST_NAMED) };
+    const { pairs, ...told } = await post(this.path, asked);
+    const shown = await Promise.all(pairs.map(withTexts));
     // Asking again gives the same pairs.
     const known = new Set([...this.done, ...this.skipped, ...this.pairs.map((pair) => pair.ticket)]);
-    this.pairs.push(...pairs.filter((/** @type {Pair} */ pair) => !known.has(pair.ticket)));
+    this.pairs.push(...shown.filter((/** @type {Pair} */ pair) => !known.has(pair.ticket)));
     this.tell(told);
+  }
+
+  /** Looks for pairs, also in the file that is open. */
+  async look() {
+    await this.file.look();
+    // Pairs of a file that was closed stay until they have an answer.
+    await this.fill();
+    this.tell();
   }
 
   /** @param {Choice} choice @param {string} [reason] Why the pair has no label. */
@@ -104,6 +128,7 @@ class Queue {
   async send(held) {
     try {
       const { errors, words, open, disagreements, leased, without_texts } = await post(`${this.path}/answers`, this.answersOf(held));
+      if (held.pair.digest !== null) this.file.remove(held.pair.digest);
       this.tell({ words, open, disagreements, leased, without_texts });
       if (errors.length > 0) this.report(new Error(errors[0].error.detail));
     } catch (error) {
@@ -139,6 +164,15 @@ class Queue {
   }
 }
 
+/** @param {any} pair @returns {Promise<Pair>} The pair with its texts, of the service or of the file. */
+async function withTexts(pair) {
+  if (pair.digest === null) return pair;
+  const texts = await textOf(pair.digest);
+  if (texts === null) throw new Error("the file does not have a pair that it had");
+  const [left, right] = pair.left_is_first ? [texts.first, texts.second] : [texts.second, texts.first];
+  return { ...pair, question: texts.question, left, right };
+}
+
 /**
  * The queue of a set as a view shows it.
  * @param {string} name
@@ -157,7 +191,7 @@ export function useQueue(name, reviewer, reviewers, report) {
     setState(null);
     setFailed(false);
     now.work(() =>
-      now.fill().catch((error) => {
+      now.look().catch((error) => {
         setFailed(true);
         throw error;
       }),
@@ -181,6 +215,6 @@ export function useQueue(name, reviewer, reviewers, report) {
     undo: () => queue.current?.undo(),
     skip: () => queue.current?.skip(),
     finish: () => queue.current?.finish(),
-    again: () => queue.current?.work(() => /** @type {Queue} */ (queue.current).fill()),
+    again: () => queue.current?.work(() => /** @type {Queue} */ (queue.current).look()),
   };
 }

@@ -2,7 +2,7 @@
 import { h } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 
-export { render } from "./vendor/preact.js";
+export { h, render } from "./vendor/preact.js";
 export { useEffect, useMemo, useRef, useState, useCallback } from "./vendor/hooks.js";
 
 /** Markup as a template. Texts in it become text nodes, never HTML. */

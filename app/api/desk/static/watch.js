@@ -3,9 +3,11 @@ import { html, useEffect } from "./ui.js";
 import { get, ofSet } from "./api.js";
 import { useLoad, Waiting, Words } from "./parts.js";
 import { age, between, count, criterion, evidence, moment, percent, plural } from "./format.js";
+import { Periods } from "./timeline.js";
 
 const REFRESH_MS = 10_000;
 const DAY_MS = 86_400_000;
+const LISTED = 30;
 const LIGHTS = { red: "Alarm", amber: "Attention", green: "No sign of trouble" };
 
 /** Evidence on a logarithmic scale, with the line at which an alarm rings. @param {any} props */
@@ -88,22 +90,22 @@ function timeline(entries, versions) {
       entry.event === "alarm" ? `${entry.errors} of ${entry.audited} labels against the verdict` : "",
       entry.reason ?? "",
     ].filter((part) => part !== "").join(", "),
-    alarm: entry.event === "alarm",
+    kind: entry.event === "alarm" ? "alarm" : "other",
   }));
   const changes = versions.map((version) => ({
     at: version.at,
     by: version.by,
     what: `Version ${version.version}`,
     more: `${version.action}, ${plural(version.n, "pair")}`,
-    alarm: false,
+    kind: "version",
   }));
-  return [...events, ...changes].sort((one, other) => other.at.localeCompare(one.at)).slice(0, 30);
+  return [...events, ...changes].sort((one, other) => other.at.localeCompare(one.at)).slice(0, LISTED);
 }
 
 /** @param {{ events: any[] }} props */
-const Timeline = ({ events }) =>
+const Events = ({ events }) =>
   html`<ol class="timeline">${events.map(
-    (event) => html`<li class=${event.alarm ? "alarm" : ""}><time datetime=${event.at}>${moment(event.at)}</time>
+    (event) => html`<li class=${event.kind}><time datetime=${event.at}>${moment(event.at)}</time>
       <span><strong>${event.what}</strong> ${event.more} <small>by ${event.by}</small></span></li>`,
   )}</ol>`;
 
@@ -113,10 +115,11 @@ async function load(name) {
   const [monitor, open, trail, versions] = await Promise.all([
     get(ofSet(name, "/monitor")),
     get(`audits${query}`),
-    get(ofSet(name, "/audit-trail?limit=30")),
-    get(ofSet(name, "/versions?limit=30")),
+    get(ofSet(name, `/audit-trail?limit=${LISTED}`)),
+    get(ofSet(name, `/versions?limit=${LISTED}`)),
   ]);
-  return { monitor, open, events: timeline(trail.entries, versions.versions), at: new Date().toISOString() };
+  const events = timeline(trail.entries, versions.versions);
+  return { monitor, open, events, periods: trail.periods, at: new Date().toISOString() };
 }
 
 /** The light and its sentence. @param {{ monitor: any, at: string, name: string }} props */
@@ -143,7 +146,7 @@ export function Watch({ name, sets, report }) {
     return () => clearInterval(timer);
   }, [name]);
   if (data === null) return html`<${Waiting} failed=${failed} />`;
-  const { monitor, open, events, at } = data;
+  const { monitor, open, events, periods, at } = data;
   return html`<div class="row spread above">
       <label class="inline">Set
         <select value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#watch/${e.target.value}`)}>
@@ -165,8 +168,9 @@ export function Watch({ name, sets, report }) {
       <${OpenAudits} audits=${open.audits} more=${open.next_after !== null} />
     </section>
     <section class="card" aria-labelledby="events-title">
-      <h2 id="events-title">Events</h2>
-      <${Timeline} events=${events} />
+      <h2 id="events-title">Over time</h2>
+      <${Periods} periods=${periods} events=${events} />
+      <${Events} events=${events} />
       <p class="hint after">Requests, latencies and load are in Grafana's dashboard: ${" "}
         <a href="https://github.com/scope-judge/scope-judge/blob/main/docs/guides/monitoring.md" rel="noreferrer">Monitoring</a>.</p>
     </section>`;

@@ -39,6 +39,7 @@ MATRIX: dict[Any, str] = {
     "/calibrations/{name}/resume": "calibrate",
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     "/calibrations/{name}/queue": "label",
+    "/calibrations/{name}/queue/textless": "label",
     "/calibrations/{name}/queue/answers": "label",
     "/calibrations/{name}/queue/release": "label",
     "/calibrations/{name}/disagreements": "calibrate",
@@ -73,11 +74,15 @@ def test_every_route_is_in_the_table_and_none_is_open_by_accident() -> None:
     assert set(NEEDS) == set(routes_of_the_application())
     assert {route for route, need in NEEDS.items() if need == "nothing"} == OPEN
     assert {route for route, need in NEEDS.items() if need == "switch"} == {("GET", "/metrics")}
-    # A route that changes or computes something needs a role, and so does one that shows texts.
+    # A route that changes or computes something needs a role, and so does one that shows texts, or
+    # that serves people who may do nothing but label.
     writing = {route for route in NEEDS if route[0] != "GET"}
-    assert writing | {("GET", "/audits/texts"), ("GET", "/calibrations/{name}/disagreements")} == {
-        route for route, need in NEEDS.items() if need in ROLES
+    of_people = {
+        ("GET", "/audits/texts"),
+        ("GET", "/calibrations/{name}/disagreements"),
+        ("GET", "/calibrations/{name}/queue/textless"),
     }
+    assert writing | of_people == {route for route, need in NEEDS.items() if need in ROLES}
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)

@@ -1,0 +1,254 @@
+"""The scripts of the desk that read files and render Markdown, run by Node without a browser."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.comparison import Comparison, Turn
+from app.core.errors import InvalidComparisonError
+from app.core.fingerprint import example_digest
+from app.files.labelled import comparison_of
+from app.files.reading import read_rows
+from app.files.shapes import known_shape
+
+STATIC = Path(__file__).parents[3] / "app" / "api" / "desk" / "static"
+FINGERPRINT = "f" * 64
+
+
+def run(script: str, **given: Any) -> Any:
+    """Runs a module that sees `given`, and returns the JSON value of its `found`."""
+    source = "\n".join(
+        [
+            'import { readFileSync } from "node:fs";',
+            'const given = JSON.parse(readFileSync(0, "utf-8"));',
+            script.replace("@/", f"{STATIC.as_uri()}/"),
+            "process.stdout.write(JSON.stringify(found));",
+        ]
+    )
+    node = Path(sys.executable).with_name("node")
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", source],
+        input=json.dumps(given).encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+COMPARISONS = {
+    "plain": Comparison.of("Which?", "quality=3", "quality=0"),
+    "equal": Comparison.of("Which?", "same", "same"),
+    "control and quotes": Comparison.of('a"\\/b\b\f\n\r\t\x00\x1f', "\x7f\x80", "x\u2028\u2029"),
+    # UTF-16 has the emoji before the private character, code points have it after.
+    "planes": Comparison.of("🏳️‍🌈", "\U0001f600", "\ue000"),
+    "planes reversed": Comparison.of("🏳️‍🌈", "x\ue000", "x\U0001f600"),
+    "prefix": Comparison.of("?", "ab", "a"),
+    "block": Comparison.of("x" * 55, "y" * 56, "z" * 64),
+    "long": Comparison.of("ü" * 70_000, "a", "b"),
+    "turns": Comparison(
+        (Turn("system", "s"), Turn("user", "1"), Turn("assistant", "2"), Turn("user", "3")),
+        ("x", "y"),
+        ("x", "b"),
+    ),
+}
+
+
+def test_a_browser_finds_the_digests_of_the_service() -> None:
+    given = {
+        name: {
+            "question": [[turn.role, turn.content] for turn in pair.question],
+            "a": pair.response_a,
+            "b": pair.response_b,
+        }
+        for name, pair in COMPARISONS.items()
+    }
+    found = run(
+        'import { comesAfter, digestOf } from "@/digest.js";'
+        "const found = Object.fromEntries(Object.entries(given.pairs).map(([name, pair]) =>"
+        " [name, [digestOf(given.fingerprint, pair), comesAfter(pair.a, pair.b)]]));",
+        pairs=given,
+        fingerprint=FINGERPRINT,
+    )
+    assert found == {
+        name: [example_digest(FINGERPRINT, pair), pair.response_a > pair.response_b]
+        for name, pair in COMPARISONS.items()
+    }
+
+
+MESSAGES = [{"role": "user", "content": "1?"}]
+LINES = [
+    {"question": "q, \U0001f600", "response_a": "a", "response_b": "b\nc", "label": "A", "x": None},
+    {"question": MESSAGES, "response_a": ["a"], "response_b": ["b"]},
+    {
+        "prompt": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}, *MESSAGES],
+        "chosen": [{"role": "assistant", "content": "yes"}],
+        "rejected": {"role": "assistant", "content": [{"type": "text", "text": "no"}]},
+    },
+    {"question": "q", "response_a": "a"},
+    {"question": [{"role": "tool", "content": "x"}], "response_a": "a", "response_b": "b"},
+    {"question": "last", "response_a": "a", "response_b": "b"},
+]
+CELL = json.dumps(MESSAGES).replace('"', '""')
+FILES: Mapping[str, bytes] = {
+    "lines": "\n".join(map(json.dumps, LINES)).encode() + b"\n\n",
+    "lines with a mark": b"\xef\xbb\xbf" + json.dumps(LINES[0]).encode(),
+    "raw unicode": json.dumps(LINES[0], ensure_ascii=False).encode() + b"\r\n",
+    "commas": b'question,response_a,response_b\r\n"a ""b"", c","x\r\ny",z\r\n',
+    "messages": f'response_b,response_a,question\n1,2,"{CELL}"'.encode(),
+    "semicolons": b'id;question;response_a;response_b\n1;5" pipe, q;a "b";"c\n\nd"\n',
+    "tabs": "question\tresponse_a\tresponse_b\n ä \t[x]\t{y}\n".encode(),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_page_reads_the_pairs_that_the_commands_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "pairs"
+    path.write_bytes(FILES[name])
+    expected = list[str | None]()
+    for row in read_rows(path):
+        try:
+            shape = known_shape(row.fields)
+            assert shape is not None or "response_b" not in row.fields
+            comparison = None if shape is None else comparison_of(shape.fields(row.fields))
+        except InvalidComparisonError:
+            comparison = None
+        expected.append(None if comparison is None else example_digest(FINGERPRINT, comparison))
+    assert any(expected)
+    # The file arrives in pieces of each size, so that a row or a quote is cut anywhere.
+    found = run(READ, text=list(FILES[name]), fingerprint=FINGERPRINT, sizes=[1, 2, 3, 7, 1000])
+    assert found == [expected] * 5
+
+
+READ = """
+import { digestOf } from "@/digest.js";
+import { FileProblem, pairOf } from "@/pair_rows.js";
+import { rowsOf } from "@/pair_places.js";
+const file = new Blob([new Uint8Array(given.text)]);
+const found = [];
+for (const size of given.sizes) {
+  const digests = [];
+  for await (const { rows, format } of rowsOf(file, size)) {
+    for (const { row } of rows) {
+      try {
+        const pair = pairOf(row, format);
+        if (pair !== null) digests.push(digestOf(given.fingerprint, pair));
+      } catch (problem) {
+        if (!(problem instanceof FileProblem)) throw problem;
+        digests.push(null);
+      }
+    }
+  }
+  found.push(digests);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x1f\x8b\x08", "compressed"),
+        (b"PAR1xxxx", "JSON Lines, CSV and TSV"),
+        (b'[{"question": "x"}]', "JSON Lines, CSV and TSV"),
+        (b'{"question":\n"x"}', "not JSON"),
+        ("question,response_a".encode("utf-16"), "UTF-8"),
+    ],
+)
+def test_a_file_that_the_page_cannot_read_is_refused_with_the_reason(
+    content: bytes, reason: str
+) -> None:
+    found = run(
+        'import { rowsOf } from "@/pair_places.js";'
+        "const file = new Blob([new Uint8Array(given.text)]);"
+        "let found = null;"
+        "try { for await (const _ of rowsOf(file, 1000)); }"
+        "catch (problem) { found = problem.message; }",
+        text=list(content),
+    )
+    assert reason in found
+
+
+MARKDOWN = {
+    "# A *b*": "<h3>A <em>b</em></h3>",
+    "a **b** __c__ ~~d~~ `e*f*`": (
+        "<p>a <strong>b</strong> <strong>c</strong> <s>d</s> <code>e*f*</code></p>"
+    ),
+    "snake_case_name and 2 * 3 * 4": "<p>snake_case_name and 2 * 3 * 4</p>",
+    "- a\n- b\n  1. c\n\n     d": (
+        "<ul><li><p>a</p></li><li><p>b</p><ol start=1><li><p>c</p><p>d</p></li></ol></li></ul>"
+    ),
+    "```js\n<b>*x*\n```\nend": "<pre><code>&lt;b&gt;*x*</code></pre><p>end</p>",
+    "> a\n> b": "<blockquote><p>a\nb</p></blockquote>",
+    "| a | b |\n|---|:-:|\n| 1 | *2* |": (
+        "<div class=scroll><table><thead><tr><th>a</th><th>b</th></tr></thead>"
+        "<tbody><tr><td>1</td><td><em>2</em></td></tr></tbody></table></div>"
+    ),
+    "---": "<hr></hr>",
+    r"\*a\*": "<p>*a*</p>",
+    # Nothing of these becomes an element with an address or a script.
+    "<script>alert(1)</script>": "<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>",
+    "![x](https://evil.example/p.png)": "<p>![x](https://evil.example/p.png)</p>",
+    "[x](javascript:alert(1))": "<p>[x](javascript:alert(1))</p>",
+    "<https://evil.example>": "<p>&lt;https://evil.example&gt;</p>",
+    "<img src=x onerror=alert(1)>": "<p>&lt;img src=x onerror=alert(1)&gt;</p>",
+    "**<b onclick=x>**": "<p><strong>&lt;b onclick=x&gt;</strong></p>",
+    "`` <a href=x> ``": "<p><code>&lt;a href=x&gt;</code></p>",
+    "&lt;script&gt;": "<p>&amp;lt;script&amp;gt;</p>",
+}
+RENDER = """
+import { Markdown } from "@/markdown.js";
+const names = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
+const escaped = (text) => text.replace(/[&<>]/g, (sign) => names[sign]);
+const written = (node) => {
+  if (Array.isArray(node)) return node.map(written).join("");
+  if (node === null || node === undefined) return "";
+  if (typeof node !== "object") return escaped(String(node));
+  const { children, ...rest } = node.props;
+  const attributes = Object.entries(rest).map(([name, value]) => ` ${name}=${value}`).join("");
+  return `<${node.type}${attributes}>${written(children)}</${node.type}>`;
+};
+"""
+
+
+def test_markdown_becomes_elements_without_html_links_and_images() -> None:
+    found = run(
+        f"{RENDER}const found = given.texts.map((text) => written(Markdown({{ text }})));",
+        texts=list(MARKDOWN),
+    )
+    wrapped = [f"<div class=markdown dir=auto>{html}</div>" for html in MARKDOWN.values()]
+    assert dict(zip(MARKDOWN, found, strict=True)) == dict(zip(MARKDOWN, wrapped, strict=True))
+
+
+HARD = (
+    "*",
+    "**a ",
+    "`",
+    "_a ",
+    "> ",
+    "- ",
+    "[",
+    "| ",
+    "#",
+    "\\",
+    "~~x",
+    "```\n",
+    "1. ",
+    "a|b\n-|-\n",
+)
+
+
+def test_hostile_markdown_takes_no_long_time() -> None:
+    seconds = run(
+        f"{RENDER}const found = [];"
+        "for (const text of given.texts) { const begin = performance.now();"
+        " written(Markdown({ text }));"
+        " found.push((performance.now() - begin) / 1000); }",
+        texts=[part * (200_000 // len(part)) for part in HARD],
+    )
+    # A second each on a machine that does other work; a quadratic search would take minutes.
+    assert max(seconds) < 10, dict(zip(HARD, seconds, strict=True))
