@@ -51,8 +51,8 @@ SENTENCES: dict[tuple[str, ...], str] = {
         "the demo judge."
     ),
     ("transformers-loop-smollm2", "transformers-loop-demo"): (
-        "It judges {0} times as many pairs as the paper's code with SmolLM2-135M, and {1} times "
-        "with the demo judge."
+        "It judges {0} times as many pairs as a transformers loop that we wrote from the paper "
+        "with SmolLM2-135M, and {1} times with the demo judge."
     ),
     ("http-scripted",): "One process answers {0} comparisons a second if the judge costs nothing.",
     ("start-again", "start-first"): (

@@ -106,7 +106,7 @@ class ScopeCell:
 
 def source() -> str:
     """The paper's title, authors and venue."""
-    return str(_tables()["source"]["paper"])
+    return str(tables()["source"]["paper"])
 
 
 def paper_judge(name: str | None) -> str | None:
@@ -124,6 +124,11 @@ def paper_judge(name: str | None) -> str | None:
 def paper_dataset(name: str) -> str | None:
     """The paper's name of one of our data sets."""
     return next((theirs for theirs, ours in _DATASETS.items() if ours == name), None)
+
+
+def our_name(dataset: str) -> str:
+    """Our name of one of the paper's data sets."""
+    return _DATASETS[dataset]
 
 
 def quality(judge: str | None, dataset: str, method: str) -> Quality | None:
@@ -171,15 +176,16 @@ def scope_cells() -> tuple[ScopeCell, ...]:
 
 
 @cache
-def _tables() -> dict[str, Any]:
+def tables() -> dict[str, Any]:
+    """The tables as printed, by our names of them: "columns" and "rows"."""
     tables: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
     return tables
 
 
 def _rows(table: str) -> Iterator[dict[str, Any]]:
     """The rows of a table, with our names instead of the paper's."""
-    for cells in _tables()[table]["rows"]:
-        row = dict(zip(_tables()[table]["columns"], cells, strict=True))
+    for cells in tables()[table]["rows"]:
+        row = dict(zip(tables()[table]["columns"], cells, strict=True))
         row["judge"] = _MODELS[row["judge"].lower()]
         for column in {"dataset", "calibration", "test"} & row.keys():
             row[column] = _DATASETS[row[column]]
