@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve check test test-all setup setup-dev lint types desk-types architecture engine docs prose reference fuzz bench bench-scores drills doors files faults soak replicas ray monitoring containers gpu lock demo-judge real-judge tuned-judge clean
+.PHONY: serve check test test-all setup setup-dev lint types architecture engine docs prose reference fuzz bench bench-scores drills doors files faults soak replicas ray monitoring containers gpu lock demo-judge real-judge tuned-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
@@ -25,11 +25,9 @@ lint: setup-dev  ## Style and format
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-types: setup-dev  ## mypy, strict
+types: setup-dev  ## mypy, strict; TypeScript over the desk's JavaScript
 	$(BIN)/mypy
-
-desk-types: setup-dev  ## TypeScript checks the types of the desk's JavaScript; downloads it
-	$(BIN)/npm exec --yes --package typescript@5.9.3 -- tsc -p app/api/desk/static
+	$(BIN)/python -m tests.desk_types
 
 architecture: setup-dev  ## Who may import whom, and a list of the longest files and functions
 	$(BIN)/python -m pytest tests/unit/architecture
