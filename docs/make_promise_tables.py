@@ -8,13 +8,14 @@ The worlds are those of the tests in tests/statistics, with more runs.
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import get_args
 
 import numpy as np
 
 from app.core.conformal import merged
 from app.core.preference import FloatArray
 from app.evaluation.normal_world import NormalJudge
-from tests.statistics.worlds import audits, questions, streams
+from tests.statistics.worlds import absorptions, audits, questions, streams, ties
 from tests.statistics.worlds.audits import ALPHA, Asked, Expiring, Phase
 from tests.statistics.worlds.calibrations import (
     MIDDLING,
@@ -243,7 +244,9 @@ def print_questions(runs: int = 1000) -> None:
     """Coverage and P(over) of the three rules for pairs of one question."""
     rows = []
     for count, pairs, correlation in ((333, 3, 0.3), (200, 5, 0.6), (100, 10, 0.6), (300, 10, 0.3)):
-        world = questions.Questions(MIDDLING, count, pairs, correlation)
+        world = questions.Questions(
+            judge=MIDDLING, questions=count, pairs=pairs, correlation=correlation
+        )
         found = [
             questions.measured(world, rule, runs, seed=SEED)
             for rule in ("ignore", "one", "adjusted")
@@ -266,6 +269,89 @@ def print_lazy(runs: int = 4000) -> None:
         rows.append(row)
     headings = ["coverage / labels asked", *(f"n = {n}" for n in (500, 1000, 2000, 5000))]
     table("labels asked lazily", headings, rows)
+
+
+def print_absorptions(runs: int = 600) -> None:
+    """The next threshold after an alarm, by the way in which audits are absorbed."""
+    rows = []
+    for after in (MIDDLING, OTHER, WEAK):
+        for count in (500, 1000):
+            row = [named(after), str(count)]
+            for way in get_args(absorptions.Way):
+                over, coverage = absorptions.over(STRONG, after, way, count, runs, seed=SEED)
+                row.append(f"{with_error(over, runs)}, {coverage:.2f}")
+            rows.append(row)
+    headings = ["judge after the change", "audits since the alarm", *get_args(absorptions.Way)]
+    table("absorptions after an alarm: P(over), coverage", headings, rows)
+
+
+def print_ties(runs: int = 400) -> None:
+    """False alarms of the drift if the traffic has ties."""
+    rows = []
+    for judge in (MIDDLING, STRONG):
+        for share in (0.0, 0.12, 0.19):
+            row = [named(judge), f"{share:.2f}"]
+            for keeps in (False, True):
+                rate = ties.alarm_rate(
+                    judge, share, runs, keeps_ties=keeps, judged=10_000, seed=SEED
+                )
+                row.append(with_error(rate, runs))
+            rows.append(row)
+    headings = ["judge", "ties", "left out", "scores kept"]
+    table("false alarms of the drift in 10,000 judgments", headings, rows)
+
+
+def print_sizes(runs: int = 1000) -> None:
+    """The rules for pairs of one question where sizes differ."""
+    rows = []
+    for count, smallest, tail, correlation in (
+        (500, 1, 1.0, 0.6),
+        (500, 3, 1.0, 0.3),
+        (500, 3, 1.3, 0.6),
+        (300, 3, 1.0, 0.6),
+        (200, 3, 1.0, 0.6),
+        (100, 3, 1.0, 0.6),
+    ):
+        world = questions.Questions(
+            judge=MIDDLING, questions=count, pairs=smallest, correlation=correlation, tail=tail
+        )
+        name = (
+            f"{count} questions, from {smallest} pairs on, tail {tail}, correlation {correlation}"
+        )
+        rows.append([name, *shown_rules(world, runs)])
+    table("sizes that differ: P(over), coverage", ["questions", *_RULES], rows)
+
+
+def print_harder(runs: int = 1000) -> None:
+    """The rules for pairs of one question where large questions are harder."""
+    rows = []
+    for harder in (0.3, 0.6):
+        for count, kept in ((500, 1.0), (2500, 0.2), (10_000, 0.05), (20_000, 0.02)):
+            world = questions.Questions(
+                judge=STRONG,
+                questions=count,
+                correlation=0.3,
+                tail=1.3,
+                harder=harder,
+                kept=kept,
+            )
+            name = f"log-odds {harder:+} per factor e, {kept:.0%} of the pairs of {count} questions"
+            rows.append([name, *shown_rules(world, runs)])
+    table("larger questions are harder: P(over), coverage", ["traffic", *_RULES], rows)
+
+
+_RULES: tuple[questions.Rule, ...] = ("one", "all", "adjusted")
+
+
+def shown_rules(world: questions.Questions, runs: int) -> list[str]:
+    """P(over) with its standard error, and coverage, of each rule."""
+    found = [questions.measured(world, rule, runs, seed=SEED) for rule in _RULES]
+    return [f"{with_error(over, runs)}, {coverage:.2f}" for coverage, over in found]
+
+
+def with_error(share: float, runs: int) -> str:
+    """A share with its standard error."""
+    return f"{share:.3f} ({np.sqrt(share * (1 - share) / runs):.3f})"
 
 
 TABLES: dict[str, Callable[[], None]] = {

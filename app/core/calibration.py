@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assessment import AlphaInterval
-from app.core.clusters import ClusterRule, lots_of, one_a_question, question_numbers
+from app.core.clusters import (
+    MOST_PAIRS,
+    ClusterRule,
+    QuestionSizes,
+    drawn_pairs,
+    lots_of,
+    question_numbers,
+    question_sizes,
+)
 from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
 from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
 from app.core.comparison import Guarantee
@@ -138,8 +146,13 @@ class Calibration:
 
     @cached_property
     def ties(self) -> int:
-        """Number of pairs of a pool that people found equal; only their number is used."""
+        """Number of pairs that people found equal; their scores count for drift alone."""
         return int(self.table.tied.sum())
+
+    @property
+    def tie_rate(self) -> float | None:
+        """Share of the pairs that people found equal; None unless all have labels."""
+        return None if self.unlabelled or not self.n else self.ties / self.n
 
     @cached_property
     def questions(self) -> int:
@@ -153,14 +166,24 @@ class Calibration:
     @cached_property
     def counted(self) -> NDArray[np.bool_]:
         """Shape (n,). True for the pairs that "pac" counts, among them ties and off-task pairs."""
-        return self.one_a_question if self.clusters == "one" else np.ones(self.n, dtype=bool)
+        return self._drawn(MOST_PAIRS.get(self.clusters))
 
     @cached_property
     def one_a_question(self) -> NDArray[np.bool_]:
         """Shape (n,). True for one pair of each question, drawn by a hash of its digest."""
-        if self.questions == self.n:
+        return self._drawn(1)
+
+    def _drawn(self, most: int | None) -> NDArray[np.bool_]:
+        if most is None or self.questions == self.n:
             return np.ones(self.n, dtype=bool)
-        return one_a_question(self._question_numbers, lots_of(self.table))
+        return drawn_pairs(self._question_numbers, lots_of(self.table), most=most)
+
+    @cached_property
+    def question_sizes(self) -> QuestionSizes | None:
+        """The sizes of questions; None unless all pairs have labels and a question has several."""
+        if self.unlabelled or self.questions == self.n:
+            return None
+        return question_sizes(self._question_numbers[self.sided], self.error[self.sided])
 
     @cached_property
     def uncertainty(self) -> FloatArray:

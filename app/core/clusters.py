@@ -5,19 +5,37 @@ than pairs of different questions. `docs/concepts/guarantees.md` has the measure
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from app.core.preference import FloatArray
 
 # The rules by which "pac" counts pairs of one question:
 #   one       one pair a question, drawn by a hash before labels are seen; exact
-#   adjusted  all pairs, with their number divided by the design effect; holds for many questions
+#   adjusted  at most five pairs a question, drawn likewise, with their number divided by the design
+#             effect; holds for many questions
 #   ignore    all pairs, as if each had a question of its own
 ClusterRule = Literal["one", "adjusted", "ignore"]
+# Most pairs of one question that a rule counts.
+MOST_PAIRS: Mapping[ClusterRule, int] = {"one": 1, "adjusted": 5}
+# The promise of each rule is about a random question of the traffic, or a random judgment of it.
+PromisedFor = Literal["question", "judgment"]
+PROMISED_FOR: Mapping[ClusterRule, PromisedFor] = {
+    "one": "question",
+    "adjusted": "judgment",
+    "ignore": "judgment",
+}
+# With fewer questions the design effect is too uncertain.
+ENOUGH_QUESTIONS = 200
+# If "adjusted" leaves out a larger share of the pairs, its sample is unlike the traffic.
+MOST_BEYOND = 0.02
+_TEST_DELTA = 0.05
+_FEWEST_QUESTIONS = 20
 # A digest is so many 64-bit words.
 _WORDS = 4
 CLUSTER_RULES: tuple[ClusterRule, ...] = ("one", "adjusted", "ignore")
@@ -47,22 +65,94 @@ def question_numbers(questions: NDArray[np.uint8]) -> NDArray[np.int64]:
     return numbers
 
 
-def one_a_question(numbers: NDArray[np.int64], lots: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Draws one pair of each question: the one with the smallest lot.
+def drawn_pairs(
+    numbers: NDArray[np.int64], lots: NDArray[np.uint64], *, most: int
+) -> NDArray[np.bool_]:
+    """Draws some pairs of each question: those with the smallest lots.
 
     Args:
         numbers: Shape (n,). Number of each pair's question, from `question_numbers`.
         lots: Shape (n,). Lot of each pair, from `lots_of`.
+        most: Most pairs of a question to draw, at least 1.
 
     Returns:
         Shape (n,). True for the pairs that were drawn.
     """
     order = np.lexsort((lots, numbers))
-    first = np.ones(len(numbers), dtype=bool)
-    first[1:] = np.diff(numbers[order]) != 0
+    is_early = np.zeros(len(numbers), dtype=bool)
+    is_early[most:] = numbers[order][most:] != numbers[order][:-most]
+    is_early[:most] = True
     drawn = np.zeros(len(numbers), dtype=bool)
-    drawn[order[first]] = True
+    drawn[order[is_early]] = True
     return drawn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuestionSizes:
+    """The sizes of questions, and the rule that fits them.
+
+    Args:
+        largest: Number of pairs of the largest question.
+        p_value: p-value of the test that the error rate of a question does not go with its number
+            of pairs; None for fewer than 20 questions, or if all have one size or no error differs.
+        beyond: Share of the pairs beyond the first five of their question, which "adjusted" leaves
+            out.
+        rule: The rule that fits. If the error goes with the size, a random question is not like a
+            random judgment: then it is "adjusted", or None if that leaves out too many pairs.
+            Otherwise it is "adjusted" for enough questions, and "one", which is exact, for fewer.
+    """
+
+    largest: int
+    p_value: float | None
+    beyond: float
+    rule: ClusterRule | None
+
+    @property
+    def goes_with_error(self) -> bool:
+        """Whether the error of a question goes with its number of pairs."""
+        return self.p_value is not None and self.p_value <= _TEST_DELTA
+
+
+def question_sizes(numbers: NDArray[np.int64], error: NDArray[np.bool_]) -> QuestionSizes | None:
+    """Looks at the sizes of questions.
+
+    Args:
+        numbers: Shape (n,). Number of each pair's question, from `question_numbers`.
+        error: Shape (n,). True where the judge disagrees with the label.
+
+    Returns:
+        The sizes; None if each question has one pair.
+    """
+    pairs = np.bincount(numbers)
+    errors = np.bincount(numbers, weights=error).astype(np.int64)[pairs > 0]
+    pairs = pairs[pairs > 0]
+    if not len(pairs) or pairs.max() == 1:
+        return None
+    p_value = _of_no_relation(pairs, errors)
+    beyond = 1.0 - float(np.minimum(pairs, MOST_PAIRS["adjusted"]).sum() / pairs.sum())
+    rule: ClusterRule | None = "adjusted" if len(pairs) >= ENOUGH_QUESTIONS else "one"
+    if p_value is not None and p_value <= _TEST_DELTA:
+        rule = "adjusted" if beyond <= MOST_BEYOND else None
+    return QuestionSizes(largest=int(pairs.max()), p_value=p_value, beyond=beyond, rule=rule)
+
+
+def _of_no_relation(pairs: NDArray[np.int64], errors: NDArray[np.int64]) -> float | None:
+    """p-value of the hypothesis that questions of all sizes have the same error rate.
+
+    The score test of a regression of the errors on the logarithm of the size, with the questions as
+    the sampling units. A rank test of error rates fails: small questions often have no error.
+
+    Args:
+        pairs: Shape (q,). Number of pairs of each question.
+        errors: Shape (q,). Number of errors among them.
+    """
+    size = np.log(pairs)
+    centred = size - (pairs * size).sum() / pairs.sum()
+    terms = centred * (errors - errors.sum() / pairs.sum() * pairs)
+    spread = np.sqrt((terms**2).sum())
+    if len(pairs) < _FEWEST_QUESTIONS or pairs.min() == pairs.max() or spread == 0.0:
+        return None
+    return float(2.0 * ndtr(-abs(terms.sum()) / spread))
 
 
 def lots_of(digests: Iterable[str]) -> NDArray[np.uint64]:

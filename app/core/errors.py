@@ -218,6 +218,13 @@ class BecomesInfeasibleError(RequestError):
     title = "An alpha in use would have no verdicts"
 
 
+class UnsafeAbsorptionError(RequestError):
+    """After the absorption, the threshold would be over alpha more often than promised."""
+
+    code = "unsafe_absorption"
+    title = "The new threshold would break its promise"
+
+
 class LabelChangesError(RequestError):
     """The label of an audit was changed so often that it takes no other label."""
 

@@ -38,8 +38,8 @@ class LabelledExample:
     Args:
         score: The score of the comparison.
         label: The side that people prefer; None for a pair of a pool that has no label yet, and
-            "tie" for a pair of a pool that people found equal. A pool keeps its ties, because they
-            must not change how many pairs were drawn.
+            "tie" for a pair that people found equal. Ties are kept, because the traffic has them,
+            and because they must not change how many pairs were drawn.
         question: Digest from `core.fingerprint.question_digest`, 64 hexadecimal digits; None in
             examples of older releases.
     """
@@ -148,7 +148,7 @@ class Examples(Mapping[str, LabelledExample]):
 
     @property
     def tied(self) -> NDArray[np.bool_]:
-        """Shape (n,). True for pairs of a pool that people found equal."""
+        """Shape (n,). True for pairs that people found equal."""
         return self._having(_TIE)
 
     def _having(self, code: int) -> NDArray[np.bool_]:

@@ -53,7 +53,18 @@ _ONE_BEGIN: JsonDict = {
             "required": ["since"],
             "properties": {"all": {"const": False}, "since": {"not": {"type": "null"}}},
         },
-    ]
+    ],
+    "anyOf": [
+        {"properties": {"begin": {"const": False}}},
+        {
+            "required": ["since", "audits"],
+            "properties": {
+                "since": {"const": "alarm"},
+                "audits": {"type": "integer"},
+                "dry_run": {"const": False},
+            },
+        },
+    ],
 }
 
 
@@ -75,8 +86,8 @@ class AbsorbIn(Strict):
         None,
         ge=1,
         le=10**6,
-        description="Only so many audits, the first ones from `since` on. Choose the number "
-        "without a look at the labels.",
+        description="Only so many audits, the first ones from `since` on. After an alarm it is the "
+        "number that was fixed with `begin`, or `audits` of the monitor's `recovery`.",
     )
     until: MomentIn | None = Field(
         None,
@@ -91,6 +102,16 @@ class AbsorbIn(Strict):
     even_if_infeasible: bool = Field(
         False, description="Absorb even if an alpha in use has no verdicts any more."
     )
+    even_if_unsafe: bool = Field(
+        False,
+        description="Absorb after an alarm even if the threshold would be above alpha more often "
+        "than promised.",
+    )
+    begin: bool = Field(
+        False,
+        description="Absorb nothing. Fix in the trail that the first `audits` since the alarm will "
+        "be absorbed, before the first of them has a label.",
+    )
     dry_run: DryRun = False
 
     @model_validator(mode="after")
@@ -101,6 +122,11 @@ class AbsorbIn(Strict):
             raise ValueError(_NOTHING_ASKED)
         if self.audits is not None and self.since is None:
             raise ValueError("`audits` counts from `since` on, so it needs one")
+        if self.begin and (self.since != "alarm" or self.audits is None or self.dry_run):
+            raise ValueError(
+                '`begin` needs "since": "alarm" and `audits`, and changes no set, so it has no dry '
+                "run"
+            )
         return self
 
     @property
@@ -113,6 +139,7 @@ class AbsorbIn(Strict):
             replace=self.replace,
             leave_out=self.unlabelled == "leave_out",
             even_if_infeasible=self.even_if_infeasible,
+            even_if_unsafe=self.even_if_unsafe,
         )
 
 
@@ -126,7 +153,7 @@ class AbsorbOut(ChangeOut):
     `effects` has the criteria in use: those of draws by the current version and of the absorbed
     audits, and those that the answering process judged by lately. `note` says the same in a
     sentence. With `dry_run` nothing has changed: the set is described as it would be, with the
-    number of the current version.
+    number of the current version. After `begin`, the set is described as it is.
     """
 
     ties: int

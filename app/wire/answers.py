@@ -203,8 +203,14 @@ class DecisionServerOut(Out):
     decimals: int | None
 
 
+# Both guarantees bound this share.
+PROMISE = (
+    "the share of wrong verdicts among the accepted ones, of pairs of which people prefer one side"
+)
+
+
 class InfoOut(Out):
-    """The judge, the defaults and the limits of the service."""
+    """The judge, the promise, the defaults and the limits of the service."""
 
     version: str
     commit: str | None
@@ -221,6 +227,7 @@ class InfoOut(Out):
     decision_server: DecisionServerOut | None
     # Null where the engine does not know it.
     runtime: str | None
+    alpha_bounds: str
     default_alpha: float
     default_guarantee: Guarantee
     default_delta: float
@@ -240,6 +247,7 @@ class InfoOut(Out):
             fingerprint=identity.fingerprint,
             **{field: identity.described.get(field) for field in _DESCRIBED},
             runtime=identity.runtime,
+            alpha_bounds=PROMISE,
             default_alpha=defaults.alpha,
             default_guarantee=defaults.guarantee,
             default_delta=defaults.delta,

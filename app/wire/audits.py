@@ -18,6 +18,7 @@ from app.service.auditing.entries import (
     FoldedCount,
     LabelEntry,
     OpinionEntry,
+    RecoveryPlan,
     written,
     written_span,
 )
@@ -313,14 +314,15 @@ class FoldedAuditsOut(Out):
         )
 
 
-Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed"]
+Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed", "recovery_begun"]
 
 
 class AuditEventOut(Out):
     """One entry of the trail of a set's audits.
 
     `closed` and `label_changed` have `id`, `before` and `after`, in the order of that id. `alarm`,
-    `alarm_ended` and `resumed` have the criterion and the current version.
+    `alarm_ended` and `resumed` have the criterion and the current version. `recovery_begun` has
+    `since` and `audits`: the first audits since the alarm, which will be absorbed.
     """
 
     event: Event
@@ -339,6 +341,8 @@ class AuditEventOut(Out):
     suspended: bool | None = None
     first_judged_at: str | None = None
     last_judged_at: str | None = None
+    since: str | None = None
+    audits: int | None = None
 
     @classmethod
     def of(cls, item: TrailEntry) -> "AuditEventOut":
@@ -355,6 +359,14 @@ class AuditEventOut(Out):
                 id=entry.id,
                 before=item.before,
                 after=entry.label,
+            )
+        if isinstance(entry, RecoveryPlan):
+            return cls(
+                event="recovery_begun",
+                at=at,
+                by=by,
+                since=written(entry.since),
+                audits=entry.audits,
             )
         criterion = asdict(entry.criterion)
         del criterion["calibration"]

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from app.core.assessment import AFTER_LOOKING, AlphaInterval, share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
-from app.core.clusters import ClusterRule
+from app.core.clusters import PROMISED_FOR, ClusterRule, PromisedFor, QuestionSizes
 from app.core.comparison import Guarantee
 from app.core.diagnostics import Feasibility
 from app.observability.gauges import TrafficFigures
@@ -53,8 +53,10 @@ class CalibrationOut(Out):
     """One version of a calibration set.
 
     `n` counts its pairs: `labelled` ones with a preferred side, `unlabelled` ones of a pool, and
-    `pool_ties`. `questions` counts their different questions, and `counted` the pairs of these that
-    `pac` counts by the rule of `clusters`. `accuracy` is null while pairs have no label.
+    `pool_ties`, which people found equal, in a pool or not. `questions` counts their different
+    questions, and `counted` the pairs of these that `pac` counts by the rule of `clusters`, which
+    promises for a random `question` of the traffic or a random `judgment` of it (`promised_for`).
+    `accuracy` is null while pairs have no label.
     """
 
     name: str
@@ -68,6 +70,7 @@ class CalibrationOut(Out):
     unlabelled: int
     pool_ties: int
     clusters: ClusterRule
+    promised_for: PromisedFor
     runtimes: list[str]
     questions: int
     counted: int
@@ -93,6 +96,7 @@ def calibration_fields(calibration: Calibration) -> dict[str, Any]:
         "unlabelled": calibration.unlabelled,
         "pool_ties": calibration.ties,
         "clusters": calibration.clusters,
+        "promised_for": PROMISED_FOR[calibration.clusters],
         "runtimes": list(calibration.runtimes),
         "questions": calibration.questions,
         "counted": calibration.pac_pairs.curve.n,
@@ -199,11 +203,60 @@ class FeasibleAlphasOut(Out):
         )
 
 
+class QuestionSizesOut(Out):
+    """The sizes of questions with several pairs, and the rule of `clusters` that fits them.
+
+    `error_goes_with_size` is true if questions with more pairs have other error rates, by a score
+    test at 5%. `rule` is null if none fits. `note` says why.
+    """
+
+    largest: int
+    error_goes_with_size: bool
+    p_value: float | None
+    rule: ClusterRule | None
+    note: str
+
+    @classmethod
+    def of(cls, sizes: QuestionSizes) -> "QuestionSizesOut":
+        """Converts the sizes."""
+        return cls(
+            largest=sizes.largest,
+            error_goes_with_size=sizes.goes_with_error,
+            p_value=sizes.p_value,
+            rule=sizes.rule,
+            note=_fits(sizes),
+        )
+
+
+def _fits(sizes: QuestionSizes) -> str:
+    """Says in a sentence which rule for pairs of one question fits."""
+    if sizes.goes_with_error:
+        other = "questions with more pairs have other error rates, so `one` promises nothing about"
+        if sizes.rule is None:
+            return (
+                f"{other} a random judgment, and neither does `adjusted`, which leaves out "
+                f"{sizes.beyond:.0%} of the pairs: draw pairs as the traffic comes, so few that "
+                "hardly any question has more than five"
+            )
+        return f"{other} a random judgment: use `adjusted`, with pairs drawn as the traffic comes"
+    if sizes.rule == "adjusted":
+        return (
+            "the error rate does not go with the number of pairs, and the questions are many: "
+            "`adjusted` accepts more than `one` and promises the same"
+        )
+    return (
+        "the error rate does not go with the number of pairs, and the questions are few: use `one`,"
+        " which is exact"
+    )
+
+
 class CalibrationDetailOut(CalibrationOut):
     """A calibration set with its quality and its risk-coverage curve of at most 200 points.
 
     `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS; thresholds are
-    computed without them. `traffic` covers only the process that answers. It is null if that
+    computed without them. `tie_rate` is the share of the pairs that people found equal: each
+    promise is about the others. `question_sizes` is null if each question has one pair or pairs
+    have no label. `traffic` covers only the process that answers. It is null if that
     process made fewer than 200 judgments with this version, or if the set has fewer than 50
     examples. `requested` has the `pac` thresholds of the alphas in the URL, each at its share of
     delta, so that you may choose one of them after a look.
@@ -216,6 +269,8 @@ class CalibrationDetailOut(CalibrationOut):
     mean_label_mass: float | None
     temperature: float | None
     off_task: int
+    tie_rate: float | None
+    question_sizes: QuestionSizesOut | None
     infeasible: list[InfeasibleOut]
     feasible_alphas: list[FeasibleAlphasOut]
     requested: list[ThresholdOut]
@@ -239,6 +294,7 @@ class CalibrationDetailOut(CalibrationOut):
             requested: Further rows of "pac".
             drifted: Whether the traffic has drifted.
         """
+        sizes = calibration.question_sizes
         return cls(
             **calibration_fields(calibration),
             accuracy_interval=None
@@ -250,6 +306,8 @@ class CalibrationDetailOut(CalibrationOut):
             mean_label_mass=calibration.mean_label_mass,
             temperature=calibration.temperature if calibration.orders == 1 else None,
             off_task=calibration.off_task,
+            tie_rate=calibration.tie_rate,
+            question_sizes=None if sizes is None else QuestionSizesOut.of(sizes),
             infeasible=[InfeasibleOut.of(row, advice) for row, advice in calibration.infeasible],
             feasible_alphas=[
                 FeasibleAlphasOut.of(guarantee, intervals)

@@ -188,8 +188,9 @@ def _deletion_note(deletion: Deletion, limited_keys: int) -> str:
 
 def _examples(report: ChangeReport) -> str:
     batch = report.batch
-    changes = f"{batch.added} added, {batch.updated} updated, {batch.removed} removed"
-    return f"{report.n_before} examples become {batch.calibration.n} ({changes})"
+    ties = f"{batch.ties} ties, " if batch.ties else ""
+    changes = f"{batch.added} added, {batch.updated} updated, {ties}{batch.removed} removed"
+    return f"{batch.n_before} examples become {batch.calibration.n} ({changes})"
 
 
 def effects_note(effects: Sequence[Effect]) -> str:

@@ -159,9 +159,10 @@ class RecoveryOut(Out):
     """How the set gets verdicts again after an alarm, without a look that breaks the promise.
 
     `audits` is the number of audits to label, the first ones since the newest active alarm, before
-    their labels are looked at; null if it is above 100,000. It depends on the criterion, and not on
-    what was drawn since the alarm. With as many, an absorption with `replace` gives verdicts with
-    probability 0.8 if the judge is wrong in at most 0.6 alpha of its most certain pairs.
+    their labels are looked at; null if it is above 100,000. Somebody has `fixed` it with `begin`,
+    or it depends on the criterion, and not on what was drawn since the alarm. With as many, an
+    absorption with `replace` gives verdicts with probability 0.8 if the judge is wrong in at most
+    0.6 alpha of its most certain pairs.
     """
 
     alpha: float
@@ -169,6 +170,7 @@ class RecoveryOut(Out):
     delta: float | None
     since: str
     audits: int | None
+    fixed: bool
     drawn: int
     labelled: int
     note: str
@@ -196,6 +198,7 @@ class RecoveryOut(Out):
             delta=criterion.delta,
             since=written(recovery.since),
             audits=number,
+            fixed=recovery.fixed,
             drawn=recovery.drawn,
             labelled=recovery.labelled,
             note=note,

@@ -31,11 +31,10 @@ _MOST_FAULTY = 10
 class ScoredExampleOut(Out):
     """The scores and the label of one example.
 
-    The label is null for a pair that has none yet. A tie has no scores, unless it belongs to a
-    pool. `question` is a digest of the question alone; null in examples of older releases.
-    `gap_fwd` and `gap_rev` are the logit of response A minus that of response B, with response A
-    shown first and second. `gap_rev` is null for a judge that sees no order, `label_mass` for one
-    that does not say it.
+    The label is null for a pair that has none yet. `question` is a digest of the question alone;
+    null in examples of older releases. `gap_fwd` and `gap_rev` are the logit of response A minus
+    that of response B, with response A shown first and second. `gap_rev` is null for a judge that
+    sees no order, `label_mass` for one that does not say it.
     """
 
     digest: str
@@ -158,7 +157,10 @@ class ScoredExampleIn(Strict):
 
 
 class TieIn(Strict):
-    """One example without a preferred side and without scores, which leaves the set."""
+    """One tie without scores, as releases up to 0.3.0 write it.
+
+    It is the label of a pair that the set has, and changes nothing in another set.
+    """
 
     digest: Digest
     gap_fwd: None = None
@@ -174,7 +176,6 @@ class TieIn(Strict):
 
 def _read_judged(value: Any) -> JudgedExample:
     """Validates one judged example; raises ValidationError."""
-    # A tie of a pool has scores, and any other tie has none.
     is_tie = (
         isinstance(value, dict) and value.get("label") == "tie" and value.get("gap_fwd") is None
     )

@@ -170,7 +170,7 @@ def assembled(
     drift = Drift(calibrations, store, telemetry)
     changes = Changes(auditor, calibrator, calibrations, monitor)
     absorber = Absorber(
-        auditor, changes, calibrations, drift, fingerprint=scorer.identity.fingerprint
+        auditor, changes, calibrations, monitor, drift, fingerprint=scorer.identity.fingerprint
     )
     limits = _limits_of(settings, scorer.identity, admission)
     return Services(

@@ -37,11 +37,16 @@ def simulated(world: Questions, rule: ClusterRule) -> tuple[float, float]:
     return measured(world, rule, CALIBRATIONS, seed=16)
 
 
+def equal(judge: NormalJudge, questions: int, pairs: int, correlation: float) -> Questions:
+    """Questions of one size."""
+    return Questions(judge=judge, questions=questions, pairs=pairs, correlation=correlation)
+
+
 WORLDS = (
-    Questions(NormalJudge(accuracy=0.807, auroc=0.744), 333, 3, 0.3),
-    Questions(NormalJudge(accuracy=0.807, auroc=0.744), 200, 5, 0.6),
-    Questions(NormalJudge(accuracy=0.807, auroc=0.744), 100, 10, 0.6),
-    Questions(NormalJudge(accuracy=0.874, auroc=0.809), 100, 3, 0.6),
+    equal(NormalJudge(accuracy=0.807, auroc=0.744), 333, 3, 0.3),
+    equal(NormalJudge(accuracy=0.807, auroc=0.744), 200, 5, 0.6),
+    equal(NormalJudge(accuracy=0.807, auroc=0.744), 100, 10, 0.6),
+    equal(NormalJudge(accuracy=0.874, auroc=0.809), 100, 3, 0.6),
 )
 
 
@@ -57,6 +62,46 @@ def test_both_rules_for_pairs_of_one_question_keep_the_promise(
 def test_pairs_of_one_question_break_the_promise_if_nobody_counts_them() -> None:
     _, over = simulated(WORLDS[2], "ignore")
     assert over > most_over(CALIBRATIONS)
+
+
+# A few questions have up to 200 pairs.
+TAILED = Questions(
+    judge=NormalJudge(accuracy=0.807, auroc=0.744),
+    questions=500,
+    pairs=3,
+    correlation=0.6,
+    tail=1.0,
+)
+
+
+@pytest.mark.parametrize("calibrations", [100, pytest.param(CALIBRATIONS, marks=pytest.mark.long)])
+def test_adjusted_keeps_the_promise_with_a_few_large_questions(calibrations: int) -> None:
+    coverage, over = measured(TAILED, "adjusted", calibrations, seed=19)
+    assert over <= most_over(calibrations)
+    assert coverage > measured(TAILED, "one", calibrations, seed=19)[0]
+
+
+@pytest.mark.long
+def test_all_pairs_of_a_few_large_questions_break_the_promise() -> None:
+    _, over = measured(TAILED, "all", CALIBRATIONS, seed=19)
+    assert over > 0.12
+
+
+@pytest.mark.parametrize("calibrations", [100, pytest.param(CALIBRATIONS, marks=pytest.mark.long)])
+def test_if_large_questions_are_harder_adjusted_keeps_the_promise_on_a_thin_sample(
+    calibrations: int,
+) -> None:
+    traffic = Questions(
+        judge=NormalJudge(accuracy=0.874, auroc=0.809),
+        questions=20_000,
+        correlation=0.3,
+        tail=1.3,
+        harder=0.6,
+        kept=0.02,
+    )
+    assert measured(traffic, "adjusted", calibrations, seed=20)[1] <= most_over(calibrations)
+    # A random question is not like a random judgment.
+    assert measured(traffic, "one", calibrations, seed=20)[1] > 0.2
 
 
 @pytest.mark.parametrize("world", WORLDS[:3], ids=str)

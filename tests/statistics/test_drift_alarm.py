@@ -14,6 +14,8 @@ from app.core.calibration import Calibration
 from app.core.preference import FloatArray, preference_from_gaps
 from app.service.auditing.drift import STREAMS, Martingales, stream_figures
 from tests.labelled_examples import calibration_of, labelled_example
+from tests.statistics.worlds.calibrations import MIDDLING
+from tests.statistics.worlds.ties import alarm_rate
 
 # Judgments between two looks; large blocks are faster.
 STEP, LARGE_STEP = 10, 500
@@ -95,3 +97,17 @@ def test_the_hard_families_alone_are_seen_within_a_few_dozen_judgments() -> None
 
 def test_easier_traffic_is_drift_too() -> None:
     assert first_alarms(EASIER, before=0)[-1] <= 600
+
+
+@pytest.mark.parametrize("runs", [20, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("share", "least"), [(0.12, 0.2), (0.19, 0.8)])
+def test_a_set_without_the_ties_of_the_traffic_raises_false_alarms(
+    share: float, least: float, runs: int
+) -> None:
+    # Ties are likelier where the judge is unsure.
+    rates = [
+        alarm_rate(MIDDLING, share, runs, keeps_ties=keeps, judged=10_000, seed=12)
+        for keeps in (False, True)
+    ]
+    assert rates[0] >= least
+    assert rates[1] <= 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / runs)

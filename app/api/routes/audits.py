@@ -14,6 +14,7 @@ from app.core.errors import (
     CalibrationNotFoundError,
     JudgeMismatchError,
     LabelChangesError,
+    UnsafeAbsorptionError,
 )
 from app.service.auditing.ledger import Status
 from app.service.off_loop import off_loop
@@ -180,6 +181,7 @@ async def resume(
         JudgeMismatchError,
         AuditsIncompleteError,
         BecomesInfeasibleError,
+        UnsafeAbsorptionError,
     ),
 )
 async def absorb(
@@ -190,10 +192,13 @@ async def absorb(
 ) -> Response:
     """Makes labelled audits examples of a calibration set, in one new version.
 
-    With `dry_run` it says what would happen, and changes nothing.
+    With `dry_run` it says what would happen, and changes nothing. After an alarm it takes only the
+    first audits since then, whose number was fixed before their labels, in place of all examples.
     """
     caller.check_calibration(name)
-    if body.dry_run:
+    if body.begin and body.audits is not None:
+        report = await services.absorber.begin(name, body.audits, by=caller.name)
+    elif body.dry_run:
         report = await services.absorber.preview(name, body.asked, by=caller.name)
     else:
         report = await services.absorber.absorb(name, body.asked, by=caller.name)

@@ -246,8 +246,8 @@ def absorb(
         int | None,
         typer.Option(
             min=1,
-            help="Only so many audits, the first ones from --since on; choose the number before "
-            "you look at labels.",
+            help="Only so many audits, the first ones from --since on. After an alarm it is the "
+            "number of `audits status`, or the one that was fixed with --begin.",
         ),
     ] = None,
     until: Annotated[
@@ -265,13 +265,30 @@ def absorb(
         typer.Option("--leave-out", help="Leave audits without a label out; default: refuse."),
     ] = False,
     even_if_infeasible: EvenIfInfeasible = False,
+    even_if_unsafe: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-unsafe",
+            help="Absorb after an alarm even if the threshold would be above alpha more often than "
+            "promised.",
+        ),
+    ] = False,
+    begin: Annotated[
+        bool,
+        typer.Option(
+            "--begin",
+            help="Absorb nothing: fix --audits in the trail, before the first audit since the "
+            "alarm has a label.",
+        ),
+    ] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Make labelled audits calibration examples, after a look at what that does.
 
     Shows thresholds and coverage of the alphas in use before and after, and asks. Nothing changes
-    until the answer is yes.
+    until the answer is yes. After an alarm only --since alarm, --audits and --replace together keep
+    the promise.
     """
     from scope_judge import AbsorbReport
 
@@ -282,8 +299,18 @@ def absorb(
         "unlabelled": "leave_out" if leave_out else "refuse",
         "even_if_infeasible": even_if_infeasible,
     }
+    if even_if_unsafe:
+        # Older services do not know the field.
+        body["even_if_unsafe"] = True
     path = set_path(name, "/absorb")
     with connected(url) as service:
+        if begin:
+            found = read(AbsorbReport, service.post(path, {**body, "begin": True}))
+            say(
+                f"the first {audits} audits of {name} since the alarm will be absorbed; "
+                f"{found.unlabelled_audits} of those drawn so far have no label."
+            )
+            return
         would = read(AbsorbReport, service.post(path, {**body, "dry_run": True}))
         show_change(name, would)
         ask(f"Absorb into {name}?", yes=yes, otherwise="nothing was absorbed")
@@ -329,6 +356,8 @@ def trail(
 
 
 def _what(entry: "AuditEvent") -> str:
+    if entry.event == "recovery_begun":
+        return f"the first {entry.audits} audits since {entry.since}"
     # Only alarms and their ends have a criterion.
     if entry.alpha is None:
         return f"{entry.id}: {entry.before or 'open'} to {entry.after}"

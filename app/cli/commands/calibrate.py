@@ -236,6 +236,11 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
         )
     else:
         print_assessment(assessment_of_answer(detail), stderr=True)
+    if detail.promised_for:
+        say(f"pac ({detail.clusters}) promises for a random {detail.promised_for} of the traffic.")
+    if detail.question_sizes is not None:
+        sizes = detail.question_sizes
+        say(("pairs of one question:", "bold"), f" up to {sizes.largest}; {sizes.note}.")
     names = ("added", "updated", "ties", "removed", "failed")
     say(", ".join(f"{count} {counts[count]}" for count in names))
 

@@ -97,7 +97,7 @@ def _quality(detail: "CalibrationDetail") -> Iterable[str]:
     if detail.clusters:
         yield (
             f"labelled {detail.labelled}, without a label {detail.unlabelled}, "
-            f"ties of a pool {detail.pool_ties}; pairs of one question: {detail.clusters}, "
+            f"ties {detail.pool_ties}; pairs of one question: {detail.clusters}, "
             f"pac counts {detail.counted} pairs of {detail.questions} questions"
         )
     if detail.traffic is not None:

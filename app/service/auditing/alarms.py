@@ -5,7 +5,10 @@ then lasts until somebody ends it with a reason, or until the set has a version 
 half of the labelled examples are newer than the version that rang. Corrected labels and smaller
 changes of the set do not end it, so nothing ends an alarm without a trace.
 
-Both moments are entries of the log of audits. Several replicas may write the same one: the first
+After it, somebody may fix the number of audits that make a new calibration. No
+later number for the same alarm counts.
+
+All of these are entries of the log of audits. Several replicas may write the same one: the first
 counts, because an entry names the position that it follows.
 """
 
@@ -13,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from app.core.comparison import Criterion
-from app.service.auditing.entries import AlarmEnd, AlarmEntry
+from app.service.auditing.entries import AboutAlarm, AlarmEnd, AlarmEntry, RecoveryPlan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +53,8 @@ class Alarms:
 
     def __init__(self) -> None:
         self._states: dict[Criterion, AlarmState] = {}
+        # Name of a set -> its last plan.
+        self._plans: dict[str, RecoveryPlan] = {}
 
     def state(self, criterion: Criterion) -> AlarmState:
         """Returns the alarms of one criterion."""
@@ -68,17 +73,27 @@ class Alarms:
         states = self.states(calibration).values()
         return [state.standing for state in states if state.standing is not None]
 
-    def takes(self, entry: AlarmEntry | AlarmEnd) -> bool:
+    def plan(self, calibration: str) -> RecoveryPlan | None:
+        """Returns the last plan of a recovery of a set; None if there was none."""
+        return self._plans.get(calibration)
+
+    def takes(self, entry: AboutAlarm) -> bool:
         """Whether an entry would change anything; False if another one came first."""
+        if isinstance(entry, RecoveryPlan):
+            last = self.plan(entry.calibration)
+            return last is None or last.since != entry.since
         state = self.state(entry.criterion)
         if isinstance(entry, AlarmEntry):
             return state.standing is None and entry.after == state.ended
         return state.standing is not None and entry.alarm == state.standing.position
 
-    def apply(self, position: int, entry: AlarmEntry | AlarmEnd) -> bool:
+    def apply(self, position: int, entry: AboutAlarm) -> bool:
         """Applies the entry at a position of the log; returns False if it changes nothing."""
         if not self.takes(entry):
             return False
+        if isinstance(entry, RecoveryPlan):
+            self._plans[entry.calibration] = entry
+            return True
         if isinstance(entry, AlarmEntry):
             state = replace(
                 self.state(entry.criterion), standing=Alarm(position=position, entry=entry)

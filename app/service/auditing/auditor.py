@@ -19,8 +19,7 @@ from app.core.errors import (
 from app.observability.telemetry import Telemetry
 from app.ports import AuditStore
 from app.service.auditing.entries import (
-    AlarmEnd,
-    AlarmEntry,
+    AboutAlarm,
     AuditLabel,
     Decider,
     Draw,
@@ -103,7 +102,7 @@ class TrailEntry:
     Args:
         position: Its position in the log.
         entry: A label that closed a draw or replaced another one, the second opinion that closed a
-            draw, an alarm, or the end of one.
+            draw, or an entry about an alarm.
         before: The label that it replaced; None if there was none.
     """
 
@@ -606,8 +605,8 @@ class Auditor:
         """Returns those of some pairs that wait for their label, as the ledger has them now."""
         return self.ledger.open_pairs(keys, now=self._now())
 
-    async def record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> None:
-        """Appends alarms and their ends, without those that another replica has written.
+    async def record(self, entries: Sequence[AboutAlarm]) -> None:
+        """Appends entries about alarms, without those that another replica has written.
 
         Raises:
             StoreUnavailableError: The store does not answer. Recording them again is safe.
@@ -624,7 +623,7 @@ class Auditor:
     async def trail(self, calibration: str, *, before: int | None, limit: int) -> list[TrailEntry]:
         """Returns the trail of a set's audits, newest first.
 
-        It has each changed label and closed draw, each alarm and the end of each alarm.
+        It has each changed label and closed draw, and each entry about an alarm.
 
         Args:
             calibration: Name of the set.

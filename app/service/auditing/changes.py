@@ -46,11 +46,6 @@ class ChangeReport:
     batch: CalibrationReport
     consequences: Consequences | None
 
-    @property
-    def n_before(self) -> int:
-        """Number of examples of the set before it."""
-        return self.batch.calibration.n - self.batch.added + self.batch.removed
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deletion:

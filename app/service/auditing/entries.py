@@ -12,6 +12,7 @@ The store keeps each entry as one flat JSON object:
      "last_judged_at"}
     {"kind": "alarm_end", "calibration", "alpha", "guarantee", "delta", "alarm", "because",
      "version", "reason", "by", "at"}
+    {"kind": "recovery", "calibration", "since", "audits", "by", "at"}
     {"kind": "fold", "calibration", "positions", "until", "counts", "at"}
 
 Times are seconds since 1970. A draw without a group has no `group`. Draws of earlier releases have
@@ -218,6 +219,11 @@ class AlarmEntry:
         return self.decider.criterion
 
     @property
+    def calibration(self) -> str:
+        """Name of the set."""
+        return self.criterion.calibration
+
+    @property
     def text(self) -> str:
         """The entry as the store keeps it."""
         fields = _ALARM.dump_python(self)
@@ -251,10 +257,41 @@ class AlarmEnd:
     at: float
 
     @property
+    def calibration(self) -> str:
+        """Name of the set."""
+        return self.criterion.calibration
+
+    @property
     def text(self) -> str:
         """The entry as the store keeps it."""
         fields = _ALARM_END.dump_python(self)
         return _json({"kind": "alarm_end", **fields.pop("criterion"), **fields})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecoveryPlan:
+    """The number of audits since an alarm that make a new calibration, fixed before their labels.
+
+    Args:
+        calibration: Name of the set.
+        since: Time at which the alarm rang, in seconds since 1970.
+        audits: Number of audits, the first ones since then.
+        by: Name of the key that fixed it, or "service".
+        at: Time at which it was fixed, in seconds since 1970.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    calibration: str
+    since: float
+    audits: Annotated[int, Field(gt=0)]
+    by: str
+    at: float
+
+    @property
+    def text(self) -> str:
+        """The entry as the store keeps it."""
+        return _json({"kind": "recovery", **_RECOVERY.dump_python(self)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -332,7 +369,9 @@ class Fold:
         return _json({"kind": "fold", **_FOLD.dump_python(self)})
 
 
-Entry = Draw | LabelEntry | OpinionEntry | AlarmEntry | AlarmEnd | Fold
+# Entries about the alarms of a set.
+AboutAlarm = AlarmEntry | AlarmEnd | RecoveryPlan
+Entry = Draw | LabelEntry | OpinionEntry | AboutAlarm | Fold
 
 
 def parse_entry(text: str) -> Entry | None:
@@ -352,6 +391,8 @@ def parse_entry(text: str) -> Entry | None:
             return _ALARM.validate_json(text)
         case "alarm_end":
             return _ALARM_END.validate_json(text)
+        case "recovery":
+            return _RECOVERY.validate_json(text)
         case "fold":
             return _FOLD.validate_json(text)
     return None
@@ -404,5 +445,6 @@ _LABEL = TypeAdapter(LabelEntry)
 _OPINION = TypeAdapter(OpinionEntry)
 _ALARM: TypeAdapter[AlarmEntry] = TypeAdapter(Annotated[AlarmEntry, BeforeValidator(_nested)])
 _ALARM_END: TypeAdapter[AlarmEnd] = TypeAdapter(Annotated[AlarmEnd, BeforeValidator(_nested)])
+_RECOVERY = TypeAdapter(RecoveryPlan)
 _FOLD = TypeAdapter(Fold)
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -90,8 +90,9 @@ _USE = np.dtype(
         ("accepted", "?"),
     ]
 )
-# One row for each entry that belongs into a trail: a changed label, a closed draw, an alarm, or its
-# end. `before` is the code of the label that was replaced, in the order of the entry's id.
+# One row for each entry that belongs into a trail: a changed label, a closed draw, or an entry
+# about an alarm. `before` is the code of the label that was replaced, in the order of the entry's
+# id.
 _EVENT = np.dtype(
     [
         ("position", "i8"),
@@ -101,8 +102,9 @@ _EVENT = np.dtype(
 )
 # One row for each open audit.
 _OPEN = np.dtype([("id", "V16"), ("digest", "V32")])
-# One row for each drawn comparison: the time of its first judgment, and the code of its label.
-_LABELLED = np.dtype([("at", "f8"), ("label", "u1")])
+# One row for each drawn comparison: the times of its first judgment and of its first label, and the
+# code of its label.
+_LABELLED = np.dtype([("at", "f8"), ("label", "u1"), ("labelled_at", "f8")])
 # One row for each use, with the state of its draw.
 _OUTCOME = np.dtype(
     [
@@ -292,6 +294,7 @@ class Labels:
         uses: All uses.
         draws: All draws.
         labels: A copy of the labels of all draws.
+        labelled_at: A copy of the times of these labels.
     """
 
     calibration: int
@@ -299,19 +302,20 @@ class Labels:
     uses: Rows
     draws: Rows
     labels: NDArray[np.uint8]
+    labelled_at: NDArray[np.float64]
 
     def rows(self) -> Rows:
         """Gathers the labels; any thread may do it.
 
         Returns:
             Shape (n,). The audits, oldest first, with the fields `at` (time of the first judgment,
-            in seconds since 1970) and `label` (a code).
+            in seconds since 1970), `label` (a code) and `labelled_at` (time of its first label).
         """
         is_set = self.draws["calibration"] == self.calibration
         own = np.flatnonzero(is_set & (self.draws["fingerprint"] == self.fingerprint))
         rows = np.empty(len(own), _LABELLED)
         rows["at"] = self.uses["at"][self.draws["first_use"][own]]
-        rows["label"] = self.labels[own]
+        rows["label"], rows["labelled_at"] = self.labels[own], self.labelled_at[own]
         return rows
 
 
@@ -377,8 +381,8 @@ class Ledger:
         elif isinstance(entry, Fold):
             self._apply_fold(entry)
         elif entry is not None and self.alarms.apply(position, entry):
-            self._changes[entry.criterion.calibration] += 1
-            self._note(position, entry.criterion.calibration, before=NO_LABEL)
+            self._changes[entry.calibration] += 1
+            self._note(position, entry.calibration, before=NO_LABEL)
 
     def audit(self, identifier: str) -> Audit | None:
         """Returns an audit by its id in either order; None if there is none."""
@@ -537,6 +541,7 @@ class Ledger:
             uses=self._uses.rows,
             draws=draws,
             labels=draws["label"].copy(),
+            labelled_at=draws["labelled_at"].copy(),
         )
 
     def view(self, calibration: str) -> SetView:

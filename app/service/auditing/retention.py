@@ -360,15 +360,16 @@ def _not_absorbed(view: SetView, calibration: Calibration | None, *, before: flo
     rows = np.flatnonzero((draws["calibration"] == view.number) & is_labelled & is_before)
     # A label that was closed meanwhile is found by the step.
     audits = [audit for audit in view.ledger.audits_at(rows) if audit.label not in (None, "none")]
-    if not audits:
-        return []
-    examples = [example_of(audit) for audit in audits]
-    if calibration is None:
-        return [
-            audit for audit, each in zip(audits, examples, strict=True) if each.example is not None
-        ]
+    # A tie that the set does not have changes no threshold.
+    known = {} if calibration is None else calibration.examples
+    audits = [audit for audit in audits if audit.label != "tie" or audit.draw.digest in known]
+    if calibration is None or not audits:
+        return audits
     batch = JudgedBatch(
-        examples=examples, fingerprint=calibration.fingerprint, label_noise=None, action="absorb"
+        examples=[example_of(audit) for audit in audits],
+        fingerprint=calibration.fingerprint,
+        label_noise=None,
+        action="absorb",
     )
     changed = batch.changed_in(calibration)
     return [audit for audit in audits if audit.draw.digest in changed]

@@ -21,8 +21,8 @@ class JudgedExample:
 
     Args:
         digest: Digest of the comparison.
-        example: The example, without a label for a pair of a pool; None for a tie that was not
-            judged.
+        example: The example, without a label for a pair of a pool; None for a tie without a score,
+            as releases up to 0.3.0 write it.
     """
 
     digest: str
@@ -36,10 +36,10 @@ class JudgedExample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredExample:
-    """A labelled comparison with its score, or its error; None for a tie, which is not scored."""
+    """A labelled comparison with its score, or its error."""
 
     labelled: LabelledComparison
-    score: Score | ScoreError | None
+    score: Score | ScoreError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +100,7 @@ class JudgedBatch:
                 judged.append(
                     JudgedExample(
                         digest=example_digest(fingerprint, comparison),
-                        example=None
-                        if example.score is None
-                        else labelled_example(example.score, comparison, label),
+                        example=labelled_example(example.score, comparison, label),
                     )
                 )
         return cls(
@@ -157,7 +155,7 @@ class JudgedBatch:
 
     @cached_property
     def by_digest(self) -> Mapping[str, LabelledExample | None]:
-        """Digest -> example, None for an unjudged tie; the last label of a digest counts."""
+        """Digest -> example, None for a tie without a score; the last label of a digest counts."""
         return {
             example.digest: example.example
             for example in self.examples
@@ -210,22 +208,16 @@ class JudgedBatch:
     def _difference(self, before: Calibration) -> tuple[dict[str, LabelledExample], list[str]]:
         """The examples to put into a set, and the digests to take out of it."""
         known = before.table
-        # A pool keeps its ties: the number of its pairs was fixed before people saw them.
-        keeps_ties = before.unlabelled + before.ties > 0
         put: dict[str, LabelledExample] = {}
-        take: list[str] = []
         for digest, example in self.by_digest.items():
             present = known.get(digest)
             if example is not None:
                 merged = example if present is None else _merged(present, example)
                 if merged != present:
                     put[digest] = merged
-            elif present is not None and not keeps_ties:
-                take.append(digest)
             elif present is not None and present.label != "tie":
                 put[digest] = replace(present, label="tie")
-        if self.replaces:
-            take = [digest for digest in known if self.by_digest.get(digest) is None]
+        take = [digest for digest in known if digest not in self.by_digest] if self.replaces else []
         return put, take
 
     def edit(self, *, by: str, at: datetime, added: int, removed: int) -> Edit:

@@ -45,8 +45,9 @@ class CalibrationReport:
         added: Number of new examples.
         updated: Number of examples that the set already had or that the batch repeats. The last
             label counts.
-        ties: Number of examples without a preferred side; the set leaves them out.
-        removed: Number of examples of the set that the batch turned into ties.
+        ties: Number of examples without a preferred side; the set keeps them for their scores.
+        removed: Number of examples of the set that the batch removed.
+        n_before: Number of examples of the set before it.
         failed: (index in the batch, error) of each example that could not be judged.
     """
 
@@ -55,6 +56,7 @@ class CalibrationReport:
     updated: int
     ties: int
     removed: int
+    n_before: int
     failed: tuple[tuple[int, ScopeJudgeError], ...]
 
 
@@ -88,6 +90,7 @@ class Preview:
             updated=self.edit.updated,
             ties=self.edit.ties,
             removed=self.edit.removed or 0,
+            n_before=self.before.n,
             failed=self.failed,
         )
 
@@ -159,8 +162,8 @@ class Calibrator:
         """Judges a labelled batch and adds it to a set, all in one version or not at all.
 
         Adding is idempotent. A comparison that the set already has updates its label and adds no
-        example; if its label is now "tie", the example is removed, unless the set has pairs of a
-        pool, which keeps its ties. The last label counts if a batch repeats a comparison.
+        example. A tie keeps its score, which counts for drift and not for the error. The last label
+        counts if a batch repeats a comparison.
 
         Args:
             name: Name of the calibration set; a missing set is made.
@@ -215,11 +218,11 @@ class Calibrator:
             UnavailableError: The engine or the store does not answer.
         """
         await self._present(name)
-        sided = [example.comparison for example in examples if example.label != "tie"]
-        scores = iter(await self._scores(sided, "examples", on_progress))
+        comparisons = [example.comparison for example in examples]
+        scores = await self._scores(comparisons, "examples", on_progress)
         scored = [
-            ScoredExample(labelled=example, score=None if example.label == "tie" else next(scores))
-            for example in examples
+            ScoredExample(labelled=example, score=score)
+            for example, score in zip(examples, scores, strict=True)
         ]
         return await off_loop(
             JudgedBatch.of,

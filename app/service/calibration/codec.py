@@ -14,7 +14,8 @@ The meta of a set has these fields besides "write_id" and "version", which the s
 
 An example is [gap_fwd, gap_rev, label_mass, label] as JSON. `gap_rev` is null for a judge that
 sees no order, and `label_mass` where the judge does not say it. The label is null for a pair
-without one, and "tie" for a pair of a pool that people found equal. A fifth field, the digest of
+without one, and "tie" for a pair that people found equal; releases up to 0.3.0 keep ties of pools
+only. A fifth field, the digest of
 the question, is not written if it is unknown, as in an example that a client imported without it.
 
 The digest reveals that another program changed the set, or that a part of the set was lost. It is

@@ -35,7 +35,7 @@ class Edit:
         at: Time of the change, in UTC.
         added: Number of new examples.
         updated: Number of examples that the set already had, including repetitions in the batch.
-        ties: Number of examples without a preferred side, which the set leaves out.
+        ties: Number of examples without a preferred side.
         removed: Number of examples removed from the set; None if the set could not be read.
         failed: Number of examples that could not be parsed or judged.
         batch_digest: Digest from `core.fingerprint.batch_digest`; None without a batch.

@@ -385,15 +385,15 @@ class AuditEvent:
     """One entry of the trail of a set's audits.
 
     Args:
-        event: "closed", "label_changed", "alarm", "alarm_ended" (by a new version) or "resumed" (by
-            a person).
+        event: "closed", "label_changed", "alarm", "alarm_ended" (by a new version), "resumed" (by
+            a person) or "recovery_begun".
         at: Time of the event in ISO 8601, UTC.
         by: Name of the key that sent the label, made the version or resumed.
         reason: The reason for closing or resuming; None for the others.
         id: Id of the audit; None for alarms, as are `before` and `after`.
         before: The label that was replaced; None if the audit had none.
         after: The label since then; "none" if the audit was closed.
-        alpha: Alpha of the criterion; None for labels, as are the following.
+        alpha: Alpha of the criterion; None but for alarms and their ends, as are the following.
         guarantee: Guarantee of the criterion.
         delta: Delta of the criterion; None with "marginal".
         version: The version that rang, or the current version when the alarm ended.
@@ -402,6 +402,8 @@ class AuditEvent:
         suspended: Whether judgments under the criterion abstained from then on.
         first_judged_at: Time of the first judgment that led to the alarm; None from 0.2.0.
         last_judged_at: Time of the last one, likewise.
+        since: Time of the alarm after which a recovery has begun; None for the others.
+        audits: Number of audits since then that will be absorbed, likewise.
     """
 
     event: str
@@ -420,6 +422,8 @@ class AuditEvent:
     suspended: bool | None
     first_judged_at: str | None = None
     last_judged_at: str | None = None
+    since: str | None = None
+    audits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,20 +506,43 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionSizes:
+    """The sizes of questions with several pairs, and the rule of `clusters` that fits them.
+
+    Args:
+        largest: Number of pairs of the largest question.
+        error_goes_with_size: Whether questions with more pairs have other error rates.
+        p_value: p-value of the test of that; None for few questions or questions of one size.
+        rule: The rule; None if none fits.
+        note: The reason, in a sentence.
+    """
+
+    largest: int
+    error_goes_with_size: bool
+    p_value: float | None
+    rule: str | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class CalibrationDetail(Calibration):
     """A calibration set with its quality and its risk-coverage curve.
 
-    Services of 0.1.0 do not say the fields from `labelled` on, which are then 0 and "".
+    Services of 0.1.0 do not say the fields from `labelled` on, which are then 0 and "", and those
+    up to 0.3.0 not the fields from `tie_rate` on.
 
     Args:
         labelled: Number of its pairs with a preferred side.
         unlabelled: Number of its pairs without a label.
-        pool_ties: Number of its pairs that are ties of a pool.
+        pool_ties: Number of its pairs that people found equal, in a pool or not.
         clusters: How "pac" counts pairs of one question.
         questions: Number of different questions.
         counted: Number of the pairs that "pac" counts.
         temperature: Number by which the judge's gaps are divided; None for a judge that sees both
             orders of the responses.
+        tie_rate: Share of its pairs that people found equal; None while pairs have no label.
+        promised_for: "question" or "judgment": what of the traffic "pac" promises for.
+        question_sizes: The rule of `clusters` that fits; None if each question has one pair.
     """
 
     auroc: float | None
@@ -534,6 +561,9 @@ class CalibrationDetail(Calibration):
     questions: int = 0
     counted: int = 0
     temperature: float | None = None
+    tie_rate: float | None = None
+    promised_for: str = ""
+    question_sizes: QuestionSizes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,11 @@ class Absorption(TypedDict, total=False):
     replace: Remove all other examples of the set.
     unlabelled: "refuse" if audits of that time have no label, or "leave_out".
     even_if_infeasible: Absorb even if an alpha in use has no verdicts any more.
+    even_if_unsafe: Absorb after an alarm even if the threshold would be above alpha more often than
+        promised. The promise needs `since="alarm"`, `replace=True` and the `audits` of `recovery`
+        in the monitor.
+    begin: Absorb nothing. Fix `audits` in the trail, before the first audit since the alarm has a
+        label.
     dry_run: Only say what would happen.
     """
 
@@ -53,6 +58,8 @@ class Absorption(TypedDict, total=False):
     replace: bool
     unlabelled: Literal["refuse", "leave_out"]
     even_if_infeasible: bool
+    even_if_unsafe: bool
+    begin: bool
     dry_run: bool
 
 

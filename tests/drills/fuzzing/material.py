@@ -222,6 +222,9 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
             "until": draw.choice((None, "2026-11-22T11:00:00+01:00")),
             "replace": False,
             "unlabelled": draw.choice(("refuse", "leave_out")),
+            "even_if_unsafe": draw.choice((True, False)),
+            "begin": draw.choice((True, False)),
+            "audits": draw.choice((None, 5)),
         },
         "POST /audits/labels": {
             "labels": [

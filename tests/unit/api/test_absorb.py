@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
@@ -114,9 +115,10 @@ async def test_the_first_audits_since_an_alarm_are_absorbed() -> None:
     async with client_of(audit_rate=1.0) as client:
         await alarmed(client)
         since = {"since": "alarm", "audits": 12, "replace": True}
+        await absorbed(client, since="alarm", audits=12, begin=True)
         await labelled(client, range(100, 105))
         detail = problem(await absorbed(client, **since), "audits_incomplete")["detail"]
-        assert "has 5 audits in that time so far, and 12 are asked for" in detail
+        assert "has 5 audits in that time so far, and 12 are asked for, of which 7" in detail
         await labelled(client, range(105, 112))
         # Later draws without a label do not count.
         await drawn(client, range(112, 120))
@@ -158,6 +160,96 @@ async def test_the_recipe_of_the_monitor_brings_verdicts_back() -> None:
         assert judged["verdict"] == "A"
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"all": True},
+        {"since": "2020-01-01 00:00", "audits": 200, "replace": True},
+        {"since": "alarm", "replace": True},
+        {"since": "alarm", "audits": 200},
+        {"since": "alarm", "until": "2130-01-01 00:00", "audits": 200, "replace": True},
+        {"since": "alarm", "audits": 12, "replace": True},
+    ],
+    ids=str,
+)
+async def test_after_an_alarm_what_breaks_the_promise_is_refused_unless_it_is_asked_for(
+    asked: dict[str, Any],
+) -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await alarmed(client)
+        await labelled(client, range(100, 112))
+        for dry_run in (True, False):
+            refused = await absorbed(client, **asked, dry_run=dry_run)
+            assert "200" in problem(refused, "unsafe_absorption")["detail"]
+        assert await version(client) == 1
+        # The number that nobody fixed is that of the monitor: 12 is not.
+        few = {"audits": asked.get("audits") and 12}
+        forced = await absorbed(client, **asked | few, even_if_unsafe=True, even_if_infeasible=True)
+        assert forced.status_code == 200
+        assert await version(client) == 2
+
+
+async def test_the_number_of_a_recovery_is_fixed_in_the_trail_before_its_labels() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrated(client)
+        begin = {"since": "alarm", "audits": 12, "begin": True}
+        problem(await absorbed(client, **begin), "invalid_request")
+        await alarmed(client)
+        ids = await drawn(client, range(100, 115))
+        assert (await monitored(client))["recovery"]["fixed"] is False
+        answer = (await absorbed(client, **begin)).json()
+        assert (answer["version"], answer["added"], answer["unlabelled_audits"]) == (1, 0, 12)
+        # Again, and with another number.
+        assert (await absorbed(client, **begin)).status_code == 200
+        problem(await absorbed(client, **{**begin, "audits": 13}), "unsafe_absorption")
+        recovery = (await monitored(client))["recovery"]
+        assert (recovery["audits"], recovery["fixed"], recovery["drawn"]) == (12, True, 15)
+        trail = (await client.get("/calibrations/default/audit-trail")).json()["entries"]
+        begun = [each for each in trail if each["event"] == "recovery_begun"]
+        assert [(each["audits"], each["since"]) for each in begun] == [(12, recovery["since"])]
+        # Labels that are left out must not be those of one's choice.
+        await send(client, dict.fromkeys(ids[:11], "A"))
+        asked = {"since": "alarm", "audits": 12, "replace": True, "unlabelled": "leave_out"}
+        detail = problem(await absorbed(client, **asked), "audits_incomplete")["detail"]
+        assert detail.startswith("1 of the first 12 audits")
+        closed = {"labels": [{"id": ids[11], "label": "none", "reason": "no text"}]}
+        await client.post("/audits/labels", json=closed)
+        # A newer alarm does not move the time of a recovery that has begun.
+        await send(client, dict.fromkeys(await drawn(client, range(200, 230), alpha=0.2), "B"))
+        now = await monitored(client)
+        assert [each["alarm"] for each in now["criteria"]] == [True, True]
+        assert now["recovery"]["since"] == recovery["since"]
+        assert (await absorbed(client, **asked)).json()["n"] == 11
+        assert (await monitored(client))["recovery"] is None
+
+
+async def test_a_number_cannot_be_fixed_after_the_first_label_since_the_alarm() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await alarmed(client)
+        await labelled(client, range(100, 101))
+        begin = {"since": "alarm", "begin": True}
+        problem(await absorbed(client, **begin, audits=12), "unsafe_absorption")
+        # That of the monitor was known before.
+        assert (await absorbed(client, **begin, audits=200)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"all": True},
+        {"since": "alarm"},
+        {"since": "2020-01-01 00:00", "audits": 5},
+        {"since": "alarm", "audits": 5, "dry_run": True},
+    ],
+    ids=str,
+)
+async def test_a_beginning_names_the_alarm_and_the_number(asked: dict[str, Any]) -> None:
+    async with client_of() as client:
+        await calibrated(client)
+        refused = problem(await absorbed(client, **asked, begin=True), "invalid_request")
+        assert "`begin` needs" in refused["detail"]
+
+
 async def alike(client: httpx.AsyncClient, count: int) -> list[str]:
     """Judges new pairs with the scores of the labelled ones; returns the ids of their audits."""
     found: list[str] = []
@@ -176,7 +268,7 @@ async def test_what_came_before_an_alarm_is_absorbed_with_until() -> None:
     async with client_of(audit_rate=1.0) as client:
         await alarmed(client)
         await drawn(client, range(100, 105))
-        answer = (await absorbed(client, until="alarm", dry_run=True)).json()
+        answer = (await absorbed(client, until="alarm", even_if_unsafe=True, dry_run=True)).json()
         assert (answer["added"], answer["unlabelled_audits"]) == (30, 0)
 
 
@@ -187,9 +279,8 @@ async def test_the_newest_alarm_counts_of_audits_and_of_drift() -> None:
         drift = (await client.get("/calibrations/default/monitor")).json()["drift"]
         assert drift["uncertainty"]["rang_at"] is not None
         await drawn(client, range(200, 203))
-        counted = (
-            await absorbed(client, until="alarm", unlabelled="leave_out", dry_run=True)
-        ).json()
+        look = {"unlabelled": "leave_out", "even_if_unsafe": True, "dry_run": True}
+        counted = (await absorbed(client, until="alarm", **look)).json()
         assert counted["unlabelled_audits"] == len(first)
         await labelled(client, range(300, 340), "B")
         await send(client, dict.fromkeys(first, "A"))
@@ -198,7 +289,7 @@ async def test_the_newest_alarm_counts_of_audits_and_of_drift() -> None:
         monitor = (await client.get("/calibrations/default/monitor")).json()
         assert monitor["criteria"][0]["rang_at"] is not None
         await drawn(client, range(400, 402))
-        later = await absorbed(client, since="alarm", unlabelled="leave_out", dry_run=True)
+        later = await absorbed(client, since="alarm", **look)
         assert later.json()["unlabelled_audits"] == 2
 
 

@@ -51,6 +51,7 @@ CALIBRATION: dict[str, Any] = {
     "label_noise": NUMBER,
     **dict.fromkeys(("labelled", "unlabelled", "pool_ties"), int),
     "clusters": str,
+    "promised_for": str,
     "runtimes": list,
     **dict.fromkeys(("questions", "counted"), int),
     "thresholds": list,
@@ -73,6 +74,8 @@ DIAGNOSTICS: dict[str, Any] = {
     "mean_label_mass": (*NUMBER, NULL),
     "temperature": (*NUMBER, NULL),
     "off_task": int,
+    "tie_rate": (*NUMBER, NULL),
+    "question_sizes": (dict, NULL),
     "infeasible": list,
     "feasible_alphas": list,
     "requested": list,
@@ -285,7 +288,7 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
         "usage": dict,
     }
     check(found, {**CALIBRATION, **counts})
-    assert (found["name"], found["version"], found["n"]) == ("default", 1, 17)
+    assert (found["name"], found["version"], found["n"]) == ("default", 1, 18)
     assert [found[name] for name in ("added", "updated", "ties", "failed")] == [17, 0, 1, 2]
     assert [(each["index"], each["error"]["code"]) for each in found["errors"]] == [
         (5, "invalid_request"),
@@ -343,7 +346,12 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
             **{"template": str, "kind": str},
             **dict.fromkeys(("head_dtype", "runtime"), (str, NULL)),
             "decision_server": (dict, NULL),
-            **{"label_tokens": list, "default_alpha": NUMBER, "default_guarantee": str},
+            **{
+                "label_tokens": list,
+                "alpha_bounds": str,
+                "default_alpha": NUMBER,
+                "default_guarantee": str,
+            },
             "default_delta": NUMBER,
             "min_label_mass": NUMBER,
             "on_alarm": str,

@@ -108,6 +108,9 @@ REACHED: dict[str, Reach] = {
         body={"all": True, "replace": True},
         settings={"audit_rate": 1.0},
     ),
+    "unsafe_absorption": Reach(
+        path="/calibrations/default/absorb", body={"all": True}, settings={"audit_rate": 1.0}
+    ),
     "too_many_label_changes": Reach(
         path="/audits/labels",
         body={"labels": [{"id": draw_id(1), "label": "A"}]},
@@ -172,10 +175,15 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
         if code in ("version_not_found", "audits_incomplete"):
             await client.post("/calibrate", json={"examples": examples(3)})
             await client.post("/judge", json=comparison())
-        if code == "becomes_infeasible":
+        if code in ("becomes_infeasible", "unsafe_absorption"):
             await client.post("/calibrate", json={"examples": examples(60)})
-            drawn_one = (await client.post("/judge", json=comparison())).json()["audit"]["id"]
-            labels = {"labels": [{"id": drawn_one, "label": "A"}]}
+            wrong = code == "unsafe_absorption"
+            questions = [f"Question {number}?" for number in range(30 if wrong else 1)]
+            judged = [
+                await client.post("/judge", json=comparison(question=each)) for each in questions
+            ]
+            ids = [each.json()["audit"]["id"] for each in judged]
+            labels = {"labels": [{"id": each, "label": "B" if wrong else "A"} for each in ids]}
             await client.post("/audits/labels", json=labels)
         if code == "too_many_label_changes":
             await store.append_audits([drawn(1, at=time.time()).text])

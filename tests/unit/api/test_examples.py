@@ -112,7 +112,7 @@ async def test_importing_twice_makes_one_version_and_one_entry_of_the_trail() ->
     assert fourth["label"] == "B"
 
 
-async def test_a_tie_removes_its_example() -> None:
+async def test_a_tie_without_scores_is_the_label_of_its_example() -> None:
     async with client_of() as client:
         await imported(client, [scored(1), scored(2)])
         ties = [{"digest": digest(2), "label": "tie"}, {"digest": digest(9), "label": "tie"}]
@@ -120,9 +120,10 @@ async def test_a_tie_removes_its_example() -> None:
         answer = (await imported(client, [ties[0], {**ties[1], **nulls}])).json()
         left = await exported(client, limit=1000)
         (newest, _) = (await client.get("/calibrations/default/versions")).json()["versions"]
-    assert (answer["ties"], answer["removed"], answer["n"]) == (2, 1, 1)
-    assert [row["digest"] for row in left["examples"]] == [digest(1)]
-    assert (newest["ties"], newest["removed"], newest["updated"]) == (2, 1, 0)
+    assert [answer[name] for name in ("ties", "removed", "n", "labelled")] == [2, 0, 2, 1]
+    labels = [(row["digest"], row["label"]) for row in left["examples"]]
+    assert labels == [(digest(1), scored(1)["label"]), (digest(2), "tie")]
+    assert (newest["ties"], newest["removed"], newest["updated"]) == (2, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ async def test_each_rule_for_pairs_of_one_question_counts_as_it_says() -> None:
             assert (found[rule]["version"], found[rule]["clusters"]) == (version, rule)
             assert found[rule]["questions"] == 48
         assert {rule: each["counted"] for rule, each in found.items()} == {
-            **{"one": 48, "adjusted": 480, "ignore": 480}
+            **{"one": 48, "adjusted": 240, "ignore": 480}
         }
         assert found["one"]["thresholds"] == one["thresholds"]
         kept = (await client.get(f"{SET}/examples?limit=1000")).json()["examples"]

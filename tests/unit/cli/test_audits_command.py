@@ -95,14 +95,22 @@ def test_an_absorption_is_shown_before_it_happens(url: str) -> None:
 def test_an_absorption_that_ends_all_verdicts_needs_an_option(url: str) -> None:
     # All labels since the alarm are wrong for the judge: no number of them makes alpha feasible.
     httpx.get(f"{url}/calibrations/default/monitor").raise_for_status()
-    label(url, judged(url, range(100, 120)), "B")
-    arguments = ("absorb", "default", "--since", "alarm", "--audits", "20", "--replace", "--yes")
+    ids = judged(url, range(100, 120))
+    first = ("absorb", "default", "--since", "alarm", "--audits", "20")
+    begun = run(url, *first, "--begin")
+    assert "20 of those drawn so far have no label" in begun.stderr
+    label(url, ids, "B")
+    unsafe = run(url, *first, "--yes")
+    assert (unsafe.exit_code, "unsafe_absorption" in unsafe.stderr) == (1, True)
+    arguments = (*first, "--replace", "--yes")
     refused = run(url, *arguments)
     assert refused.exit_code == 1
     assert refused.stdout.split("\t")[-1] == "no number\n"
     assert "becomes_infeasible" in refused.stderr
     assert run(url, *arguments, "--even-if-infeasible").exit_code == 0
     assert httpx.get(f"{url}/calibrations/default").json()["n"] == 20
+    trail = run(url, "trail", "default").stdout
+    assert re.search(r"recovery_begun\s+the first 20 audits since 20", trail)
 
 
 def test_an_absorption_without_a_time_is_refused_with_the_ways_out(url: str) -> None:

@@ -112,7 +112,12 @@ def test_a_run_makes_one_version_whatever_the_batches(
         (only,) = versions(url)
         httpx.post(f"{url}/calibrate", json={"calibration": "one", "examples": rows})
         assert examples_in(url, "default") == examples_in(url, "one")
-    assert (only["action"], only["n"], only["label_noise"]) == ("import", ROWS - 1, 0.1)
+    assert (only["action"], only["n"], only["ties"], only["label_noise"]) == (
+        "import",
+        ROWS,
+        1,
+        0.1,
+    )
     assert (only["added"], only["updated"], only["ties"]) == (ROWS - 1, 0, 1)
     assert "21 rows: 19 usable, 1 tie, 1 repeated" in result.stderr
     assert "added 19, updated 0, ties 1, removed 0, failed 0" in result.stderr

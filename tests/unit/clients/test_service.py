@@ -115,7 +115,7 @@ def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: st
     report = call(kind, service_url, "calibrate", name, iter(given))
     assert (report.name, report.n, report.added, report.ties, report.failed) == (
         name,
-        697,
+        698,
         697,
         1,
         1,
@@ -123,9 +123,9 @@ def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: st
     (error,) = report.errors
     assert (error.index, error.id, error.error.code) == (500, "bad", "invalid_comparison")
     again = call(kind, service_url, "calibrate", name, given)
-    assert (again.n, again.added, again.updated) == (697, 0, 697)
+    assert (again.n, again.added, again.updated) == (698, 0, 697)
     detail = call(kind, service_url, "calibration", name)
-    assert (detail.n, detail.version) == (697, again.version)
+    assert (detail.n, detail.labelled, detail.version) == (698, 697, again.version)
     assert {row.guarantee for row in detail.thresholds} == {"marginal", "pac"}
     assert detail.curve
 

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.core.clusters import design_effects, lots_of, one_a_question, question_numbers
+from app.core.clusters import (
+    ENOUGH_QUESTIONS,
+    design_effects,
+    drawn_pairs,
+    lots_of,
+    question_numbers,
+    question_sizes,
+)
 from app.core.thresholds import accepted_and_errors
 
 
@@ -41,17 +48,17 @@ def test_one_pair_of_each_question_is_drawn_whatever_the_order(
 ) -> None:
     names = [f"pair {i}" for i in range(len(questions))]
     numbers = np.array(questions, dtype=np.int64)
-    drawn = one_a_question(numbers, lots_of(names))
+    drawn = drawn_pairs(numbers, lots_of(names), most=1)
     assert sorted(numbers[drawn].tolist()) == sorted(set(questions))
     order = list(range(len(questions)))
     rng.shuffle(order)
-    again = one_a_question(numbers[order], lots_of(names[i] for i in order))
+    again = drawn_pairs(numbers[order], lots_of(names[i] for i in order), most=1)
     assert again.tolist() == drawn[order].tolist()
 
 
 def test_each_pair_of_a_question_is_drawn_equally_often() -> None:
     numbers = np.repeat(np.arange(9000), 3)
-    drawn = one_a_question(numbers, lots_of(f"{i}" for i in range(27_000)))
+    drawn = drawn_pairs(numbers, lots_of(f"{i}" for i in range(27_000)), most=1)
     counts = drawn.reshape(9000, 3).sum(axis=0)
     # 3,000 each, with a standard deviation of 45.
     assert np.abs(counts - 3000).max() < 4 * 45
@@ -97,3 +104,67 @@ def test_independent_pairs_have_no_design_effect() -> None:
     rng = np.random.default_rng(2)
     effect = design_effects(rng.random(9000), rng.random(9000) < 0.2, np.repeat(np.arange(3000), 3))
     assert effect[-1] == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_at_most_so_many_pairs_of_a_question_are_drawn_whatever_their_order(most: int) -> None:
+    rng = np.random.default_rng(4)
+    sizes = rng.integers(1, 12, 200)
+    numbers = np.repeat(np.arange(200), sizes)
+    lots = lots_of(f"{i}" for i in range(len(numbers)))
+    drawn = drawn_pairs(numbers, lots, most=most)
+    assert np.array_equal(np.bincount(numbers[drawn]), np.minimum(sizes, most))
+    for number in range(200):
+        of_question = numbers == number
+        assert lots[of_question & drawn].max() <= lots[of_question & ~drawn].min(initial=2**64 - 1)
+    order = rng.permutation(len(numbers))
+    assert np.array_equal(drawn_pairs(numbers[order], lots[order], most=most), drawn[order])
+    # Fewer pairs of a question are a part of more.
+    assert not (drawn & ~drawn_pairs(numbers, lots, most=most + 1)).any()
+
+
+@pytest.mark.parametrize(
+    ("questions", "slope", "rule"),
+    [
+        (100, 0.0, "one"),
+        (ENOUGH_QUESTIONS, 0.0, "adjusted"),
+        (100, 0.1, "adjusted"),
+        (ENOUGH_QUESTIONS, 0.05, None),
+    ],
+)
+def test_the_rule_that_fits_goes_by_the_number_of_questions_and_their_errors(
+    questions: int, slope: float, rule: str | None
+) -> None:
+    rng = np.random.default_rng(5)
+    largest = 9 if rule is None or slope == 0.0 else 5
+    sizes = rng.integers(1, largest + 1, questions)
+    numbers = np.repeat(np.arange(questions), sizes)
+    error = rng.random(len(numbers)) < 0.1 + slope * sizes[numbers]
+    found = question_sizes(numbers, error)
+    assert found is not None
+    assert (found.largest, found.rule) == (largest, rule)
+    assert found.goes_with_error == (slope > 0)
+
+
+def test_questions_of_one_size_or_one_pair_have_no_relation_with_errors() -> None:
+    error = np.arange(60) % 7 == 0
+    assert question_sizes(np.arange(60), error) is None
+    assert question_sizes(np.arange(0), error[:0]) is None
+    # Questions whose pairs all are ties have no numbers.
+    found = question_sizes(5 * np.repeat(np.arange(30), 2), error)
+    assert found is not None
+    assert (found.largest, found.p_value, found.rule) == (2, None, "one")
+
+
+def test_the_test_of_sizes_is_wrong_in_one_case_of_twenty() -> None:
+    rng = np.random.default_rng(6)
+    found = 0
+    for _ in range(400):
+        sizes = rng.integers(1, 10, 300)
+        numbers = np.repeat(np.arange(300), sizes)
+        # Errors of a question resemble each other.
+        error = rng.random(len(numbers)) < rng.beta(0.4, 1.6, 300)[numbers]
+        looked = question_sizes(numbers, error)
+        assert looked is not None
+        found += looked.goes_with_error
+    assert 0.02 <= found / 400 <= 0.08

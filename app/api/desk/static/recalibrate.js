@@ -10,6 +10,7 @@ function bodyOf(form) {
   /** @type {Record<string, unknown>} */
   const body = { replace: form.replace, unlabelled: form.leaveOut ? "leave_out" : "refuse" };
   if (form.even) body.even_if_infeasible = true;
+  if (form.unsafe) body.even_if_unsafe = true;
   if (form.from === "all") return { ...body, all: true };
   body.since = form.from === "alarm" ? "alarm" : new Date(form.since).toISOString();
   if (form.audits !== "") body.audits = Number(form.audits);
@@ -28,6 +29,7 @@ export function Recalibrate({ name, monitor, report, onChanged }) {
     replace: rings,
     leaveOut: false,
     even: false,
+    unsafe: false,
   });
   const [asked, setAsked] = useState(/** @type {any} */ (null));
   const set = (/** @type {object} */ changes) => setForm((/** @type {any} */ before) => ({ ...before, ...changes }));
@@ -44,6 +46,9 @@ export function Recalibrate({ name, monitor, report, onChanged }) {
   const left = asked === null ? 0 : asked.preview.unlabelled_audits;
   return html`<div>
     <p class="hint">Labelled audits become examples of this set, in one new version. The preview changes nothing.</p>
+    ${rings &&
+    html`<p class="hint">After an alarm, only the first audits since then keep the promise, in place of all other
+      examples. Their number is fixed before their labels.</p>`}
     <div class="fields">
       <label>Audits
         <select value=${form.from} onChange=${(/** @type {any} */ e) => set({ from: e.target.value })}>
@@ -67,6 +72,9 @@ export function Recalibrate({ name, monitor, report, onChanged }) {
       Leave out audits without a label</label>
     <label class="check"><input type="checkbox" checked=${form.even} onChange=${(/** @type {any} */ e) => set({ even: e.target.checked })} />
       Even if an alpha in use loses its verdicts</label>
+    ${rings &&
+    html`<label class="check"><input type="checkbox" checked=${form.unsafe} onChange=${(/** @type {any} */ e) => set({ unsafe: e.target.checked })} />
+      Even if that breaks the promise</label>`}
     <${Action} run=${look} report=${report} disabled=${form.from === "since" && form.since === ""}>Preview<//>
     ${asked !== null &&
     html`<${ChangeDialog}

@@ -16,6 +16,7 @@ from app.service.auditing.entries import (
     Entry,
     Fold,
     FoldedCount,
+    RecoveryPlan,
     parse_entry,
     readable_entry,
 )
@@ -73,6 +74,7 @@ FOLDED = Fold(
         replace(RANG, decider=drawn(1, criterion=PAC, write_id="w3").decider, suspends=False),
         ENDED,
         replace(ENDED, criterion=PAC, because="version", reason=None),
+        RecoveryPlan(calibration="default", since=2.5, audits=840, by="ana", at=1e9 + 0.125),
         FOLDED,
         replace(FOLDED, positions=(), counts=()),
     ],

@@ -72,9 +72,9 @@ def test_ties_and_closed_audits_before_the_alarm_raise_the_number(
 ) -> None:
     words: dict[str, AuditLabel] = {"A": "A", "B": "B", "t": "tie", "n": "none"}
     entries: list[Entry] = [logs.drawn(number) for number in range(1, 14)]
-    entries += [logs.labelled(i, words[each]) for i, each in enumerate(labels, 1)]
-    # Labels since the alarm must not decide the number.
-    entries += [logs.labelled(number, "tie") for number in (11, 12, 13)]
+    entries += [logs.labelled(i, words[each], at=ALARM) for i, each in enumerate(labels, 1)]
+    # Labels since the alarm must not decide the number, of whichever draws.
+    entries += [logs.labelled(number, "tie", at=ALARM + 1) for number in (9, 11, 12, 13)]
     assert recovery(entries, monitored(logs.PAC, wrong=30)).audits == expected
 
 

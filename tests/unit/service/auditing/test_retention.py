@@ -98,7 +98,7 @@ class Scene:
 
     async def absorb(self, **asked: Any) -> Calibration:
         """Absorbs the audits of all times; returns the new version."""
-        asking = Asked(leave_out=True, even_if_infeasible=True, **asked)
+        asking = Asked(leave_out=True, even_if_infeasible=True, even_if_unsafe=True, **asked)
         report = await self.services.absorber.absorb("default", asking, by="ana")
         return report.change.batch.calibration
 

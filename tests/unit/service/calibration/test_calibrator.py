@@ -60,7 +60,8 @@ async def test_every_example_of_a_batch_is_counted_once() -> None:
             (2, PromptTooLongError),
             (4, JudgmentFailedError),
         ]
-        assert (report.calibration.version, report.calibration.n) == (2, 3)
+        assert (report.calibration.version, report.calibration.n) == (2, 4)
+        assert (report.n_before, report.calibration.labelled, report.calibration.ties) == (1, 3, 1)
         assert report.calibration.accuracy == pytest.approx(2 / 3)
 
 
@@ -99,37 +100,44 @@ async def test_posting_a_batch_again_writes_nothing() -> None:
 
 async def test_a_batch_that_changes_nothing_makes_no_set() -> None:
     async with services_of() as services:
-        for batch in ([labelled(1.0, "tie", number=1)], []):
-            report = await services.calibrator.add("default", batch)
-            assert (report.calibration.version, report.calibration.n) == (0, 0)
-            assert (report.added, report.ties) == (0, len(batch))
+        report = await services.calibrator.add("default", [])
+        assert (report.calibration.version, report.calibration.n) == (0, 0)
+        assert (report.added, report.ties) == (0, 0)
         assert report.calibration.accuracy is None
         assert await services.store.names() == []
 
 
-async def test_an_example_that_becomes_a_tie_is_removed() -> None:
+async def test_a_tie_keeps_its_score_and_counts_for_no_threshold() -> None:
     async with services_of() as services:
         add = services.calibrator.add
-        await add("default", [labelled(1.0, "A", number=1), labelled(2.0, "B", number=2)])
-        report = await add("default", [labelled(1.0, "tie", number=1)])
-        assert (report.ties, report.removed, report.updated) == (1, 1, 0)
-        assert (report.calibration.version, report.calibration.n) == (2, 1)
-        stored = await services.store.read("default")
-        assert stored is not None
-        assert len(stored.examples) == 1
-        again = await add("default", [labelled(1.0, "tie", number=1)])
+        sided = [labelled(0.1 * i, "A", number=i) for i in range(1, 41)]
+        before = (await add("sided", sided)).calibration
+        await add("default", [*sided, labelled(2.0, "B", number=99)])
+        tie = [labelled(2.0, "tie", number=99), labelled(0.0, "tie", number=100)]
+        report = await add("default", tie)
+        assert (report.ties, report.removed, report.updated) == (2, 0, 0)
+        after = report.calibration
+        assert (after.version, after.n, after.labelled, after.ties) == (2, 42, 40, 2)
+        assert after.tie_rate == 2 / 42
+        assert after.standard_rows == before.standard_rows
+        assert (after.accuracy, after.auroc) == (before.accuracy, before.auroc)
+        # Two more scores to compare the traffic with.
+        assert len(after.uncertainty) == len(before.uncertainty) + 2
+        again = await add("default", tie)
         assert (again.removed, again.calibration.version) == (0, 2)
+        back = await add("default", [labelled(2.0, "B", number=99)])
+        assert (back.added, back.calibration.labelled, back.calibration.ties) == (0, 41, 1)
 
 
 async def test_the_last_label_in_a_batch_counts_for_ties_too() -> None:
     async with services_of() as services:
         add = services.calibrator.add
         first = await add("default", [labelled(1.0, "A", number=1), labelled(1.0, "tie", number=1)])
-        assert (first.calibration.n, first.ties) == (0, 1)
+        assert (first.calibration.labelled, first.calibration.ties, first.ties) == (0, 1, 1)
         second = await add(
             "default", [labelled(1.0, "tie", number=1), labelled(1.0, "A", number=1)]
         )
-        assert (second.calibration.n, second.added, second.ties) == (1, 1, 1)
+        assert (second.calibration.labelled, second.added, second.ties) == (1, 0, 1)
 
 
 async def test_label_noise_is_kept_until_it_is_given() -> None:

@@ -261,7 +261,7 @@ async def test_audits_become_examples_are_rolled_back_and_survive_a_restart(tmp_
             assert sent.json()["labelled"] == 40, sent.text
             monitor = (await client.get("/calibrations/default/monitor")).json()
             assert monitor["criteria"][0]["errors"] == monitor["criteria"][0]["audited"] > 0
-            body = {"all": True, "even_if_infeasible": True}
+            body = {"all": True, "even_if_infeasible": True, "even_if_unsafe": True}
             done = await client.post("/calibrations/default/absorb", json=body)
             assert done.json()["n"] == 240, done.text
             after = (await client.get("/calibrations/default")).json()

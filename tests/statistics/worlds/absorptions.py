@@ -1,0 +1,72 @@
+"""Absorptions after an alarm: what becomes of the next threshold."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.monitoring import monitor
+from app.core.pac import pac_threshold
+from app.core.preference import FloatArray
+from app.evaluation.normal_world import NormalJudge
+
+ALPHA = DELTA = 0.1
+# Labels of the set, audits before the change of the traffic, and the longest wait for the alarm.
+SET, BEFORE, LONGEST = 1000, 300, 8000
+Way = Literal["everything", "set kept", "chosen start", "first audits"]
+Pairs = tuple[FloatArray, NDArray[np.bool_]]
+
+
+def _threshold(*parts: Pairs) -> float:
+    uncertainty, wrong = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return pac_threshold(uncertainty, wrong, alpha=ALPHA, delta=DELTA)
+
+
+def next_threshold(
+    before: NormalJudge, after: NormalJudge, way: Way, audits: int, rng: np.random.Generator
+) -> float | None:
+    """The threshold of `pac` after an absorption; None without an alarm.
+
+    Args:
+        before: The judge on the traffic that the set was drawn from.
+        after: The judge on the traffic after its change.
+        way: "first audits": the first ones since the alarm replace all examples. "set kept": they
+            are added. "everything": all audits are added. "chosen start": of 20 starts, the one
+            with the largest threshold, for all audits from there on in place of all examples.
+        audits: Number of audits since the alarm.
+        rng: Source of randomness.
+    """
+    old = before.draw(SET, rng)
+    parts = before.draw(BEFORE, rng), after.draw(LONGEST, rng)
+    uncertainty, wrong = (np.concatenate(each) for each in zip(*parts, strict=True))
+    accepted = np.flatnonzero(uncertainty <= _threshold(old))
+    rang = monitor(wrong[accepted], alpha=ALPHA).alarm_at
+    if rang is None:
+        return None
+    # Each draw after the one whose label rang, accepted or not.
+    alarm = int(accepted[rang - 1]) + 1
+    end = alarm + audits
+
+    def absorbed(start: int) -> Pairs:
+        return uncertainty[start:end], wrong[start:end]
+
+    match way:
+        case "everything":
+            return _threshold(old, absorbed(0))
+        case "set kept":
+            return _threshold(old, absorbed(alarm))
+        case "chosen start":
+            starts = np.linspace(0, end - 100, 20).astype(int).tolist()
+            return max(_threshold(absorbed(start)) for start in starts)
+        case "first audits":
+            return _threshold(absorbed(alarm))
+
+
+def over(
+    before: NormalJudge, after: NormalJudge, way: Way, audits: int, runs: int, *, seed: int
+) -> tuple[float, float]:
+    """Share of absorptions whose true error exceeds alpha, and mean true coverage."""
+    rng = np.random.default_rng(seed)
+    found = [next_threshold(before, after, way, audits, rng) for _ in range(runs)]
+    coverage, error = after.truth(np.array([each for each in found if each is not None]))
+    return float((error > ALPHA).mean()), float(coverage.mean())
