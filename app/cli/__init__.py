@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "battles": "Judge battles of models, for a leaderboard.",
     "calibrate": "Add labelled pairs to a calibration set.",
     "label": "Label pairs with key presses, only as many as the promise needs.",
+    "noise": "Label sure pairs a second time, and tell a set the noise of its labels.",
     "curve": "Is my judge good enough? Which alpha is feasible with labelled pairs.",
     "evaluate": "Measure a judge on labelled pairs, as the paper does.",
     "leaderboard": "Rate models from judged battles, with intervals and rank sets.",

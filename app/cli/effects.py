@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from scope_judge.answers import (
         AbsorbReport,
         AuditEvent,
+        Calibration,
         CalibrationReport,
         Effect,
         EndedAlarm,
@@ -47,6 +48,16 @@ def show_change(name: str, would: "AbsorbReport | CalibrationReport | RolledBack
         print_cells((*_CRITERION, *_BEFORE_AND_AFTER), rows, right=right)
     for alarm in would.ends_alarms or ():
         say(f"It ends the alarm of {alarm.rang_at} under {criterion_in_words(alarm)}.")
+
+
+def show_thresholds(before: "Calibration", after: "Calibration") -> None:
+    """Prints the standard thresholds of a set before and after a change."""
+    right = {"alpha", *_BEFORE_AND_AFTER[:-1]}
+    rows = (
+        [*_criterion_cells(now), *_both(was, now)]
+        for was, now in zip(before.thresholds, after.thresholds, strict=True)
+    )
+    print_cells((*_CRITERION, *_BEFORE_AND_AFTER[:-1]), rows, right=right)
 
 
 def show_deletion(name: str, would: "Deletion") -> None:
@@ -93,12 +104,16 @@ def criterion_in_words(of: "AuditEvent | EndedAlarm | AuditedCriterion") -> str:
 
 
 def _effect_cells(effect: "Effect") -> list[str]:
-    before, after = _row_cells(effect.before), _row_cells(effect.after)
     missing = "no number" if effect.more_labels is None else str(effect.more_labels or "")
     if effect.after.labels_missing:
         missing = ""
-    both = (cell for cells in zip(before, after, strict=True) for cell in cells)
-    return [*_criterion_cells(effect.after), *both, missing]
+    return [*_criterion_cells(effect.after), *_both(effect.before, effect.after), missing]
+
+
+def _both(before: "Threshold", after: "Threshold") -> list[str]:
+    """The cells of two rows, each before its counterpart."""
+    rows = zip(_row_cells(before), _row_cells(after), strict=True)
+    return [cell for cells in rows for cell in cells]
 
 
 def _criterion_cells(row: "Threshold") -> list[str]:

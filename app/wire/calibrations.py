@@ -335,12 +335,14 @@ class CalibrationListOut(Out):
 class VersionOut(Out):
     """One change in the trail of a calibration set.
 
-    `action` is "calibrate", "pool", "import", "absorb", "rollback" or "delete"; a later release may
-    add others. `by` is the name of the key that sent the request. `batch_digest` is the SHA-256 of
-    the labelled batch; a pool, an import or an absorption has none. A deletion also takes a version
-    number; its `write_id`, `label_noise` and `thresholds_after` are null. Thresholds are
-    "guarantee:alpha" -> nats, null if infeasible, without those that depend on missing labels. They
-    were computed with `min_label_mass`, the setting of the service that made the change.
+    `action` is "calibrate", "pool", "import", "absorb", "noise", "rollback" or "delete"; a later
+    release may add others. `by` is the name of the key that sent the request. `batch_digest` is the
+    SHA-256 of the labelled batch; a pool, an import or an absorption has none. With "noise",
+    `second_labels` pairs have set the label noise, and on `disagreements` of them people differ. A
+    deletion also takes a version number; its `write_id`, `label_noise` and `thresholds_after` are
+    null. Thresholds are "guarantee:alpha" -> nats, null if infeasible, without those that depend on
+    missing labels. They were computed with `min_label_mass`, the setting of the service that made
+    the change.
     """
 
     version: int
@@ -364,6 +366,8 @@ class VersionOut(Out):
     thresholds_after: dict[str, float | None] | None
     unlabelled: int
     clusters: ClusterRule
+    second_labels: int
+    disagreements: int
 
 
 class VersionsOut(Out):

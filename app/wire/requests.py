@@ -97,8 +97,9 @@ Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 LabelNoise = Annotated[
     Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None,
     Field(
-        description="Probability that a label is flipped, for the whole set. If it is left out, "
-        "the set's value stays."
+        description="Probability that a label is flipped, for the whole set. Above that of the "
+        "pairs that are accepted, as a mean over hard and easy pairs is, it breaks the promise. If "
+        "it is left out, the set's value stays."
     ),
 ]
 Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]

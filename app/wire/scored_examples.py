@@ -8,6 +8,7 @@ from pydantic import Field, FiniteFloat, SkipValidation, ValidationError
 from app.core.calibration import Calibration, LabelledExample
 from app.core.clusters import ClusterRule
 from app.core.comparison import Label
+from app.core.noise import SecondLabels
 from app.core.score import Score
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.wire.answers import Out
@@ -22,6 +23,7 @@ from app.wire.requests import (
     Replace,
     Strict,
     Text,
+    invalid_field,
 )
 
 # An import with more faults is refused without reading the rest.
@@ -183,8 +185,26 @@ def _read_judged(value: Any) -> JudgedExample:
     return model.model_validate(value).judged()
 
 
+# As many as a set can have labels, and more than anybody writes twice.
+_MOST_SECOND_LABELS = 1_000_000
+_SecondCount = Annotated[int, Field(ge=0, le=_MOST_SECOND_LABELS)]
+
+
+class SecondLabelsIn(Strict):
+    """How often the labels of two people differ, for the label noise of a set."""
+
+    pairs: Annotated[_SecondCount, Field(ge=1, description="Pairs that two people labelled.")]
+    disagreements: Annotated[
+        _SecondCount, Field(description="Those of them on which the two labels differ.")
+    ]
+
+
 class ImportIn(Strict):
-    """Judged examples for one calibration set; all become one version, or none does."""
+    """Judged examples for one calibration set; all become one version, or none does.
+
+    With `second_labels` there are no examples: the label noise becomes the lower 95% bound that
+    they give.
+    """
 
     judge: Annotated[Text, Field(max_length=256)] | None = None
     fingerprint: Digest
@@ -198,13 +218,17 @@ class ImportIn(Strict):
     )
     # `batch` validates them one by one, so that other threads can run in between.
     examples: list[SkipValidation[ScoredExampleIn | TieIn]]
+    second_labels: SecondLabelsIn | None = None
 
     def batch(self) -> JudgedBatch:
         """Validates all examples.
 
         Raises:
-            InvalidRequestError: An example is invalid; the error names the first ten.
+            InvalidRequestError: An example is invalid; the error names the first ten. Or other
+                changes come with second labels, or these say nothing.
         """
+        if self.second_labels is not None:
+            return self._noise(self.second_labels)
         judged: list[JudgedExample] = []
         faults: list[Any] = []
         for i, value in enumerate(self.examples):
@@ -225,4 +249,14 @@ class ImportIn(Strict):
             clusters=self.clusters,
             replaces=self.replace,
             runtimes=tuple(self.runtimes),
+        )
+
+    def _noise(self, second: SecondLabelsIn) -> JudgedBatch:
+        if self.examples or self.replace or self.label_noise is not None or self.clusters:
+            raise invalid_field("second_labels", "send them without examples and other changes")
+        if second.disagreements > second.pairs:
+            raise invalid_field("second_labels", "more disagreements than pairs")
+        return JudgedBatch.of_second_labels(
+            SecondLabels(pairs=second.pairs, disagreements=second.disagreements),
+            fingerprint=self.fingerprint,
         )

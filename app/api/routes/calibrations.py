@@ -235,7 +235,11 @@ async def list_examples(
     "/calibrations/{name}/examples",
     response_model=CalibrateOut,
     responses=error_responses(
-        *ACCESS_ERRORS, *STORE_ERRORS, JudgeMismatchError, BecomesInfeasibleError
+        *ACCESS_ERRORS,
+        *STORE_ERRORS,
+        CalibrationNotFoundError,
+        JudgeMismatchError,
+        BecomesInfeasibleError,
     ),
 )
 async def import_examples(
@@ -247,7 +251,8 @@ async def import_examples(
 ) -> Response:
     """Adds examples that this service's judge has scored, all in one new version or none.
 
-    With `dry_run` it says what would happen, and changes nothing.
+    With `second_labels` and no examples it sets the label noise that people have measured. With
+    `dry_run` it says what would happen, and changes nothing.
     """
     caller.check_calibration(name)
     batch = await request.run(body.batch)

@@ -93,17 +93,20 @@ class Changes:
     async def take(
         self, name: str, batch: JudgedBatch, *, by: str, dry_run: bool, even_if_infeasible: bool
     ) -> ChangeReport:
-        """Adds judged examples to a set or replaces its examples by them, or looks what that does.
+        """Takes a batch into a set, or looks what that does.
+
+        A change that takes examples or label noise away is looked at before it is made.
 
         Args:
             name: Name of the calibration set; a missing set is made.
             batch: The examples.
             by: Name of the key that posted them, for the trail.
             dry_run: Change nothing.
-            even_if_infeasible: Replace even if a criterion in use has no verdicts any more.
+            even_if_infeasible: Make it even if a criterion in use has no verdicts any more.
 
         Raises:
             InvalidRequestError: The replacement would leave no example.
+            CalibrationNotFoundError: There are second labels, and no set.
             JudgeMismatchError: The examples or the set belong to another judge.
             BecomesInfeasibleError: A criterion in use would have no verdicts any more.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
@@ -114,9 +117,11 @@ class Changes:
         ):
             reason = "replacing the examples of the set by none with a preferred side leaves none"
             raise InvalidRequestError(f"examples: {reason}", faults=(("examples", reason),))
+        if batch.second_labels is not None:
+            await self._calibrations.get(name)
         if dry_run:
             return await self.preview(name, batch, by=by)
-        if batch.replaces:
+        if batch.replaces or batch.second_labels is not None:
             return await self.put(name, batch, by=by, even_if_infeasible=even_if_infeasible)
         report = await self._calibrator.put(name, batch, by=by)
         return ChangeReport(batch=report, consequences=None)

@@ -8,8 +8,9 @@ from functools import cached_property
 from app.core.calibration import Calibration, LabelledExample
 from app.core.clusters import ClusterRule
 from app.core.comparison import Comparison, Label, LabelledComparison
-from app.core.errors import ScopeJudgeError
+from app.core.errors import InvalidRequestError, ScopeJudgeError
 from app.core.fingerprint import batch_digest, example_digest, question_digest
+from app.core.noise import LabelNoiseBounds, SecondLabels
 from app.core.score import Score
 from app.service.calibration.trail import Action, Edit
 from app.service.scoring.scorer import ScoreError
@@ -56,6 +57,7 @@ class JudgedBatch:
         clusters: New rule of the set for pairs of one question; None keeps the current one.
         replaces: Whether all other examples of the set are removed.
         runtimes: The runtimes that computed the scores, as far as they are known.
+        second_labels: Second labels that the label noise comes from; None without any.
     """
 
     examples: Sequence[JudgedExample | ScopeJudgeError]
@@ -67,6 +69,28 @@ class JudgedBatch:
     clusters: ClusterRule | None = None
     replaces: bool = False
     runtimes: tuple[str, ...] = ()
+    second_labels: SecondLabels | None = None
+
+    @classmethod
+    def of_second_labels(cls, second: SecondLabels, *, fingerprint: str) -> "JudgedBatch":
+        """Makes the batch without examples that sets the label noise to what people have shown.
+
+        Raises:
+            InvalidRequestError: They disagree so often that a label says nothing.
+        """
+        noise = LabelNoiseBounds.of(second.disagreements, second.pairs).low
+        if noise >= 0.5:
+            raise InvalidRequestError(
+                f"{second.disagreements} of {second.pairs} second labels differ from the first: "
+                "no more than by chance, so the labels of this set say nothing"
+            )
+        return cls(
+            examples=(),
+            fingerprint=fingerprint,
+            label_noise=noise,
+            action="noise",
+            second_labels=second,
+        )
 
     @classmethod
     def of(
@@ -190,7 +214,9 @@ class JudgedBatch:
         put, take = self._difference(before)
         noise = before.label_noise if self.label_noise is None else self.label_noise
         clusters = self.clusters or before.clusters
-        if not put and not take and (noise, clusters) == (before.label_noise, before.clusters):
+        same = (noise, clusters) == (before.label_noise, before.clusters)
+        # The trail keeps what people have measured, also where it changes nothing.
+        if not put and not take and same and self.second_labels is None:
             return before, 0, 0
         examples = before.table.changed(put, take)
         added = sum(
@@ -240,6 +266,8 @@ class JudgedBatch:
             removed=removed,
             failed=len(self.errors) + self.unread,
             batch_digest=self.digest,
+            second_labels=self.second_labels.pairs if self.second_labels else 0,
+            disagreements=self.second_labels.disagreements if self.second_labels else 0,
         )
 
 

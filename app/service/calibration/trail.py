@@ -18,9 +18,14 @@ from app.core.errors import StoreCorruptError
 from app.service.calibration.codec import threshold_field
 
 # Fields with their usual values, which a record leaves out.
-_NOT_WRITTEN: Mapping[str, Any] = {"unlabelled": 0, "clusters": "one"}
+_NOT_WRITTEN: Mapping[str, Any] = {
+    "unlabelled": 0,
+    "clusters": "one",
+    "second_labels": 0,
+    "disagreements": 0,
+}
 
-Action = Literal["absorb", "calibrate", "delete", "import", "pool", "rollback"]
+Action = Literal["absorb", "calibrate", "delete", "import", "noise", "pool", "rollback"]
 Thresholds = Mapping[str, float | None]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -40,6 +45,8 @@ class Edit:
         failed: Number of examples that could not be parsed or judged.
         batch_digest: Digest from `core.fingerprint.batch_digest`; None without a batch.
         rolled_back_to: The version that a rollback restores; None for other actions.
+        second_labels: Number of pairs with a second label that set the label noise, else 0.
+        disagreements: Number of those whose two labels differ.
     """
 
     action: Action
@@ -52,13 +59,15 @@ class Edit:
     failed: int = 0
     batch_digest: str | None = None
     rolled_back_to: int | None = None
+    second_labels: int = 0
+    disagreements: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
     """One change of a set: an entry of its trail, as it is stored and shown.
 
-    The fields from `action` to `rolled_back_to` that `Edit` also has mean the same here.
+    The fields that `Edit` also has mean the same here.
 
     Args:
         version: Number of the version that the change made; a deletion takes a number too.
@@ -85,6 +94,8 @@ class Change:
         unlabelled: Number of pairs without a label after the change. Both mappings leave out the
             thresholds that depend on missing labels.
         clusters: How the set counts pairs of one question after the change, or before a deletion.
+        second_labels: Number of pairs with a second label that set the label noise, else 0.
+        disagreements: Number of those whose two labels differ.
     """
 
     # No number is read from a text, or a count from a truth value.
@@ -111,6 +122,8 @@ class Change:
     thresholds_after: Thresholds | None
     unlabelled: _Count = 0
     clusters: ClusterRule = "one"
+    second_labels: _Count = 0
+    disagreements: _Count = 0
 
     @classmethod
     def of(

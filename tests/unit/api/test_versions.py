@@ -43,6 +43,8 @@ VERSION: dict[str, Any] = {
     "thresholds_before": (dict, NULL),
     "thresholds_after": (dict, NULL),
     "unlabelled": int,
+    "second_labels": int,
+    "disagreements": int,
     "clusters": str,
 }
 

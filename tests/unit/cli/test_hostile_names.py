@@ -231,6 +231,10 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
     "label": lambda world: [
         in_a_terminal("label", world.strange, "--alpha", "0.2", "--name", "new", "--url", world.url)
     ],
+    "noise": lambda world: [
+        in_a_terminal("noise", world.strange, "--name", "new", "--url", world.url),
+        in_a_terminal("noise", world.pairs, "--name", EVIL_FILE, "--url", world.url),
+    ],
     "curve": lambda world: [
         of("curve", world.strange, "--url", world.url),
         of("curve", world.judged),
