@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from httpx._config import DEFAULT_TIMEOUT_CONFIG, create_ssl_context
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling, Scheduling
@@ -26,6 +26,10 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 # So must a slow answer: httpx itself waits five seconds, unless a request says otherwise.
 DEFAULT_TIMEOUT_CONFIG.read = PATIENCE_S
+# Each client of httpx loads the certificates of all authorities, which takes 28 ms, also for http.
+pytest.MonkeyPatch().setattr(
+    "httpx._transports.default.create_ssl_context", cache(create_ssl_context)
+)
 
 _DRILLS = "tests/drills/"
 
