@@ -14,9 +14,10 @@ def labelled_example(
     label_mass: float | None,
     label: Label | None,
     question: str | None = None,
+    group: str | None = None,
 ) -> LabelledExample:
     score = Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=label_mass)
-    return LabelledExample(score=score, label=label, question=question)
+    return LabelledExample(score=score, label=label, question=question, group=group)
 
 
 def calibration_of(examples: Mapping[str, LabelledExample], **fields: Any) -> Calibration:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,8 +29,9 @@ from app.core.diagnostics import (
     feasible_alphas,
 )
 from app.core.errors import LabelsMissingError
-from app.core.examples import Examples
+from app.core.examples import EMPTY, Examples
 from app.core.examples import LabelledExample as LabelledExample
+from app.core.groups import ALL, FEWEST_OF_GROUP
 from app.core.pac import rounded_down
 from app.core.pac_pairs import PacPairs
 from app.core.preference import FloatArray, Preferences
@@ -66,6 +67,9 @@ class Calibration:
             version is not stored yet.
         runtimes: Runtimes (`JudgeIdentity.runtime`) that computed scores of the set, as far as they
             are known, sorted. Their scores differ by rounding.
+        groups: Groups of the traffic that the set declares, sorted.
+        by_group: Whether groups with enough pairs have thresholds of their own.
+        given_temperature: Temperature of the whole set, if these are the examples of one group.
 
     Pairs of a pool have no label until /calibrate gives them one. Until all have one, the set has a
     "pac" threshold only where the labels so far decide it, and no figure that needs all labels:
@@ -91,6 +95,9 @@ class Calibration:
     clusters: ClusterRule = "one"
     release: str | None = None
     runtimes: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    by_group: bool = False
+    given_temperature: float | None = None
 
     @property
     def n(self) -> int:
@@ -109,10 +116,55 @@ class Calibration:
         1 for a judge that sees both orders, whose gaps are differences of logits. 1 until all pairs
         have labels, too: those that have one are not a sample.
         """
+        if self.given_temperature is not None:
+            return self.given_temperature
         if self.orders == 2 or self.unlabelled:
             return 1.0
         gap = self.table.numbers[self.sided, 0]
         return fitted_temperature(gap, self.table.label_a[self.sided])
+
+    @cached_property
+    def parts(self) -> Mapping[str, "Calibration"]:
+        """The calibration of the examples of each group alone, by the names of the groups.
+
+        Uncertainties stay those of the whole set, so that drift is about one scale.
+        """
+        present = self.table.present_groups
+        return {
+            group: replace(
+                self,
+                examples=self.table.of_group(group) if group in present else EMPTY,
+                groups=(),
+                by_group=False,
+                given_temperature=self.temperature,
+            )
+            for group in self.named_groups
+        }
+
+    @property
+    def named_groups(self) -> list[str]:
+        """The groups that the set declares, or has examples of, sorted."""
+        return sorted({*self.groups, *self.table.present_groups})
+
+    @cached_property
+    def own_calibrations(self) -> Mapping[str, "Calibration"]:
+        """Group -> the calibration of its examples, for groups with thresholds of their own."""
+        if not self.by_group:
+            return {}
+        return {group: part for group, part in self.parts.items() if not part.lacks_for_own}
+
+    @property
+    def lacks_for_own(self) -> int:
+        """Number of pairs that a group with these lacks for thresholds of its own."""
+        return max(0, FEWEST_OF_GROUP - (self.n - self.ties))
+
+    def threshold_of(self, group: str | None) -> str:
+        """Returns whose thresholds judge a comparison: its group's, or those of `groups.ALL`."""
+        return group if group is not None and group in self.own_calibrations else ALL
+
+    def judging(self, group: str | None) -> "Calibration":
+        """Returns the calibration with the thresholds for a group; None is for no group."""
+        return self if group is None else self.own_calibrations.get(group, self)
 
     @cached_property
     def preferences(self) -> Preferences:
@@ -418,6 +470,11 @@ class Calibration:
         """Returns how many of the pairs a threshold in nats accepts, whatever their labels are."""
         accepted = self.on_task & ~self._undecided & (self.uncertainty <= threshold)
         return int(accepted.sum())
+
+    def accepted_and_errors(self, threshold: float) -> tuple[int, int]:
+        """Returns how many pairs with a preferred side a threshold accepts, and their errors."""
+        accepted = self.sided & self.on_task & ~self._undecided & (self.uncertainty <= threshold)
+        return int(accepted.sum()), int((accepted & self.error).sum())
 
     @cached_property
     def standard_rows(self) -> tuple[ThresholdRow, ...]:

@@ -165,6 +165,7 @@ class Judgment:
     "marginal". It is None if no alpha does, and under "pac", where a larger alpha may have a
     smaller threshold. The gaps of the score were divided by `temperature`. `bounded`
     says that a probability of the judge was 0 or 1, and half a step of its rounding stands for it.
+    `threshold_of` is the group whose threshold decided, or `groups.ALL`; None without an alpha.
 
     `reason` is the first of these that applies: `off_task`, `no_preference`, `suspended`,
     `infeasible`, `uncertain`. `off_task` means that the two labels have too little of the
@@ -187,3 +188,4 @@ class Judgment:
     bounded: bool = False
     orders: Orders = 2
     temperature: float = 1.0
+    threshold_of: str | None = None

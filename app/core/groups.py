@@ -11,6 +11,9 @@ from app.core.errors import InvalidRequestError
 # Names of a service and of a set together. Each group has figures and an alarm of its own.
 MOST_GROUPS = 16
 GROUP_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+# A group with fewer pairs has no thresholds of its own. The number does not depend on what labels
+# say: a choice that did would break the promise of the group.
+FEWEST_OF_GROUP = 100
 # Stands for the whole set where an answer names a group.
 ALL = "all"
 _GROUP = re.compile(GROUP_PATTERN.removesuffix("$") + r"\Z")

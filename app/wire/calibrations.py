@@ -1,15 +1,17 @@
 """JSON about calibration sets: the answers, and the trail of versions."""
 
+import math
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from app.core.assessment import AFTER_LOOKING, AlphaInterval, share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
 from app.core.clusters import PROMISED_FOR, ClusterRule, PromisedFor, QuestionSizes
-from app.core.comparison import Guarantee
+from app.core.comparison import Criterion, Guarantee
 from app.core.diagnostics import Feasibility
+from app.core.group_rows import group_rows
 from app.observability.gauges import TrafficFigures
 from app.service.calibration.trail import Change
 from app.wire.answers import RISK_LEVEL, Out
@@ -49,6 +51,44 @@ class ThresholdOut(Out):
         )
 
 
+class GroupOut(Out):
+    """The pairs of one group in a set, `labelled` of them with a preferred side.
+
+    `threshold_of` says whose thresholds judge the group: its own, or those of `all`. `more_pairs`
+    is the number of pairs that it lacks for thresholds of its own (`by_group`).
+    """
+
+    group: str
+    n: int
+    labelled: int
+    threshold_of: str
+    more_pairs: int
+
+
+class GroupRowOut(Out):
+    """The effect of one criterion in use on the labelled pairs of one group.
+
+    `error` is the share of errors among the accepted pairs, and `error_interval` its 95% interval.
+    """
+
+    group: str
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+    threshold: float | None
+    threshold_of: str
+    accepted: int
+    coverage: float
+    errors: int | None
+    error: float | None
+    error_interval: tuple[float, float] | None
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _null_if_infeasible(cls, value: float | None) -> float | None:
+        return None if value == -math.inf else value
+
+
 class CalibrationOut(Out):
     """One version of a calibration set.
 
@@ -56,7 +96,8 @@ class CalibrationOut(Out):
     `pool_ties`, which people found equal, in a pool or not. `questions` counts their different
     questions, and `counted` the pairs of these that `pac` counts by the rule of `clusters`, which
     promises for a random `question` of the traffic or a random `judgment` of it (`promised_for`).
-    `accuracy` is null while pairs have no label.
+    `accuracy` is null while pairs have no label. `groups` are those that the set declares or has
+    pairs of.
     """
 
     name: str
@@ -71,6 +112,8 @@ class CalibrationOut(Out):
     pool_ties: int
     clusters: ClusterRule
     promised_for: PromisedFor
+    by_group: bool
+    groups: list[GroupOut]
     runtimes: list[str]
     questions: int
     counted: int
@@ -97,6 +140,17 @@ def calibration_fields(calibration: Calibration) -> dict[str, Any]:
         "pool_ties": calibration.ties,
         "clusters": calibration.clusters,
         "promised_for": PROMISED_FOR[calibration.clusters],
+        "by_group": calibration.by_group,
+        "groups": [
+            GroupOut(
+                group=group,
+                n=part.n,
+                labelled=part.labelled,
+                threshold_of=calibration.threshold_of(group),
+                more_pairs=part.lacks_for_own,
+            )
+            for group, part in calibration.parts.items()
+        ],
         "runtimes": list(calibration.runtimes),
         "questions": calibration.questions,
         "counted": calibration.pac_pairs.curve.n,
@@ -256,10 +310,11 @@ class CalibrationDetailOut(CalibrationOut):
     `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS; thresholds are
     computed without them. `tie_rate` is the share of the pairs that people found equal: each
     promise is about the others. `question_sizes` is null if each question has one pair or pairs
-    have no label. `traffic` covers only the process that answers. It is null if that
-    process made fewer than 200 judgments with this version, or if the set has fewer than 50
-    examples. `requested` has the `pac` thresholds of the alphas in the URL, each at its share of
-    delta, so that you may choose one of them after a look.
+    have no label. `group_rows` has a row for each group and each criterion in use. `traffic` covers
+    only the process that answers. It is null if that process made fewer than 200 judgments with
+    this version, or if the set has fewer than 50 examples. `requested` has the `pac` thresholds of
+    the alphas in the URL, each at its share of delta, so that you may choose one of them after a
+    look.
     """
 
     accuracy_interval: tuple[float, float] | None
@@ -274,6 +329,7 @@ class CalibrationDetailOut(CalibrationOut):
     infeasible: list[InfeasibleOut]
     feasible_alphas: list[FeasibleAlphasOut]
     requested: list[ThresholdOut]
+    group_rows: list[GroupRowOut]
     curve: list[CurvePointOut]
     traffic: TrafficOut | None
 
@@ -284,6 +340,7 @@ class CalibrationDetailOut(CalibrationOut):
         traffic: TrafficFigures | None,
         requested: Iterable[ThresholdRow] = (),
         *,
+        in_use: Iterable[Criterion] = (),
         drifted: bool,
     ) -> "CalibrationDetailOut":
         """Converts a calibration set.
@@ -292,6 +349,7 @@ class CalibrationDetailOut(CalibrationOut):
             calibration: The set.
             traffic: Recent judgments with it.
             requested: Further rows of "pac".
+            in_use: Criteria in use, to show for each group.
             drifted: Whether the traffic has drifted.
         """
         sizes = calibration.question_sizes
@@ -314,6 +372,7 @@ class CalibrationDetailOut(CalibrationOut):
                 for guarantee, intervals in calibration.feasible_alphas.items()
             ],
             requested=[ThresholdOut.of(row) for row in requested],
+            group_rows=[GroupRowOut.model_validate(row) for row in group_rows(calibration, in_use)],
             curve=[CurvePointOut.model_validate(point) for point in calibration.risk_coverage],
             traffic=None if traffic is None else TrafficOut.of(traffic, drifted=drifted),
         )
@@ -340,9 +399,9 @@ class VersionOut(Out):
     SHA-256 of the labelled batch; a pool, an import or an absorption has none. With "noise",
     `second_labels` pairs have set the label noise, and on `disagreements` of them people differ. A
     deletion also takes a version number; its `write_id`, `label_noise` and `thresholds_after` are
-    null. Thresholds are "guarantee:alpha" -> nats, null if infeasible, without those that depend on
-    missing labels. They were computed with `min_label_mass`, the setting of the service that made
-    the change.
+    null. Thresholds are "guarantee:alpha" -> nats ("guarantee:alpha:group" of groups), null if
+    infeasible, without those that depend on missing labels. They were computed with
+    `min_label_mass`, the setting of the service that made the change.
     """
 
     version: int
@@ -368,6 +427,7 @@ class VersionOut(Out):
     clusters: ClusterRule
     second_labels: int
     disagreements: int
+    by_group: bool
 
 
 class VersionsOut(Out):

@@ -61,7 +61,8 @@ class NextOut(Out):
     `n` is the number of pairs that `pac` counts, and `labelled` of these have a label. `needed` is
     the number of labels before the next test, and `digests` names the first of those pairs, by
     rising uncertainty. Label them in this order. `complete` is true once the threshold is known. It
-    is then the threshold that labels for all pairs would give; null if nothing can be accepted.
+    is then the threshold that labels for all pairs would give; null if nothing can be accepted. In
+    a set with `by_group`, it names the pairs of each group with thresholds of its own, too.
     """
 
     name: str
@@ -90,6 +91,10 @@ class NextOut(Out):
         pairs = calibration.pac_pairs
         threshold, places = pairs.needed(alpha, delta)
         feasible = threshold is not None and threshold > float("-inf")
+        digests = calibration.pac_digests(places)
+        for part in calibration.own_calibrations.values():
+            digests += part.pac_digests(part.pac_pairs.needed(alpha, delta).places)
+        digests = list(dict.fromkeys(digests))
         return cls(
             name=calibration.name,
             version=calibration.version,
@@ -98,9 +103,9 @@ class NextOut(Out):
             clusters=calibration.clusters,
             n=pairs.curve.n,
             labelled=pairs.curve.n - len(pairs.unlabelled),
-            needed=len(places),
-            complete=threshold is not None,
+            needed=len(digests),
+            complete=not digests,
             threshold=threshold if feasible else None,
             feasible=feasible,
-            digests=calibration.pac_digests(places[:limit]),
+            digests=digests[:limit],
         )

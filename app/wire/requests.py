@@ -1,6 +1,6 @@
 """JSON requests, parsed strictly: unknown fields, NaN and wrong types are errors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -30,7 +30,7 @@ from app.core.comparison import (
     Turn,
 )
 from app.core.errors import InvalidRequestError, RequestError
-from app.core.groups import GROUP_PATTERN
+from app.core.groups import GROUP_PATTERN, MOST_GROUPS, declared_groups
 from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
@@ -108,6 +108,29 @@ EvenIfInfeasible = Annotated[
     Field(description="Replace the examples even if an alpha in use has no verdicts any more."),
 ]
 DryRun = Annotated[bool, Field(description="Only say what would happen.")]
+
+
+def _declared(names: list[str]) -> list[str]:
+    return list(declared_groups(names))
+
+
+Groups = Annotated[
+    list[GroupName],
+    Field(max_length=MOST_GROUPS, fail_fast=True),
+    AfterValidator(_declared),
+    Field(
+        default_factory=list,
+        description="Groups that the set declares, besides those that it declares already; at most "
+        f"{MOST_GROUPS} with those of `SCOPE_GROUPS`.",
+    ),
+]
+ByGroup = Annotated[
+    bool | None,
+    Field(
+        description="Whether each group with enough pairs has thresholds of its own, for the whole "
+        "set. If it is left out, the set's choice stays."
+    ),
+]
 Clusters = Annotated[
     ClusterRule | None,
     Field(
@@ -249,10 +272,13 @@ class JudgeIn(_ComparisonIn, CriterionIn):
     id: Identifier | None = None
 
     def request(
-        self, defaults: CriterionDefaults, batch: CriterionIn | None = None
+        self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None
     ) -> JudgeRequest:
         """The request to the judge; raises RequestError if the item cannot be judged as written."""
-        return JudgeRequest(comparison=self.comparison(), criterion=self.criterion(defaults, batch))
+        comparison = self.comparison()
+        if comparison.group is None and batch is not None:
+            comparison = replace(comparison, group=batch.group)
+        return JudgeRequest(comparison=comparison, criterion=self.criterion(defaults, batch))
 
 
 _Item = TypeVar("_Item", bound=_ComparisonIn)
@@ -296,8 +322,9 @@ class BatchItem:
 
 
 class JudgeBatchIn(CriterionIn):
-    """Comparisons to judge in one engine call; the batch's criterion is the items' default."""
+    """Comparisons to judge in one engine call; its criterion and group are the items' default."""
 
+    group: OfGroup = None
     # `items` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[JudgeIn]]
 
@@ -329,6 +356,7 @@ class LabelledBatchIn(Strict):
     """Labelled examples to judge for one calibration set."""
 
     calibration: CalibrationName = "default"
+    groups: Groups
     # `items` validates them, after the route has checked how many there are.
     examples: list[SkipValidation[ExampleIn]]
 
@@ -342,6 +370,7 @@ class CalibrateIn(LabelledBatchIn):
 
     label_noise: LabelNoise = None
     clusters: Clusters = None
+    by_group: ByGroup = None
     replace: Replace = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False

@@ -20,7 +20,7 @@ from app.service.rewards.rewarder import Compared, Group, GroupRewards, RewardRu
 from app.service.rewards.tournament import NoReward
 from app.wire.answers import JudgmentOut, Out, RequestUsageOut
 from app.wire.problems import Problem, problem_of
-from app.wire.requests import CriterionIn, Strict, encodable
+from app.wire.requests import CriterionIn, OfGroup, Strict, encodable
 
 
 class MessageIn(BaseModel):
@@ -130,10 +130,16 @@ class RewardOptions(CriterionIn):
         description="An empty response loses against each text, without a call and outside the "
         "promise (`loses`), or gets no reward (`null`).",
     )
+    group: OfGroup = None
 
     def rule(self, defaults: CriterionDefaults) -> RewardRule:
         """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
-        return RewardRule(criterion=self.criterion(defaults), kind=self.reward, empty=self.empty)
+        return RewardRule(
+            criterion=self.criterion(defaults),
+            kind=self.reward,
+            empty=self.empty,
+            group=self.group,
+        )
 
 
 class GroupOptions(RewardOptions):
@@ -148,6 +154,7 @@ class GroupOptions(RewardOptions):
             kind=self.reward,
             opponents=self.opponents,
             empty=self.empty,
+            group=self.group,
         )
 
 
@@ -156,10 +163,11 @@ class GroupIn(Strict):
 
     question: MessagesQuestion
     responses: _Responses
+    group: OfGroup = None
 
-    def group(self) -> Group:
-        """The group."""
-        return Group(question=self.question, responses=tuple(self.responses))
+    def asked(self) -> Group:
+        """The group of responses."""
+        return Group(question=self.question, responses=tuple(self.responses), group=self.group)
 
 
 class RewardGroupIn(GroupIn, GroupOptions):
@@ -178,7 +186,7 @@ class RewardGroupsIn(GroupOptions):
 
     def all(self) -> list[Group]:
         """The groups, in order."""
-        return [group.group() for group in self.groups]
+        return [group.asked() for group in self.groups]
 
 
 class RewardReferenceIn(RewardOptions):
@@ -190,8 +198,8 @@ class RewardReferenceIn(RewardOptions):
     rendered: IsRendered = False
     comparisons: WithComparisons = False
 
-    def group(self) -> Group:
-        """The group."""
+    def asked(self) -> Group:
+        """The group of responses."""
         return Group(
             question=self.question, responses=tuple(self.responses), reference=self.reference
         )

@@ -15,10 +15,13 @@ from app.wire.answers import Out
 from app.wire.calibrations import ExampleErrorOut
 from app.wire.problems import invalid_request
 from app.wire.requests import (
+    ByGroup,
     Clusters,
     Digest,
     DryRun,
     EvenIfInfeasible,
+    GroupName,
+    Groups,
     LabelNoise,
     Replace,
     Strict,
@@ -34,9 +37,10 @@ class ScoredExampleOut(Out):
     """The scores and the label of one example.
 
     The label is null for a pair that has none yet. `question` is a digest of the question alone;
-    null in examples of older releases. `gap_fwd` and `gap_rev` are the logit of response A minus
-    that of response B, with response A shown first and second. `gap_rev` is null for a judge that
-    sees no order, `label_mass` for one that does not say it.
+    null in examples of older releases. `group` is null for an example without a group. `gap_fwd`
+    and `gap_rev` are the logit of response A minus that of response B, with response A shown first
+    and second. `gap_rev` is null for a judge that sees no order, `label_mass` for one that does not
+    say it.
     """
 
     digest: str
@@ -45,6 +49,7 @@ class ScoredExampleOut(Out):
     label_mass: float | None
     label: Label | None
     question: str | None
+    group: str | None
 
     @classmethod
     def of(cls, example: JudgedExample) -> "ScoredExampleOut":
@@ -58,6 +63,7 @@ class ScoredExampleOut(Out):
             label_mass=score and score.label_mass,
             label="tie" if judged is None else judged.label,
             question=judged and judged.question,
+            group=judged and judged.group,
         )
 
 
@@ -96,7 +102,7 @@ class ExamplesOut(Out):
 
     Read the next page with `after`, the last digest of this page. If `version` differs between two
     pages, the set has changed: begin again. `release` is the release of scope-judge that made the
-    version; null if it was 0.1.0.
+    version; null if it was 0.1.0. `groups` are those that the set declares or has examples of.
     """
 
     name: str
@@ -105,6 +111,8 @@ class ExamplesOut(Out):
     fingerprint: str
     label_noise: float
     clusters: ClusterRule
+    groups: list[str]
+    by_group: bool
     runtimes: list[str]
     min_label_mass: float
     n: int
@@ -130,6 +138,8 @@ class ExamplesOut(Out):
             fingerprint=calibration.fingerprint,
             label_noise=calibration.label_noise,
             clusters=calibration.clusters,
+            groups=calibration.named_groups,
+            by_group=calibration.by_group,
             runtimes=list(calibration.runtimes),
             min_label_mass=calibration.min_label_mass,
             n=calibration.n,
@@ -150,11 +160,14 @@ class ScoredExampleIn(Strict):
     label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)] | None
     label: Label | None
     question: Digest | None = None
+    group: GroupName | None = None
 
     def judged(self) -> JudgedExample:
         """The example as a set keeps it."""
         score = Score(gap_fwd=self.gap_fwd, gap_rev=self.gap_rev, label_mass=self.label_mass)
-        example = LabelledExample(score=score, label=self.label, question=self.question)
+        example = LabelledExample(
+            score=score, label=self.label, question=self.question, group=self.group
+        )
         return JudgedExample(digest=self.digest, example=example)
 
 
@@ -170,6 +183,7 @@ class TieIn(Strict):
     label_mass: None = None
     label: Literal["tie"]
     question: Digest | None = None
+    group: GroupName | None = None
 
     def judged(self) -> JudgedExample:
         """The example as a batch keeps it."""
@@ -210,6 +224,8 @@ class ImportIn(Strict):
     fingerprint: Digest
     label_noise: LabelNoise = None
     clusters: Clusters = None
+    groups: Groups
+    by_group: ByGroup = None
     replace: Replace = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
@@ -249,6 +265,8 @@ class ImportIn(Strict):
             clusters=self.clusters,
             replaces=self.replace,
             runtimes=tuple(self.runtimes),
+            groups=tuple(self.groups),
+            by_group=self.by_group,
         )
 
     def _noise(self, second: SecondLabelsIn) -> JudgedBatch:

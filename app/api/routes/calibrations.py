@@ -35,6 +35,7 @@ from app.wire.monitor import MonitorOut
 from app.wire.requests import (
     CalibrateIn,
     CalibrationName,
+    CriterionIn,
     DeletionQuery,
     Digest,
     ExampleIn,
@@ -82,6 +83,8 @@ async def calibrate(
             list(examples.read.values()),
             label_noise=body.label_noise,
             clusters=body.clusters,
+            groups=tuple(body.groups),
+            by_group=body.by_group,
             unread=len(examples.unread),
             replaces=body.replace,
         )
@@ -117,7 +120,9 @@ async def score(
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
-        batch = await services.calibrator.judged(body.calibration, list(examples.read.values()))
+        batch = await services.calibrator.judged(
+            body.calibration, list(examples.read.values()), groups=tuple(body.groups)
+        )
     return await request.run(
         as_json, lambda: ScoresOut.of(services.identity.name, batch, examples.errors(batch.errors))
     )
@@ -160,9 +165,12 @@ async def get_calibration(
     drifted = any(stream.alarm for stream in drift.values())
     # Each is a turn of its own in the threads, so that others get theirs in between.
     rows = [await off_loop(calibration.row, alpha, "pac", delta) for alpha, delta in levels]
-    return await off_loop(
-        as_json, partial(CalibrationDetailOut.of, calibration, traffic, rows, drifted=drifted)
+    usual = CriterionIn(calibration=name).criterion(services.defaults)
+    in_use = services.changes.in_use(calibration) | {usual}
+    answer = partial(
+        CalibrationDetailOut.of, calibration, traffic, rows, in_use=in_use, drifted=drifted
     )
+    return await off_loop(as_json, answer)
 
 
 @router.get("/calibrations/{name}/monitor", response_model=MonitorOut, responses=OF_ONE)

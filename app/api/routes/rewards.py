@@ -74,7 +74,7 @@ async def reward_group(
     texts are not compared and share their reward. The request waits for its turn instead of being
     refused with 429.
     """
-    rewards = await _rewards([body.group()], body, request, services, caller)
+    rewards = await _rewards([body.asked()], body, request, services, caller)
     make = partial(RewardsOfRequestOut.of, rewards[0], comparisons=body.comparisons)
     return await answer_with(make, rewards, request)
 
@@ -109,7 +109,7 @@ async def reward_reference(
     the judge abstains or the texts are equal; with `"reward": "soft"` it is 2 p_bar - 1. The
     guarantee is about comparisons, not about rewards.
     """
-    rewards = await _rewards([body.group()], body, request, services, caller)
+    rewards = await _rewards([body.asked()], body, request, services, caller)
     make = partial(RewardsOfRequestOut.of, rewards[0], comparisons=body.comparisons)
     return await answer_with(make, rewards, request)
 

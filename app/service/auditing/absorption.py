@@ -432,5 +432,7 @@ def example_of(audit: Audit) -> JudgedExample:
     draw, label = audit.draw, audit.label
     assert label is not None, "open audits are not absorbed"
     assert label != "none", "closed audits are not absorbed"
-    example = LabelledExample(score=draw.score, label=label, question=draw.question)
+    example = LabelledExample(
+        score=draw.score, label=label, question=draw.question, group=draw.group
+    )
     return JudgedExample(digest=draw.digest, example=example)

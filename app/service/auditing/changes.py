@@ -192,7 +192,7 @@ class Changes:
         """
         present = await self._calibrator.deletable(name)
         await self._catch_up()
-        in_use = () if present is None else await rows_of(self._in_use(present), present)
+        in_use = () if present is None else await rows_of(self.in_use(present), present)
         return Deletion(
             name=name,
             present=present,
@@ -234,12 +234,12 @@ class Changes:
         return ChangeReport(batch=change.report, consequences=consequences)
 
     async def _consequences(self, change: Preview, used: frozenset[Criterion]) -> Consequences:
-        criteria = used | self._in_use(change.before)
+        criteria = used | self.in_use(change.before)
         effects = await effects_of(criteria, before=change.before, after=change.after)
         ended = await self._monitor.ended_by(change.present, change.after)
         return Consequences(effects=effects, ended=tuple(ended))
 
-    def _in_use(self, calibration: Calibration) -> frozenset[Criterion]:
+    def in_use(self, calibration: Calibration) -> frozenset[Criterion]:
         """The criteria of a version's draws, and of this process's traffic.
 
         The traffic may be that of an earlier version, which nobody has judged by the next one yet.

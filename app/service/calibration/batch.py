@@ -1,15 +1,17 @@
 """A judged labelled batch, ready to be applied to a calibration set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 
 from app.core.calibration import Calibration, LabelledExample
 from app.core.clusters import ClusterRule
 from app.core.comparison import Comparison, Label, LabelledComparison
 from app.core.errors import InvalidRequestError, ScopeJudgeError
 from app.core.fingerprint import batch_digest, example_digest, question_digest
+from app.core.groups import undeclared_group
 from app.core.noise import LabelNoiseBounds, SecondLabels
 from app.core.score import Score
 from app.service.calibration.trail import Action, Edit
@@ -58,6 +60,9 @@ class JudgedBatch:
         replaces: Whether all other examples of the set are removed.
         runtimes: The runtimes that computed the scores, as far as they are known.
         second_labels: Second labels that the label noise comes from; None without any.
+        groups: Groups that the set declares from now on, besides those that it declares already.
+        by_group: Whether groups have thresholds of their own from now on; None keeps the current
+            choice.
     """
 
     examples: Sequence[JudgedExample | ScopeJudgeError]
@@ -70,6 +75,8 @@ class JudgedBatch:
     replaces: bool = False
     runtimes: tuple[str, ...] = ()
     second_labels: SecondLabels | None = None
+    groups: tuple[str, ...] = ()
+    by_group: bool | None = None
 
     @classmethod
     def of_second_labels(cls, second: SecondLabels, *, fingerprint: str) -> "JudgedBatch":
@@ -103,6 +110,8 @@ class JudgedBatch:
         clusters: ClusterRule | None = None,
         replaces: bool = False,
         runtimes: tuple[str, ...] = (),
+        groups: tuple[str, ...] = (),
+        by_group: bool | None = None,
     ) -> "JudgedBatch":
         """Joins labels and scores; long work for large texts, because each text is hashed.
 
@@ -114,6 +123,8 @@ class JudgedBatch:
             clusters: New rule of the set for pairs of one question; None keeps the current one.
             replaces: Whether all other examples of the set are removed.
             runtimes: The runtime that computed the scores, if it is known.
+            groups: Further groups that the set declares.
+            by_group: Whether groups have thresholds of their own; None keeps the current choice.
         """
         judged: list[JudgedExample | ScopeJudgeError] = []
         for example in scored:
@@ -136,6 +147,8 @@ class JudgedBatch:
             clusters=clusters,
             replaces=replaces,
             runtimes=runtimes,
+            groups=groups,
+            by_group=by_group,
         )
 
     @classmethod
@@ -146,6 +159,7 @@ class JudgedBatch:
         known: Mapping[str, LabelledExample],
         *,
         fingerprint: str,
+        declared: Collection[str] = (),
         unread: int,
         runtimes: tuple[str, ...] = (),
     ) -> "JudgedBatch":
@@ -156,12 +170,13 @@ class JudgedBatch:
             scores: Digest -> score or error of each new pair.
             known: The examples of the set, which has the other pairs.
             fingerprint: Fingerprint of the judge.
+            declared: The declared groups.
             unread: Number of posted pairs that could not be parsed.
             runtimes: The runtime that computed the scores, if it is known.
         """
         judged: list[JudgedExample | ScopeJudgeError] = []
         for digest, comparison in pairs:
-            score = scores.get(digest)
+            score = undeclared_group(comparison.group, declared) or scores.get(digest)
             if isinstance(score, ScopeJudgeError):
                 judged.append(score)
                 continue
@@ -212,21 +227,23 @@ class JudgedBatch:
         The set is `before` itself if the batch changes nothing. Ties do not count as added.
         """
         put, take = self._difference(before)
-        noise = before.label_noise if self.label_noise is None else self.label_noise
-        clusters = self.clusters or before.clusters
-        same = (noise, clusters) == (before.label_noise, before.clusters)
+        changed = replace(
+            before,
+            label_noise=before.label_noise if self.label_noise is None else self.label_noise,
+            clusters=self.clusters or before.clusters,
+            groups=tuple(sorted({*before.groups, *self.groups})),
+            by_group=before.by_group if self.by_group is None else self.by_group,
+        )
         # The trail keeps what people have measured, also where it changes nothing.
-        if not put and not take and same and self.second_labels is None:
+        is_same = not put and not take and same_options(changed, before)
+        if is_same and self.second_labels is None:
             return before, 0, 0
-        examples = before.table.changed(put, take)
         added = sum(
             example.label != "tie" and digest not in before.table for digest, example in put.items()
         )
         after = replace(
-            before,
-            label_noise=noise,
-            clusters=clusters,
-            examples=examples,
+            changed,
+            examples=before.table.changed(put, take),
             runtimes=tuple(sorted({*before.runtimes, *self.runtimes})),
         )
         return after, added, len(take)
@@ -280,14 +297,24 @@ def digested(
 
 def labelled_example(score: Score, comparison: Comparison, label: Label | None) -> LabelledExample:
     """Returns the calibration point of a judged comparison; long work for a large text."""
-    return LabelledExample(score=score, label=label, question=question_digest(comparison))
+    question = question_digest(comparison)
+    return LabelledExample(score=score, label=label, question=question, group=comparison.group)
+
+
+def same_options(one: Calibration, other: Calibration) -> bool:
+    """Whether two versions of a set are of one judge and use their examples in the same way."""
+    options = attrgetter("fingerprint", "label_noise", "clusters", "groups", "by_group")
+    return bool(options(one) == options(other))
 
 
 def _merged(present: LabelledExample, new: LabelledExample) -> LabelledExample:
     """A known example after it was posted again.
 
-    A pair without a label changes nothing, so that a pool never takes a label away. A question that
-    only one of the two knows is kept.
+    A pair without a label changes no label, so that a pool never takes one away. A question or a
+    group that only one of the two has is kept.
     """
-    question = new.question or present.question
-    return replace(present if new.label is None else new, question=question)
+    return replace(
+        present if new.label is None else new,
+        question=new.question or present.question,
+        group=new.group or present.group,
+    )

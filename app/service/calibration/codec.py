@@ -11,12 +11,18 @@ The meta of a set has these fields besides "write_id" and "version", which the s
     clusters              how "pac" counts pairs of one question; not written if it is "one"
     release               release that made the version; 0.1.0 did not write this field
     runtimes              runtimes of the scores, as a JSON list of texts; not written if unknown
+    groups                groups that the set declares, as a JSON list; not written without any
+    by_group              "yes" if groups have thresholds of their own; otherwise not written
 
 An example is [gap_fwd, gap_rev, label_mass, label] as JSON. `gap_rev` is null for a judge that
 sees no order, and `label_mass` where the judge does not say it. The label is null for a pair
 without one, and "tie" for a pair that people found equal; releases up to 0.3.0 keep ties of pools
-only. A fifth field, the digest of
-the question, is not written if it is unknown, as in an example that a client imported without it.
+only. A fifth field, the digest of the question, is not written if it is unknown, as in an example
+that a client imported without it. A sixth field, the group, is only written if there is one; the
+fifth is null then if it is unknown.
+
+A threshold has the name "guarantee:alpha". That of a group with thresholds of its own has the name
+"guarantee:alpha:group".
 
 The digest reveals that another program changed the set, or that a part of the set was lost. It is
 not a signature: a program that can write to the store can also write a matching digest. The digest
@@ -25,9 +31,9 @@ number, of
 
     ["judge","fingerprint",0.0,3]
 
-with judge, fingerprint, label noise and n of the set as JSON without spaces, in ASCII, and a fifth
-element with `clusters` if that field is written. So a write updates the digest from the changed
-examples alone.
+with judge, fingerprint, label noise and n of the set as JSON without spaces, in ASCII, and further
+elements with `clusters`, `groups` and `by_group`, as far as these fields are written. So a write
+updates the digest from the changed examples alone.
 """
 
 import hashlib
@@ -37,22 +43,34 @@ from collections.abc import Mapping
 from app.core.calibration import Calibration, LabelledExample
 from app.core.errors import StoreCorruptError
 from app.core.examples import Draft, Examples
+from app.core.groups import ALL
+from app.core.threshold_rows import ThresholdRow
 from app.ports import StoredCalibration, Version
 from app.service.calibration.parsing import (
     PARSE_ERRORS,
     parse_clusters,
     parse_example,
     parse_finite,
+    parse_groups,
     parse_label_noise,
-    parse_runtimes,
+    parse_texts,
 )
 
 _META_FIELDS = ("judge", "fingerprint", "label_noise")
 
 
-def threshold_field(guarantee: str, alpha: float) -> str:
-    """Returns the name of a stored threshold, for example "marginal:0.10"."""
-    return f"{guarantee}:{alpha:.2f}"
+def threshold_fields(calibration: Calibration) -> dict[str, ThresholdRow]:
+    """Returns the standard thresholds by their stored names, such as "marginal:0.10".
+
+    Those that depend on missing labels are left out.
+    """
+    named = {ALL: calibration, **calibration.own_calibrations}
+    return {
+        f"{row.guarantee}:{row.alpha:.2f}" + ("" if group == ALL else f":{group}"): row
+        for group, each in named.items()
+        for row in each.standard_rows
+        if not row.labels_missing
+    }
 
 
 def encode(
@@ -75,14 +93,13 @@ def encode(
             **written_clusters(calibration),
             **written_release(calibration),
             **written_runtimes(calibration),
+            **written_groups(calibration),
         },
         examples={
             digest: json.dumps(score.fields) for digest, score in Examples.of(changed).pairs()
         },
         thresholds={
-            threshold_field(row.guarantee, row.alpha): repr(row.threshold)
-            for row in calibration.standard_rows
-            if not row.labels_missing
+            field: repr(row.threshold) for field, row in threshold_fields(calibration).items()
         },
     )
 
@@ -103,6 +120,15 @@ def written_runtimes(calibration: Calibration) -> dict[str, str]:
     return {"runtimes": json.dumps(runtimes, separators=(",", ":"))} if runtimes else {}
 
 
+def written_groups(calibration: Calibration) -> dict[str, str]:
+    """Returns the fields `groups` and `by_group`, as far as they do not have the usual values."""
+    groups = json.dumps(calibration.groups, separators=(",", ":"))
+    return {
+        **({"groups": groups} if calibration.groups else {}),
+        **({"by_group": "yes"} if calibration.by_group else {}),
+    }
+
+
 def digest_of(calibration: Calibration) -> str:
     """Returns the digest of the content, 64 hexadecimal digits, as the module describes it."""
     described = [
@@ -111,6 +137,7 @@ def digest_of(calibration: Calibration) -> str:
         calibration.label_noise,
         calibration.n,
         *written_clusters(calibration).values(),
+        *written_groups(calibration).values(),
     ]
     text = json.dumps(described, separators=(",", ":"))
     header = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
@@ -145,7 +172,9 @@ def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0)
             changed_at=_parse_time(stored.meta["changed_at"]),
             clusters=parse_clusters(stored.meta.get("clusters", "one")),
             release=stored.meta.get("release"),
-            runtimes=parse_runtimes(stored.meta.get("runtimes", "[]")),
+            runtimes=parse_texts(stored.meta.get("runtimes", "[]")),
+            groups=parse_groups(stored.meta.get("groups", "[]")),
+            by_group="by_group" in stored.meta,
         )
         n, digest = stored.meta["n"], stored.meta["digest"]
     except PARSE_ERRORS as exc:
@@ -157,7 +186,7 @@ def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0)
         raise _tampered(name, "the set has more or fewer examples than were written")
     if digest != digest_of(calibration):
         raise _tampered(
-            name, "its examples, judge, label noise or clusters differ from those written"
+            name, "its examples, judge, label noise, clusters or groups differ from those written"
         )
     return calibration
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.core.calibration import LabelledExample
 from app.core.clusters import CLUSTER_RULES, ClusterRule
+from app.core.groups import declared_groups
 from app.core.score import Score
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -58,7 +59,8 @@ def parse_label_noise(value: Any) -> float:
 def parse_example(fields: Any) -> LabelledExample:
     """Returns a labelled example from `[gap_fwd, gap_rev, label_mass, label]`.
 
-    The last two numbers may be null. A fifth field is the digest of the question.
+    The last two numbers may be null. A fifth field is the digest of the question, or null, and a
+    sixth one the group.
 
     Raises:
         ValueError, TypeError, OverflowError: The fields are not a labelled example.
@@ -66,15 +68,27 @@ def parse_example(fields: Any) -> LabelledExample:
     gap_fwd, gap_rev, label_mass, label, *more = fields
     if label not in _LABELS:
         raise ValueError("not a labelled example")
-    if len(more) > 1:
+    if len(more) > 2:
         raise ValueError("too many fields")
-    question = parse_digest(more[0]) if more else None
+    group = parse_group(more.pop()) if len(more) == 2 else None
+    question = None if not more or (group and more[0] is None) else parse_digest(more[0])
     score = Score(
         gap_fwd=parse_finite(gap_fwd),
         gap_rev=None if gap_rev is None else parse_finite(gap_rev),
         label_mass=None if label_mass is None else parse_finite(label_mass),
     )
-    return LabelledExample(score=score, label=label, question=question)
+    return LabelledExample(score=score, label=label, question=question, group=group)
+
+
+def parse_group(value: Any) -> str:
+    """Returns the name of a group; raises ValueError or TypeError for any other value."""
+    (name,) = declared_groups([parse_text(value)])
+    return name
+
+
+def parse_groups(value: str) -> tuple[str, ...]:
+    """Returns groups from a JSON list; raises ValueError or TypeError for any other value."""
+    return declared_groups(parse_texts(value))
 
 
 def parse_digest(value: Any) -> str:
@@ -84,12 +98,12 @@ def parse_digest(value: Any) -> str:
     return str(value)
 
 
-def parse_runtimes(value: str) -> tuple[str, ...]:
+def parse_texts(value: str) -> tuple[str, ...]:
     """Returns texts from a JSON list of texts; raises ValueError or TypeError for other values."""
-    runtimes = json.loads(value)
-    if not isinstance(runtimes, list):
+    texts = json.loads(value)
+    if not isinstance(texts, list):
         raise TypeError("not a list")
-    return tuple(map(parse_text, runtimes))
+    return tuple(map(parse_text, texts))
 
 
 def parse_clusters(value: Any) -> ClusterRule:

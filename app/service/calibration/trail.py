@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from app.core.calibration import Calibration
 from app.core.clusters import ClusterRule
 from app.core.errors import StoreCorruptError
-from app.service.calibration.codec import threshold_field
+from app.service.calibration.codec import threshold_fields
 
 # Fields with their usual values, which a record leaves out.
 _NOT_WRITTEN: Mapping[str, Any] = {
@@ -23,6 +23,7 @@ _NOT_WRITTEN: Mapping[str, Any] = {
     "clusters": "one",
     "second_labels": 0,
     "disagreements": 0,
+    "by_group": False,
 }
 
 Action = Literal["absorb", "calibrate", "delete", "import", "noise", "pool", "rollback"]
@@ -96,6 +97,8 @@ class Change:
         clusters: How the set counts pairs of one question after the change, or before a deletion.
         second_labels: Number of pairs with a second label that set the label noise, else 0.
         disagreements: Number of those whose two labels differ.
+        by_group: Whether groups with enough pairs have thresholds of their own, likewise. Their
+            names are "guarantee:alpha:group".
     """
 
     # No number is read from a text, or a count from a truth value.
@@ -124,6 +127,7 @@ class Change:
     clusters: ClusterRule = "one"
     second_labels: _Count = 0
     disagreements: _Count = 0
+    by_group: bool = False
 
     @classmethod
     def of(
@@ -151,6 +155,7 @@ class Change:
             thresholds_after=_thresholds(after) if after else None,
             unlabelled=after.unlabelled if after else 0,
             clusters=subject.clusters if subject else "one",
+            by_group=subject.by_group if subject else False,
         )
 
     @classmethod
@@ -183,9 +188,8 @@ class Change:
 
 def _thresholds(calibration: Calibration) -> Thresholds:
     return {
-        threshold_field(row.guarantee, row.alpha): row.threshold if row.feasible else None
-        for row in calibration.standard_rows
-        if not row.labels_missing
+        field: row.threshold if row.feasible else None
+        for field, row in threshold_fields(calibration).items()
     }
 
 

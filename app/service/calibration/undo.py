@@ -18,6 +18,7 @@ from app.ports import CalibrationStore, Version
 from app.service.calibration.codec import (
     digest_of,
     written_clusters,
+    written_groups,
     written_release,
     written_runtimes,
 )
@@ -26,9 +27,10 @@ from app.service.calibration.parsing import (
     parse_clusters,
     parse_count,
     parse_example,
+    parse_groups,
     parse_label_noise,
-    parse_runtimes,
     parse_text,
+    parse_texts,
 )
 from app.service.off_loop import off_loop
 
@@ -87,6 +89,7 @@ def undo_of(before: Calibration | None, after: Calibration | None) -> str:
         **written_clusters(before),
         **written_release(before),
         **written_runtimes(before),
+        **written_groups(before),
         "digest": digest_of(before),
         "possible": True,
     }
@@ -189,7 +192,9 @@ def _parsed(number: int, text: str, blank: Calibration) -> _Undo:
                 label_noise=parse_label_noise(fields["label_noise"]),
                 clusters=parse_clusters(fields.get("clusters", "one")),
                 release=parse_text(fields["release"]) if "release" in fields else None,
-                runtimes=parse_runtimes(fields.get("runtimes", "[]")),
+                runtimes=parse_texts(fields.get("runtimes", "[]")),
+                groups=parse_groups(fields.get("groups", "[]")),
+                by_group="by_group" in fields,
             )
         return _Undo(
             made=Version(*fields["made"]) if fields["made"] else None,

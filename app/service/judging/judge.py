@@ -24,7 +24,7 @@ from app.service.calibration.cache import Calibrations, ConfirmedCalibration
 from app.service.fair_queue import CURRENT_FLOW
 from app.service.judged import JudgedComparison
 from app.service.judging.decisions import AcceptanceRule, decide
-from app.service.judging.thresholds import find_thresholds
+from app.service.judging.thresholds import Basis, find_thresholds
 from app.service.off_loop import off_loop
 from app.service.scoring.scorer import Scorer
 
@@ -175,7 +175,8 @@ class Judge:
             else:
                 item.confirmed = calibration
                 item.outcome = undeclared_group(
-                    item.request.comparison.group, self._calibrations.groups
+                    item.request.comparison.group,
+                    (*self._calibrations.groups, *calibration.calibration.groups),
                 )
         failed = [item.outcome for item in items if isinstance(item.outcome, StoreUnavailableError)]
         if failed and len(failed) == len(items):
@@ -191,33 +192,36 @@ class Judge:
 
     async def _find_rules(self, items: Sequence[_Item]) -> None:
         """Finds the threshold of each criterion, or the error that its set lacks labels."""
-        criteria = {item.request.criterion: item.confirmed for item in _open(items)}
+        bases = {_basis(item): item.confirmed for item in _open(items)}
         used = {
-            criterion: confirmed.calibration
-            for criterion, confirmed in criteria.items()
+            basis: confirmed.calibration
+            for basis, confirmed in bases.items()
             if confirmed is not None
         }
         thresholds = await find_thresholds(used)
-        suspended = await self._suspensions.suspended(used.items())
-        rules: dict[Criterion, AcceptanceRule | LabelsMissingError] = {}
-        for criterion, confirmed in criteria.items():
-            threshold = thresholds.get(criterion)
+        suspended = await self._suspensions.suspended(
+            {basis.criterion: calibration for basis, calibration in used.items()}.items()
+        )
+        rules: dict[Basis, AcceptanceRule | LabelsMissingError] = {}
+        for basis, confirmed in bases.items():
+            threshold = thresholds.get(basis)
             if confirmed is None or threshold is None:
-                rules[criterion] = AcceptanceRule(
-                    criterion=criterion, min_label_mass=self._calibrations.min_label_mass
+                rules[basis] = AcceptanceRule(
+                    criterion=basis.criterion, min_label_mass=self._calibrations.min_label_mass
                 )
             elif isinstance(threshold, LabelsMissingError):
-                rules[criterion] = threshold
+                rules[basis] = threshold
             else:
-                rules[criterion] = AcceptanceRule.of(
-                    criterion,
+                rules[basis] = AcceptanceRule.of(
+                    basis.criterion,
                     confirmed.calibration,
                     threshold,
+                    group=basis.group,
                     age_s=confirmed.age_s,
-                    suspended=criterion in suspended,
+                    suspended=basis.criterion in suspended,
                 )
         for item in _open(items):
-            rule = rules[item.request.criterion]
+            rule = rules[_basis(item)]
             if isinstance(rule, LabelsMissingError):
                 item.outcome = rule
             else:
@@ -289,6 +293,14 @@ class Judge:
             await observer.observe([comparison for _, comparison in judged])
         for item, comparison in judged:
             item.outcome = comparison.judgment
+
+
+def _basis(item: _Item) -> Basis:
+    criterion, confirmed = item.request.criterion, item.confirmed
+    if confirmed is None:
+        return Basis(criterion=criterion)
+    group = confirmed.calibration.threshold_of(item.request.comparison.group)
+    return Basis(criterion=criterion, group=group)
 
 
 def _rule(item: _Item) -> AcceptanceRule:

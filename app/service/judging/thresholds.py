@@ -1,17 +1,27 @@
 """Finds thresholds; new ones of "pac" are computed in a thread."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import LabelsMissingError
+from app.core.groups import ALL
 from app.service.off_loop import off_loop
 
 # A threshold in nats, or the reason why a set has none yet.
 Threshold = float | LabelsMissingError
 
 
-async def find_thresholds(asked: Mapping[Criterion, Calibration]) -> dict[Criterion, Threshold]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Basis:
+    """A criterion, and the group whose threshold decides by it; `groups.ALL` for the whole set."""
+
+    criterion: Criterion
+    group: str = ALL
+
+
+async def find_thresholds(asked: Mapping[Basis, Calibration]) -> dict[Basis, Threshold]:
     """Finds the thresholds of criteria with an alpha.
 
     Each threshold of "pac" is a turn of its own in the threads, so that others get theirs in
@@ -19,16 +29,17 @@ async def find_thresholds(asked: Mapping[Criterion, Calibration]) -> dict[Criter
     whoever gets the turn after another caller with the same criterion finds the threshold there.
 
     Args:
-        asked: Criterion -> its calibration.
+        asked: Basis -> the calibration of its set.
 
     Returns:
-        The threshold of each criterion, in nats; -inf if infeasible. An error in its place if the
+        The threshold of each basis, in nats; -inf if infeasible. An error in its place if the
         set lacks labels for it.
     """
-    return {criterion: await _threshold(criterion, each) for criterion, each in asked.items()}
+    return {basis: await _threshold(basis, each) for basis, each in asked.items()}
 
 
-async def _threshold(criterion: Criterion, calibration: Calibration) -> Threshold:
+async def _threshold(basis: Basis, of_set: Calibration) -> Threshold:
+    criterion, calibration = basis.criterion, of_set.judging(basis.group)
     assert criterion.alpha is not None, "without an alpha there is no threshold"
     key = criterion.alpha, criterion.guarantee, criterion.delta
     kept = calibration.kept_threshold(*key)

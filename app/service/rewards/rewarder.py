@@ -48,11 +48,13 @@ class Group:
         responses: The responses; they may be blank.
         reference: The text that each response is compared with, which is not blank; None if the
             responses are compared with each other.
+        group: Group of the traffic that the question belongs to; None for that of the rule.
     """
 
     question: tuple[Turn, ...]
     responses: tuple[str, ...]
     reference: str | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,12 +66,14 @@ class RewardRule:
         kind: Points of an accepted comparison: "hard" for +1 and -1, "soft" for 2 p_bar - 1.
         opponents: Number of opponents of each response in a group.
         empty: Whether an empty response loses against each text, or gets no reward.
+        group: Group of the traffic that questions without one of their own belong to.
     """
 
     criterion: Criterion
     kind: Literal["hard", "soft"] = "hard"
     opponents: Opponents = "all"
     empty: Literal["loses", "null"] = "loses"
+    group: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +164,9 @@ class Rewarder:
                 f"a response has {longest} characters, and this judge's context has room for at "
                 f"most {self._longest_response}; shorten it, or run a judge with a longer context"
             )
-        comparison = Comparison(group.question, (group.responses[pair.a],), (other,))
+        comparison = Comparison(
+            group.question, (group.responses[pair.a],), (other,), group.group or rule.group
+        )
         return JudgeRequest(comparison=comparison, criterion=rule.criterion)
 
     def _check_size(

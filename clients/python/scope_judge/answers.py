@@ -89,6 +89,8 @@ class Judgment:
             several, and from a service of an earlier release.
         usage: The work of the judge; None for a pair of several, which have theirs together, and
             from a service of an earlier release.
+        threshold_of: Group whose threshold decided, or "all"; None without an alpha, and from a
+            service of an earlier release.
     """
 
     id: Identifier | None
@@ -115,6 +117,7 @@ class Judgment:
     bounded: bool = False
     words: str | None = None
     usage: RequestUsage | None = None
+    threshold_of: str | None = None
 
     @property
     def accepted(self) -> bool:

@@ -48,6 +48,7 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
+    calibrate_fields,
     group_item,
     pair_item,
 )
@@ -254,11 +255,12 @@ class AsyncScopeClient:
         *,
         label_noise: float | None = None,
         clusters: Clusters | None = None,
+        groups: Iterable[str] = (),
+        by_group: bool | None = None,
     ) -> CalibrationReport:
         """Adds labelled pairs to a calibration set, as `ScopeClient.calibrate`."""
-        return await self._transport.run(
-            self._service.calibrate(name, examples, label_noise, clusters)
-        )
+        common = calibrate_fields(name, label_noise, clusters, groups, by_group)
+        return await self._transport.run(self._service.calibrate(examples, common))
 
     async def pool(self, name: str, pairs: Iterable[Pair]) -> PoolReport:
         """Adds pairs without labels to a calibration set, as `ScopeClient.pool`."""

@@ -41,6 +41,7 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
+    calibrate_fields,
     group_item,
     pair_item,
 )
@@ -184,7 +185,8 @@ class ScopeClient:
                 accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
                 `delta`, the probability that a "pac" guarantee fails; `delta_for`, the number of
                 alphas that you choose from after a look, among which delta is divided;
-                `calibration`, the name of the calibration set. By default each is the service's.
+                `calibration`, the name of the calibration set; `group`, the group of the traffic
+                that the question belongs to. By default each is the service's.
 
         Raises:
             ScopeError: There is no judgment, also because of an error of the pair itself. An error
@@ -350,6 +352,8 @@ class ScopeClient:
         *,
         label_noise: float | None = None,
         clusters: Clusters | None = None,
+        groups: Iterable[str] = (),
+        by_group: bool | None = None,
     ) -> CalibrationReport:
         """Adds labelled pairs to a calibration set.
 
@@ -363,14 +367,18 @@ class ScopeClient:
             label_noise: Probability that a label is wrong, for the whole set; by default it stays.
             clusters: How "pac" counts pairs of one question, for the whole set; by default the rule
                 of the set stays.
+            groups: Groups of the traffic that the set declares, besides those that it declares
+                already and those of the service. A mapping can have its `group`.
+            by_group: Whether each group with enough pairs has thresholds of its own; by default the
+                choice of the set stays.
 
         Raises:
             ScopeError: The service refuses the request, or does not answer for too long. Examples
                 of earlier requests stay in the set; the same call adds the rest.
             TypeError: An example is none.
         """
-        steps = self._service.calibrate(name, examples, label_noise, clusters)
-        return self._transport.run(steps)
+        common = calibrate_fields(name, label_noise, clusters, groups, by_group)
+        return self._transport.run(self._service.calibrate(examples, common))
 
     def pool(self, name: str, pairs: Iterable[Pair]) -> PoolReport:
         """Adds pairs without labels to a calibration set; `next_to_label` says which to label.

@@ -20,13 +20,17 @@ Group = tuple[Question, Sequence[Completion]]
 
 
 class Criterion(TypedDict, total=False):
-    """The criterion of a verdict; a field that is left out is the service's default."""
+    """The criterion of a verdict; a field that is left out is the service's default.
+
+    `group` is the group of the traffic that the questions belong to.
+    """
 
     alpha: float | None
     guarantee: Guarantee | None
     delta: float | None
     delta_for: int | None
     calibration: str | None
+    group: str | None
 
 
 class Absorption(TypedDict, total=False):
@@ -202,10 +206,20 @@ def absorb_fields(asked: Absorption) -> dict[str, Any]:
 
 
 def calibrate_fields(
-    name: str, label_noise: float | None, clusters: str | None = None
+    name: str,
+    label_noise: float | None,
+    clusters: str | None = None,
+    groups: Iterable[str] = (),
+    by_group: bool | None = None,
 ) -> dict[str, Any]:
     """The fields of a request to calibrate, without the examples."""
-    return {"calibration": name, **given_fields(label_noise=label_noise, clusters=clusters)}
+    given = given_fields(
+        label_noise=label_noise,
+        clusters=clusters,
+        groups=list(groups) or None,
+        by_group=by_group,
+    )
+    return {"calibration": name, **given}
 
 
 def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> Item:

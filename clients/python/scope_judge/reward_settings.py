@@ -16,6 +16,7 @@ VARIABLES: Mapping[str, str] = {
     "delta": "SCOPE_REWARD_DELTA",
     "delta_for": "SCOPE_REWARD_DELTA_FOR",
     "calibration": "SCOPE_REWARD_CALIBRATION",
+    "group": "SCOPE_REWARD_GROUP",
     "opponents": "SCOPE_REWARD_OPPONENTS",
     "reward": "SCOPE_REWARD_KIND",
     "empty": "SCOPE_REWARD_EMPTY",

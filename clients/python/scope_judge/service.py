@@ -40,7 +40,6 @@ from scope_judge.comparisons import (
     Response,
     absorb_fields,
     body_of,
-    calibrate_fields,
     checked,
     comparison,
     example_item,
@@ -267,15 +266,10 @@ class Service:
         return _merged_pool(items, (yield from self._parts(path, items, ask)))
 
     def calibrate(
-        self,
-        name: str,
-        examples: Iterable[Example],
-        label_noise: float | None,
-        clusters: str | None,
+        self, examples: Iterable[Example], common: Mapping[str, Any]
     ) -> Steps[CalibrationReport]:
-        """Adds labelled examples, one request after the other."""
+        """Adds labelled examples, one request after the other, with `calibrate_fields`."""
         items = [example_item(example, number) for number, example in enumerate(examples)]
-        common = calibrate_fields(name, label_noise, clusters)
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
             call = Call("POST", "/calibrate", body_of(common, "examples", some))

@@ -46,6 +46,7 @@ VERSION: dict[str, Any] = {
     "second_labels": int,
     "disagreements": int,
     "clusters": str,
+    "by_group": bool,
 }
 
 

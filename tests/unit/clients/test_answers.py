@@ -83,7 +83,7 @@ CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
         {"groups": [{**GROUP, "comparisons": None, "errors": []}] * 2},
     ),
     "calibrate": (
-        lambda service: service.calibrate("default", EXAMPLES, None, None),
+        lambda service: service.calibrate(EXAMPLES, {"calibration": "default"}),
         example(records.CalibrationReport),
     ),
     "pool": (

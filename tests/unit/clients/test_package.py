@@ -111,7 +111,10 @@ def test_a_verdict_is_one_of_the_interface() -> None:
             {*comparisons.comparison("q", "a", "b", 1), *get_type_hints(comparisons.Criterion)},
         ),
         ("JudgeBatchIn", {"comparisons", *get_type_hints(comparisons.Criterion)}),
-        ("CalibrateIn", {"examples", *comparisons.calibrate_fields("default", 0.1, "one")}),
+        (
+            "CalibrateIn",
+            {"examples", *comparisons.calibrate_fields("default", 0.1, "one", ["g"], True)},
+        ),
         ("ExampleIn", {*comparisons.comparison("q", "a", "b", 1), "label"}),
         ("RewardGroupIn", {"question", "responses", *get_type_hints(comparisons.GroupRule)}),
         ("RewardGroupsIn", {"groups", *get_type_hints(comparisons.GroupRule)}),

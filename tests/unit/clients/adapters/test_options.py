@@ -28,6 +28,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "delta": ("0.05", 0.05),
     "delta_for": ("5", 5),
     "calibration": ("mine", "mine"),
+    "group": ("math", "math"),
     "opponents": ("4", 4),
     "reward": ("soft", "soft"),
     "empty": ("null", "null"),

@@ -21,8 +21,9 @@ gaps = st.floats(-1e300, 1e300, allow_nan=False)
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 labels = st.sampled_from(["A", "B", None, "tie"])
 questions = st.none() | digests.filter(lambda digest: set(digest) != {"0"})
+groups = st.none() | st.sampled_from(["math", "code"])
 scores = st.builds(
-    labelled_example, gaps, st.none() | gaps, st.none() | st.floats(0, 1), labels, questions
+    labelled_example, gaps, st.none() | gaps, st.none() | st.floats(0, 1), labels, questions, groups
 )
 sided = st.builds(
     labelled_example, gaps, gaps, st.floats(0, 1), st.sampled_from(["A", "B"]), st.none()
@@ -38,6 +39,8 @@ calibrations = st.builds(
     examples=st.dictionaries(digests, scores, max_size=8),
     clusters=st.sampled_from(["one", "adjusted", "ignore"]),
     release=st.sampled_from([None, "0.2.0", "0.2.0 (commit 0123456789ab)"]),
+    groups=st.sampled_from([(), ("code", "math")]),
+    by_group=st.booleans(),
 )
 labelled_sets = st.builds(
     replace, calibrations, examples=st.dictionaries(digests, sided, max_size=8)
@@ -91,6 +94,10 @@ def test_the_digest_is_the_one_that_is_documented(calibration: Calibration) -> N
     head = [calibration.judge, calibration.fingerprint, calibration.label_noise, calibration.n]
     if calibration.clusters != "one":
         head.append(calibration.clusters)
+    if calibration.groups:
+        head.append(json.dumps(calibration.groups, separators=(",", ":")))
+    if calibration.by_group:
+        head.append("yes")
     texts = [json.dumps(head, separators=(",", ":")).encode()]
     letters = {"A": b"A", "B": b"B", None: b"?", "tie": b"="}
     for digest, example in calibration.examples.items():
@@ -99,7 +106,8 @@ def test_the_digest_is_the_one_that_is_documented(calibration: Calibration) -> N
         label_mass = math.nan if score.label_mass is None else score.label_mass
         numbers = struct.pack("<3d", score.gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0)
         asked = bytes.fromhex(example.question or "")
-        texts.append(digest.encode() + b"\0" + numbers + letters[example.label] + asked)
+        group = b"" if example.group is None else b"\0" + example.group.encode()
+        texts.append(digest.encode() + b"\0" + numbers + letters[example.label] + asked + group)
     total = sum(int(hashlib.sha256(text).hexdigest(), 16) for text in texts)
     assert encode(calibration, changed={}).meta["digest"] == f"{total % 2**256:064x}"
 
@@ -154,6 +162,9 @@ def test_a_value_that_was_never_written_is_corrupt(field: str, values: list[str]
         '[1.0, 2.0, 0.9, "A", "short"]',
         f'[1.0, 2.0, 0.9, "A", "{"F" * 64}"]',
         f'[1.0, 2.0, 0.9, "A", "{"f" * 64}", 1]',
+        f'[1.0, 2.0, 0.9, "A", "{"f" * 64}", null]',
+        '[1.0, 2.0, 0.9, "A", null, "two words"]',
+        '[1.0, 2.0, 0.9, "A", null, "math", null]',
         '[1.0, 2.0, 0.9, ["A"]]',
         '[NaN, 2.0, 0.9, "A"]',
         '[1.0, Infinity, 0.9, "A"]',
