@@ -1,4 +1,4 @@
-"""Measures every number of docs/concepts/guarantees.md and draws its figure.
+"""Measures numbers of docs/concepts/guarantees.md and its figure, and tables of docs/measured.
 
 Usage: python docs/make_guarantees_figure.py      (half a minute; prints, writes the PNG)
 

@@ -1,4 +1,4 @@
-"""Prints the tables of docs/concepts/guarantees.md about choices made after a look at the labels.
+"""Prints the tables of docs/measured/promises.md about choices made after a look at the labels.
 
 Usage: python docs/make_looking_table.py      (about two minutes)
 

@@ -1,7 +1,7 @@
 """Pairs of one question, and how "pac" counts them.
 
 The errors of a judge on several pairs of one question resemble each other, so these pairs say less
-than pairs of different questions. `docs/concepts/guarantees.md` has the measurements.
+than pairs of different questions. `docs/measured/promises.md` has the measurements.
 """
 
 import hashlib
