@@ -52,12 +52,21 @@ def _surroundings() -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Shuffles the files of a run with a seed; those with vLLM come first, as they take longest."""
+    """Shuffles the files of a run with a seed; those with vLLM come first, as they take longest.
+
+    They stay with the others of their folder, which share a server.
+    """
     seed = drawn_seed()
     if seed is None:
         return
     rank = shuffled_ranks([str(item.path) for item in items], seed)
-    items.sort(key=lambda item: (not _has_vllm(item.path), rank[str(item.path)]))
+    folders = shuffled_ranks([str(item.path.parent) for item in items], seed)
+
+    def place(item: pytest.Item) -> tuple[bool, int, int]:
+        folder = folders[str(item.path.parent)] if _has_vllm(item.path) else 0
+        return (not _has_vllm(item.path), folder, rank[str(item.path)])
+
+    items.sort(key=place)
 
 
 @cache

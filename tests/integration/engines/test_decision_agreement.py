@@ -1,9 +1,8 @@
 """vLLM's own /v1/systemone as a judge agrees with the label logits of the same prompt."""
 
 import itertools
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,12 +20,11 @@ from app.service.scoring.decision_servers import QUESTION, DecisionScorer
 from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.prompts import PromptTemplate
 from app.service.scoring.scorer import ScoreError
-from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL, vllm_server
+from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
 
 pytestmark = pytest.mark.vllm
 
 COMPARISONS = 200
-PROGRAM = ("-P", str(Path(__file__).with_name("systemone_server.py")))
 # The prompt that vLLM 0.32.0 makes of a choice.
 VLLMS = PromptTemplate(
     system="",
@@ -38,12 +36,6 @@ VLLMS = PromptTemplate(
         "Answer with the letter of one option only."
     ),
 )
-
-
-@pytest.fixture(scope="module")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with vllm_server(tmp_path_factory.mktemp("vllm"), PROGRAM) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

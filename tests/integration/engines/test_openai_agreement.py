@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,18 +17,12 @@ from app.engines.openai_servers import Endpoints
 from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
 from app.service.scoring.prompts import PromptTemplate
-from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL, vllm_server
+from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
 
 pytestmark = pytest.mark.vllm
 
 COMPARISONS = 60
 TEMPLATE = PromptTemplate()
-
-
-@pytest.fixture(scope="module")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with vllm_server(tmp_path_factory.mktemp("vllm")) as url:
-        yield url
 
 
 @asynccontextmanager

@@ -19,9 +19,10 @@ from tests.patience import PATIENCE_S
 pytestmark = pytest.mark.vllm
 
 
-def test_the_service_logs_the_loss_ends_and_answers_pending_requests_with_an_error(
+def test_the_service_logs_the_loss_ends_and_a_second_start_finds_its_calibration(
     demo_server: Server,
 ) -> None:
+    before = calibration_at(demo_server)
     pairs = [
         {"question": p.question, "response_a": p.response_a, "response_b": p.response_b}
         for p in demo_sets().fresh[:900]
@@ -45,12 +46,11 @@ def test_the_service_logs_the_loss_ends_and_answers_pending_requests_with_an_err
     assert answer.json()["code"] == "engine_unavailable"
     last = demo_server.log.read_text().rstrip().splitlines()[-1]
     assert last == "error: vLLM's engine has died; the service has stopped: start it again"
+    demo_server.start()
+    assert calibration_at(demo_server) == before
 
 
-def test_a_killed_service_takes_its_engine_along_and_a_second_start_finds_its_calibration(
-    demo_server: Server,
-) -> None:
-    before = calibration_at(demo_server)
+def test_a_killed_service_takes_its_engine_along(demo_server: Server) -> None:
     engine, group = engine_process_of(demo_server.pid), demo_server.pid
     assert engine in members(group)
     try:
@@ -60,8 +60,6 @@ def test_a_killed_service_takes_its_engine_along_and_a_second_start_finds_its_ca
         assert seconds_until_gone(group, at_most_s=10) < 10
     finally:
         kill(group)
-    demo_server.start()
-    assert calibration_at(demo_server) == before
 
 
 def calibration_at(server: Server) -> dict[str, object]:

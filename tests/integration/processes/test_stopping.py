@@ -110,7 +110,13 @@ def test_a_second_ctrl_c_does_not_disturb_the_first(silent_server: str, tmp_path
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize("arguments", [["serve"], ["evaluate", "pairs.jsonl", "--judge", "demo"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve"],
+        pytest.param(["evaluate", "pairs.jsonl", "--judge", "demo"], marks=pytest.mark.long),
+    ],
+)
 def test_ctrl_c_ends_vllm_and_its_process(arguments: list[str], tmp_path: Path) -> None:
     with loading(tmp_path, arguments) as command:
         # The command, multiprocessing's resource tracker, and vLLM's process.
