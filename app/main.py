@@ -76,6 +76,7 @@ def build(
         metrics=settings.metrics,
         metrics_port=settings.metrics_port,
         desk=settings.desk == "on",
+        root_path=settings.root_path,
     )
     if tracing is not None:
         tracing.instrument(application)

@@ -251,6 +251,12 @@ class Settings(BaseSettings):
         description="Key file with hashed keys (made by `scope-judge keys add`). Without it the "
         "service listens on 127.0.0.1 only.",
     )
+    root_path: str = Field(
+        "",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        description="Prefix under which a proxy shows the service, such as `/judge-a`, if the "
+        "proxy leaves it on the paths of requests. Empty if it takes the prefix off.",
+    )
     desk: Literal["on", "off"] = Field(
         "on",
         description="The page at /desk, where people try the judge and look after calibration "

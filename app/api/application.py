@@ -14,6 +14,7 @@ from app.api.auth.keys import Keys
 from app.api.desk import routes as desk_routes
 from app.api.middleware.gate import Gate, GateLimits
 from app.api.middleware.observation import Observation
+from app.api.middleware.prefix import Prefix
 from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
 from app.api.routes import (
@@ -62,6 +63,7 @@ def create_application(
     metrics: MetricsSwitch,
     metrics_port: int | None,
     desk: bool,
+    root_path: str,
 ) -> FastAPI:
     """Builds the application.
 
@@ -72,6 +74,7 @@ def create_application(
         metrics: Access to /metrics.
         metrics_port: Port on which /metrics needs no key and is the only route.
         desk: Whether /desk is there.
+        root_path: Prefix that a proxy leaves on the paths of requests; "" for none.
     """
 
     @asynccontextmanager
@@ -98,6 +101,8 @@ def create_application(
     # Middleware that is added later runs earlier: authentication comes before any body is read.
     app.add_middleware(Authentication, keys=keys, metrics=metrics, metrics_port=metrics_port)
     app.add_middleware(Observation)
+    if root_path:
+        app.add_middleware(Prefix, prefix=root_path)
     errors.install(app)
     # All applications of a process share the routes: `include_router` would analyse each of them
     # anew, which takes 40 ms.

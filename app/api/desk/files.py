@@ -1,5 +1,6 @@
 """The files of the page, read once, with the headers that keep it to itself."""
 
+import gzip
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +37,13 @@ class DeskFile:
 
     Args:
         content: Its bytes.
+        packed: The same in gzip.
         media_type: Its media type.
         etag: A quoted digest of its content.
     """
 
     content: bytes
+    packed: bytes
     media_type: str
     etag: str
 
@@ -49,12 +52,18 @@ class DeskFile:
         """Reads a file."""
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()[:32]
-        return cls(content=content, media_type=_MEDIA_TYPES[path.suffix], etag=f'"{digest}"')
+        return cls(
+            content=content,
+            packed=gzip.compress(content, mtime=0),
+            media_type=_MEDIA_TYPES[path.suffix],
+            # Weak, because both forms have it.
+            etag=f'W/"{digest}"',
+        )
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of each answer with this file."""
-        return {**_HEADERS, "ETag": self.etag}
+        return {**_HEADERS, "ETag": self.etag, "Vary": "Accept-Encoding"}
 
 
 def read_files() -> dict[str, DeskFile]:

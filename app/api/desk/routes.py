@@ -30,4 +30,9 @@ async def desk_file(file: str, request: Request) -> Response:
 def _answer(request: Request, file: DeskFile) -> Response:
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=file.headers)
-    return Response(file.content, media_type=file.media_type, headers=file.headers)
+    packs = "gzip" in request.headers.get("accept-encoding", "")
+    return Response(
+        file.packed if packs else file.content,
+        media_type=file.media_type,
+        headers={**file.headers, "Content-Encoding": "gzip"} if packs else file.headers,
+    )

@@ -7,8 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.api.auth.keys import Keys
 from app.api.desk.files import read_files
 from tests.serving import client_of
+from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import problem
 
 STATIC = Path(__file__).parents[3] / "app" / "api" / "desk" / "static"
@@ -73,6 +75,37 @@ async def test_a_browser_that_has_a_file_gets_no_second_copy() -> None:
         assert (again.status_code, again.content) == (304, b"")
         other = await client.get("/desk/app.js", headers={"If-None-Match": '"other"'})
         assert other.content == first.content
+
+
+async def test_a_file_arrives_in_a_third_of_its_size() -> None:
+    async with client_of() as client:
+        packed = await client.get("/desk/app.js", headers={"Accept-Encoding": "gzip"})
+        plain = await client.get("/desk/app.js", headers={"Accept-Encoding": "identity"})
+        assert packed.content == plain.content
+        assert (packed.headers["content-encoding"], plain.headers.get("content-encoding")) == (
+            "gzip",
+            None,
+        )
+        assert 2 * int(packed.headers["content-length"]) < int(plain.headers["content-length"])
+        assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+
+
+async def test_a_prefix_of_a_proxy_is_taken_off_and_opens_no_other_path() -> None:
+    async with client_of(root_path="/judge-a") as client:
+        assert (await client.get("/judge-a/desk")).status_code == 200
+        assert (await client.get("/desk")).status_code == 200
+        assert (await client.get("/judge-a/readyz")).status_code == 200
+        for path in ("/judge-a", "/judge-b/desk", "/judge-a/judge-a/desk", "/judge-adesk"):
+            problem(await client.get(path), "not_found")
+
+
+async def test_a_prefix_takes_no_route_out_of_the_keys(tmp_path: Path) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("ann", ["judge"])))
+    async with client_of(root_path="/judge-a", keys=keys) as client:
+        for path in ("/info", "/judge-a/info", "/judge-a/judge-a/info"):
+            assert (await client.get(path)).status_code == 401
+        found = await client.get("/judge-a/info", headers=header_of("ann"))
+        assert found.status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ export const count = (value) =>
 
 /** @param {number} value Evidence, which spans many powers of ten. */
 export const evidence = (value) =>
-  value >= 1e6 ? value.toExponential(0) : value >= 100 ? count(Math.round(value)) : value.toPrecision(2);
+  value >= 1e6 ? "over a million" : value >= 100 ? count(Math.round(value)) : value.toPrecision(2);
 
 /**
  * A criterion as people say it.

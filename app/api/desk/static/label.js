@@ -134,7 +134,7 @@ export function Label({ name, sets, report }) {
   });
   if (state === null) return html`<${Waiting} failed=${queue.failed} />`;
   return html`<div class="label">
-    <div class="row spread above"><div class="row"><h1>Label ${name}</h1>${sets.length > 1 &&
+    <div class="row spread above"><div class="row"><h1>Label${sets.length > 1 ? "" : ` ${name}`}</h1>${sets.length > 1 &&
       html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = addressOf(e.target.value, reviewers))}>
         ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div><p class="muted" role="status"><${Words} of=${state.words} /></p></div>
     ${pair === null

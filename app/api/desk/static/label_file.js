@@ -65,15 +65,16 @@ export function Sources({ name, withoutTexts, kept, matched, report, onFile }) {
     close();
     onFile();
   };
+  if (withoutTexts === 0 && file === null) return html`<p class="hint">The service keeps the texts of these pairs until they have an answer.</p>`;
   return html`<section class="card" aria-labelledby="sources-title">
     <h2 id="sources-title">Where the texts come from</h2>
-    ${(kept > 0 || withoutTexts === 0) && html`<p>The service keeps the texts of ${plural(kept, "open audit")}.</p>`}
+    ${kept > 0 && html`<p>The service keeps the texts of ${plural(kept, "open audit")}.</p>`}
     ${withoutTexts > 0 && file === null && html`<p>The service does not keep the texts of ${plural(withoutTexts, "open audit")}. Open the file
       of pairs that was judged: this page finds them in it. The file stays in this browser, and nothing of it is sent.</p>`}
     ${file !== null && html`<${FileNote} file=${file} matched=${matched} of=${withoutTexts} />`}
     ${progress !== null && html`<${Reading} progress=${progress} />`}
-    ${(withoutTexts > 0 || file !== null) && html`<div class="row"><label>File of pairs (JSON Lines, CSV or TSV)
+    <div class="row"><label>File of pairs (JSON Lines, CSV or TSV)
         <input type="file" accept=".jsonl,.ndjson,.csv,.tsv,.txt" disabled=${progress !== null} onChange=${choose} /></label>
-      ${file !== null && html`<button type="button" class="quiet" onClick=${forget}>Forget the file</button>`}</div>`}
+      ${file !== null && html`<button type="button" class="quiet" onClick=${forget}>Forget the file</button>`}</div>
   </section>`;
 }

@@ -5,7 +5,9 @@ import { count, moment, plural } from "./format.js";
 /** @typedef {{ since: string, until: string, accepted: number, abstentions: number }} Period */
 /** @typedef {{ at: string, kind: "alarm" | "version" | "other", what: string }} Event */
 
-const [WIDTH, HEIGHT, GAP] = [960, 120, 1];
+const [WIDTH, HEIGHT, GAP] = [960, 120, 2];
+// A short history is drawn at the end of so many periods, so that no bar is as wide as the picture.
+const FEWEST = 24;
 
 /** @param {string} at */
 const seconds = (at) => new Date(at).getTime() / 1000;
@@ -24,9 +26,11 @@ function Bar({ period, x, width, most }) {
 /** @param {{ periods: Period[], events: Event[] }} props */
 export function Periods({ periods, events }) {
   if (periods.length === 0) return html`<p>No judgment was drawn for an audit yet.</p>`;
-  const [begin, end] = [seconds(periods[0].since), seconds(periods[periods.length - 1].until)];
+  const empty = Math.max(0, FEWEST - periods.length);
+  const length = seconds(periods[0].until) - seconds(periods[0].since);
+  const [begin, end] = [seconds(periods[0].since) - empty * length, seconds(periods[periods.length - 1].until)];
   const place = (/** @type {string} */ at) => (WIDTH * (seconds(at) - begin)) / (end - begin);
-  const width = WIDTH / periods.length;
+  const width = WIDTH / (empty + periods.length);
   const most = Math.max(1, ...periods.map((period) => period.accepted + period.abstentions));
   const sum = (/** @type {(period: Period) => number} */ of) => periods.reduce((all, period) => all + of(period), 0);
   const marks = events.filter((event) => event.kind !== "other" && seconds(event.at) >= begin && seconds(event.at) <= end);
@@ -37,10 +41,10 @@ export function Periods({ periods, events }) {
       <span class="key key-alarm"></span>alarm <span class="key key-version"></span>version</p>
     <div class="plane"><span class="most" aria-hidden="true">${count(most)}</span>
       <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${`${said}; ${plural(alarms.length, "alarm")}`}>
-        ${periods.map((period, i) => html`<${Bar} period=${period} x=${i * width} width=${Math.max(width - GAP, width / 2)} most=${most} />`)}
+        ${periods.map((period, i) => html`<${Bar} period=${period} x=${(empty + i) * width} width=${width - GAP} most=${most} />`)}
         ${marks.map((event) => html`<line class=${event.kind} x1=${place(event.at)} x2=${place(event.at)} y1="0" y2=${HEIGHT}><title>${`${event.what}, ${moment(event.at)}`}</title></line>`)}
       </svg></div>
-    <p class="row spread hint" aria-hidden="true"><span>${moment(periods[0].since)}</span><span>${moment(periods[periods.length - 1].until)}</span></p>
+    <p class="row spread hint" aria-hidden="true"><span>${moment(new Date(1000 * begin).toISOString())}</span><span>${moment(periods[periods.length - 1].until)}</span></p>
     <figcaption>${said}.</figcaption>
   </figure>`;
 }

@@ -26,6 +26,10 @@ function Evidence({ label, value, line }) {
   </div>`;
 }
 
+/** The values below bars of evidence. */
+const Scale = () =>
+  html`<div class="evidence scale" aria-hidden="true"><span></span><p class="row spread hint"><span>0.01</span><span>1</span><span>100</span><span>10,000</span></p><span></span></div>`;
+
 /** The audits of one criterion. @param {{ of: any }} props */
 const Criterion = ({ of }) =>
   html`<section class="card">
@@ -33,6 +37,7 @@ const Criterion = ({ of }) =>
       ${of.certified && html`<span class="tag good">proved</span>`}
       ${!of.certified && of.certified_without_expired && html`<span class="tag">shown, if expired draws are like the others</span>`}</h2>
     <${Evidence} label="evidence against the promise" value=${of.evidence} line=${of.alarm_evidence} />
+    <${Scale} />
     <dl class="facts">
       <div><dt>wrong</dt><dd>${between(of.error_interval)}</dd></div>
       <div><dt>promised</dt><dd>at most ${percent(of.alpha, 1)}</dd></div>
@@ -122,6 +127,21 @@ async function load(name) {
   return { monitor, open, events, periods: trail.periods, at: new Date().toISOString() };
 }
 
+/** What to do after an alarm, on this page; the service's own words have the commands. @param {{ monitor: any, name: string }} props */
+function WayBack({ monitor, name }) {
+  const { audits, drawn, labelled, note } = monitor.recovery;
+  return html`<div class="note">
+    <p>Do not use these verdicts. The set needs labels of today's pairs:</p>
+    <ol class="way">
+      <li><a class="button" href=${`#label/${name}`}>Label</a> <span>the first ${plural(audits, "pair")} that ${audits === 1 ? "was" : "were"} drawn since the alarm.
+        ${" "}${count(drawn)} ${drawn === 1 ? "is" : "are"} drawn, and ${count(labelled)} have their answer.</span>
+        <progress value=${Math.min(labelled, audits)} max=${audits} aria-label="Answers of the pairs since the alarm"></progress></li>
+      <li><a class="button" href=${`#sets/${name}`}>Recalibrate</a> <span>then makes a new version of the set, which ends the alarm.</span></li>
+    </ol>
+    <details><summary>In a terminal, or over HTTP</summary><p><${Words} of=${note} /></p><p><${Words} of=${monitor.note} /></p></details>
+  </div>`;
+}
+
 /** The light and its sentence. @param {{ monitor: any, at: string, name: string }} props */
 function Light({ monitor, at, name }) {
   const light = /** @type {keyof typeof LIGHTS} */ (monitor.light);
@@ -129,10 +149,9 @@ function Light({ monitor, at, name }) {
     <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${LIGHTS[light]}</strong>
       <small class="muted">${name} version ${monitor.version}, seen ${moment(at)}</small></p>
     <h1><${Words} of=${monitor.summary} /></h1>
-    ${monitor.note !== null && html`<p><${Words} of=${monitor.note} /></p>`}
-    ${monitor.recovery !== null &&
-    html`<div class="note"><p><${Words} of=${monitor.recovery.note} /></p>
-      <p class="row"><a class="button" href=${`#label/${name}`}>Label</a><a class="button" href=${`#sets/${name}`}>Recalibrate</a></p></div>`}
+    ${monitor.recovery === null || monitor.recovery.audits === null
+      ? monitor.note !== null && html`<p><${Words} of=${monitor.note} /></p>`
+      : html`<${WayBack} monitor=${monitor} name=${name} />`}
   </section>`;
 }
 
@@ -156,20 +175,24 @@ export function Watch({ name, sets, report }) {
       <small class="muted">Refreshes every ${REFRESH_MS / 1000} seconds${failed ? "; the last refresh failed" : ""}</small>
     </div>
     <${Light} monitor=${monitor} at=${at} name=${name} />
+    <section class="card" aria-labelledby="periods-title">
+      <h2 id="periods-title">Over time</h2>
+      <${Periods} periods=${periods} events=${events} />
+    </section>
     ${monitor.criteria.map((/** @type {any} */ of) => html`<${Criterion} of=${of} />`)}
     <section class="card" aria-labelledby="drift-title">
       <h2 id="drift-title">Is the traffic unlike the labelled pairs?</h2>
       <p class="hint">Evidence of a difference, on a logarithmic scale. At the line, an alarm rings.</p>
       ${Object.entries(DRIFT).map(([field, label]) => monitor.drift[field] !== null &&
         html`<${Evidence} label=${label} value=${monitor.drift[field].evidence} line=${monitor.alarm_evidence} />`)}
+      <${Scale} />
     </section>
     <section class="card" aria-labelledby="open-title">
       <h2 id="open-title">Open audits</h2>
       <${OpenAudits} audits=${open.audits} more=${open.next_after !== null} />
     </section>
     <section class="card" aria-labelledby="events-title">
-      <h2 id="events-title">Over time</h2>
-      <${Periods} periods=${periods} events=${events} />
+      <h2 id="events-title">Events</h2>
       <${Events} events=${events} />
       <p class="hint after">Requests, latencies and load are in Grafana's dashboard: ${" "}
         <a href="https://github.com/scope-judge/scope-judge/blob/main/docs/guides/monitoring.md" rel="noreferrer">Monitoring</a>.</p>
