@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.integration.desk.browsing import WIDTHS, barriers, open_page, overflow
-from tests.integration.desk.worlds import SETTINGS, pairs
+from tests.integration.desk.worlds import SETTINGS, calibrate, pairs
 from tests.integration.processes.server import Server
 from tests.unit.api.keyring import entry, key_of, write_keys
 
@@ -98,6 +98,7 @@ def test_an_alarm_is_red_and_its_recalibration_is_previewed(
         recalibration.get_by_role("combobox").select_option("all")
         recalibration.get_by_label("Leave out audits without a label").check()
         recalibration.get_by_label("Even if an alpha").check()
+        recalibration.get_by_label("Even if that breaks the promise").check()
         recalibration.get_by_role("button", name="Preview").click()
         dialog = page.get_by_role("dialog")
         expect(dialog.locator("table.effects th")).to_contain_text(["In use", "Before", "After"])
@@ -106,6 +107,62 @@ def test_an_alarm_is_red_and_its_recalibration_is_previewed(
         version = service.client.get("/calibrations/drifted").json()["version"]
         expect(page.get_by_role("heading", level=1)).to_contain_text(f"version {version},")
     assert version == monitor["version"] + 1
+
+
+def test_a_set_is_deleted_after_a_preview_and_a_question(
+    url: str, browser: Browser, service: Server
+) -> None:
+    calibrate(service.client, "gone", pairs(50, start=40_000))
+    path = "/calibrations/gone"
+    with open_page(browser, url) as page:
+        page.goto("/desk#sets/gone")
+        page.get_by_role("button", name="Delete this set").click()
+        dialog = page.get_by_role("dialog")
+        preview = service.client.delete(f"{path}?dry_run=true").json()
+        expect(dialog).to_contain_text(preview["note"][1:])
+        # The answer that changes nothing has the focus.
+        page.keyboard.press("Enter")
+        expect(dialog).to_have_count(0)
+        assert service.client.get(path).status_code == 200
+        page.get_by_role("button", name="Delete this set").click()
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+        expect(page.get_by_role("heading", name="Calibration sets")).to_be_visible()
+    assert service.client.get(path).status_code == 404
+
+
+def test_a_pair_is_judged_with_the_keyboard_alone(url: str, browser: Browser) -> None:
+    with open_page(browser, url) as page:
+        page.goto("/desk#try")
+        expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
+        for name in ("Question", "Response A", "Response B"):
+            field = page.get_by_role("textbox", name=name)
+            for _ in range(20):
+                if field.evaluate("field => field === document.activeElement"):
+                    break
+                page.keyboard.press("Tab")
+            page.keyboard.press("Control+A")
+            page.keyboard.type({"Response A": "quality=4"}.get(name, "quality=0"))
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent.trim()") == "Judge":
+                break
+        page.keyboard.press("Enter")
+        expect(page.locator(".chip")).to_have_text("A")
+
+
+@pytest.mark.parametrize("width", [360, 3840])
+def test_every_view_fits_a_small_phone_and_a_large_screen(
+    width: int, url: str, browser: Browser
+) -> None:
+    with open_page(browser, url, width=width) as page:
+        for view in ("try", "sets", "sets/drifted", "watch/drifted", "label/default"):
+            page.goto("about:blank")
+            page.goto(f"/desk#{view}")
+            expect(page.locator("main h1")).to_have_count(1)
+            assert overflow(page) <= 0, view
+            # Text grows with the screen, and is never below 16 px.
+            size = page.evaluate("parseFloat(getComputedStyle(document.body).fontSize)")
+            assert round(size) == (22 if width == 3840 else 16)
 
 
 def test_an_error_is_told_in_one_place(url: str, browser: Browser) -> None:

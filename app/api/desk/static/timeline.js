@@ -37,14 +37,15 @@ export function Periods({ periods, events }) {
   const alarms = marks.filter((event) => event.kind === "alarm");
   const said = `${plural(sum((p) => p.accepted), "verdict")} and ${plural(sum((p) => p.abstentions), "abstention")} were drawn for audits since ${moment(periods[0].since)}`;
   return html`<figure class="periods">
-    <p class="row hint" aria-hidden="true"><span class="key key-verdicts"></span>verdicts <span class="key key-abstentions"></span>abstentions
-      <span class="key key-alarm"></span>alarm <span class="key key-version"></span>version</p>
+    <p class="row hint" aria-hidden="true">${["verdicts", "abstentions", "alarm", "version"].map(
+      (name) => html`<span class="legend"><span class=${`key key-${name}`}></span>${name}</span>`,
+    )}</p>
     <div class="plane"><span class="most" aria-hidden="true">${count(most)}</span>
       <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${`${said}; ${plural(alarms.length, "alarm")}`}>
         ${periods.map((period, i) => html`<${Bar} period=${period} x=${(empty + i) * width} width=${width - GAP} most=${most} />`)}
         ${marks.map((event) => html`<line class=${event.kind} x1=${place(event.at)} x2=${place(event.at)} y1="0" y2=${HEIGHT}><title>${`${event.what}, ${moment(event.at)}`}</title></line>`)}
       </svg></div>
-    <p class="row spread hint" aria-hidden="true"><span>${moment(new Date(1000 * begin).toISOString())}</span><span>${moment(periods[periods.length - 1].until)}</span></p>
+    <p class="row spread hint axis" aria-hidden="true"><span>${moment(new Date(1000 * begin).toISOString())}</span><span>${moment(periods[periods.length - 1].until)}</span></p>
     <figcaption>${said}.</figcaption>
   </figure>`;
 }

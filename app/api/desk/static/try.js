@@ -186,7 +186,7 @@ export function Try({ info, sets, report }) {
         </button>
       </div>
     </section>
-    <section class="card" aria-labelledby="code-title">
+    <section class="card code" aria-labelledby="code-title">
       <h2 id="code-title">The same in your program</h2>
       <${Copyable} texts=${{ curl: asCurl(bodies[0]), Python: asPython(bodies[0]) }} />
     </section>
