@@ -329,6 +329,15 @@ async def test_each_rule_for_pairs_of_one_question_counts_as_it_says() -> None:
         assert {rule: each["counted"] for rule, each in found.items()} == {
             **{"one": 48, "adjusted": 240, "ignore": 480}
         }
+        assert {rule: each["promised_for"] for rule, each in found.items()} == {
+            **{"one": "question", "adjusted": "judgment", "ignore": "judgment"}
+        }
+        sizes = (await client.get(SET)).json()["question_sizes"]
+        note = sizes.pop("note")
+        assert sizes == {
+            **{"largest": 10, "error_goes_with_size": False, "p_value": None, "rule": "one"}
+        }
+        assert "use `one`, which is exact" in note
         assert found["one"]["thresholds"] == one["thresholds"]
         kept = (await client.get(f"{SET}/examples?limit=1000")).json()["examples"]
         trail = (await client.get(f"{SET}/versions")).json()["versions"]

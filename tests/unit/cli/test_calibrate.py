@@ -437,3 +437,35 @@ def test_a_replacement_without_an_answer_is_not_sent_again(
         assert replaced(url, file, "--yes").exit_code == 0
         assert judging.pairs == known
         assert versions(url)[-1]["n"] == ROWS
+
+
+@pytest.mark.parametrize(
+    ("questions", "sizes", "advice"),
+    [
+        (30, (2,), "the questions are few: use `one`"),
+        (200, (2,), "`adjusted` accepts more than `one`"),
+        # Each pair of a large question is wrong, and none of a small one.
+        (30, (1, 5), "use `adjusted`, with pairs drawn as the traffic comes"),
+        (30, (1, 9), "`adjusted`, which leaves out 40% of the pairs"),
+        (30, (1,), None),
+    ],
+)
+def test_the_rule_for_pairs_of_one_question_that_fits_is_named(
+    judging: Judging, tmp_path: Path, questions: int, sizes: tuple[int, ...], advice: str | None
+) -> None:
+    rows = [
+        {
+            "question": f"Question {number}?",
+            "response_a": f"quality={1 + pair}",
+            "response_b": "quality=0",
+            "label": "B" if size > 2 or number == 0 else "A",
+        }
+        for number in range(questions)
+        for size in [sizes[number % len(sizes)]]
+        for pair in range(size)
+    ]
+    with listening(judging.application()) as url:
+        told = one_line(calibrated(url, written(tmp_path, rows)).stderr)
+    assert "pac (one) promises for a random question of the traffic." in told
+    assert ("pairs of one question: up to" in told) == (advice is not None)
+    assert (advice or "") in told

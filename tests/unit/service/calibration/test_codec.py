@@ -69,6 +69,37 @@ def test_a_calibration_reads_back_bit_for_bit(calibration: Calibration) -> None:
     assert repr(decode("default", stored)) == repr(calibration)
 
 
+def test_a_set_that_0_3_0_wrote_is_read_and_keeps_its_ties() -> None:
+    # As 0.3.0 wrote it: a pair without a label, a tie of a pool, and a pair of unknown question.
+    a, b = "a" * 64, "b" * 64
+    stored = StoredCalibration(
+        version=Version("w1", 1),
+        meta={
+            "judge": "demo",
+            "fingerprint": "f" * 64,
+            "label_noise": "0.0",
+            "min_label_mass": "0.0",
+            "n": "4",
+            "digest": "ae89a9e06c75c285e9fc5f8ab4f94a24a760967250b8b3279e5a49cc6b8505b0",
+            "changed_at": "1.5",
+            "clusters": "adjusted",
+            "release": "0.3.0",
+        },
+        examples={
+            "p1": f'[1.5, -0.25, 0.75, "A", "{a}"]',
+            "p2": f'[0.5, 0.25, 0.9, "tie", "{a}"]',
+            "p3": '[-1.0, null, null, "B"]',
+            "p4": f'[0.25, 0.5, 0.8, null, "{b}"]',
+        },
+        thresholds={},
+    )
+    read = decode("default", stored)
+    assert (read.n, read.labelled, read.ties, read.unlabelled) == (4, 2, 1, 1)
+    assert (read.clusters, read.questions, read.tie_rate) == ("adjusted", 3, None)
+    written = encode(read, changed=read.examples)
+    assert (written.examples, written.meta["digest"]) == (stored.examples, stored.meta["digest"])
+
+
 @settings(max_examples=40)
 @given(labelled_sets)
 def test_only_changed_examples_are_written_with_the_thresholds_of_the_whole_set(
