@@ -306,6 +306,7 @@ class TextGenerator(Protocol):
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
+        times: CallTimes | None = None,
     ) -> list[Generated | PromptError]:
         """Answers all prompts in one batched call; the answer continues the prefill.
 
@@ -318,6 +319,7 @@ class TextGenerator(Protocol):
             seeds: One seed for each prompt, in [0, 2^63). The same prompt, temperature and seed
                 give the same text, unless another batch size changes the rounding so that the
                 logits of two tokens change their order.
+            times: Receives the times of the call; None if the caller does not need them.
 
         Returns:
             For each prompt, in order, its answer or its own error: `ControlTokenError`,

@@ -1,6 +1,8 @@
 """The results of `scope-judge evaluate`: results.json, report.html, and tables on stdout."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from app.service.scoring.label_logits import LEAST_LABEL_MASS
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
+    from app.evaluation.measurement import JudgedDataset
     from app.evaluation.protocol import RuleOutcome
     from app.evaluation.results import DatasetResults, Results
 
@@ -50,6 +53,48 @@ def write_results(results: "Results", folder: Path) -> None:
         print_splits(bpe.rows, bpe.n)
         print_alphas(dataset.all_labels, bpe.n)
     say(f"report: {report.resolve()}")
+
+
+def write_costs(sources: "Mapping[str, JudgedDataset]", folder: Path) -> None:
+    """Prints what a pair has cost by each method in this run, and writes cost.json.
+
+    Nothing is printed or written if this run asked the judge nothing. The costs are not part of the
+    results: a run that was resumed has the same results as one that was not.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    from app.evaluation.methods import METHODS
+
+    costs = {
+        name: {
+            method: cost
+            for method, one in METHODS.items()
+            if (cost := one.cost(source.costs)) is not None
+        }
+        for name, source in sources.items()
+    }
+    if not any(costs.values()):
+        return
+    file = folder / "cost.json"
+    plain = {
+        name: {method: asdict(cost) for method, cost in of_methods.items()}
+        for name, of_methods in costs.items()
+    }
+    try:
+        replace_text(file, json.dumps(plain, indent=1) + "\n")
+    except OSError as exc:
+        raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
+    for name, of_methods in costs.items():
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("signal")
+        for heading in ("prompts", "tokens", "ms", "n"):
+            table.add_column(heading, justify="right")
+        for method, cost in of_methods.items():
+            tokens = f"{cost.prompt_tokens:,.0f}" if cost.prompt_tokens else "-"
+            cells = (f"{cost.prompts:.3g}", tokens, f"{1000 * cost.seconds:,.3g}", str(cost.pairs))
+            table.add_row(METHODS[method].title, *cells)
+        print_table(table, title=f"{name}: cost of a pair in this run")
 
 
 def _warn_of_low_label_mass(dataset: "DatasetResults") -> None:

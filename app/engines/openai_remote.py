@@ -196,6 +196,7 @@ class OpenAiEngine:
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
+        times: CallTimes | None = None,
     ) -> list[Generated | PromptError]:
         """Sends all prompts at once; each sampled one in its own request, which has one seed."""
         dialect = self._running()
@@ -209,6 +210,7 @@ class OpenAiEngine:
             dialect.text,
             answer_tokens=max_tokens,
             alone=temperature > 0,
+            times=times,
         )
 
     def _running(self) -> Dialect:

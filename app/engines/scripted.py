@@ -121,6 +121,7 @@ class ScriptedEngine:
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
+        times: CallTimes | None = None,
     ) -> list[Generated | PromptError]:
         """Calls the writer for each prompt; each word and each sign counts as one token."""
         asked = list(zip(prompts, seeds, strict=True))

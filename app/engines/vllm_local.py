@@ -133,11 +133,12 @@ class VllmEngine:
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
+        times: CallTimes | None = None,
     ) -> list[Generated | PromptError]:
         """Submits all prompts together, as `label_logits` does."""
         self._process.running()  # Raises before `start`, without importing vLLM.
         params = [_text_params(max_tokens, temperature, seed) for seed in seeds]
-        outputs = await self._run_all(prompts, params)
+        outputs = await self._run_all(prompts, params, times)
         return [o if isinstance(o, PromptError) else _text_of(o) for o in outputs]
 
     async def _run_all(

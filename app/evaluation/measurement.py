@@ -1,7 +1,7 @@
 """The measurement of a judge: judged pairs in, results out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,15 @@ from app.core.diagnostics import confidence_bins
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
 from app.evaluation.benchmarks.catalogue import data_name
+from app.evaluation.compared import compared
 from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.rows import assessment_of
 from app.evaluation.judgments.jsonl import Judged
-from app.evaluation.judgments.record import JudgedPair
+from app.evaluation.judgments.record import Cost, JudgedPair, Observation
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available
 from app.evaluation.metrics import quality
 from app.evaluation.normal_world import normal_world_rows
+from app.evaluation.paper import paper_dataset, paper_judge
 from app.evaluation.protocol import (
     Design,
     RuleOutcome,
@@ -42,11 +44,13 @@ class JudgedDataset:
         pairs: Judged pairs of one judge.
         ties: Number of ties; people have no preference there.
         left_out: Number of other rows that were left out, by reason.
+        costs: Cost of each observation that this run asked for.
     """
 
     pairs: Sequence[JudgedPair]
     ties: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
+    costs: Mapping[Observation, Cost] = field(default_factory=dict)
 
 
 def sources_of(
@@ -126,14 +130,16 @@ def measure(
             of_bpe[name] = points
     on_progress("transfer between data sets")
     transferred = transfer(of_bpe, design) if len(of_bpe) > 1 else ()
-    on_progress("the paper's coverages")
+    is_papers = paper_judge(judge) is not None and any(map(paper_dataset, datasets))
+    if is_papers:
+        on_progress("the paper's coverages")
     return Results(
         judge=judge,
         version=__version__,
         design=design,
         datasets=tuple(measured),
         transfer=transferred,
-        normal_world=normal_world_rows(seed=design.seed),
+        normal_world=normal_world_rows(seed=design.seed) if is_papers else (),
     )
 
 
@@ -142,19 +148,21 @@ def _measure_dataset(
 ) -> tuple[DatasetResults, Points | None]:
     """The results, and the points of BPE for transfer; None if there are fewer than 4 points."""
     methods, bpe = [], None
-    for method in available(source.pairs):
+    scored = {method: METHODS[method].score(source.pairs) for method in available(source.pairs)}
+    on_common_pairs = compared(source.pairs, scored, seed=design.seed)
+    for method, scores in scored.items():
         on_progress(f"{name}: {METHODS[method].title}")
-        scores = METHODS[method].score(source.pairs)
         points = Points.of(scores.uncertainty, scores.error)
         enough = len(points.error) >= _FEWEST_PAIRS
         rows = run_protocol(points, design) if enough else ()
-        methods.append(_method_results(method, scores, rows))
+        results = _method_results(method, scores, rows)
+        methods.append(replace(results, compared=on_common_pairs.get(method)))
         if method == "bpe" and enough:
             bpe = points
     on_progress(f"{name}: ablations")
     groups = {pair.group for pair in source.pairs}
     masses = [pair.label_mass for pair in source.pairs if pair.label_mass is not None]
-    results = DatasetResults(
+    measured = DatasetResults(
         name=name,
         n=len(source.pairs),
         ties=source.ties,
@@ -166,7 +174,7 @@ def _measure_dataset(
         calibration_size=ablate_calibration_size(bpe, design) if bpe else (),
         all_labels=_on_all_labels(bpe, design) if bpe else (),
     )
-    return results, bpe
+    return measured, bpe
 
 
 def _on_all_labels(points: Points, design: Design) -> tuple[AlphaRow, ...]:

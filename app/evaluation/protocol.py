@@ -19,6 +19,8 @@ LABEL_NOISES = (0.0, 0.05, 0.10, 0.15, 0.20)
 CALIBRATION_SIZES = (50, 100, 200, 500, 1000)
 # With fewer test pairs one error changes the risk by more than 2%.
 FEWEST_TESTED = 50
+# Fewer calibration pairs accept nothing at any alpha below 0.1.
+FEWEST_CALIBRATED = 10
 _ALL = dict[str, Selector](SELECTORS.items())
 _SCOPE_ONLY = dict[str, Selector](scope=scope)
 # Independent random streams of one seed.
@@ -149,7 +151,7 @@ def ablate_calibration_size(
     points: Points,
     design: Design,
     *,
-    sizes: Sequence[int] = CALIBRATION_SIZES,
+    sizes: Sequence[int] | None = None,
     alpha: float = ABLATION_ALPHA,
     selectors: Mapping[str, Selector] = _SCOPE_ONLY,
 ) -> tuple[AblationRow, ...]:
@@ -158,12 +160,19 @@ def ablate_calibration_size(
     The calibration pairs of a size are a subset of those of each larger size. A size that leaves
     fewer than 50 pairs to test on is left out.
 
+    Args:
+        points: Points sorted by `Points.of`.
+        design: Seed, splits and delta.
+        sizes: Numbers of calibration pairs; None for the paper's, scaled to fewer points.
+        alpha: In (0, 1).
+        selectors: Rules by name.
+
     Raises:
         ValueError: The points are not sorted, or a size is not positive.
     """
     return tuple(
         AblationRow(value=size, row=row)
-        for size in sizes
+        for size in (calibration_sizes(len(points.error)) if sizes is None else sizes)
         if len(points.error) - size >= FEWEST_TESTED
         for row in _measured(
             _splits(points, size, design.ablation_splits, [design.seed, _HALVES]),
@@ -172,6 +181,15 @@ def ablate_calibration_size(
             design.delta,
         )
     )
+
+
+def calibration_sizes(n: int) -> tuple[int, ...]:
+    """The paper's sizes; with fewer pairs, the same shares of the largest possible size."""
+    largest = n - FEWEST_TESTED
+    if largest >= CALIBRATION_SIZES[-1]:
+        return CALIBRATION_SIZES
+    scaled = (round(size / CALIBRATION_SIZES[-1] * largest) for size in CALIBRATION_SIZES)
+    return tuple(dict.fromkeys(size for size in scaled if size >= FEWEST_CALIBRATED))
 
 
 def transfer(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.core.assessment import AlphaRow
+from app.evaluation.compared import ComparedMethod
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality
 from app.evaluation.normal_world import WorldRow
@@ -47,6 +48,8 @@ class MethodResults:
         quality: Quality of the confidence.
         reliability: Non-empty bins in ascending order.
         rows: Every rule at every alpha; empty with fewer than 4 pairs.
+        compared: The method on the pairs that all compared methods scored; None if it scored too
+            few pairs to be compared.
     """
 
     method: MethodName
@@ -58,6 +61,7 @@ class MethodResults:
     quality: Quality
     reliability: tuple[ReliabilityBin, ...]
     rows: tuple[RuleOutcome, ...]
+    compared: ComparedMethod | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +105,8 @@ class Results:
         design: Parameters of the protocol.
         datasets: Data sets in the order given.
         transfer: Transfer of BPE between the data sets; empty with one data set.
-        normal_world: The paper's coverages beside those of the model in docs/design/guarantees.md.
+        normal_world: The paper's coverages beside those of the model in docs/design/guarantees.md;
+            empty unless the judge and a data set are the paper's.
     """
 
     judge: str | None

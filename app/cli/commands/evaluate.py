@@ -110,7 +110,7 @@ def evaluate(
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
-    from app.cli.evaluation_results import write_results
+    from app.cli.evaluation_results import write_costs, write_results
     from app.cli.running.evaluation_run import (
         EvaluationJob,
         choose_judge,
@@ -145,6 +145,7 @@ def evaluate(
         )
         sources = judged_sources(job, choice, out or folder)
     write_results(_measured(name, sources, design), out or folder)
+    write_costs(sources, out or folder)
 
 
 def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) -> "Design":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.evaluation.benchmarks.labelled_pairs import Benchmark, DrawnPairs
     from app.evaluation.judgments.interview import Dataset, MissingAnswers
     from app.evaluation.judgments.log import JudgmentLog
-    from app.evaluation.judgments.record import JudgedPair, Observation
+    from app.evaluation.judgments.record import Cost, JudgedPair, Observation
     from app.evaluation.measurement import JudgedDataset
 
 
@@ -137,8 +137,9 @@ def judged_sources(
         known = log.read()
         check_same_data(known.values(), job.benchmarks, folder)
         missing = missing_answers(datasets, job.observations, known, retry=job.retry)
+        costs: Mapping[tuple[str, Observation], Cost] = {}
         if any(one.pairs for one in missing):
-            asyncio.run(_ask(choice, missing, known, log))
+            costs = asyncio.run(_ask(choice, missing, known, log))
         log.append(relabelled(datasets, known))
         answers = log.read()
     return {
@@ -147,6 +148,7 @@ def judged_sources(
             pairs=[answers[dataset.name, pair.id].only(job.observations) for pair in dataset.pairs],
             ties=benchmark.ties,
             left_out=benchmark.left_out,
+            costs={name: cost for (of, name), cost in costs.items() if of == dataset.name},
         )
         for dataset, benchmark in zip(datasets, job.benchmarks, strict=True)
     }
@@ -220,7 +222,7 @@ async def _ask(
     missing: "Sequence[MissingAnswers]",
     known: "Mapping[tuple[str, str], JudgedPair]",
     log: "JudgmentLog",
-) -> None:
+) -> "Mapping[tuple[str, Observation], Cost]":
     from app.evaluation.judgments.interview import Interviewer
 
     async with AsyncExitStack() as stack:
@@ -245,7 +247,7 @@ async def _ask(
                 )
                 for one in missing
             }
-            await interviewer.ask(
+            return await interviewer.ask(
                 missing,
                 log,
                 lambda one, n: progress.advance(tasks[one.dataset.name, one.observation], n),

@@ -49,7 +49,13 @@ _QUALITY = (
     Heading("ROC", "area under the ROC curve: how well confidence separates right and wrong"),
     Heading("PRC", "area under the precision-recall curve (average precision)"),
 )
-_COUNTED = Heading("n", "scored pairs; below, the pairs and answers that could not be scored")
+_COUNTED = Heading("n", "pairs that the method scores")
+_COUNTS = (
+    Heading("unparsed", "pairs left out because an answer did not parse"),
+    Heading("failed", "pairs left out because the judge failed"),
+    Heading("undecided", "pairs without a preference, which count as errors"),
+    Heading("answers unparsed", "single answers that did not parse; a pair may have several"),
+)
 _WHY_NO_QUALITY = (
     "no pair was answered",
     "no pair was answered",
@@ -77,22 +83,21 @@ def outcome_of(rows: Iterable[RuleOutcome], selector: str, alpha: float) -> Risk
 def quality_table(results: Results) -> Table:
     """A row for each method; accuracy, ECE, AUROC and AUPRC of each data set as columns."""
     measured = {method.method for dataset in results.datasets for method in dataset.methods}
-    best = {dataset.name: _best(dataset.methods) for dataset in results.datasets}
     lines = tuple(
         Line(
             heading=Heading(METHODS[name].title),
             cells=tuple(
                 cell
                 for dataset in results.datasets
-                for cell in _quality_cells(results.judge, dataset, name, best[dataset.name])
+                for cell in _quality_cells(results.judge, dataset, name)
             ),
         )
         for name in METHODS
         if name in measured
     )
     note = (
-        "Bold is the best among the methods that score the most pairs. Each method is measured on "
-        "the n pairs that it scores; a method with a smaller n mostly leaves out harder pairs."
+        "Each method is measured on the n pairs that it scores, as in the paper. A method with a "
+        "smaller n mostly leaves out harder pairs."
     )
     return Table(
         caption="Quality of the uncertainty",
@@ -104,24 +109,107 @@ def quality_table(results: Results) -> Table:
     )
 
 
-def _best(methods: Sequence[MethodResults]) -> tuple[str, ...]:
-    """The best number of each column as printed: the lowest ECE, and the highest of the others.
+def compared_table(results: Results) -> Table:
+    """The methods on the pairs that all compared methods scored, with intervals."""
+    best = {dataset.name: _best(dataset.methods) for dataset in results.datasets}
+    lines = tuple(
+        Line(
+            heading=Heading(METHODS[name].title, beside=f"{METHODS[name].prompts} prompts a pair"),
+            cells=tuple(
+                cell
+                for dataset in results.datasets
+                for cell in _compared_cells(method_of(dataset, name), best[dataset.name])
+            ),
+        )
+        for name in METHODS
+        if any(
+            (method := method_of(dataset, name)) and method.compared for dataset in results.datasets
+        )
+    )
+    note = (
+        "The methods are compared on the pairs that all of them score, with 95% intervals over "
+        "questions. Bold is the best. A method that scores fewer than 80% of the pairs is not "
+        "compared."
+    )
+    return Table(
+        caption="Methods on the same pairs",
+        corner="Method",
+        spanning=tuple(Heading(dataset.name, spans=5) for dataset in results.datasets),
+        columns=(*_QUALITY, Heading("n", "pairs that all compared methods score"))
+        * len(results.datasets),
+        bodies=(("", lines),),
+        notes=(note, *why_notes(lines)),
+    )
 
-    Only methods with the largest n compete: the others left out pairs, mostly harder ones.
-    """
-    most = max((method.n for method in methods), default=0)
-    columns = zip(*(method.quality for method in methods if method.n == most), strict=True)
+
+def _best(methods: Sequence[MethodResults]) -> tuple[str, ...]:
+    """The best number of each column as printed: the lowest ECE, and the highest of the others."""
+    columns = zip(*(method.compared.quality for method in methods if method.compared), strict=True)
     measured = [[value for value in column if value is not None] for column in columns]
     # A column with a single number has no best one.
     return tuple(
         number(pick(column)) if len(column) > 1 else ""
         for pick, column in zip((max, min, max, max), measured, strict=True)
+    ) or ("", "", "", "")
+
+
+def _compared_cells(method: MethodResults | None, best: tuple[str, ...]) -> list[Cell]:
+    if method is None or method.compared is None:
+        why = "scores too few pairs" if method else "not measured on this data set"
+        return [Cell(NONE, why=why)] * 5
+    one = method.compared
+    cells = [
+        Cell(
+            number(value),
+            "" if interval is None else f"{number(interval[0])} to {number(interval[1])}",
+            "best" if value is not None and number(value) == first else "",
+            "" if value is not None else why,
+        )
+        for value, interval, first, why in zip(
+            one.quality, one.intervals, best, _WHY_NO_QUALITY, strict=True
+        )
+    ]
+    return [*cells, Cell(f"{one.n:,}")]
+
+
+def counts_table(results: Results) -> Table | None:
+    """Pairs and answers that each method could not score; None if there are none."""
+    counted = {
+        (dataset.name, method.method): _counts(method)
+        for dataset in results.datasets
+        for method in dataset.methods
+    }
+    if not any(any(counts) for counts in counted.values()):
+        return None
+    lines = tuple(
+        Line(
+            heading=Heading(METHODS[name].title),
+            cells=tuple(
+                Cell(NONE, why="not measured on this data set")
+                if count is None
+                else Cell(f"{count:,}")
+                for dataset in results.datasets
+                for count in counted.get((dataset.name, name), (None,) * len(_COUNTS))
+            ),
+        )
+        for name in METHODS
+        if any(any(counted.get((dataset.name, name), ())) for dataset in results.datasets)
+    )
+    return Table(
+        caption="Pairs that a method does not score",
+        corner="Method",
+        spanning=tuple(Heading(dataset.name, spans=len(_COUNTS)) for dataset in results.datasets),
+        columns=_COUNTS * len(results.datasets),
+        bodies=(("", lines),),
+        notes=why_notes(lines),
     )
 
 
-def _quality_cells(
-    judge: str | None, dataset: DatasetResults, name: str, best: tuple[str, ...]
-) -> list[Cell]:
+def _counts(method: MethodResults) -> tuple[int, int, int, int]:
+    return method.unparsed, method.failed, method.undecided, method.unparsed_answers
+
+
+def _quality_cells(judge: str | None, dataset: DatasetResults, name: str) -> list[Cell]:
     method = method_of(dataset, name)
     if method is None:
         return [Cell(NONE, why="not measured on this data set")] * 5
@@ -132,21 +220,11 @@ def _quality_cells(
         Cell(
             number(value),
             in_paper(number(known)) if known is not None else "",
-            "best" if value is not None and number(value) == first else "",
-            "" if value is not None else (why if method.n else "no pair was answered"),
+            why="" if value is not None else (why if method.n else "no pair was answered"),
         )
-        for value, known, first, why in zip(
-            method.quality, theirs, best, _WHY_NO_QUALITY, strict=True
-        )
+        for value, known, why in zip(method.quality, theirs, _WHY_NO_QUALITY, strict=True)
     ]
-    return [*cells, Cell(f"{method.n:,}", "\n".join(_left_out(method)))]
-
-
-def _left_out(method: MethodResults) -> list[str]:
-    counts = {"unparsed": method.unparsed, "failed": method.failed, "undecided": method.undecided}
-    if method.unparsed_answers > method.unparsed:
-        counts["answers\nunparsed"] = method.unparsed_answers
-    return [f"{count:,} {name}" for name, count in counts.items() if count]
+    return [*cells, Cell(f"{method.n:,}")]
 
 
 def risk_table(results: Results, alpha: float) -> Table:

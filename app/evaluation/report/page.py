@@ -22,6 +22,8 @@ from app.evaluation.report.main_tables import (
     SIGNALS,
     all_labels_table,
     alphas_table,
+    compared_table,
+    counts_table,
     method_of,
     nearest_alpha,
     outcome_of,
@@ -83,6 +85,8 @@ class Page:
     source: str
     answers: tuple[Answer, ...]
     quality: Table
+    compared: Table
+    counts: Table | None
     risk: Table
     alphas: Table | None
     all_labels: Table | None
@@ -130,6 +134,8 @@ def _page(results: Results) -> Page:
         source=paper.source(),
         answers=tuple(_answer(dataset, results, alpha) for dataset in results.datasets),
         quality=quality_table(results),
+        compared=compared_table(results),
+        counts=counts_table(results),
         risk=risk_table(results, alpha),
         alphas=alphas_table(results),
         all_labels=all_labels_table(results),

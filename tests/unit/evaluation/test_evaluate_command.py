@@ -73,7 +73,13 @@ def test_one_command_writes_judgments_results_and_report(whole_run: tuple[Path, 
         "judgments.jsonl",
         "results.json",
         "report.html",
+        "cost.json",
     }
+    costs = json.loads((out / "cost.json").read_text())["mine"]
+    assert {name: (cost["prompts"], cost["pairs"]) for name, cost in costs.items()} == {
+        name: (method.prompts, 108) for name, method in METHODS.items()
+    }
+    assert all(cost["seconds"] > 0 for cost in costs.values())
     (dataset,) = results(out)["datasets"]
     assert (dataset["name"], dataset["ties"]) == ("mine", 1)
     # A tenth of the 120 pairs is kept as demonstrations for the annotators.

@@ -174,9 +174,14 @@ def test_more_calibration_pairs_reduce_the_variance_of_coverage() -> None:
     assert rows[-1].row == run_protocol(points, design, selectors=scope)[0]
 
 
-def test_sizes_that_leave_too_few_to_test_on_are_left_out() -> None:
+def test_sizes_are_scaled_to_the_data_and_leave_enough_to_test_on() -> None:
     rows = ablate_calibration_size(tied_world(250, seed=1), Design(ablation_splits=2))
-    assert [row.value for row in rows] == [50, 100, 200]
+    assert [row.value for row in rows] == [10, 20, 40, 100, 200]
+    given = ablate_calibration_size(
+        tied_world(250, seed=1), Design(ablation_splits=2), sizes=(50, 100, 220)
+    )
+    assert [row.value for row in given] == [50, 100]
+    assert ablate_calibration_size(tied_world(55, seed=1), Design(ablation_splits=2)) == ()
 
 
 def test_transfer_from_an_easy_benchmark_exceeds_alpha_and_the_reverse_loses_coverage() -> None:

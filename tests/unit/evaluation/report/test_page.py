@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.core.assessment import AlphaRow
+from app.evaluation.compared import ComparedMethod
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
 from app.evaluation.normal_world import WorldRow
@@ -62,6 +63,7 @@ def method(
             ReliabilityBin(place=9, confidence=0.95, accuracy=0.8, count=1795),
         ),
         rows=tuple(every if rows is None else rows),
+        compared=ComparedMethod(n=1990, quality=quality, intervals=4 * ((0.1, 0.9),)),
     )
 
 
@@ -201,7 +203,8 @@ def test_quality_has_a_row_for_each_method_with_the_papers_figures_beside_ours()
 def test_the_best_number_of_a_column_is_marked_and_the_lowest_ece_is_best() -> None:
     read = page(results(dataset("mine"), judge=None))
     marked = {text for text, kind in read.classes.items() if kind == "best"}
-    assert marked == {"0.741", "0.143", "0.684", "0.856"}
+    best = ("0.741", "0.143", "0.684", "0.856")
+    assert marked == {f"{figure} 0.100 to 0.900" for figure in best}
 
 
 def test_risk_control_has_every_reading_with_the_papers_figures_beside_ours() -> None:
@@ -354,7 +357,8 @@ def test_a_method_without_pairs_has_dashes_with_their_reason() -> None:
     bpe = method("bpe", Quality(accuracy=1.0, ece=0.02, auroc=None, auprc=1.0))
     read = page(results(dataset("mine", empty, bpe)))
     caption = "Quality of the uncertainty"
-    assert read.row(caption, "Verbalized") == [*4 * [DASH], "0 7 unparsed 3 failed"]
+    assert read.row(caption, "Verbalized") == [*4 * [DASH], "0"]
+    assert read.row("Pairs that a method does not score", "Verbalized") == ["7", "3", "0", "0"]
     assert read.row(caption, "BPE") == ["1.000", "0.020", DASH, "1.000", "1,995"]
     said = f"{DASH} stands for: no pair was answered; all verdicts are right, or all wrong."
     assert said in read.text
