@@ -47,7 +47,13 @@ from app.files.journal import Journal
 from app.files.labelled import FilePair
 from app.service.labelling.answers import Answers
 from app.service.labelling.pairs import BlindPair, left_side
-from app.service.labelling.second_labels import USUAL_PAIRS, SecondSession, drawn, surest
+from app.service.labelling.second_labels import (
+    USUAL_PAIRS,
+    SecondSession,
+    drawn,
+    surest,
+    uncertainties,
+)
 
 # With fewer, the noise is known to be above nothing.
 _FEWEST = 10
@@ -126,7 +132,7 @@ def _draw(
     """Draws the pairs, keeps which ones they are, and says what they can prove."""
     _, *examples = set_rows(service, name)
     labelled = {row["digest"]: row for row in examples if row["label"] in ("A", "B")}
-    sure = surest(_uncertainties(labelled))
+    sure = surest(uncertainties(labelled))
     known = [
         digest
         for digest in sure
@@ -150,18 +156,6 @@ def _draw(
         f" If it agrees with the first on all of them, at most {most_noise:.1%} of the labels of "
         "sure pairs are wrong (95%).",
     )
-
-
-def _uncertainties(rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, float]:
-    """Digest -> uncertainty in nats, from the scores of examples."""
-    import numpy as np
-
-    from app.core.preference import gaps_in_reverse, preference_from_gaps
-
-    forward = np.array([row["gap_fwd"] for row in rows.values()], dtype=np.float64)
-    reverse = np.array([row["gap_rev"] for row in rows.values()], dtype=np.float64)
-    entropy = preference_from_gaps(forward, gaps_in_reverse(forward, reverse)).entropy
-    return dict(zip(rows, entropy.tolist(), strict=True))
 
 
 def _second_labels(answers: Answers, first: Mapping[str, FilePair]) -> SecondLabels:

@@ -1,6 +1,6 @@
 """The pool of a calibration set of a running service, for `scope-judge label`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +44,12 @@ class Pool:
         self.name = name
         self.level = level
 
-    def fill(self, answers: Answers) -> Mapping[str, str]:
+    def fill(self, answers: Answers, keys: Collection[str] | None = None) -> Mapping[str, str]:
         """Sends the pairs that the pool does not have yet, to be judged and kept as scores.
+
+        Args:
+            answers: The pairs of this person.
+            keys: Only pairs with these keys; None for all.
 
         Returns:
             Key of a pair that could not be judged -> the reason.
@@ -55,7 +59,10 @@ class Pool:
         """
         failed: dict[str, str] = {}
         size = min(ROWS_PER_REQUEST, self._service.max_batch)
-        comparisons = {pair.key: pair.fields for pair in answers.pairs}
+        wanted = None if keys is None else set(keys)
+        comparisons = {
+            pair.key: pair.fields for pair in answers.pairs if wanted is None or pair.key in wanted
+        }
         for results in answered(comparisons, self._ask, answers.pooled, size=size):
             judged = {
                 key: result["digest"] for key, result in results.items() if "digest" in result

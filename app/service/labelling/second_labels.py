@@ -8,13 +8,34 @@ second labels are of the pairs on which the judge is most certain.
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from app.core.examples import Examples, LabelledExample
+from app.core.score import Score
 from app.service.labelling.session import LabelSession
 
 # The share of the labelled pairs, by rising uncertainty, that second labels are drawn from.
 SUREST = 0.25
+_SCORE_FIELDS = ("gap_fwd", "gap_rev", "label_mass")
 # A noise of 10% is then known to be above 6% in half of the cases.
 USUAL_PAIRS = 100
+
+
+def uncertainties(scores: Mapping[str, Mapping[str, Any]]) -> Mapping[str, float]:
+    """Digest -> uncertainty in nats.
+
+    Args:
+        scores: Digest -> gap_fwd, gap_rev and label_mass of an example.
+    """
+    examples = Examples.of(
+        {
+            digest: LabelledExample(
+                score=Score(**{name: each[name] for name in _SCORE_FIELDS}), label=None
+            )
+            for digest, each in scores.items()
+        }
+    )
+    return dict(zip(examples, examples.preferences_at(1.0).entropy.tolist(), strict=True))
 
 
 def surest(uncertainty: Mapping[str, float]) -> list[str]:

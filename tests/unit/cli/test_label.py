@@ -392,3 +392,66 @@ def test_a_mistake_is_named(options: list[str], words: str, file: Path) -> None:
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert result.exit_code == 1
     assert words in one_line(result.output)
+
+
+LOOKS = ("--looks", "40,50,60", "--until-coverage")
+
+
+def test_planned_looks_end_at_the_first_that_suffices(url: str, file: Path) -> None:
+    with started(file, url, *LOOKS, "0.05") as terminal:
+        asked = answer(terminal)
+        told = terminal.end()
+        assert terminal.process.returncode == 0, told
+    examples = httpx.get(f"{url}/calibrations/mine/examples").json()
+    query = {"alpha": ALPHA, "delta": DELTA / 3}
+    found = httpx.get(f"{url}/calibrations/mine/next", params=query).json()
+    last = [size for size in (40, 50, 60) if f"at {size} pairs:" in told][-1]
+    assert examples["n"] == found["n"] == last
+    assert found["complete"]
+    assert len(asked) == len(set(asked))
+    assert f"with delta {DELTA / 3:g}" in told
+    assert last == 60 or "coverage 0%" not in told.rpartition("Look ")[2].partition("wanted")[0]
+
+
+def test_looks_that_were_interrupted_go_on_where_they_were(url: str, file: Path) -> None:
+    with started(file, url, *LOOKS, "0.99") as terminal:
+        begun = answer(terminal, most=7)
+        assert terminal.pair() is not None
+        terminal.press("q")
+        terminal.end()
+    assert httpx.get(f"{url}/calibrations/mine/examples").json()["n"] < 60
+    with started(file, url, *LOOKS, "0.99") as terminal:
+        rest = answer(terminal)
+        told = terminal.end()
+    assert "Look 3 of 3, at 60 pairs" in told
+    assert httpx.get(f"{url}/calibrations/mine/examples").json()["n"] == 60
+    assert len({*begun, *rest}) == len(begun) + len(rest)
+    # Another plan after a look would be a choice.
+    with started(file, url, "--looks", "40,60", "--until-coverage", "0.99") as terminal:
+        assert "results of a run with other settings" in terminal.end()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--looks", "10,20"), "go together"),
+        (("--until-coverage", "0.3"), "go together"),
+        (("--looks", "20,10", "--until-coverage", "0.3"), "rising numbers"),
+        (("--looks", "20", "--until-coverage", "3"), "between 0 and 1"),
+        (("--looks", "20", "--until-coverage", "0.3", "--add"), "a new set"),
+        (("--looks", "20", "--until-coverage", "0.3", "--delta-for", "2"), "divides delta itself"),
+        (("--looks", "20,90", "--until-coverage", "0.3"), "there are only 60"),
+    ],
+)
+def test_a_plan_that_cannot_be_kept_is_refused(
+    options: tuple[str, ...], message: str, url: str, file: Path
+) -> None:
+    with started(file, url, *options) as terminal:
+        assert message in terminal.end()
+        assert terminal.process.returncode == 1
+
+
+def test_looks_need_a_set_without_pairs(url: str, file: Path) -> None:
+    httpx.post(f"{url}/calibrate", json={"calibration": "mine", "examples": ROWS[:5]})
+    with started(file, url, *LOOKS, "0.3") as terminal:
+        assert "looks are planned for a new set" in terminal.end()
