@@ -135,8 +135,8 @@ def test_every_view_is_small() -> None:
         ("try.js", *curve),
         ("label.js", "queue.js", "two_reviewers.js", *texts, *worker),
         ("sets.js",),
-        ("sets.js", "set.js", "change.js", "recalibrate.js", "upload.js", *curve),
-        ("watch.js", "timeline.js"),
+        ("sets.js", "set.js", "change.js", "recalibrate.js", "upload.js", "groups.js", *curve),
+        ("watch.js", "timeline.js", "groups.js"),
         ("first_run.js", "upload.js", "change.js"),
     )
     assert set().union(*views) == set(sizes), "a file belongs to no view"

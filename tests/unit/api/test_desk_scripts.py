@@ -1,6 +1,7 @@
 """The scripts of the desk that read files and render Markdown, run by Node without a browser."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -200,19 +201,20 @@ MARKDOWN = {
     "`` <a href=x> ``": "<p><code>&lt;a href=x&gt;</code></p>",
     "&lt;script&gt;": "<p>&amp;lt;script&amp;gt;</p>",
 }
-RENDER = """
-import { Markdown } from "@/markdown.js";
+WRITTEN = """
 const names = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 const escaped = (text) => text.replace(/[&<>]/g, (sign) => names[sign]);
 const written = (node) => {
   if (Array.isArray(node)) return node.map(written).join("");
-  if (node === null || node === undefined) return "";
+  if (node === null || node === undefined || node === false) return "";
   if (typeof node !== "object") return escaped(String(node));
+  if (typeof node.type === "function") return written(node.type(node.props));
   const { children, ...rest } = node.props;
   const attributes = Object.entries(rest).map(([name, value]) => ` ${name}=${value}`).join("");
   return `<${node.type}${attributes}>${written(children)}</${node.type}>`;
 };
 """
+RENDER = f'import {{ Markdown }} from "@/markdown.js";{WRITTEN}'
 
 
 def test_markdown_becomes_elements_without_html_links_and_images() -> None:
@@ -252,3 +254,29 @@ def test_hostile_markdown_takes_no_long_time() -> None:
     )
     # A second each on a machine that does other work; a quadratic search would take minutes.
     assert max(seconds) < 10, dict(zip(HARD, seconds, strict=True))
+
+
+def test_the_group_with_an_alarm_is_named() -> None:
+    figures = {
+        "error_interval": [0.2, 0.4],
+        "audited": 50,
+        "errors": 15,
+        "evidence": 90.0,
+        "alarm_evidence": 80.0,
+        "open": 3,
+    }
+    found = run(
+        f'import {{ AuditedGroups }} from "@/groups.js";{WRITTEN}'
+        "const found = [given.groups, []].map((groups) => written(AuditedGroups({ groups })));",
+        groups=[
+            {"group": "math", "alarm": True, "rang_at": "2026-11-23T10:00:00Z", **figures},
+            {"group": "chat", "alarm": False, "rang_at": None, **figures},
+        ],
+    )
+    rows = re.findall(r"<tr class=(\w*)><th scope=row>(\w+)(.*?)</tr>", found[0])
+    assert [(kind, name, "alarm since" in rest) for kind, name, rest in rows] == [
+        ("worse", "math", True),
+        ("", "chat", False),
+    ]
+    assert "20% to 40%" in rows[0][2]
+    assert found[1] == ""

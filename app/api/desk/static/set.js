@@ -4,6 +4,7 @@ import { call, get, ofSet, post } from "./api.js";
 import { Action, useLoad, Waiting } from "./parts.js";
 import { between, count, criterion, moment, number, percent, plural } from "./format.js";
 import { ChangeDialog } from "./change.js";
+import { GroupRows } from "./groups.js";
 import { Curve } from "./plot.js";
 import { Recalibrate } from "./recalibrate.js";
 import { SetNote } from "./sets.js";
@@ -163,6 +164,7 @@ export function OneSet({ name, info, report, onChanged }) {
       <h2>Promises</h2>
       <${Thresholds} set=${set} chosen=${keyOf(row)} onChoose=${setChosen} />
       <${Feasible} set=${set} />
+      <${GroupRows} rows=${set.group_rows} />
     </section>
     <div class="two">
     <section class="card" aria-labelledby="recalibrate-title">

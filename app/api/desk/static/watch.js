@@ -3,6 +3,7 @@ import { html, useEffect } from "./ui.js";
 import { get, ofSet } from "./api.js";
 import { useLoad, Waiting, Words } from "./parts.js";
 import { age, between, count, criterion, evidence, moment, percent, plural } from "./format.js";
+import { AuditedGroups } from "./groups.js";
 import { Periods } from "./timeline.js";
 
 const REFRESH_MS = 10_000;
@@ -46,6 +47,7 @@ const Criterion = ({ of }) =>
       <div><dt>expired</dt><dd>${count(of.expired)}</dd></div>
       <div><dt>drawn abstentions</dt><dd>${count(of.abstentions)}</dd></div>
     </dl>
+    <${AuditedGroups} groups=${of.groups ?? []} />
     ${of.keys.length > 1 &&
     html`<h3>By key</h3>
       <div class="scroll" tabindex="0" role="group" aria-label="By key"><table>
