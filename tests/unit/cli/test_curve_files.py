@@ -1,5 +1,6 @@
 """`scope-judge curve` on files of every format, and on pairs that nobody has judged yet."""
 
+import itertools
 import json
 import random
 import socket
@@ -89,18 +90,29 @@ def probabilities(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.fixture(scope="module")
+def screen(judged: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The screen of the smallest file with the judgments."""
+    folder: Path = tmp_path_factory.mktemp("expected")
+    screen = run(written(folder / "expected.jsonl", probabilities(judged))).stdout
+    assert screen.startswith("n = 60, accuracy 0.")
+    return screen
+
+
+# A compressed file has the rows of the file in it.
 @pytest.mark.parametrize(
-    "shaped", [list, flat, own_words, probabilities], ids=["nested", "flat", "own", "p"]
+    ("shaped", "ending"),
+    [
+        *itertools.product([list, own_words, probabilities], ("jsonl", "csv", "parquet")),
+        *((flat, ending) for ending in FORMATS),
+    ],
 )
 def test_every_format_and_shape_gives_the_same_screen(
-    judged: list[dict[str, Any]], ending: str, shaped: Any, tmp_path: Path
+    judged: list[dict[str, Any]], screen: str, ending: str, shaped: Any, tmp_path: Path
 ) -> None:
-    expected = run(written(tmp_path / "expected.jsonl", probabilities(judged)))
-    assert expected.stdout.startswith("n = 60, accuracy 0.")
     result = run(written(tmp_path / f"rows.{ending}", shaped(judged)))
     assert result.exit_code == 0, result.output
-    assert result.stdout == expected.stdout
+    assert result.stdout == screen
     if shaped is not probabilities:
         assert "61 rows: 60 usable, 1 unusable" in result.stderr
         assert "unusable, 1: no p_fwd and p_rev" in one_line(result.stderr)
