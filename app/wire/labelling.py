@@ -24,7 +24,7 @@ from app.service.labelling.waiting import MOST_DIGESTS, Textless
 from app.wire.answers import Out
 from app.wire.audits import Reason
 from app.wire.problems import Problem, problem_of
-from app.wire.requests import CalibrationName, Digest, Strict
+from app.wire.requests import DIGEST, CalibrationName, Digest, Strict
 
 MOST_ANSWERS = 20
 # Enough for the pairs that others have, or that this person skips.
@@ -60,7 +60,8 @@ class QueueIn(Strict):
             max_length=MOST_NAMED,
             fail_fast=True,
             description="Digests of pairs whose texts the person has: open audits among them are "
-            "given, too, where the service does not have the texts.",
+            "given, too, where the service does not have the texts, and then pairs of the pool "
+            "without a label, in this order.",
         ),
     ]
 
@@ -106,7 +107,7 @@ class ReleaseIn(Strict):
 
     reviewer: ReviewerOrKey = None
     tickets: Annotated[
-        list[Annotated[str, Field(pattern=TICKET)]],
+        list[Annotated[str, Field(pattern=f"{TICKET}|{DIGEST}")]],
         Field(min_length=1, max_length=MOST_ANSWERS, fail_fast=True),
     ]
 
@@ -124,6 +125,9 @@ class QueuePairOut(Out):
     digest: str | None = Field(
         description="Digest of the pair if only the person has its texts; else null."
     )
+    is_pooled: bool = Field(
+        description="Whether this is a pair of the pool: its label goes to POST /calibrate."
+    )
     left_is_first: bool = Field(
         description="Whether the left response comes before the right one by their code points."
     )
@@ -139,6 +143,7 @@ class QueuePairOut(Out):
             left=None if text is None else text.left,
             right=None if text is None else text.right,
             digest=leased.digest,
+            is_pooled=leased.is_pooled,
             left_is_first=leased.left_is_first,
             leased_until=written(leased.until),
         )

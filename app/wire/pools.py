@@ -3,6 +3,7 @@
 from app.core.calibration import Calibration
 from app.core.clusters import ClusterRule
 from app.service.calibration.calibrator import PoolReport
+from app.service.labelling.progress import decision_of
 from app.wire.answers import Out, RequestUsageOut
 from app.wire.calibrations import ExampleErrorOut
 
@@ -77,6 +78,7 @@ class NextOut(Out):
     threshold: float | None
     feasible: bool
     digests: list[str]
+    words: str
 
     @classmethod
     def of(cls, calibration: Calibration, *, alpha: float, delta: float, limit: int) -> "NextOut":
@@ -108,4 +110,5 @@ class NextOut(Out):
             threshold=threshold if feasible else None,
             feasible=feasible,
             digests=digests[:limit],
+            words=decision_of(len(digests) or None, alpha=alpha),
         )

@@ -92,7 +92,8 @@ OfGroup = Annotated[
         "the set declares."
     ),
 ]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+DIGEST = r"^[0-9a-f]{64}$"
+Digest = Annotated[str, Field(pattern=DIGEST)]
 Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 LabelNoise = Annotated[
     Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None,

@@ -3,6 +3,19 @@
 from app.service.auditing.recovery import Recovery
 
 
+def decision_of(needed: int | None, *, alpha: float) -> str:
+    """Says how many labels of a pool are missing before the next test of its threshold.
+
+    Args:
+        needed: Number of labels; None if the threshold is known.
+        alpha: The alpha of the threshold.
+    """
+    if needed is None:
+        return f"The threshold at alpha {alpha:g} is decided."
+    labels = "1 more label" if needed == 1 else f"{needed} more labels"
+    return f"{labels} until the next test of the threshold at alpha {alpha:g}."
+
+
 def progress_of(waiting: int, recovery: Recovery | None) -> str:
     """Says how many pairs wait, and how many labels are missing until an alarm can be lifted.
 

@@ -1,7 +1,8 @@
 """The queue of a set: its open audits, for people who label blind.
 
 The service has the texts of a pair, or the person has them in a file and names the pair by its
-digest.
+digest. Pairs of the pool that a person names so come after the audits; their labels are examples,
+so they do not come back here.
 
 With two reviewers, a pair goes to two people, and each gives an opinion. Equal opinions are its
 label, and a pair with two that differ leaves the queue for somebody who decides.
@@ -12,11 +13,13 @@ counts: the first label of a pair stays, and only the person who gave it can cor
 opinion stays.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Protocol
 
-from app.core.calibration import Calibration
+from app.core.calibration import Calibration, LabelledExample
 from app.core.errors import AlreadyLabelledError, InvalidRequestError, RequestError
 from app.core.fingerprint import is_reversed
 from app.ports import AuditStore, Lease, LeaseStore
@@ -39,6 +42,8 @@ MOST_TAKEN = 5
 # Pairs that are asked for besides, in case others lease the first ones at this moment.
 _SPARE = 64
 _LOOKS = 2
+# The ticket of a pair of the pool is its digest.
+_POOLED = re.compile(r"[0-9a-f]{64}")
 # The coin that decides the sides is the same for everybody, so a ticket can be checked.
 _SEED = 0
 
@@ -52,7 +57,8 @@ class LeasedPair:
     """A pair that one person has.
 
     Args:
-        pair: The pair, whose key is the id of its audit; without texts if the service has none.
+        pair: The pair, whose key is the id of its audit, or the digest of a pair of the pool;
+            without texts if the service has none.
         until: End of the lease, in seconds since 1970.
         digest: Digest of the comparison, if only the person has its texts; else None.
     """
@@ -63,8 +69,13 @@ class LeasedPair:
 
     @property
     def ticket(self) -> str:
-        """The ticket with which the answer comes back."""
-        return ticket_of(self.pair)
+        """The ticket with which the answer comes back; the digest for a pair of the pool."""
+        return self.pair.key if self.is_pooled else ticket_of(self.pair)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether this is a pair of the pool and no audit."""
+        return self.pair.key == self.digest
 
     @property
     def left_is_first(self) -> bool:
@@ -170,6 +181,7 @@ class _Waiting:
         kept: Collection[str],
         opinions: Mapping[str, Sequence[Opinion]],
         digests: Collection[str],
+        pool: Mapping[str, LabelledExample],
     ) -> "_Waiting":
         """Sorts audits by what they wait for; long work for 100,000 of them.
 
@@ -177,7 +189,8 @@ class _Waiting:
             rows: The audits of `Ledger.open_draws`.
             kept: Keys of the pairs whose texts the service has.
             opinions: Key of a pair of the set -> its opinions.
-            digests: Digests of pairs whose texts the person has.
+            digests: Digests of pairs whose texts the person has, in the order to give them.
+            pool: Digest -> example of further pairs, which wait for a label if they have none.
         """
         labelled = waiting_pairs(rows, opinions)
         keys = list[str]()
@@ -191,6 +204,12 @@ class _Waiting:
             if pair.digest in digests:
                 named[key] = pair
                 keys.append(key)
+        audited = {pair.digest for pair in labelled.values()}
+        for digest in digests:
+            example = pool.get(digest)
+            if example is not None and example.label is None and digest not in audited:
+                named[digest] = WaitingPair(id=digest, digest=digest)
+                keys.append(digest)
         return cls(
             keys=keys,
             named=named,
@@ -278,14 +297,16 @@ class LabelQueue:
             reviewer: Name of the person.
             most: Most pairs.
             reviewers: Number of people who label each pair: 1, or 2 for opinions.
-            digests: Digests of pairs whose texts the person has.
+            digests: Digests of pairs whose texts the person has, in the order to give them.
 
         Raises:
             CalibrationNotFoundError: There is no such set.
             StoreUnavailableError: The store does not answer.
         """
         calibration = await self._calibrations.get(name)
-        waiting = await self._waiting(name, frozenset(digests))
+        # An opinion is about an audit: a pair of the pool has one label.
+        pool = calibration.table if reviewers == 1 else {}
+        waiting = await self._waiting(name, dict.fromkeys(digests), pool)
         pairs = list[LeasedPair]()
         if waiting.keys:
             granted = await self._lease(waiting, name, reviewer, reviewers, most=most)
@@ -348,11 +369,7 @@ class LabelQueue:
             StoreUnavailableError: The store does not answer.
         """
         calibration = await self._calibrations.get(name)
-        parsed = [Ticket.of(ticket) for ticket in tickets]
-        keys = {key_of(ticket.audit) for ticket in parsed if ticket is not None}
-        if None in parsed:
-            raise _not_a_ticket()
-        released = await self._skip(name, keys, reviewer)
+        released = await self._skip(name, {_released(text) for text in tickets}, reviewer)
         state = await self._state(calibration, await self._waiting(name))
         return Released(released=released, state=state)
 
@@ -364,19 +381,27 @@ class LabelQueue:
             StoreUnavailableError: The store does not answer.
         """
         calibration = await self._calibrations.get(name)
-        rows, kept = await self._open(name)
-        opinions = self._auditor.ledger.opinions(name)
+        rows, kept, opinions = await self._open(name)
         return await off_loop(Textless.of, rows, kept, opinions, calibration.fingerprint)
 
-    async def _waiting(self, name: str, digests: Collection[str] = ()) -> _Waiting:
-        rows, kept = await self._open(name)
-        return await off_loop(_Waiting.of, rows, kept, self._auditor.ledger.opinions(name), digests)
+    async def _waiting(
+        self,
+        name: str,
+        digests: Collection[str] = (),
+        pool: Mapping[str, LabelledExample] = MappingProxyType({}),
+    ) -> _Waiting:
+        rows, kept, opinions = await self._open(name)
+        return await off_loop(_Waiting.of, rows, kept, opinions, digests, pool)
 
-    async def _open(self, name: str) -> tuple[Rows, Collection[str]]:
-        """The open audits of a set, and the keys of the pairs whose texts the service has."""
+    async def _open(
+        self, name: str
+    ) -> tuple[Rows, Collection[str], Mapping[str, Sequence[Opinion]]]:
+        """The open audits of a set, the keys of the texts that the service has, and opinions."""
         rows = await self._auditor.open_draws(name)
+        # No wait in between: two equal opinions of an audit that was open would differ then.
+        opinions = self._auditor.ledger.opinions(name)
         keeps = self._auditor.keeps_texts and len(rows)
-        return rows, await self._store.audit_text_keys() if keeps else set[str]()
+        return rows, await self._store.audit_text_keys() if keeps else set[str](), opinions
 
     async def _lease(
         self, waiting: _Waiting, name: str, reviewer: str, reviewers: int, *, most: int
@@ -455,6 +480,16 @@ def _items(key: str) -> tuple[str, str]:
 
 def _key(item: str) -> str:
     return item.partition("/")[0]
+
+
+def _released(ticket: str) -> str:
+    """The key of a pair that somebody gives back."""
+    parsed = Ticket.of(ticket)
+    if parsed is not None:
+        return key_of(parsed.audit)
+    if _POOLED.fullmatch(ticket) is None:
+        raise _not_a_ticket()
+    return ticket
 
 
 def _leased_pairs(

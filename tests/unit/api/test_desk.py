@@ -133,7 +133,7 @@ def test_every_view_is_small() -> None:
     worker = ("pair_file.js", "pair_places.js", "pair_rows.js", "digest.js")
     views = (
         ("try.js", *curve),
-        ("label.js", "queue.js", "two_reviewers.js", *texts, *worker),
+        ("label.js", "pool.js", "queue.js", "two_reviewers.js", *texts, *worker),
         ("sets.js",),
         ("sets.js", "set.js", "change.js", "recalibrate.js", "upload.js", "groups.js", *curve),
         ("watch.js", "timeline.js", "groups.js"),

@@ -23,7 +23,16 @@ from tests.unit.api.problems import calibrated, comparison, problem
 from tests.unit.api.test_audits import ISO, drawn, listed, send
 
 QUEUE = "/calibrations/default/queue"
-SHOWN = {"ticket", "question", "left", "right", "digest", "left_is_first", "leased_until"}
+SHOWN = {
+    "ticket",
+    "question",
+    "left",
+    "right",
+    "digest",
+    "is_pooled",
+    "left_is_first",
+    "leased_until",
+}
 STATE = {"open", "disagreements", "leased", "without_texts", "words"}
 
 

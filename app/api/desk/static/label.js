@@ -5,6 +5,7 @@ import { Action, Copyable, Dialog, Waiting, Words } from "./parts.js";
 import { moment } from "./format.js";
 import { Sources } from "./label_file.js";
 import { Markdown } from "./markdown.js";
+import { levelOfAddress, PoolCard } from "./pool.js";
 import { useQueue } from "./queue.js";
 import { addressOf, reviewersOfAddress, TwoReviewers } from "./two_reviewers.js";
 
@@ -76,11 +77,14 @@ function Invite({ name, reviewers, report }) {
 /** What stands in place of a pair when there is none. @param {{ state: any, onFinish: () => void, onAgain: () => void }} props */
 function Done({ state, onFinish, onAgain }) {
   if (state.held !== null)
-    return html`<section class="card empty"><div><p>That was the last pair. Your last answer is not sent yet, so you can
-      still take it back.</p><p class="row"><button type="button" class="main" onClick=${onFinish}>Send it</button></p></div></section>`;
+    return html`<section class="card empty"><div><p>${state.pool === null ? "That was the last pair." : "That was the last pair before the next test."}
+      ${" "}Your last answer is not sent yet, so you can still take it back.</p><p class="row"><button type="button" class="main" onClick=${onFinish}>Send it</button></p></div></section>`;
   if (state.without_texts > state.matched)
     return html`<section class="card empty"><div><p>Pairs wait for a label, and their texts are not here. Open a file that has them.
       With <code>SCOPE_AUDIT_TEXTS=on</code> the service keeps the texts of the next ones itself.</p>
+      <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
+  if (state.pool !== null && state.pool.needed > 0 && state.pool.here === 0)
+    return html`<section class="card empty"><div><p>The next pairs of the pool are not here. Open the file that has them.</p>
       <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
   return html`<section class="card empty"><div><p>No pair waits for your label.</p>
     <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
@@ -106,11 +110,16 @@ const isTyping = (target) =>
 export function Label({ name, sets, report }) {
   const [reviewer, setReviewer] = useState(labellerName);
   const reviewers = reviewersOfAddress();
-  const queue = useQueue(name, reviewer, reviewers, report);
+  // An opinion is about an audit: a pair of a pool has one label.
+  const level = reviewers === 1 ? levelOfAddress() : "";
+  const set = sets.find((each) => each.name === name);
+  const queue = useQueue(name, reviewer, reviewers, level, report);
   const [asks, setAsks] = useState(/** @type {"reason" | "keys" | null} */ (null));
   const [rendered, setRendered] = useState(false);
   const { state, answer, undo, skip, finish } = queue;
   const pair = state?.pair ?? null;
+  // A pair of a pool is never closed: the tests would stop there.
+  const canClose = pair !== null && !pair.is_pooled;
   useEffect(() => {
     const press = (/** @type {KeyboardEvent} */ event) => {
       if (asks !== null || isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
@@ -121,7 +130,7 @@ export function Label({ name, sets, report }) {
         t: () => answer("tie"),
         s: skip,
         u: undo,
-        n: () => pair !== null && setAsks("reason"),
+        n: () => canClose && setAsks("reason"),
         "?": () => setAsks("keys"),
       };
       const action = actions[event.key.toLowerCase()];
@@ -148,18 +157,19 @@ export function Label({ name, sets, report }) {
     <div class="row">
       <button type="button" class="quiet" disabled=${state.held === null} onClick=${undo}>Undo <kbd>U</kbd></button>
       <button type="button" class="quiet" disabled=${pair === null} onClick=${skip}>Skip for now <kbd>S</kbd></button>
-      <button type="button" class="quiet" disabled=${pair === null} onClick=${() => setAsks("reason")}>Cannot be labelled <kbd>N</kbd></button>
+      <button type="button" class="quiet" disabled=${!canClose} onClick=${() => setAsks("reason")}>Cannot be labelled <kbd>N</kbd></button>
       <button type="button" class="quiet" aria-pressed=${rendered} onClick=${() => setRendered(!rendered)}>Markdown</button>
       <button type="button" class="quiet" onClick=${() => setAsks("keys")}>Keys <kbd>?</kbd></button>
     </div>
-    <p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays without one
-      holds the later ones up.</p>
+    ${!pair?.is_pooled && html`<p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays
+      without one holds the later ones up.</p>`}
     ${asks === "reason" && html`<${Reason} onClose=${() => setAsks(null)} onReason=${(/** @type {string} */ reason) => {
       setAsks(null);
       answer("none", reason);
     }} />`}
     ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
-    <${Sources} name=${name} withoutTexts=${state.without_texts} kept=${state.open} matched=${state.matched} report=${report} onFile=${queue.again} />
+    <${Sources} name=${name} withoutTexts=${state.without_texts} kept=${state.open} matched=${state.matched} pooled=${state.pool?.here ?? null} report=${report} onFile=${queue.again} />
+    ${set !== undefined && reviewers === 1 && (set.unlabelled > 0 || level !== "") && html`<${PoolCard} set=${set} level=${level} state=${state} />`}
     ${reviewer !== undefined && html`<${Name} value=${reviewer} onChange=${setReviewer} />`}
     ${!isReviewer() && html`<${TwoReviewers} name=${name} reviewers=${reviewers} waiting=${state.disagreements} report=${report} />`}
     ${!isReviewer() && savedKey() !== null && html`<${Invite} name=${name} reviewers=${reviewers} report=${report} />`}

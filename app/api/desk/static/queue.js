@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "./ui.js";
 import { call, ofSet, post } from "./api.js";
 import { textOf } from "./file_texts.js";
 import { FileQueue } from "./label_file.js";
+import { Pool } from "./pool.js";
 
 /**
  * @typedef {object} Pair
@@ -12,6 +13,9 @@ import { FileQueue } from "./label_file.js";
  * @property {string} right
  * @property {string | null} digest Null if the service has the texts.
  * @property {boolean} left_is_first
+ * @property {boolean} is_pooled Whether this is a pair of the pool, whose ticket is its digest.
+ * @property {Record<string, unknown>} [fields] Texts of the file for `POST /judge`; so with `isReversed`.
+ * @property {boolean} [isReversed] Whether response B of the file comes first by its code points.
  * @property {string} leased_until
  */
 /** @typedef {"left" | "right" | "tie" | "none"} Choice */
@@ -30,14 +34,16 @@ class Queue {
    * @param {string} name The set.
    * @param {string | undefined} reviewer Name of the person who labels; undefined for that of the link.
    * @param {1 | 2} reviewers Number of people who label each pair.
+   * @param {string} level Alpha and delta for which to label the pool; "" to label audits only.
    * @param {(error: unknown) => void} report
    * @param {(state: any) => void} show Receives each new state.
    */
-  constructor(name, reviewer, reviewers, report, show) {
+  constructor(name, reviewer, reviewers, level, report, show) {
     this.reviewer = reviewer;
     this.reviewers = reviewers;
     this.path = ofSet(name, "/queue");
     this.file = new FileQueue(name);
+    this.pool = new Pool(name, level);
     this.report = report;
     this.show = show;
     /** @type {Pair[]} */
@@ -57,13 +63,19 @@ class Queue {
 
   tell(/** @type {any} */ told = null) {
     if (told !== null) this.told = { ...this.told, ...told };
-    if (!this.closed && this.told !== null) this.show({ ...this.told, matched: this.file.digests.length, pair: this.pairs[0] ?? null, held: this.held });
+    if (!this.closed && this.told !== null) this.show({ ...this.told, ...this.ofPool(), matched: this.file.digests.length, pair: this.pairs[0] ?? null, held: this.held });
+  }
+
+  /** What the view shows of the pool instead of the audits. */
+  ofPool() {
+    const { told, digests } = this.pool;
+    return told === null ? { pool: null } : { words: told.words, pool: { ...told, here: digests.length } };
   }
 
   /** Fetches pairs ahead, so that the next one is there at once. */
   async fill() {
     if (this.closed || this.pairs.length >= AHEAD) return;
-    const asked = { take: TAKEN, reviewer: this.reviewer, reviewers: this.reviewers, digests: this.file.digests.slice(0, MOST_NAMED) };
+    const asked = { take: TAKEN, reviewer: this.reviewer, reviewers: this.reviewers, digests: [...this.file.digests, ...this.pool.digests].slice(0, MOST_NAMED) };
     const { pairs, ...told } = await post(this.path, asked);
     const shown = await Promise.all(pairs.map(withTexts));
     // Asking again gives the same pairs.
@@ -75,6 +87,7 @@ class Queue {
   /** Looks for pairs, also in the file that is open. */
   async look() {
     await this.file.look();
+    await this.pool.look(this.file.fingerprint);
     // Pairs of a file that was closed stay until they have an answer.
     await this.fill();
     this.tell();
@@ -121,16 +134,17 @@ class Queue {
     if (held === null) return;
     this.held = null;
     this.tell();
-    this.work(() => this.send(held));
+    this.work(async () => {
+      await this.send(held);
+      await this.fill();
+    });
   }
 
   /** @param {Held} held */
   async send(held) {
     try {
-      const { errors, words, open, disagreements, leased, without_texts } = await post(`${this.path}/answers`, this.answersOf(held));
-      if (held.pair.digest !== null) this.file.remove(held.pair.digest);
-      this.tell({ words, open, disagreements, leased, without_texts });
-      if (errors.length > 0) this.report(new Error(errors[0].error.detail));
+      if (held.pair.is_pooled) await this.sendPooled(held);
+      else await this.sendAudit(held);
     } catch (error) {
       // The pair is shown again, so no answer is lost in silence.
       this.done.delete(held.pair.ticket);
@@ -140,13 +154,28 @@ class Queue {
     }
   }
 
+  /** @param {Held} held */
+  async sendAudit(held) {
+    const { errors, words, open, disagreements, leased, without_texts } = await post(this.pathOf(held), this.bodyOf(held));
+    if (held.pair.digest !== null) this.file.remove(held.pair.digest);
+    this.tell({ words, open, disagreements, leased, without_texts });
+    if (errors.length > 0) this.report(new Error(errors[0].error.detail));
+  }
+
+  /** @param {Held} held */
+  async sendPooled(held) {
+    this.pool.check(await post(this.pathOf(held), this.bodyOf(held)));
+    await this.pool.look(this.file.fingerprint);
+    this.tell();
+  }
+
   /** Sends what is held back and gives the other pairs back, also while the page is closed. */
   leave() {
     const { held, pairs } = this;
     this.held = null;
     this.pairs = [];
     const last = { keepalive: true };
-    if (held !== null) call("POST", `${this.path}/answers`, this.answersOf(held), last).catch(this.report);
+    if (held !== null) call("POST", this.pathOf(held), this.bodyOf(held), last).catch(this.report);
     // A pair that is not given back comes back by itself when its lease ends.
     const tickets = pairs.map((pair) => pair.ticket);
     const released = { tickets, reviewer: this.reviewer };
@@ -154,7 +183,13 @@ class Queue {
   }
 
   /** @param {Held} held */
-  answersOf(held) {
+  pathOf(held) {
+    return held.pair.is_pooled ? "calibrate" : `${this.path}/answers`;
+  }
+
+  /** @param {Held} held */
+  bodyOf(held) {
+    if (held.pair.is_pooled) return this.pool.exampleOf(held);
     return { answers: [held.sent], reviewer: this.reviewer, reviewers: this.reviewers };
   }
 
@@ -170,7 +205,7 @@ async function withTexts(pair) {
   const texts = await textOf(pair.digest);
   if (texts === null) throw new Error("the file does not have a pair that it had");
   const [left, right] = pair.left_is_first ? [texts.first, texts.second] : [texts.second, texts.first];
-  return { ...pair, question: texts.question, left, right };
+  return { ...pair, question: texts.question, left, right, fields: texts.fields, isReversed: texts.isReversed };
 }
 
 /**
@@ -178,14 +213,15 @@ async function withTexts(pair) {
  * @param {string} name
  * @param {string | undefined} reviewer
  * @param {1 | 2} reviewers
+ * @param {string} level
  * @param {(error: unknown) => void} report
  */
-export function useQueue(name, reviewer, reviewers, report) {
+export function useQueue(name, reviewer, reviewers, level, report) {
   const [state, setState] = useState(/** @type {any} */ (null));
   const [failed, setFailed] = useState(false);
   const queue = useRef(/** @type {Queue | null} */ (null));
   useEffect(() => {
-    const now = new Queue(name, reviewer, reviewers, report, setState);
+    const now = new Queue(name, reviewer, reviewers, level, report, setState);
     queue.current = now;
     // Nobody answers a pair of the queue before.
     setState(null);
@@ -207,7 +243,7 @@ export function useQueue(name, reviewer, reviewers, report) {
       now.leave();
       now.closed = true;
     };
-  }, [name, reviewer, reviewers]);
+  }, [name, reviewer, reviewers, level]);
   return {
     state,
     failed,
