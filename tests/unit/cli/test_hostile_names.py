@@ -233,7 +233,6 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
     ],
     "noise": lambda world: [
         in_a_terminal("noise", world.strange, "--name", "new", "--url", world.url),
-        in_a_terminal("noise", world.pairs, "--name", EVIL_FILE, "--url", world.url),
     ],
     "curve": lambda world: [
         of("curve", world.strange, "--url", world.url),
