@@ -16,7 +16,7 @@ from app.core.conformal import merged
 from app.core.preference import FloatArray
 from app.evaluation.normal_world import NormalJudge
 from tests.statistics.worlds import absorptions, audits, questions, streams, ties
-from tests.statistics.worlds.audits import ALPHA, Asked, Expiring, Phase
+from tests.statistics.worlds.audits import ALPHA, Asked, Expiring, Phase, TwoGroups
 from tests.statistics.worlds.calibrations import (
     MIDDLING,
     OTHER,
@@ -170,6 +170,19 @@ def print_expired(runs: int = 1000) -> None:
         places = np.array([run.certified_at or np.inf for run in found])
         rows.append([f"{expired:.1%}", spread(places)])
     table("labels to the certificate at an error of 0.05", ["expired", "median (90%)"], rows)
+
+
+def print_two_groups(runs: int = 400) -> None:
+    """Alarms of the whole and of two declared groups."""
+    rows = []
+    for error, rest in ((0.244, 0.06), (ALPHA, ALPHA)):
+        world = TwoGroups(0.12, error, rest)
+        alarms = audits.group_alarms(world, labels=6000, count=runs, seed=SEED)
+        shown = [share(audits.alarm_rate(each), runs) for each in zip(*alarms, strict=True)]
+        places = np.array([small or np.inf for _, small, _ in alarms])
+        rows.append([f"{error} / {rest}", *shown, spread(places) if error > ALPHA else "-"])
+    headings = ["errors", "whole", "smaller", "larger", "labels to the alarm of the smaller"]
+    table("two groups, 12% and 88% of 6,000 labels: alarms", headings, rows)
 
 
 def print_streams(runs: int = 400) -> None:

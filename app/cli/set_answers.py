@@ -150,6 +150,19 @@ class DriftOfSet:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditedGroup(Ringing):
+    """The audits of one group under a criterion with its alarm."""
+
+    group: str
+    audited: int
+    errors: int
+    error_interval: tuple[float, ...]
+    evidence: float
+    alarm_evidence: float
+    alarm: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AuditedCriterion(Ringing):
     """The audits of one criterion with its alarm; services of 0.3.0 have one line for all."""
 
@@ -167,6 +180,11 @@ class AuditedCriterion(Ringing):
     suspended: bool
     alarm_evidence: float = 20.0
     certified_without_expired: bool = False
+    groups: tuple[AuditedGroup, ...] = ()
+
+    @property
+    def group(self) -> None:
+        """No group: the criterion itself."""
 
 
 @dataclass(frozen=True, slots=True)

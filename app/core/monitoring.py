@@ -7,6 +7,7 @@ each label (docs/design/guarantees.md, section 6).
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,41 +152,47 @@ class Ringing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MonitoredCriterion:
-    """The audits of one criterion under one version of its set.
+class Watched:
+    """The judgments that an alarm is about.
 
     Args:
-        criterion: The criterion, which has an alpha.
+        criterion: Their criterion, which has an alpha.
+        group: Their group; None for those of all groups and of none.
+    """
+
+    criterion: Criterion
+    group: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The same for people, such as "alpha 0.1 (marginal) in the group math"."""
+        group = "" if self.group is None else f" in the group {self.group}"
+        return f"{self.criterion.words}{group}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Monitored:
+    """The audits of some judgments by one version of a set.
+
+    Args:
         figures: Evidence, certificate and error from the labels that count, without ties.
-        label_noise: Label noise of the version.
-        bound: Largest share of labels that differ from the verdicts, if the error is alpha: the
-            label noise adds to alpha.
         ties: Number of labels "tie" among those that count.
         repeated: Number of accepted draws that are left out because their question counts already.
         waiting: Number of labels and closed draws that wait for a draw of an earlier question.
         open: Number of accepted draws that have no label and are not closed.
         expired: Number of accepted draws that got no label in time.
-        abstentions: Number of drawn abstentions, which have no part in the error.
-        keys: The same by the keys that asked; those with the most errors come first.
-        further_keys: Number of keys that are not in `keys`.
         oldest: The open draw for which the waiting labels wait; None if they wait for none.
         alarm_span: The judgments whose labels let the figures ring; None without an alarm in them.
         rang: The active alarm. It may have rung under an earlier version, and figures of
             corrected labels may have no alarm any more.
     """
 
-    criterion: Criterion
     figures: MonitorFigures
-    label_noise: float
-    bound: float
     ties: int
     repeated: int
     waiting: int
     open: int
     expired: int
-    abstentions: int
-    keys: tuple[MonitoredKey, ...]
-    further_keys: int
     oldest: OpenDraw | None = None
     alarm_span: JudgedSpan | None = None
     rang: Ringing | None = None
@@ -194,6 +201,59 @@ class MonitoredCriterion:
     def alarm(self) -> bool:
         """Whether the figures have an alarm, or an alarm is active."""
         return self.figures.alarm or self.rang is not None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MonitoredGroup:
+    """The audits of one group of the traffic under a criterion.
+
+    Args:
+        group: Name of the group.
+        monitored: Its audits.
+    """
+
+    group: str
+    monitored: Monitored
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MonitoredCriterion(Monitored):
+    """The audits of one criterion under one version of its set.
+
+    Args:
+        criterion: The criterion, which has an alpha.
+        label_noise: Label noise of the version.
+        bound: Largest share of labels that differ from the verdicts, if the error is alpha: the
+            label noise adds to alpha.
+        abstentions: Number of drawn abstentions, which have no part in the error.
+        keys: The same by the keys that asked; those with the most errors come first.
+        further_keys: Number of keys that are not in `keys`.
+        groups: The same by the groups that have draws or an alarm, in order of their names.
+    """
+
+    criterion: Criterion
+    label_noise: float
+    bound: float
+    abstentions: int
+    keys: tuple[MonitoredKey, ...]
+    further_keys: int
+    groups: tuple[MonitoredGroup, ...] = ()
+
+    @property
+    def parts(self) -> Mapping[Watched, Monitored]:
+        """The whole, and each group."""
+        return {
+            Watched(criterion=self.criterion): self,
+            **{
+                Watched(criterion=self.criterion, group=each.group): each.monitored
+                for each in self.groups
+            },
+        }
+
+    @property
+    def alarmed(self) -> tuple[Watched, ...]:
+        """The parts with an alarm."""
+        return tuple(watched for watched, part in self.parts.items() if part.alarm)
 
     @property
     def loses_many(self) -> bool:
@@ -231,16 +291,18 @@ def bets_of(questions: NDArray[np.uint8], at: FloatArray) -> NDArray[np.int64]:
     return bets
 
 
-def alarm_delta(place: int) -> float:
-    """Returns the probability of a false alarm of a criterion, over all time.
+def alarm_delta(place: int, *, groups: int = 1) -> float:
+    """Returns the probability of a false alarm of a criterion, or of a group, over all time.
 
     The criteria of a version share 5% in the order in which they came into use. So the alarms of
-    all of them keep 5% together, and none has to be known before.
+    all of them keep 5% together, and none has to be known before. The groups of a criterion share
+    as much again, in equal parts.
 
     Args:
         place: Place of the criterion in that order, from 1.
+        groups: Number of groups that share it.
     """
-    return MONITOR_DELTA * share_of(place)
+    return MONITOR_DELTA * share_of(place) / groups
 
 
 def monitor(

@@ -208,11 +208,33 @@ def of_monitors(shown: Iterable[MonitoredCriterion]) -> Iterator[GaugeMetricFami
     for name, text, value in _MONITORED:
         family = _family(f"monitor_{name}", text, *labels)
         for monitored in monitors:
-            criterion = monitored.criterion
-            delta = "" if criterion.delta is None else str(criterion.delta)
-            place = (criterion.calibration, criterion.guarantee, str(criterion.alpha), delta)
-            family.add_metric(place, float(value(monitored)))
+            family.add_metric(_place(monitored), float(value(monitored)))
         yield family
+    yield from of_monitored_groups(monitors)
+
+
+def of_monitored_groups(shown: Iterable[MonitoredCriterion]) -> Iterator[GaugeMetricFamily]:
+    """Yields the gauges of the audits of groups; the operator declares the groups."""
+    labels = ("calibration", "guarantee", "alpha", "delta", "group")
+    evidence = _family(
+        "monitor_group_evidence",
+        "Evidence from audits that the error of a group is above alpha, as a share of its line.",
+        *labels,
+    )
+    alarm = _family("monitor_group_alarm", "Whether an alarm of a group is active.", *labels)
+    for monitored in shown:
+        for each in monitored.groups:
+            place = (*_place(monitored), each.group)
+            figures = each.monitored.figures
+            evidence.add_metric(place, figures.evidence / figures.alarm_evidence)
+            alarm.add_metric(place, float(each.monitored.alarm))
+    yield from (evidence, alarm)
+
+
+def _place(monitored: MonitoredCriterion) -> tuple[str, str, str, str]:
+    criterion = monitored.criterion
+    delta = "" if criterion.delta is None else str(criterion.delta)
+    return criterion.calibration, criterion.guarantee, str(criterion.alpha), delta
 
 
 # Name, meaning and value of each gauge.

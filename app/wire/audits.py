@@ -212,11 +212,12 @@ class ResumeIn(Strict):
 
 
 class ResumedOut(Out):
-    """A criterion whose alarm was ended."""
+    """A criterion, or a group under it, whose alarm was ended."""
 
     alpha: float
     guarantee: Guarantee
     delta: float | None
+    group: str | None
     rang_at: str
 
     @classmethod
@@ -228,6 +229,7 @@ class ResumedOut(Out):
             alpha=criterion.alpha,
             guarantee=criterion.guarantee,
             delta=criterion.delta,
+            group=alarm.entry.group,
             rang_at=written(alarm.entry.at),
         )
 
@@ -321,8 +323,9 @@ class AuditEventOut(Out):
     """One entry of the trail of a set's audits.
 
     `closed` and `label_changed` have `id`, `before` and `after`, in the order of that id. `alarm`,
-    `alarm_ended` and `resumed` have the criterion and the current version. `recovery_begun` has
-    `since` and `audits`: the first audits since the alarm, which will be absorbed.
+    `alarm_ended` and `resumed` have the criterion, the group if they are about one, and the current
+    version. `recovery_begun` has `since` and `audits`: the first audits since the alarm, which will
+    be absorbed.
     """
 
     event: Event
@@ -335,6 +338,7 @@ class AuditEventOut(Out):
     alpha: float | None = None
     guarantee: Guarantee | None = None
     delta: float | None = None
+    group: str | None = None
     version: int | None = None
     errors: int | None = None
     audited: int | None = None
@@ -368,7 +372,7 @@ class AuditEventOut(Out):
                 since=written(entry.since),
                 audits=entry.audits,
             )
-        criterion = asdict(entry.criterion)
+        criterion = {**asdict(entry.criterion), "group": entry.group}
         del criterion["calibration"]
         if isinstance(entry, AlarmEntry):
             return cls(

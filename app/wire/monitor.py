@@ -1,13 +1,20 @@
 """JSON answers about audits and drift of a calibration set."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from app.core.calibration import Calibration
 from app.core.comparison import Guarantee
-from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Ringing
+from app.core.monitoring import (
+    MONITOR_DELTA,
+    Monitored,
+    MonitoredCriterion,
+    MonitoredGroup,
+    Ringing,
+    Watched,
+)
 from app.service.auditing.drift import STREAMS, Figures, StreamFigures
 from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
@@ -55,6 +62,55 @@ class MonitoredKeyOut(Out):
     open: int
 
 
+class MonitoredGroupOut(RingingOut):
+    """The audits of one group of the traffic under a criterion.
+
+    The groups of a criterion share as many false alarms as the criterion has, in equal parts, so
+    `alarm_evidence` is that of the criterion times the number of declared groups.
+    """
+
+    group: str
+    audited: int
+    errors: int
+    closed: int
+    questions: int
+    error_interval: tuple[float, float]
+    evidence: float
+    alarm_evidence: float
+    alarm: bool
+    certified: bool
+    suspended: bool
+    ties: int
+    repeated: int
+    waiting: int
+    open: int
+    expired: int
+
+    @classmethod
+    def of(cls, of_group: MonitoredGroup, *, suspends: bool) -> "MonitoredGroupOut":
+        """Converts the audits of a group."""
+        monitored = of_group.monitored
+        fields = {**asdict(monitored.figures), **_counts(monitored)}
+        return cls(
+            group=of_group.group,
+            **{name: value for name, value in fields.items() if name in cls.model_fields},
+            **ringing_fields(monitored.rang),
+            suspended=suspends and monitored.alarm,
+        )
+
+
+def _counts(monitored: Monitored) -> dict[str, Any]:
+    """Whether there is an alarm, and the numbers of draws that are not in the figures."""
+    return {
+        "alarm": monitored.alarm,
+        "ties": monitored.ties,
+        "repeated": monitored.repeated,
+        "waiting": monitored.waiting,
+        "open": monitored.open,
+        "expired": monitored.expired,
+    }
+
+
 class MonitoredOut(RingingOut):
     """The audits of one criterion under this version of the set.
 
@@ -100,6 +156,7 @@ class MonitoredOut(RingingOut):
     abstentions: int
     keys: list[MonitoredKeyOut]
     further_keys: int
+    groups: list[MonitoredGroupOut]
 
     @classmethod
     def of(cls, monitored: MonitoredCriterion, *, suspends: bool) -> "MonitoredOut":
@@ -109,15 +166,17 @@ class MonitoredOut(RingingOut):
             monitored: The audits.
             suspends: Whether judgments abstain after an alarm.
         """
-        fields = asdict(monitored)
-        criterion, figures = fields.pop("criterion"), fields.pop("figures")
-        del fields["rang"], fields["alarm_span"]
         return cls(
-            **criterion,
-            **{**figures, "alarm": monitored.alarm},
-            **fields,
+            **asdict(monitored.criterion),
+            **{**asdict(monitored.figures), **_counts(monitored)},
             **ringing_fields(monitored.rang),
+            label_noise=monitored.label_noise,
+            bound=monitored.bound,
+            abstentions=monitored.abstentions,
             suspended=suspends and monitored.alarm,
+            keys=[MonitoredKeyOut(**asdict(each)) for each in monitored.keys],
+            further_keys=monitored.further_keys,
+            groups=[MonitoredGroupOut.of(each, suspends=suspends) for each in monitored.groups],
         )
 
 
@@ -286,7 +345,7 @@ def _light(criteria: Sequence[MonitoredCriterion], *, alarm: bool, note: str | N
 
 def _importance(monitored: MonitoredCriterion) -> tuple[bool, int]:
     """A key by which alarms come first, and then the criteria with the most labels."""
-    return not monitored.alarm, -monitored.figures.audited
+    return not monitored.alarmed, -monitored.figures.audited
 
 
 def _note(
@@ -295,10 +354,11 @@ def _note(
     """Says what to do about a set, if there is something to do."""
     if report.alarmed:
         return (
-            "accepted verdicts are wrong more often than alpha: do not use them, and make a new "
-            "version of the set from labels of today's traffic (POST /calibrations/{name}/absorb; "
-            "docs/guides/monitoring.md, An alarm of the audits). The alarm ends with a version of "
-            "which at least half of the examples are new, or by POST /calibrations/{name}/resume"
+            f"accepted verdicts{_groups_of(report.alarmed)} are wrong more often than alpha: do "
+            "not use them, and make a new version of the set from labels of today's traffic (POST "
+            "/calibrations/{name}/absorb; docs/guides/monitoring.md, An alarm of the audits). The "
+            "alarm ends with a version of which at least half of the examples are new, or by POST "
+            "/calibrations/{name}/resume"
         )
     if has_drifted:
         return (
@@ -334,6 +394,14 @@ def _note(
     )
 
 
+def _groups_of(alarmed: Collection[Watched]) -> str:
+    """Names the groups with an alarm, if there is no alarm of a whole criterion."""
+    groups = sorted({watched.group for watched in alarmed if watched.group is not None})
+    if not groups or any(watched.group is None for watched in alarmed):
+        return ""
+    return f" in the group{'s' * (len(groups) > 1)} {', '.join(groups)}"
+
+
 def summary(criteria: Sequence[MonitoredCriterion], drift: Figures, *, now: float) -> str:
     """Says in a sentence how wrong the verdicts are.
 
@@ -358,21 +426,36 @@ def _about(monitored: MonitoredCriterion, now: float) -> str:
             f"nothing is known about wrong verdicts under {criterion.words} without labels: "
             f"{monitored.open} audits wait for one"
         )
-    low, high = (f"{100 * share:.0f}%" for share in figures.error_interval)
-    wrong = f"{low} to {high} of the verdicts are wrong"
     promised = f"promised were {100 * criterion.alpha:g}% by {criterion.words}"
-    if monitored.alarm:
-        rang = monitored.rang
-        active = "is active" if rang is None else f"has been active{_since(rang.at, now)}"
-        return f"{wrong}; {promised}; the alarm {active}"
+    words = f"{_wrong(monitored)}; {promised}{_alarm(monitored, now)}"
+    for each in monitored.groups:
+        if each.monitored.alarm:
+            words += f"; in the group {each.group}, {_wrong(each.monitored)}"
+            words += _alarm(each.monitored, now)
+    if monitored.alarmed:
+        return words
     if figures.certified:
-        return f"{wrong}; {promised}; labels prove that this is kept"
+        return f"{words}; labels prove that this is kept"
     if figures.certified_without_expired:
         return (
-            f"{wrong}; {promised}; labels show that this is kept if the {monitored.expired} "
-            "expired draws are like the others"
+            f"{words}; labels show that this is kept if the {monitored.expired} expired draws are "
+            "like the others"
         )
-    return f"{wrong}; {promised}"
+    return words
+
+
+def _wrong(monitored: Monitored) -> str:
+    low, high = (f"{100 * share:.0f}%" for share in monitored.figures.error_interval)
+    return f"{low} to {high} of the verdicts are wrong"
+
+
+def _alarm(monitored: Monitored, now: float) -> str:
+    """Says that an alarm is active; "" without one."""
+    if not monitored.alarm:
+        return ""
+    rang = monitored.rang
+    active = "is active" if rang is None else f"has been active{_since(rang.at, now)}"
+    return f"; the alarm {active}"
 
 
 def _since(at: float | None, now: float) -> str:

@@ -24,7 +24,7 @@ from app.files.journal import Journal
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from app.cli.set_answers import AuditedCriterion
+    from app.cli.set_answers import AuditedCriterion, AuditedGroup
     from scope_judge.answers import AuditEvent
 
 app = typer.Typer(
@@ -69,6 +69,14 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
     for each in found.criteria:
         if each.alarm:
             say(("alarm", "bold red"), f" under {criterion_in_words(each)} {each.told}")
+        for group in each.groups:
+            say(
+                f"group {group.group} under {criterion_in_words(each)}: {group.audited} labels, "
+                f"{group.errors} errors, {_interval(group)} wrong, evidence "
+                f"{evidence(group.evidence)}, alarm at {group.alarm_evidence:g}"
+            )
+            if group.alarm:
+                say(("alarm", "bold red"), f" in the group {group.group} {group.told}")
     for value in ("uncertainty", "position_gap", "label_mass"):
         stream = getattr(found.drift, value)
         if stream is not None and stream.alarm:
@@ -84,20 +92,23 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
 
 
 def _audited(criterion: "AuditedCriterion") -> list[str]:
-    interval = " to ".join(f"{100 * share:.0f}%" for share in criterion.error_interval)
     return [
         f"{criterion.alpha:g}",
         criterion.guarantee,
         "" if criterion.delta is None else f"{criterion.delta:g}",
         str(criterion.audited),
         str(criterion.errors),
-        interval,
+        _interval(criterion),
         evidence(criterion.evidence),
         f"{criterion.alarm_evidence:g}",
         str(criterion.open),
         str(criterion.waiting),
         _state(criterion),
     ]
+
+
+def _interval(of: "AuditedCriterion | AuditedGroup") -> str:
+    return " to ".join(f"{100 * share:.0f}%" for share in of.error_interval)
 
 
 def _state(criterion: "AuditedCriterion") -> str:

@@ -1,9 +1,10 @@
 """Alarms of the audits: when each one rang, and what ended it.
 
-An alarm rings when the labels of one version prove more errors than alpha under a criterion. It
-then lasts until somebody ends it with a reason, or until the set has a version of which at least
-half of the labelled examples are newer than the version that rang. Corrected labels and smaller
-changes of the set do not end it, so nothing ends an alarm without a trace.
+An alarm rings when the labels of one version prove more errors than alpha under a criterion, or in
+one group of the traffic under it. It then lasts until somebody ends it with a reason, or until the
+set has a version of which at least half of the labelled examples are newer than the version that
+rang. Corrected labels and smaller changes of the set do not end it, so nothing ends an alarm
+without a trace.
 
 After it, somebody may fix the number of audits that make a new calibration. No
 later number for the same alarm counts.
@@ -15,7 +16,7 @@ counts, because an entry names the position that it follows.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from app.core.comparison import Criterion
+from app.core.monitoring import Watched
 from app.service.auditing.entries import AboutAlarm, AlarmEnd, AlarmEntry, RecoveryPlan
 
 
@@ -34,7 +35,7 @@ class Alarm:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlarmState:
-    """The alarms of one criterion.
+    """The alarms of a criterion, or of one of its groups.
 
     Args:
         standing: The active alarm; None if there is none.
@@ -52,20 +53,20 @@ class Alarms:
     """The state of all alarms: a fold over their entries in the log."""
 
     def __init__(self) -> None:
-        self._states: dict[Criterion, AlarmState] = {}
+        self._states: dict[Watched, AlarmState] = {}
         # Name of a set -> its last plan.
         self._plans: dict[str, RecoveryPlan] = {}
 
-    def state(self, criterion: Criterion) -> AlarmState:
-        """Returns the alarms of one criterion."""
-        return self._states.get(criterion, AlarmState())
+    def state(self, watched: Watched) -> AlarmState:
+        """Returns the alarms of a criterion, or of one of its groups."""
+        return self._states.get(watched, AlarmState())
 
-    def states(self, calibration: str) -> Mapping[Criterion, AlarmState]:
-        """Returns a copy of the alarms of a set: criterion -> its alarms."""
+    def states(self, calibration: str) -> Mapping[Watched, AlarmState]:
+        """Returns a copy of the alarms of a set."""
         return {
-            criterion: state
-            for criterion, state in self._states.items()
-            if criterion.calibration == calibration
+            watched: state
+            for watched, state in self._states.items()
+            if watched.criterion.calibration == calibration
         }
 
     def standing(self, calibration: str) -> list[Alarm]:
@@ -82,7 +83,7 @@ class Alarms:
         if isinstance(entry, RecoveryPlan):
             last = self.plan(entry.calibration)
             return last is None or last.since != entry.since
-        state = self.state(entry.criterion)
+        state = self.state(entry.watched)
         if isinstance(entry, AlarmEntry):
             return state.standing is None and entry.after == state.ended
         return state.standing is not None and entry.alarm == state.standing.position
@@ -96,9 +97,9 @@ class Alarms:
             return True
         if isinstance(entry, AlarmEntry):
             state = replace(
-                self.state(entry.criterion), standing=Alarm(position=position, entry=entry)
+                self.state(entry.watched), standing=Alarm(position=position, entry=entry)
             )
         else:
             state = AlarmState(end=entry, ended=position)
-        self._states[entry.criterion] = state
+        self._states[entry.watched] = state
         return True

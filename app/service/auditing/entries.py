@@ -12,6 +12,7 @@ The store keeps each entry as one flat JSON object:
      "last_judged_at"}
     {"kind": "alarm_end", "calibration", "alpha", "guarantee", "delta", "alarm", "because",
      "version", "reason", "by", "at"}
+    {"kind": "group_alarm" or "group_alarm_end", the same, "group"}
     {"kind": "recovery", "calibration", "since", "audits", "by", "at"}
     {"kind": "fold", "calibration", "positions", "until", "counts", "at"}
 
@@ -36,7 +37,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from app.core.comparison import AuditLabel as AuditLabel
 from app.core.comparison import Criterion
-from app.core.monitoring import JudgedSpan, Ringing
+from app.core.monitoring import JudgedSpan, Ringing, Watched
 from app.core.score import Score
 
 DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -193,6 +194,7 @@ class AlarmEntry:
         first_judged_at: Time of the first judgment whose label led to it; None in alarms of earlier
             releases.
         last_judged_at: Time of the last one, likewise.
+        group: Group of the judgments; None if it is about all of them.
     """
 
     __pydantic_config__ = _STRICT
@@ -206,6 +208,7 @@ class AlarmEntry:
     at: float
     first_judged_at: float | None = None
     last_judged_at: float | None = None
+    group: str | None = None
 
     @property
     def ringing(self) -> Ringing:
@@ -224,11 +227,16 @@ class AlarmEntry:
         return self.criterion.calibration
 
     @property
+    def watched(self) -> Watched:
+        """The judgments that it is about."""
+        return Watched(criterion=self.criterion, group=self.group)
+
+    @property
     def text(self) -> str:
         """The entry as the store keeps it."""
         fields = _ALARM.dump_python(self)
         decider = fields.pop("decider")
-        return _json({"kind": "alarm", **decider.pop("criterion"), **decider, **fields})
+        return _of_group("alarm", {**decider.pop("criterion"), **decider, **fields})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,6 +252,7 @@ class AlarmEnd:
         reason: Why somebody has ended it; None for a version.
         by: Name of the key that made the version or ended the alarm, or "service".
         at: Time of the end, in seconds since 1970.
+        group: Group of the alarm; None if it is about all judgments.
     """
 
     __pydantic_config__ = _STRICT
@@ -255,6 +264,12 @@ class AlarmEnd:
     reason: str | None
     by: str
     at: float
+    group: str | None = None
+
+    @property
+    def watched(self) -> Watched:
+        """The judgments that the alarm is about."""
+        return Watched(criterion=self.criterion, group=self.group)
 
     @property
     def calibration(self) -> str:
@@ -265,7 +280,7 @@ class AlarmEnd:
     def text(self) -> str:
         """The entry as the store keeps it."""
         fields = _ALARM_END.dump_python(self)
-        return _json({"kind": "alarm_end", **fields.pop("criterion"), **fields})
+        return _of_group("alarm_end", {**fields.pop("criterion"), **fields})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -387,9 +402,9 @@ def parse_entry(text: str) -> Entry | None:
             return _LABEL.validate_json(text)
         case "opinion":
             return _OPINION.validate_json(text)
-        case "alarm":
+        case "alarm" | "group_alarm":
             return _ALARM.validate_json(text)
-        case "alarm_end":
+        case "alarm_end" | "group_alarm_end":
             return _ALARM_END.validate_json(text)
         case "recovery":
             return _RECOVERY.validate_json(text)
@@ -431,6 +446,14 @@ def between(span: JudgedSpan | None) -> str:
     if span is None or span.first_judged_at is None or span.last_judged_at is None:
         return ""
     return f" from {written(span.first_judged_at)} to {written(span.last_judged_at)}"
+
+
+def _of_group(kind: str, fields: dict[str, Any]) -> str:
+    """Writes an alarm or its end; release 0.3.0 ignores those of a group."""
+    if fields["group"] is not None:
+        return _json({"kind": f"group_{kind}", **fields})
+    del fields["group"]
+    return _json({"kind": kind, **fields})
 
 
 def _nested(fields: Any) -> Any:

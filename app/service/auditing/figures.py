@@ -2,21 +2,25 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.comparison import Criterion
 from app.core.monitoring import (
     LEFT_OUT,
     MONITOR_DELTA,
     JudgedSpan,
+    Monitored,
     MonitoredCriterion,
+    MonitoredGroup,
     MonitoredKey,
     MonitorFigures,
     OpenDraw,
+    Ringing,
+    Watched,
     alarm_delta,
     bets_of,
     monitor,
@@ -29,59 +33,148 @@ from app.service.auditing.ledger import CLOSED, LABEL_A, NO_LABEL, TIE, Rows, Us
 
 # Keys that the audits of a criterion are shown by.
 _MOST_KEYS = 20
+# No group has this number.
+_NO_GROUP = -1
 
 
 def monitored(
-    uses: Uses, *, states: Mapping[Criterion, AlarmState], now: float, expires_s: float
+    uses: Uses,
+    *,
+    states: Mapping[Watched, AlarmState],
+    groups: Collection[str] = (),
+    now: float,
+    expires_s: float,
 ) -> tuple[tuple[MonitoredCriterion, ...], float]:
     """Returns the audits of each criterion, and a time until which only the log can change them.
 
     Args:
         uses: The drawn judgments by one version.
         states: The alarms of the set. Draws before the end of the last one do not count, and a
-            criterion whose alarm is active is shown even without draws by this version.
+            criterion or group whose alarm is active is shown even without draws by this version.
+        groups: The declared groups, which share the false alarms of groups.
         now: The time in seconds since 1970.
         expires_s: Seconds after which a draw without a label expires.
     """
     criteria, until = list[MonitoredCriterion](), math.inf
     all_rows, deciders = uses.rows(), dict(uses.deciders)
     drawn = {decider.criterion for decider in deciders.values()}
-    rung = [state.standing.entry.decider for state in states.values() if state.standing]
+    standing = (state.standing.entry.decider for state in states.values() if state.standing)
+    rung = {each.criterion: each for each in standing if each.criterion not in drawn}
     # No draw has these numbers.
-    deciders |= enumerate((each for each in rung if each.criterion not in drawn), -len(rung))
+    deciders |= enumerate(rung.values(), -len(rung))
     places = {number: place for place, number in enumerate(deciders, start=1)}
     for number, decider in sorted(deciders.items(), key=lambda item: _order(item[1])):
-        state = states.get(decider.criterion, AlarmState())
-        is_counted = (all_rows["decider"] == number) & (all_rows["position"] > state.ended)
-        rows = all_rows[is_counted]
-        draws = _Draws.of(rows[rows["accepted"]], now=now, expires_s=expires_s)
+        rows = all_rows[all_rows["decider"] == number]
+        watch = _Watch(decider=decider, states=states, now=now, expires_s=expires_s, uses=uses)
+        draws = watch.draws(rows)
         until = min(until, draws.next_end)
         sided, waiting = draws.sided, draws.accepted[draws.is_open]
         keys = _keys_by_errors(sided.rows, waiting, drawn=draws.accepted)
-        figures = sided.figures(decider, false_alarms=alarm_delta(places[number]))
+        place = places[number]
         criteria.append(
             MonitoredCriterion(
                 criterion=decider.criterion,
-                figures=figures,
                 label_noise=decider.label_noise,
                 bound=observed_error(_alpha(decider), decider.label_noise),
-                ties=int(draws.is_tie.sum()),
-                repeated=int((draws.bets == LEFT_OUT).sum()),
-                waiting=int((draws.is_decided & (draws.bets >= draws.held)).sum()),
-                open=len(waiting),
-                expired=int(draws.is_expired.sum()),
-                abstentions=len(rows) - len(draws.accepted),
+                abstentions=int((~watch.since_alarm(rows)["accepted"]).sum()),
                 keys=tuple(
                     _of_key(key, sided, waiting, decider=decider, names=uses.keys)
                     for key in keys[:_MOST_KEYS]
                 ),
                 further_keys=max(0, len(keys) - _MOST_KEYS),
-                oldest=None if draws.holder is None else _open_draw(draws.holder, uses),
-                alarm_span=None if figures.alarm_at is None else sided.span(figures.alarm_at),
-                rang=None if state.standing is None else state.standing.entry.ringing,
+                groups=watch.groups(rows, declared=groups, place=place),
+                **watch.monitored(draws, false_alarms=alarm_delta(place)),
             )
         )
     return tuple(criteria), float(until)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Watch:
+    """One criterion at one time; see `monitored`."""
+
+    decider: Decider
+    states: Mapping[Watched, AlarmState]
+    now: float
+    expires_s: float
+    uses: Uses
+
+    def groups(
+        self, rows: Rows, *, declared: Collection[str], place: int
+    ) -> tuple[MonitoredGroup, ...]:
+        """Returns the audits of each group that has draws or an alarm, in order of the names."""
+        numbers = {
+            name: number
+            for number in np.unique(rows["group"]).tolist()
+            if (name := self.uses.groups[number]) is not None
+        }
+        rung = [
+            watched.group
+            for watched, state in self.states.items()
+            if watched.criterion == self.decider.criterion and state.standing is not None
+        ]
+        names = sorted({*numbers, *(name for name in rung if name is not None)})
+        delta = alarm_delta(place, groups=max(1, len({*declared, *names})))
+        return tuple(
+            MonitoredGroup(
+                group=name,
+                monitored=Monitored(
+                    **self.monitored(
+                        self.draws(rows[rows["group"] == numbers.get(name, _NO_GROUP)], name),
+                        group=name,
+                        false_alarms=delta,
+                    )
+                ),
+            )
+            for name in names
+        )
+
+    def since_alarm(self, rows: Rows, group: str | None = None) -> Rows:
+        """Returns the draws after the end of the last alarm of the criterion, or of a group."""
+        watched = {None, group}
+        ended = max(self._state(each).ended for each in watched)
+        return rows[rows["position"] > ended]
+
+    def draws(self, rows: Rows, group: str | None = None) -> "_Draws":
+        """Returns the accepted draws that say something about the time since the last alarm."""
+        rows = self.since_alarm(rows, group)
+        return _Draws.of(rows[rows["accepted"]], now=self.now, expires_s=self.expires_s)
+
+    def monitored(
+        self, draws: "_Draws", *, group: str | None = None, false_alarms: float
+    ) -> "_Fields":
+        """Returns the fields of `Monitored`."""
+        sided, standing = draws.sided, self._state(group).standing
+        figures = sided.figures(self.decider, false_alarms=false_alarms)
+        return {
+            "figures": figures,
+            "ties": int(draws.is_tie.sum()),
+            "repeated": int((draws.bets == LEFT_OUT).sum()),
+            "waiting": int((draws.is_decided & (draws.bets >= draws.held)).sum()),
+            "open": int(draws.is_open.sum()),
+            "expired": int(draws.is_expired.sum()),
+            "oldest": None if draws.holder is None else _open_draw(draws.holder, self.uses),
+            "alarm_span": None if figures.alarm_at is None else sided.span(figures.alarm_at),
+            "rang": None if standing is None else standing.entry.ringing,
+        }
+
+    def _state(self, group: str | None) -> AlarmState:
+        watched = Watched(criterion=self.decider.criterion, group=group)
+        return self.states.get(watched, AlarmState())
+
+
+class _Fields(TypedDict):
+    """The fields of `Monitored`, which `MonitoredCriterion` has, too."""
+
+    figures: MonitorFigures
+    ties: int
+    repeated: int
+    waiting: int
+    open: int
+    expired: int
+    oldest: OpenDraw | None
+    alarm_span: JudgedSpan | None
+    rang: Ringing | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Literal
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.core.monitoring import MonitoredCriterion, OpenDraw
+from app.core.monitoring import Monitored, MonitoredCriterion, OpenDraw, Watched
 from app.observability.gauges import WaitingFigures
 from app.observability.telemetry import Telemetry
 from app.ports import Version
@@ -55,8 +55,8 @@ class SetReport:
         at: Time of the report, in seconds since 1970.
         until: Time at which the next draw expires, likewise.
         criteria: The audits of each criterion, in order of the criteria.
-        alarmed: The criteria with an alarm.
-        ended: Position of the end of the last alarm of a criterion that had one before.
+        alarmed: The criteria, and their groups, with an alarm.
+        ended: Position of the end of the last alarm of one that had an alarm before.
         by: Name of the key that sent the last label, or "service" if only the time has changed.
     """
 
@@ -66,8 +66,8 @@ class SetReport:
     at: float
     until: float
     criteria: tuple[MonitoredCriterion, ...]
-    alarmed: frozenset[Criterion]
-    ended: Mapping[Criterion, int]
+    alarmed: frozenset[Watched]
+    ended: Mapping[Watched, int]
     by: str
 
     @property
@@ -116,10 +116,10 @@ class Monitor:
         self.now = now
         # The set that was computed last comes last.
         self._known: OrderedDict[str, SetReport] = OrderedDict()
-        # Set -> the criteria whose alarms are in the log of this process.
-        self._told: dict[str, frozenset[Criterion]] = {}
-        # Criterion -> position of its alarm, and the write id of a version that does not end it.
-        self._kept_by: dict[Criterion, tuple[int, str]] = {}
+        # Set -> the alarms that are in the log of this process.
+        self._told: dict[str, frozenset[Watched]] = {}
+        # Alarm -> its position, and the write id of a version that does not end it.
+        self._kept_by: dict[Watched, tuple[int, str]] = {}
         telemetry.show_monitors(self._gauges)
         telemetry.show_waiting(self._waiting)
 
@@ -157,7 +157,12 @@ class Monitor:
         uses = ledger.uses(calibration.name, calibration.write_id)
         states = ledger.alarms.states(calibration.name)
         criteria, until = await off_loop(
-            monitored, uses, states=states, now=now, expires_s=self._auditor.expires_s
+            monitored,
+            uses,
+            states=states,
+            groups={*self._calibrations.groups, *calibration.groups},
+            now=now,
+            expires_s=self._auditor.expires_s,
         )
         is_same_log = known is not None and known.ledger is ledger and known.changes == changes
         report = SetReport(
@@ -167,8 +172,8 @@ class Monitor:
             at=now,
             until=until,
             criteria=criteria,
-            alarmed=frozenset(each.criterion for each in criteria if each.alarm),
-            ended={criterion: state.ended for criterion, state in states.items()},
+            alarmed=frozenset(watched for each in criteria for watched in each.alarmed),
+            ended={watched: state.ended for watched, state in states.items()},
             by="service" if is_same_log else ledger.last_sender(calibration.name),
         )
         self._known[calibration.name] = report
@@ -203,24 +208,27 @@ class Monitor:
                     version=calibration.version,
                     label_noise=each.label_noise,
                 ),
-                errors=each.figures.errors,
-                audited=each.figures.audited,
+                group=watched.group,
+                errors=part.figures.errors,
+                audited=part.figures.audited,
                 suspends=self.suspends,
-                after=report.ended.get(each.criterion, 0),
+                after=report.ended.get(watched, 0),
                 by=report.by,
                 at=self.now(),
-                **asdict(each.alarm_span),
+                **asdict(part.alarm_span),
             )
             for each in report.criteria
-            if each.alarm_span is not None and each.rang is None
+            for watched, part in each.parts.items()
+            if part.alarm_span is not None and part.rang is None
         ]
 
     async def _ends(self, calibration: Calibration) -> list[AlarmEnd]:
         """Returns the ends of the alarms that enough newer examples of this version end."""
         ends = list[AlarmEnd]()
         for alarm in self._auditor.ledger.alarms.standing(calibration.name):
-            rang, asked = alarm.entry.decider, (alarm.position, calibration.write_id)
-            if rang.write_id == calibration.write_id or self._kept_by.get(rang.criterion) == asked:
+            rang, watched = alarm.entry.decider, alarm.entry.watched
+            asked = (alarm.position, calibration.write_id)
+            if rang.write_id == calibration.write_id or self._kept_by.get(watched) == asked:
                 continue
             with suppress(StoreUnavailableError, StoreCorruptError):
                 renewal = await self._calibrations.renewal(
@@ -230,6 +238,7 @@ class Monitor:
                     ends.append(
                         AlarmEnd(
                             criterion=rang.criterion,
+                            group=watched.group,
                             alarm=alarm.position,
                             because="version",
                             version=calibration.version,
@@ -239,7 +248,7 @@ class Monitor:
                         )
                     )
                 else:
-                    self._kept_by[rang.criterion] = asked
+                    self._kept_by[watched] = asked
         return ends
 
     async def ended_by(self, now: Calibration | None, after: Calibration) -> list[Alarm]:
@@ -285,6 +294,7 @@ class Monitor:
             [
                 AlarmEnd(
                     criterion=alarm.entry.criterion,
+                    group=alarm.entry.group,
                     alarm=alarm.position,
                     because="resumed",
                     version=calibration.version,
@@ -298,10 +308,8 @@ class Monitor:
         await self.of(calibration)
         return standing
 
-    async def suspended(
-        self, asked: Iterable[tuple[Criterion, Calibration]]
-    ) -> frozenset[Criterion]:
-        """Returns the criteria under which judgments abstain because of their audits.
+    async def suspended(self, asked: Iterable[tuple[Criterion, Calibration]]) -> frozenset[Watched]:
+        """Returns the criteria, and their groups, under which judgments abstain.
 
         Nothing is read or written here, so a judgment does not wait for the store. A version that
         was seen before is not computed anew: `follow` does that, and ends alarms that were not
@@ -312,14 +320,16 @@ class Monitor:
         """
         if not self.suspends:
             return frozenset()
-        suspended = set[Criterion]()
+        suspended = set[Watched]()
         for criterion, calibration in asked:
-            if self._auditor.ledger.alarms.state(criterion).standing is not None:
-                suspended.add(criterion)
+            whole = Watched(criterion=criterion)
+            if self._auditor.ledger.alarms.state(whole).standing is not None:
+                suspended.add(whole)
                 continue
             report = self._report(calibration) or await self._computed(calibration)
-            if criterion in report.alarmed:
-                suspended.add(criterion)
+            standing = self._auditor.ledger.alarms.standing(calibration.name)
+            both = report.alarmed.union(alarm.entry.watched for alarm in standing)
+            suspended.update(watched for watched in both if watched.criterion == criterion)
         return frozenset(suspended)
 
     def _report(self, calibration: Calibration) -> SetReport | None:
@@ -331,17 +341,18 @@ class Monitor:
         """Logs alarms that this process has not seen before, and the ends of others."""
         told = self._told.get(calibration.name, frozenset())
         for each in report.criteria:
-            if each.alarm and each.criterion not in told:
-                self._log_alarm(calibration, each)
-        for criterion in told - report.alarmed:
-            _log_end(criterion, self._auditor.ledger.alarms.state(criterion).end)
+            for watched, part in each.parts.items():
+                if part.alarm and watched not in told:
+                    self._log_alarm(calibration, watched, part)
+        for watched in told - report.alarmed:
+            _log_end(watched, self._auditor.ledger.alarms.state(watched).end)
         if report.alarmed:
             self._told[calibration.name] = report.alarmed
         else:
             self._told.pop(calibration.name, None)
 
-    def _log_alarm(self, calibration: Calibration, monitored: MonitoredCriterion) -> None:
-        standing = self._auditor.ledger.alarms.state(monitored.criterion).standing
+    def _log_alarm(self, calibration: Calibration, watched: Watched, monitored: Monitored) -> None:
+        standing = self._auditor.ledger.alarms.state(watched).standing
         rang = monitored.figures if standing is None else standing.entry
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
@@ -349,13 +360,13 @@ class Monitor:
             "docs/guides/monitoring.md says what to do",
             calibration.name,
             calibration.version if standing is None else standing.entry.decider.version,
-            monitored.criterion.words,
+            watched.words,
             written(self.now() if standing is None else standing.entry.at),
             "service" if standing is None else standing.entry.by,
             rang.errors,
             rang.audited,
             between(monitored.alarm_span if standing is None else standing.entry.ringing.span),
-            "; judgments under this criterion abstain" if self.suspends else "",
+            "; these judgments abstain from now on" if self.suspends else "",
         )
 
     def _gauges(self) -> list[MonitoredCriterion]:
@@ -388,8 +399,8 @@ class Monitor:
         return figures
 
 
-def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
-    name, under = criterion.calibration, criterion.words
+def _log_end(watched: Watched, end: AlarmEnd | None) -> None:
+    name, under = watched.criterion.calibration, watched.words
     if end is None:
         # The log of another store, or of a backup, has no such alarm.
         logger.warning("the alarm of calibration %r under %s is not in the store", name, under)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.groups import undeclared_group
+from app.core.monitoring import Watched
 from app.core.preference import preference_from_gaps
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
@@ -48,8 +49,8 @@ class Suspensions(Protocol):
 
     async def suspended(
         self, asked: Iterable[tuple[Criterion, Calibration]]
-    ) -> Collection[Criterion]:
-        """Returns the criteria, of those that are asked for, under which judgments abstain."""
+    ) -> Collection[Watched]:
+        """Returns the criteria, of those that are asked for, and their groups that abstain."""
 
 
 class Observer(Protocol):
@@ -218,14 +219,16 @@ class Judge:
                     threshold,
                     group=basis.group,
                     age_s=confirmed.age_s,
-                    suspended=basis.criterion in suspended,
+                    suspended=Watched(criterion=basis.criterion) in suspended,
                 )
         for item in _open(items):
+            request = item.request
             rule = rules[_basis(item)]
+            of_group = Watched(criterion=request.criterion, group=request.comparison.group)
             if isinstance(rule, LabelsMissingError):
                 item.outcome = rule
             else:
-                item.rule = rule
+                item.rule = replace(rule, suspended=True) if of_group in suspended else rule
 
     async def _score(self, items: Sequence[_Item]) -> None:
         """Scores all comparisons in one call."""

@@ -228,12 +228,14 @@ class EndedAlarm:
         guarantee: Guarantee of its criterion.
         delta: Delta of its criterion; None with "marginal".
         rang_at: Time at which it rang, in ISO 8601, UTC.
+        group: Group that it was about; None if it was about all judgments of the criterion.
     """
 
     alpha: float
     guarantee: str
     delta: float | None
     rang_at: str
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +409,7 @@ class AuditEvent:
         last_judged_at: Time of the last one, likewise.
         since: Time of the alarm after which a recovery has begun; None for the others.
         audits: Number of audits since then that will be absorbed, likewise.
+        group: Group that the alarm is about; None if it is about all judgments of the criterion.
     """
 
     event: str
@@ -427,6 +430,7 @@ class AuditEvent:
     last_judged_at: str | None = None
     since: str | None = None
     audits: int | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,6 +226,7 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
             "alpha": 0.1,
             "guarantee": "marginal",
             "delta": None,
+            "group": None,
             "rang_at": criterion["rang_at"],
         }
         answer = (await client.post(RESUME, json=REASON)).json()

@@ -19,6 +19,7 @@ from app.core.monitoring import (
     QUESTION_S,
     MonitoredCriterion,
     MonitorFigures,
+    Watched,
     alarm_delta,
     monitor,
 )
@@ -85,9 +86,11 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(*, on_alarm: OnAlarm = "report") -> AsyncIterator[tuple[Scene, str]]:
+async def scene(
+    *, on_alarm: OnAlarm = "report", groups: tuple[str, ...] = ()
+) -> AsyncIterator[tuple[Scene, str]]:
     """A scene, and the write id of its set."""
-    async with services_of() as services:
+    async with services_of(groups=groups) as services:
         calibration = await calibrate(services, n=50)
         yield Scene(services, on_alarm=on_alarm), calibration.write_id
 
@@ -404,8 +407,52 @@ async def test_a_criterion_with_an_alarm_is_suspended_and_others_are_not(
         asked = [(each, calibration) for each in (MARGINAL, strict, PAC)]
         # The first judgment does not wait for `follow`.
         found = await stage.fresh_monitor(on_alarm=on_alarm).suspended(asked)
-        assert found == ({MARGINAL} if on_alarm == "abstain" else set())
+        assert found == ({Watched(criterion=MARGINAL)} if on_alarm == "abstain" else set())
         assert await stage.monitor.suspended(asked) == found
+
+
+def in_group(number: int) -> str | None:
+    """The group of a draw: every fourth one has none."""
+    return ("math", "code", "law", None)[number % 4]
+
+
+@pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
+async def test_a_group_that_goes_bad_is_named_and_suspended_alone(
+    on_alarm: OnAlarm, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene(on_alarm=on_alarm, groups=("math", "code", "law", "art")) as (stage, write_id):
+        await stage.append(
+            *(drawn(i, write_id=write_id, group=in_group(i)) for i in range(240)),
+            # One in three verdicts about code is wrong, and no other one.
+            *(labelled(i, WRONG if i % 12 == 1 else "A") for i in range(200)),
+        )
+        found = await stage.report()
+        wrong = [i % 12 == 1 for i in range(200)]
+        assert found.figures == monitor(wrong, alpha=0.1, false_alarms=alarm_delta(1))
+        assert not found.alarm
+        assert [each.group for each in found.groups] == ["code", "law", "math"]
+        for each in found.groups:
+            own = [i % 12 == 1 for i in range(200) if in_group(i) == each.group]
+            part = each.monitored
+            # Four groups are declared.
+            level = alarm_delta(1, groups=4)
+            assert part.figures == monitor(own, alpha=0.1, false_alarms=level)
+            assert (part.open, part.alarm) == (10, each.group == "code")
+        bad = Watched(criterion=MARGINAL, group="code")
+        assert found.alarmed == (bad,)
+        assert "than alpha 0.1 (marginal) in the group code since" in caplog.text
+        (standing,) = stage.auditor.ledger.alarms.standing("default")
+        assert (standing.entry.watched, standing.entry.audited) == (bad, 50)
+        calibration = await stage.services.calibrations.get("default")
+        suspended = await stage.monitor.suspended([(MARGINAL, calibration), (PAC, calibration)])
+        assert suspended == ({bad} if on_alarm == "abstain" else set())
+        # The end of its alarm starts over for the group, and for nothing else.
+        (ended,) = await stage.monitor.resume(calibration, reason="seen", by="ana")
+        assert ended.entry.watched == bad
+        again = await stage.report()
+        assert (again.alarmed, again.figures) == ((), found.figures)
+        code, law = (each.monitored for each in again.groups[:2])
+        assert (code.figures.audited, law.figures.audited) == (0, 50)
 
 
 async def test_a_replaced_log_is_computed_anew() -> None:
