@@ -16,8 +16,9 @@ from app.service.scoring.label_logits import LEAST_LABEL_MASS
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
+    from app.evaluation.comparison import ComparedDataset
     from app.evaluation.measurement import JudgedDataset
-    from app.evaluation.protocol import RuleOutcome
+    from app.evaluation.protocol import Design, RuleOutcome
     from app.evaluation.results import DatasetResults, Results
 
 # The rules behind the two guarantees of the service.
@@ -64,6 +65,7 @@ def write_costs(sources: "Mapping[str, JudgedDataset]", folder: Path) -> None:
     Raises:
         CommandError: The file cannot be written.
     """
+    from app.evaluation.judgments.ownership import COST_NAME
     from app.evaluation.methods import METHODS
 
     costs = {
@@ -76,7 +78,7 @@ def write_costs(sources: "Mapping[str, JudgedDataset]", folder: Path) -> None:
     }
     if not any(costs.values()):
         return
-    file = folder / "cost.json"
+    file = folder / COST_NAME
     plain = {
         name: {method: asdict(cost) for method, cost in of_methods.items()}
         for name, of_methods in costs.items()
@@ -95,6 +97,40 @@ def write_costs(sources: "Mapping[str, JudgedDataset]", folder: Path) -> None:
             cells = (f"{cost.prompts:.3g}", tokens, f"{1000 * cost.seconds:,.3g}", str(cost.pairs))
             table.add_row(METHODS[method].title, *cells)
         print_table(table, title=f"{name}: cost of a pair in this run")
+
+
+def write_comparison(datasets: "Sequence[ComparedDataset]", design: "Design", folder: Path) -> None:
+    """Writes comparison.html into a folder, and prints which judge to use.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    from app.evaluation.report.comparison_page import (
+        judges_table,
+        render_comparison,
+        which_judge,
+    )
+    from app.evaluation.report.main_tables import nearest_alpha
+
+    alpha, file = nearest_alpha(design.alphas), folder / "comparison.html"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_text(file, render_comparison(datasets, design, alpha=alpha))
+    except OSError as exc:
+        raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
+    for dataset in datasets:
+        columns = judges_table(dataset)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column(columns.corner)
+        for column in columns.columns:
+            table.add_column(column.text, justify="right")
+        for _, lines in columns.bodies:
+            for line in lines:
+                table.add_row(line.heading.text, *(cell.text for cell in line.cells))
+        print_table(table, title=f"{dataset.name}: {dataset.n} pairs that all judges judged")
+        say(f"{dataset.name}: {which_judge(dataset, alpha)}", output=stdout)
+        say("", output=stdout)
+    say(f"comparison: {file.resolve()}")
 
 
 def _warn_of_low_label_mass(dataset: "DatasetResults") -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.judgments.record import JudgedPair
-from app.evaluation.methods import MethodName, MethodScores
+from app.evaluation.methods import MethodScores
 from app.evaluation.metrics import Quality, quality
 
 # A method that scored fewer pairs is not compared: it would leave few common pairs to the others.
@@ -17,6 +18,7 @@ _ROUNDS = 300
 _LEVEL = 0.95
 
 Interval = tuple[float, float]
+Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,15 +37,17 @@ class ComparedMethod:
 
 
 def compared(
-    pairs: Sequence[JudgedPair], scores: Mapping[MethodName, MethodScores], *, seed: int
-) -> dict[MethodName, ComparedMethod]:
+    pairs: Sequence[JudgedPair], scores: Mapping[Name, MethodScores], *, seed: int
+) -> dict[Name, ComparedMethod]:
     """Compares the methods that scored most pairs on the pairs that all of them scored.
+
+    They may also be one method of several judges.
 
     The intervals are percentiles of a bootstrap that draws questions with replacement.
 
     Args:
         pairs: Judged pairs of a data set.
-        scores: Scores of each method.
+        scores: Scores by the name of the method or judge.
         seed: An equal seed gives equal intervals.
 
     Returns:

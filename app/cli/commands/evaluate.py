@@ -57,6 +57,14 @@ def evaluate(
         Path | None,
         typer.Option("--from", help="Evaluate this judgments.jsonl without asking a judge."),
     ] = None,
+    compared: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--compare",
+            help="Folder that evaluate wrote for one judge; give at least two. Compares the judges "
+            "on the pairs that all of them judged, without asking a judge.",
+        ),
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -77,7 +85,8 @@ def evaluate(
         typer.Option(
             help="Folder to write, which belongs to this data and judge; pairs that have "
             "judgments there are not judged again.  "
-            "[default: evaluation-JUDGE; with --from, the folder of judgments.jsonl]"
+            "[default: evaluation-JUDGE; with --from, the folder of judgments.jsonl; with "
+            "--compare, evaluation-comparison]"
         ),
     ] = None,
     retry: Annotated[
@@ -108,6 +117,13 @@ def evaluate(
     form = given_format(shape, columns, encoding)
     decision = given_contradictions(contradictions)
     design = _design(alpha, delta, seed=seed, splits=splits)
+    if compared:
+        if data or judge or judged:
+            raise CommandError(
+                "--compare needs no judge and no data: give folders of evaluate only"
+            )
+        _compare(compared, design, out or Path("evaluation-comparison"), at_most=limit)
+        return
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
     from app.cli.evaluation_results import write_costs, write_results
@@ -146,6 +162,15 @@ def evaluate(
         sources = judged_sources(job, choice, out or folder)
     write_results(_measured(name, sources, design), out or folder)
     write_costs(sources, out or folder)
+
+
+def _compare(folders: list[Path], design: "Design", out: Path, *, at_most: int) -> None:
+    from app.cli.evaluation_results import write_comparison
+    from app.evaluation.comparison import compare
+
+    with console.status("comparing"):
+        datasets = compare(folders, design, at_most=at_most)
+    write_comparison(datasets, design, out)
 
 
 def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) -> "Design":

@@ -29,6 +29,9 @@ _STYLES: Mapping[str, _Style] = {
     "pac": _Style("#D55E00", "s", "pac"),
     "naive": _Style("#009E73", "^", "naive (predictive probability)"),
 }
+# Okabe and Ito again, for judges.
+_JUDGE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_JUDGE_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _GREY = "#777777"
 _BARS = "#9CC7E4"  # the blue, light enough for dark figures on it
 # matplotlib's metadata changes with its version: without it, equal results give equal bytes.
@@ -75,6 +78,38 @@ def coverage_figure(curves: Curves, marks: Marks, *, key: str) -> str | None:
         axes.set(ylabel="coverage (share of pairs)", xlim=(0, 1.08 * highest), ylim=(0, 1.03))
 
     return _alpha_figure(draw, key) if any(curves.values()) else None
+
+
+def judges_figure(
+    curves: Sequence[Sequence[RuleOutcome]], reading: Literal["risk", "coverage"], *, key: str
+) -> str:
+    """Draws risk or coverage against alpha, a line for each judge, called by its number from 1.
+
+    Args:
+        curves: Rows of one rule at every alpha, for each judge.
+        reading: The figure to draw.
+        key: A key that is unique in the page; the ids inside the figure depend on it.
+    """
+
+    def draw(axes: Axes) -> None:
+        for place, rows in enumerate(curves):
+            axes.plot(
+                [row.alpha for row in rows],
+                [getattr(row.outcome, reading) for row in rows],
+                color=_JUDGE_COLOURS[place % len(_JUDGE_COLOURS)],
+                marker=_JUDGE_MARKERS[place % len(_JUDGE_MARKERS)],
+                markersize=4.5,
+                linewidth=1.6,
+                label=f"judge {place + 1}",
+            )
+        highest = max(row.alpha for rows in curves for row in rows)
+        end = 1.08 * highest
+        if reading == "risk":
+            axes.plot([0.0, end], [0.0, end], color=_GREY, linestyle="--", label="risk = alpha")
+        top = end if reading == "risk" else 1.03
+        axes.set(ylabel=reading, xlim=(0.0, end), ylim=(0.0, top))
+
+    return _alpha_figure(draw, key)
 
 
 def reliability_figure(method: MethodResults, title: str, *, start: float, key: str) -> str | None:

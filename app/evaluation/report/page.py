@@ -35,7 +35,6 @@ from app.evaluation.report.table import Table, level, share
 from app.evaluation.results import DatasetResults, Results
 from app.files.replacing import replace_text
 
-_TEMPLATE = Path(__file__).with_name("page.html.j2")
 # The rules that the figures compare.
 _DRAWN = ("scope", "pac", "naive")
 _NO_BPE = "The judge was not measured in both orders here, so SCOPE and pac cannot be evaluated."
@@ -108,15 +107,20 @@ def write_report(results: Results, file: Path) -> None:
 
 def render_report(results: Results) -> str:
     """The page as HTML; names from users are escaped."""
+    return rendered("page.html.j2", _page(results))
+
+
+def rendered(template: str, page: object) -> str:
+    """A page of this folder's templates as HTML; its texts are escaped."""
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATE.parent),
+        loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=printable_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(_TEMPLATE.name).render(page=_page(results))
+    return environment.get_template(template).render(page=page)
 
 
 def _page(results: Results) -> Page:

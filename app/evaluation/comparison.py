@@ -1,0 +1,150 @@
+"""Several judges on the pairs that all of them judged: which one to use."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from app.core.errors import InvalidRequestError
+from app.evaluation.compared import ComparedMethod, compared
+from app.evaluation.judgments.jsonl import read_judgments
+from app.evaluation.judgments.ownership import COST_NAME, LOG_NAME
+from app.evaluation.judgments.record import JudgedPair
+from app.evaluation.measurement import sources_of
+from app.evaluation.methods import METHODS, MethodScores, PairCost
+from app.evaluation.protocol import Design, RuleOutcome, run_protocol
+from app.evaluation.selectors import SELECTORS, Points
+
+_RULES = {name: SELECTORS[name] for name in ("scope", "pac")}
+# A judge is calibrated on half of the common pairs and tested on the other half.
+_FEWEST_PAIRS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedJudge:
+    """A judge on the common pairs of a data set.
+
+    Args:
+        name: Name of the judge.
+        quality: Quality of BPE, with intervals over questions.
+        rows: SCOPE and pac at every alpha.
+        cost: Cost of a pair by BPE in the run that judged; None if its folder does not have it.
+    """
+
+    name: str
+    quality: ComparedMethod
+    rows: tuple[RuleOutcome, ...]
+    cost: PairCost | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedDataset:
+    """The judges on one data set, in the order given."""
+
+    name: str
+    n: int
+    judges: tuple[ComparedJudge, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    judge: str
+    pairs: Mapping[str, Sequence[JudgedPair]]
+    costs: Mapping[str, PairCost]
+
+
+def compare(
+    folders: Sequence[Path], design: Design, *, at_most: int
+) -> tuple[ComparedDataset, ...]:
+    """Compares judges on each data set that all of them judged.
+
+    Args:
+        folders: Folders that `evaluate` wrote, or files of judgments; at least two.
+        design: Splits, alphas, delta and seed.
+        at_most: Largest number of pairs of a data set of one judge.
+
+    Raises:
+        InvalidRequestError: There are fewer than two folders, one cannot be read, two have the same
+            judge, or the judges have too few pairs in common.
+    """
+    if len(folders) < 2:
+        raise InvalidRequestError("a comparison needs at least two folders of evaluate")
+    runs = [_run(folder, at_most=at_most, seed=design.seed) for folder in folders]
+    judges = [run.judge for run in runs]
+    if len(set(judges)) < len(judges):
+        raise InvalidRequestError(f"two of the folders are of one judge: {', '.join(judges)}")
+    names = [name for name in runs[0].pairs if all(name in run.pairs for run in runs)]
+    datasets = [_dataset(name, runs, design) for name in names]
+    known = tuple(dataset for dataset in datasets if dataset is not None)
+    if not known:
+        raise InvalidRequestError(
+            f"{', '.join(judges)} have fewer than {_FEWEST_PAIRS} judged pairs in common: evaluate "
+            "them on the same data, with the same --seed and --limit"
+        )
+    return known
+
+
+def _run(folder: Path, *, at_most: int, seed: int) -> _Run:
+    file = folder / LOG_NAME if folder.is_dir() else folder
+    judge, sources = sources_of(read_judgments([file]), file, at_most=at_most, seed=seed)
+    return _Run(
+        judge=judge or folder.name,
+        pairs={name: source.pairs for name, source in sources.items()},
+        costs=_costs(folder / COST_NAME) if folder.is_dir() else {},
+    )
+
+
+def _costs(file: Path) -> dict[str, PairCost]:
+    """Cost of a pair by BPE on each data set; empty without the file."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return {name: PairCost(**costs["bpe"]) for name, costs in content.items() if "bpe" in costs}
+    except FileNotFoundError:
+        return {}
+    except OSError as exc:
+        raise InvalidRequestError(f"{file} cannot be read: {exc.strerror}") from None
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidRequestError(f"{file} was not written by evaluate") from None
+
+
+def _dataset(name: str, runs: Sequence[_Run], design: Design) -> ComparedDataset | None:
+    """The judges on the pairs that BPE scores for all of them; None with fewer than 4."""
+    scored = [_scored(run.pairs[name]) for run in runs]
+    common = reduce(lambda ids, pairs: [id for id in ids if id in pairs], scored, list(scored[0]))
+    first = [scored[0][id] for id in common]
+    if len(common) < _FEWEST_PAIRS:
+        return None
+    for run, pairs in zip(runs, scored, strict=True):
+        if any(pairs[one.id].label != one.label for one in first):
+            raise InvalidRequestError(
+                f"{name}: {run.judge} and {runs[0].judge} have other labels for the same ids: "
+                "evaluate them on the same data"
+            )
+    scores: dict[str, MethodScores] = {
+        run.judge: METHODS["bpe"].score([pairs[id] for id in common])
+        for run, pairs in zip(runs, scored, strict=True)
+    }
+    figures = compared(first, scores, seed=design.seed)
+    return ComparedDataset(
+        name=name,
+        n=len(common),
+        judges=tuple(
+            ComparedJudge(
+                name=run.judge,
+                quality=figures[run.judge],
+                rows=run_protocol(
+                    Points.of(scores[run.judge].uncertainty, scores[run.judge].error),
+                    design,
+                    selectors=_RULES,
+                ),
+                cost=run.costs.get(name),
+            )
+            for run in runs
+        ),
+    )
+
+
+def _scored(pairs: Sequence[JudgedPair]) -> dict[str, JudgedPair]:
+    """The pairs that BPE scores, by id."""
+    return {pairs[place].id: pairs[place] for place in METHODS["bpe"].score(pairs).pairs}
