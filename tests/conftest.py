@@ -158,6 +158,8 @@ def demo_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     }
     with Server(folder, settings, start_timeout_s=VLLM_START_S) as server:
         yield server
+        # A test may have ended it.
+        server.start_unless_running()
         # Uvicorn ends itself with the received signal after everything is closed.
         assert server.stop() in (0, -signal.SIGTERM), "SIGTERM must stop the service cleanly"
 
