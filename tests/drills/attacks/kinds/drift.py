@@ -72,11 +72,16 @@ def judge_only_the_hard_part(scene: Scene) -> str:
         body = {"calibration": _SET, "examples": examples}
         client.post("/calibrate", json=body).raise_for_status()
         while ordinary.judged < _ORDINARY:
-            pairs = [_labelled(rng, i, family=rng.randrange(_FAMILIES)) for i in range(_BATCH)]
+            # Drift counts a question once, so each pair has a question of its own.
+            first = _EXAMPLES + ordinary.judged
+            numbers = range(first, first + _BATCH)
+            pairs = [_labelled(rng, i, family=rng.randrange(_FAMILIES)) for i in numbers]
             _judge(client, pairs, ordinary)
         assert not _tripped(client), f"drift was reported without any: {ordinary}"
         while hard.judged < _MOST_HARD and not _tripped(client):
-            pairs = [_labelled(rng, i, family=_EASY + i % 2) for i in range(_BATCH)]
+            first = _EXAMPLES + ordinary.judged + hard.judged
+            numbers = range(first, first + _BATCH)
+            pairs = [_labelled(rng, i, family=_EASY + i % 2) for i in numbers]
             _judge(client, pairs, hard)
         assert _tripped(client), f"nothing tripped in {hard.judged} judgments: {hard}"
     logged = _logged(scene)
