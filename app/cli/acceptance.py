@@ -154,6 +154,11 @@ def _of_set(
     examples: Iterable[Mapping[str, Any]],
     floor: float,
 ) -> RuleOfJudge:
+    if described.get("by_group"):
+        raise InvalidRequestError(
+            "the set has thresholds by group, and results do not say their group: judge the rows "
+            "again"
+        )
     try:
         calibration = Calibration(
             name=described["name"],

@@ -57,6 +57,8 @@ def requests_of(
     fingerprint: str,
     label_noise: float | None,
     clusters: str | None = None,
+    groups: Sequence[str] = (),
+    by_group: bool | None = None,
     runtimes: Sequence[str] = (),
     replace: bool = False,
     even_if_infeasible: bool = False,
@@ -70,6 +72,8 @@ def requests_of(
         fingerprint: Fingerprint of that judge.
         label_noise: Label noise of the whole set; None keeps the current one.
         clusters: How "pac" counts pairs of one question; None keeps the current rule.
+        groups: Groups that the set declares, besides those that it declares already.
+        by_group: Whether groups have thresholds of their own; None keeps the current choice.
         runtimes: The runtimes that computed the scores, as far as they are known.
         replace: Remove all other examples of the set.
         even_if_infeasible: Replace them even if an alpha in use has no verdicts any more.
@@ -82,6 +86,10 @@ def requests_of(
         common["label_noise"] = label_noise
     if clusters is not None:
         common["clusters"] = clusters
+    if groups:
+        common["groups"] = list(groups)
+    if by_group is not None:
+        common["by_group"] = by_group
     if runtimes:
         common["runtimes"] = list(runtimes)
     if replace:
@@ -161,6 +169,8 @@ class ExportedSet:
         fingerprint: Fingerprint of that judge.
         label_noise: Label noise of the set.
         clusters: How "pac" counts pairs of one question.
+        groups: Groups that the set declares or has examples of.
+        by_group: Whether groups have thresholds of their own; None in files of older releases.
         release: Release of scope-judge that made the set; None if the file does not say.
         runtimes: The runtimes that computed the scores, as far as they are known.
         examples: The examples, as POST /calibrations/{name}/examples takes them.
@@ -171,6 +181,8 @@ class ExportedSet:
     fingerprint: str
     label_noise: float
     clusters: str
+    groups: Sequence[str]
+    by_group: bool | None
     release: str | None
     runtimes: Sequence[str]
     examples: Sequence[dict[str, Any]]
@@ -202,9 +214,10 @@ def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, An
     # Older services do not name the release.
     if page.get("release") is not None:
         described["release"] = page["release"]
-    # Empty if unknown, and absent in services of release 0.2.0.
-    if page.get("runtimes"):
-        described["runtimes"] = page["runtimes"]
+    # Empty if there are none, and absent in services of older releases.
+    for field in ("runtimes", "groups", "by_group"):
+        if page.get(field):
+            described[field] = page[field]
     rows = [{MARK: _FORMAT, **described}, *page["examples"]]
     while len(rows) <= described["n"] and page["examples"]:
         page = service.get(path, limit=_PAGE, after=page["examples"][-1]["digest"])
@@ -247,6 +260,8 @@ def read_set(file: Path) -> ExportedSet:
         fingerprint=str(described["fingerprint"]),
         label_noise=described["label_noise"],
         clusters=described["clusters"],
+        groups=described.get("groups", []),
+        by_group=described.get("by_group"),
         release=described.get("release"),
         runtimes=described.get("runtimes", []),
         examples=[row.fields for row in rows],

@@ -13,6 +13,7 @@ from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields
 from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
 from app.files.shapes import (
+    GROUP,
     LABEL,
     OPTIONAL,
     REQUIRED,
@@ -153,6 +154,8 @@ class BattleShape:
         if model_a == model_b:
             raise InvalidComparisonError("model_a and model_b are the same model")
         fields = self.comparison.fields(row)
+        # The group of a battle is a unit of the bootstrap, which nobody has declared.
+        fields.pop(GROUP, None)
         content = _digest([model_a, model_b, *(fields[name] for name in REQUIRED)])
         return Battle(
             id=self._text(row, "id") or content[:_SHORT],

@@ -9,7 +9,16 @@ from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.core.messages import Fields
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
-from app.files.shapes import LABEL, PAIRS, REQUIRED, SHAPES, ComparisonShape, label_in, listed
+from app.files.shapes import (
+    GROUP,
+    LABEL,
+    PAIRS,
+    REQUIRED,
+    SHAPES,
+    ComparisonShape,
+    label_in,
+    listed,
+)
 from app.files.suggestion import shape_for, suggested_map
 from app.service.labelling.checking import LabelledRow
 
@@ -130,7 +139,7 @@ def _pair(path: Path, row: FileRow, shape: ComparisonShape, *, labelled: bool) -
     try:
         whole = shape.fields(row.fields)
         # An example has no criterion.
-        fields = {name: whole[name] for name in REQUIRED}
+        fields = {name: whole[name] for name in (*REQUIRED, GROUP) if name in whole}
         comparison = comparison_of(fields)
         label = shape.label_in(row.fields) if labelled else None
     except RequestError as exc:

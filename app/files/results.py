@@ -36,7 +36,7 @@ _NUMBERS = (
 )
 _WHOLE = ("orders", "calibration_version", "calibration_n")
 _PART_NUMBERS = ("audit_rate",)
-_WORDS = ("verdict", "preferred", "reason", "guarantee", "judge")
+_WORDS = ("verdict", "preferred", "reason", "threshold_of", "guarantee", "judge")
 _FLAT_PARTS = tuple(f"{field}_{part}" for field, parts in _PARTS.items() for part in parts)
 _FLAGS = ("cached", "bounded")
 FIELDS = (*_WORDS, *_NUMBERS, "orders", *_FLAGS, *_OBJECTS, *_FLAT_PARTS)

@@ -17,7 +17,9 @@ from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, name
 
 REQUIRED = ("question", "response_a", "response_b")
 # A row may override the criterion of the command line. Its id stays with the row.
-OPTIONAL = ("alpha", "guarantee", "delta", "delta_for", "calibration")
+OPTIONAL = ("alpha", "guarantee", "delta", "delta_for", "calibration", "group")
+# Group of the traffic, which rows without a criterion have, too.
+GROUP = "group"
 LABEL = "label"
 # Name of the shape of our own columns.
 PAIRS = "pairs"
@@ -80,6 +82,9 @@ class ComparisonShape:
         for name in _NUMBERS:
             if isinstance(fields.get(name), str):
                 fields[name] = _number(fields[name], name)
+        if is_empty(fields.get(GROUP)):
+            # A table has this cell in rows without a group, too.
+            fields.pop(GROUP, None)
         if DELTA_FOR in fields:
             fields[DELTA_FOR] = _whole(fields[DELTA_FOR], DELTA_FOR)
         return fields

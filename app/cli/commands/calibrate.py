@@ -14,6 +14,7 @@ import typer
 from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.console import CommandError, print_thresholds, say
 from app.cli.effects import EvenIfInfeasible, Yes, ask, note_other_change, show_change
+from app.cli.group_lines import lines_of_groups
 from app.cli.labelled_rows import checked_pairs
 from app.cli.running.options import (
     ColumnMap,
@@ -41,6 +42,7 @@ from app.cli.service_client import (
 )
 from app.cli.set_transfer import Upload, preview_scores, requests_of, set_path, upload_scores
 from app.cli.stopping import resumable
+from app.core.groups import declared_groups
 
 _SHOWN_FAILURES = 3
 
@@ -64,6 +66,17 @@ def calibrate(
         str | None,
         typer.Option(
             help="How pac counts pairs of one question, for the whole set: one, adjusted or ignore."
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Groups that the set declares, separated by commas: math,code."),
+    ] = None,
+    by_group: Annotated[
+        bool | None,
+        typer.Option(
+            "--by-group/--not-by-group",
+            help="Give each group with enough pairs thresholds of its own; default: as before.",
         ),
     ] = None,
     shape: ShapeName = None,
@@ -99,6 +112,7 @@ def calibrate(
     check_label_noise(label_noise)
     if clusters not in (None, "one", "adjusted", "ignore"):
         raise CommandError(f"--clusters must be one, adjusted or ignore, got {clusters!r}")
+    declared = _declared(groups)
     form = given_format(shape, columns, encoding)
     rows = checked_pairs(files, form, given_contradictions(contradictions))
     items = [
@@ -114,7 +128,7 @@ def calibrate(
             title="calibrating",
             keep_errors=False,
         )
-        with finished(items, _scoring(service, name), run) as done:
+        with finished(items, _scoring(service, name, declared), run) as done:
             results = [done.results[item.key] for item in items]
             failures = _failures(items, results)
             scores = [result for result in results if is_judged(result)]
@@ -129,6 +143,8 @@ def calibrate(
                     fingerprint=service.fingerprint,
                     label_noise=label_noise,
                     clusters=clusters,
+                    groups=declared,
+                    by_group=by_group,
                     replace=replace,
                     even_if_infeasible=even_if_infeasible,
                 )
@@ -184,12 +200,21 @@ def _upload(
     return upload
 
 
-def _scoring(service: ServiceClient, name: str) -> Ask:
-    """Asks a service for the scores of labelled pairs."""
+def _declared(groups: str | None) -> list[str]:
+    names = (name.strip() for name in (groups or "").split(","))
+    try:
+        return list(declared_groups(name for name in names if name))
+    except ValueError as exc:
+        raise CommandError(f"--groups: {exc}") from None
+
+
+def _scoring(service: ServiceClient, name: str, groups: Sequence[str]) -> Ask:
+    """Asks a service for the scores of labelled pairs, some of groups that the set will declare."""
 
     def ask(examples: Mapping[str, Any]) -> Iterator[Results]:
         def body(keys: list[str]) -> dict[str, Any]:
-            return {"calibration": name, "examples": [examples[key] for key in keys]}
+            body = {"calibration": name, "examples": [examples[key] for key in keys]}
+            return {**body, "groups": list(groups)} if groups else body
 
         for part in service.post_judged("/calibrate/scores", list(examples), body):
             yield _scores(part, service)
@@ -241,6 +266,8 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
     if detail.question_sizes is not None:
         sizes = detail.question_sizes
         say(("pairs of one question:", "bold"), f" up to {sizes.largest}; {sizes.note}.")
+    for line in lines_of_groups(detail):
+        say(line)
     names = ("added", "updated", "ties", "removed", "failed")
     say(", ".join(f"{count} {counts[count]}" for count in names))
 

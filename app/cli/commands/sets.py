@@ -9,6 +9,7 @@ import typer
 
 from app.cli.console import CommandError, evidence, print_cells, print_thresholds, say, stdout
 from app.cli.effects import Yes, ask, note_other_change, show_change, show_deletion
+from app.cli.group_lines import lines_of_groups
 from app.cli.service_client import DEFAULT_URL, Url, connected, read
 from app.cli.set_transfer import (
     preview_scores,
@@ -100,6 +101,7 @@ def _quality(detail: "CalibrationDetail") -> Iterable[str]:
             f"ties {detail.pool_ties}; pairs of one question: {detail.clusters}, "
             f"pac counts {detail.counted} pairs of {detail.questions} questions"
         )
+    yield from lines_of_groups(detail)
     if detail.traffic is not None:
         yield from _traffic(detail.traffic)
 
@@ -291,6 +293,8 @@ def import_set(
             label_noise=exported.label_noise,
             runtimes=exported.runtimes,
             clusters=exported.clusters,
+            groups=exported.groups,
+            by_group=exported.by_group,
         )
         would = preview_scores(service, into, bodies)
         if would is None:

@@ -532,6 +532,56 @@ class QuestionSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupPairs:
+    """The pairs of one group in a set.
+
+    Args:
+        group: Name of the group.
+        n: Number of its pairs.
+        labelled: Number of these with a preferred side.
+        threshold_of: The group itself if it has thresholds of its own, or else "all".
+        more_pairs: Number of pairs that it lacks for thresholds of its own.
+    """
+
+    group: str
+    n: int
+    labelled: int
+    threshold_of: str
+    more_pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """The effect of one criterion in use on the labelled pairs of one group.
+
+    Args:
+        group: Name of the group.
+        alpha: Largest share of wrong verdicts among the accepted ones.
+        guarantee: "marginal" or "pac".
+        delta: Probability that "pac" fails; None with "marginal".
+        threshold: Largest accepted uncertainty; None if nothing is accepted.
+        threshold_of: The group if the threshold is its own, or else "all".
+        accepted: Number of its pairs that are accepted.
+        coverage: Their share.
+        errors: Number of errors among them; None while pairs of the group have no label.
+        error: Share of errors among them; None if none is accepted.
+        error_interval: The 95% interval of that share.
+    """
+
+    group: str
+    alpha: float
+    guarantee: str
+    delta: float | None
+    threshold: float | None
+    threshold_of: str
+    accepted: int
+    coverage: float
+    errors: int | None
+    error: float | None
+    error_interval: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class CalibrationDetail(Calibration):
     """A calibration set with its quality and its risk-coverage curve.
 
@@ -550,6 +600,9 @@ class CalibrationDetail(Calibration):
         tie_rate: Share of its pairs that people found equal; None while pairs have no label.
         promised_for: "question" or "judgment": what of the traffic "pac" promises for.
         question_sizes: The rule of `clusters` that fits; None if each question has one pair.
+        by_group: Whether groups with enough pairs have thresholds of their own.
+        groups: The groups that it declares or has pairs of.
+        group_rows: A row for each group and each criterion in use.
     """
 
     auroc: float | None
@@ -571,6 +624,9 @@ class CalibrationDetail(Calibration):
     tie_rate: float | None = None
     promised_for: str = ""
     question_sizes: QuestionSizes | None = None
+    by_group: bool = False
+    groups: tuple[GroupPairs, ...] = ()
+    group_rows: tuple[GroupRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ SCHEMA_OF: dict[Any, str] = {
     answers.Infeasible: "InfeasibleOut",
     answers.Traffic: "TrafficOut",
     answers.CalibrationDetail: "CalibrationDetailOut",
+    answers.GroupPairs: "GroupOut",
+    answers.GroupRow: "GroupRowOut",
     answers.Limits: "LimitsOut",
     answers.Info: "InfoOut",
     answers.GroupRewards: "RewardsOut",
@@ -82,7 +84,8 @@ def shape_of_schema(schema: dict[str, Any]) -> set[str]:
     if "anyOf" in schema:
         return set().union(*map(shape_of_schema, schema["anyOf"]))
     if schema["type"] == "array":
-        return {f"array of {' or '.join(sorted(shape_of_schema(schema['items'])))}"}
+        items = schema["items"] if "items" in schema else schema["prefixItems"][0]
+        return {f"array of {' or '.join(sorted(shape_of_schema(items)))}"}
     return {schema["type"]}
 
 

@@ -282,3 +282,10 @@ def test_style_is_counted_outside_of_code(text: Any, headers_lists_bold: Any) ->
     style = Style.of(text)
     assert (style.headers, style.lists, style.bold) == headers_lists_bold
     assert style.length == len(text if isinstance(text, str) else "\n".join(text))
+
+
+def test_the_group_of_a_battle_is_no_group_of_the_traffic() -> None:
+    row = {**ROW, "group": "questions 1 to 5"}
+    found = battle_shape(row).battle(row)
+    assert found.group == "questions 1 to 5"
+    assert "group" not in found.fields
