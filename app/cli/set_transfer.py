@@ -218,14 +218,19 @@ def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, An
     for field in ("runtimes", "groups", "by_group"):
         if page.get(field):
             described[field] = page[field]
-    rows = [{MARK: _FORMAT, **described}, *page["examples"]]
+    rows = [{MARK: _FORMAT, **described}, *map(_example, page["examples"])]
     while len(rows) <= described["n"] and page["examples"]:
         page = service.get(path, limit=_PAGE, after=page["examples"][-1]["digest"])
         read(ExamplePage, page)
         if page["version"] != described["version"]:
             return None
-        rows += page["examples"]
+        rows += map(_example, page["examples"])
     return rows
+
+
+def _example(row: dict[str, Any]) -> dict[str, Any]:
+    """An example without a null group, so that services up to 0.3.0 take it."""
+    return {name: value for name, value in row.items() if name != "group" or value is not None}
 
 
 def write_set(rows: Sequence[dict[str, Any]], out: Path | None, *, overwrite: bool) -> None:

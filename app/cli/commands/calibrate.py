@@ -76,7 +76,8 @@ def calibrate(
         bool | None,
         typer.Option(
             "--by-group/--not-by-group",
-            help="Give each group with enough pairs thresholds of its own; default: as before.",
+            help="Give each group with enough pairs thresholds of its own. By default the choice "
+            "of the set stays.",
         ),
     ] = None,
     shape: ShapeName = None,

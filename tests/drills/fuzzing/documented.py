@@ -178,6 +178,8 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         if [fault["field"] for fault in faults] in (["delta"], ["delta_for"]):
             return "JSON Schema cannot forbid a delta without pac or alpha"
         places = {fault["field"].partition(".")[0] for fault in faults}
+        if places and places <= {"group", "groups"}:
+            return "JSON Schema cannot say which groups are declared, or that `all` is none"
         if route.startswith("POST /rewards/") and places <= _CHATS:
             return "JSON Schema cannot say which chats are texts"
         if any("leaves none" in fault["message"] for fault in faults):

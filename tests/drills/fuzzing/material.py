@@ -89,6 +89,8 @@ NAMES = (
     "responses",
     "reference",
     "groups",
+    "group",
+    "by_group",
     "opponents",
     "output",
     "input",
@@ -124,9 +126,10 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
     turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Yes?"}]
     several = {**comparison, "question": [*turns, {"role": "user", "content": "Which?"}]}
     judged = {**comparison, "alpha": draw.choice((None, 0.1, 0.3)), "id": draw.choice((7, "x"))}
+    judged["group"] = draw.choice((None, "math"))
     guarded = {**several, "alpha": 0.2, "guarantee": "pac", "delta": 0.2, "calibration": name}
     labelled = [
-        {**draw.choice((comparison, several)), "label": label, "id": i}
+        {**draw.choice((comparison, several)), "label": label, "id": i, "group": "math"}
         for i, label in enumerate(("A", "B", "tie"))
     ]
     return {
@@ -137,10 +140,16 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         "POST /calibrate": {
             "calibration": name,
             "label_noise": 0.1,
+            "groups": ["math"],
+            "by_group": draw.choice((None, True, False)),
             "examples": labelled,
             **_looks(draw),
         },
-        "POST /calibrate/scores": {"calibration": name, "examples": labelled},
+        "POST /calibrate/scores": {
+            "calibration": name,
+            "groups": ["math"],
+            "examples": labelled,
+        },
         **_set_bodies(draw, comparison),
     }
 

@@ -65,6 +65,9 @@ NAMES = (
     "guarantee",
     "delta",
     "calibration",
+    "group",
+    "groups",
+    "by_group",
     "id",
     "label",
     "label_noise",
@@ -109,11 +112,11 @@ turns = st.lists(
 # Most fields of a valid comparison, with any values for the rest.
 comparisons = st.fixed_dictionaries(
     {"question": texts | turns, "response_a": texts | values, "response_b": texts},
-    optional=dict.fromkeys(("alpha", "guarantee", "delta", "calibration", "id"), scalars),
+    optional=dict.fromkeys(("alpha", "guarantee", "delta", "calibration", "group", "id"), scalars),
 )
 examples = st.fixed_dictionaries(
     {"question": texts, "response_a": texts, "response_b": texts, "label": texts},
-    optional={"id": scalars, "alpha": values},
+    optional={"id": scalars, "alpha": values, "group": scalars},
 )
 bodies = st.one_of(
     values,
@@ -121,7 +124,13 @@ bodies = st.one_of(
     st.fixed_dictionaries({"comparisons": st.lists(comparisons | values, max_size=3)}),
     st.fixed_dictionaries(
         {"examples": st.lists(examples | values, max_size=3)},
-        optional={"calibration": texts, "label_noise": scalars, "clusters": scalars},
+        optional={
+            "calibration": texts,
+            "label_noise": scalars,
+            "clusters": scalars,
+            "groups": st.lists(texts, max_size=3) | values,
+            "by_group": scalars,
+        },
     ),
     st.fixed_dictionaries({"version": scalars}),
 )
@@ -163,6 +172,8 @@ stored_texts = st.sampled_from(
         "[[[[",
         "[1.0, 2.0, 0.9, null]",
         f'[1.0, 2.0, 0.9, "tie", "{"c" * 64}"]',
+        '[1.0, 2.0, 0.9, "A", null, "math"]',
+        '["math"]',
         "one",
     ]
 ) | st.text(max_size=12)
@@ -170,7 +181,9 @@ stored = st.builds(
     StoredCalibration,
     version=st.builds(Version, st.text(max_size=4), st.integers(0, 9)),
     meta=st.dictionaries(
-        st.sampled_from(["judge", "fingerprint", "label_noise", "n", "clusters"]),
+        st.sampled_from(
+            ["judge", "fingerprint", "label_noise", "n", "clusters", "groups", "by_group"]
+        ),
         stored_texts,
         max_size=5,
     ),
@@ -208,6 +221,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
             st.floats(0, 1),
             st.sampled_from(["A", "B", None, "tie"]),
             st.sampled_from([None, "0" * 63 + "1", "c" * 64]),
+            st.sampled_from([None, "math", "code"]),
         ),
         max_size=6,
     ),

@@ -52,6 +52,7 @@ SCHEMA_OF: dict[Any, str] = {
     answers.Infeasible: "InfeasibleOut",
     answers.Traffic: "TrafficOut",
     answers.CalibrationDetail: "CalibrationDetailOut",
+    answers.QuestionSizes: "QuestionSizesOut",
     answers.GroupPairs: "GroupOut",
     answers.GroupRow: "GroupRowOut",
     answers.Limits: "LimitsOut",
