@@ -178,8 +178,10 @@ def test_a_killed_service_loses_no_answer_that_it_has_taken(
     url = f"http://127.0.0.1:{service.port}"
     with open_page(browser, url, fine=frozenset(), refused=True) as page:
         page.goto("/desk#label/default")
-        for _ in range(3):
-            press(page, "t")
+        # The service has taken one answer at least.
+        with page.expect_response(lambda answer: answer.url.endswith("/queue/answers")):
+            for _ in range(3):
+                press(page, "t")
         service.kill()
         press(page, "t")
         expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
