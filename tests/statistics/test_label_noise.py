@@ -6,7 +6,8 @@ import pytest
 from app.core.noise import LabelNoiseBounds
 from app.core.pac import pac_threshold
 from app.evaluation.normal_world import NormalJudge
-from app.service.labelling.second_labels import USUAL_PAIRS, drawn, surest
+from app.service.labelling.pairs import drawn
+from app.service.labelling.second_labels import surest
 from tests.statistics.worlds.calibrations import MIDDLING, STRONG
 from tests.statistics.worlds.label_noise import WORLDS, Flips
 
@@ -16,7 +17,7 @@ DIGESTS = [f"{number:04d}" for number in range(N)]
 
 
 def calibrations(
-    judge: NormalJudge, flips: Flips, *, count: int, pairs: int = USUAL_PAIRS
+    judge: NormalJudge, flips: Flips, *, count: int, pairs: int = 100
 ) -> dict[str, tuple[float, float]]:
     """Coverage and share of calibrations over alpha, by what the label noise is said to be."""
     rng = np.random.default_rng(11)

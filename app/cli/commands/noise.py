@@ -6,7 +6,7 @@ beside the file, so an interrupted run resumes where it stopped.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -42,19 +42,17 @@ from app.cli.service_client import (
 from app.cli.set_transfer import set_path, set_rows
 from app.cli.stopping import resumable
 from app.core.fingerprint import example_digest
-from app.core.noise import LabelNoiseBounds, SecondLabels
 from app.files.journal import Journal
 from app.files.labelled import FilePair
 from app.service.labelling.answers import Answers
-from app.service.labelling.pairs import BlindPair, left_side
-from app.service.labelling.second_labels import (
-    USUAL_PAIRS,
-    SecondSession,
-    drawn,
-    surest,
-    uncertainties,
-)
+from app.service.labelling.pairs import BlindPair, drawn, left_side
 
+# The help of the command needs its options only: functions import the modules that need numpy.
+if TYPE_CHECKING:
+    from app.core.noise import SecondLabels
+
+# A noise of 10% is then known to be above 6% in half of the cases.
+_USUAL_PAIRS = 100
 # With fewer, the noise is known to be above nothing.
 _FEWEST = 10
 
@@ -68,7 +66,7 @@ def noise(
     pairs: Annotated[
         int,
         typer.Option(min=_FEWEST, help="Number of pairs to label a second time; decide it before."),
-    ] = USUAL_PAIRS,
+    ] = _USUAL_PAIRS,
     seed: Annotated[
         int, typer.Option(help="Decides which pairs are drawn, and which response is on the left.")
     ] = 0,
@@ -130,6 +128,9 @@ def _draw(
     seed: int,
 ) -> None:
     """Draws the pairs, keeps which ones they are, and says what they can prove."""
+    from app.core.noise import LabelNoiseBounds
+    from app.service.labelling.second_labels import surest, uncertainties
+
     _, *examples = set_rows(service, name)
     labelled = {row["digest"]: row for row in examples if row["label"] in ("A", "B")}
     sure = surest(uncertainties(labelled))
@@ -158,13 +159,14 @@ def _draw(
     )
 
 
-def _second_labels(answers: Answers, first: Mapping[str, FilePair]) -> SecondLabels:
+def _second_labels(answers: Answers, first: Mapping[str, FilePair]) -> "SecondLabels":
     """Asks for the labels that are missing, and counts those that differ from the first.
 
     A second label that is a tie differs.
     """
-    # Imported late: the help needs no terminal.
     from app.cli.labelling.screen import PairScreen
+    from app.core.noise import SecondLabels
+    from app.service.labelling.second_labels import SecondSession
 
     session = SecondSession(answers)
     drawn_pairs = list(answers.pooled.values())
@@ -189,10 +191,11 @@ def _second_labels(answers: Answers, first: Mapping[str, FilePair]) -> SecondLab
 
 
 def _set(
-    service: ServiceClient, name: str, found: SecondLabels, *, even_if_infeasible: bool, yes: bool
+    service: ServiceClient, name: str, found: "SecondLabels", *, even_if_infeasible: bool, yes: bool
 ) -> None:
     """Shows what the second labels prove and what that does to the set; asks, and sets it."""
     from app.cli.set_answers import Sets
+    from app.core.noise import LabelNoiseBounds
     from scope_judge import CalibrationReport
 
     bounds = LabelNoiseBounds.of(found.disagreements, found.pairs)

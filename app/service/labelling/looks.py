@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from app.core.errors import InvalidRequestError
-from app.service.labelling.second_labels import drawn
+from app.service.labelling.pairs import drawn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

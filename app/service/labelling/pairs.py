@@ -1,7 +1,7 @@
 """A pair as a person sees it: blind, with a random response on the left."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,3 +69,16 @@ def _response(response: Any) -> str:
     if isinstance(response, str):
         return response
     return "\n\n".join(f"[answer {i}]\n{text}" for i, text in enumerate(response, start=1))
+
+
+def drawn(digests: Collection[str], *, most: int, seed: int) -> Sequence[str]:
+    """Draws pairs at random, the same ones in every run.
+
+    Args:
+        digests: Digests of pairs.
+        most: Number of pairs to draw, if there are so many.
+        seed: Draws other pairs.
+    """
+    return sorted(digests, key=lambda digest: hashlib.sha256(f"{seed}:{digest}".encode()).digest())[
+        :most
+    ]

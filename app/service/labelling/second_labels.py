@@ -5,9 +5,8 @@ accepts is therefore below the mean noise, and a label noise above it breaks the
 second labels are of the pairs on which the judge is most certain.
 """
 
-import hashlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from app.core.examples import Examples, LabelledExample
@@ -17,8 +16,6 @@ from app.service.labelling.session import LabelSession
 # The share of the labelled pairs, by rising uncertainty, that second labels are drawn from.
 SUREST = 0.25
 _SCORE_FIELDS = ("gap_fwd", "gap_rev", "label_mass")
-# A noise of 10% is then known to be above 6% in half of the cases.
-USUAL_PAIRS = 100
 
 
 def uncertainties(scores: Mapping[str, Mapping[str, Any]]) -> Mapping[str, float]:
@@ -46,19 +43,6 @@ def surest(uncertainty: Mapping[str, float]) -> list[str]:
     """
     ordered = sorted(uncertainty, key=lambda digest: (uncertainty[digest], digest))
     return ordered[: math.ceil(SUREST * len(ordered))]
-
-
-def drawn(digests: Collection[str], *, most: int, seed: int) -> Sequence[str]:
-    """Draws pairs at random, the same ones in every run.
-
-    Args:
-        digests: Digests of pairs.
-        most: Number of pairs to draw, if there are so many.
-        seed: Draws other pairs.
-    """
-    return sorted(digests, key=lambda digest: hashlib.sha256(f"{seed}:{digest}".encode()).digest())[
-        :most
-    ]
 
 
 class SecondSession(LabelSession):

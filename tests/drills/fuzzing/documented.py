@@ -180,6 +180,8 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         places = {fault["field"].partition(".")[0] for fault in faults}
         if places and places <= {"group", "groups"}:
             return "JSON Schema cannot say which groups are declared, or that `all` is none"
+        if places == {"second_labels"}:
+            return "JSON Schema cannot say that second labels come alone"
         if route.startswith("POST /rewards/") and places <= _CHATS:
             return "JSON Schema cannot say which chats are texts"
         if any("leaves none" in fault["message"] for fault in faults):
