@@ -201,7 +201,7 @@ class _Sided:
         return monitor(
             is_error(self.rows),
             questions=self.bets,
-            closed=self.rows["label"] == CLOSED,
+            closed=(self.rows["label"] == CLOSED) & ~self.is_expired,
             expired=self.is_expired,
             alpha=_alpha(decider),
             label_noise=decider.label_noise,
