@@ -132,7 +132,7 @@ async def test_a_link_can_do_nothing_but_label(file: KeyFile) -> None:
         # It may not label another set.
         for method, path in NEEDS_LABEL:
             other = path.replace("{name}", "other")
-            body = BODIES[path.rpartition("/")[2]]
+            body = BODIES[path.rpartition("/")[2]] if method == "POST" else None
             refusal = await client.request(method, other, json=body, headers=link)
             assert "other" in problem(refusal, "forbidden")["detail"]
 
