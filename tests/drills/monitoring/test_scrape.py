@@ -32,6 +32,11 @@ MAY_BE_EMPTY = {
     ("Engine, store, stale judgments", "engine: {{code}}"),
     # Has data only if the version changed within the interval.
     ("Calibration changed", ""),
+    # The traffic has no groups.
+    (
+        "Evidence that the error is above alpha, as a share of the line",
+        "{{calibration}} {{guarantee}} {{alpha}}: {{group}}",
+    ),
 }
 
 

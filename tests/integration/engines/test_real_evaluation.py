@@ -99,6 +99,7 @@ def test_every_pair_is_judged_or_counted_as_failed(evaluated: Evaluated) -> None
         "judgments.jsonl",
         "results.json",
         "report.html",
+        "cost.json",
     }
     pairs = {pair.id: pair for pair in read_judgments([evaluated.log]).pairs}
     too_long = pairs.pop(TOO_LONG)
