@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import average_precision_score
 
 from app.core.diagnostics import auroc, expected_calibration_error
 
@@ -62,10 +61,15 @@ def auprc(confidence: ArrayLike, right: ArrayLike) -> float | None:
     Returns:
         In [0, 1]; None if no verdict is right.
     """
-    is_right = np.asarray(right, dtype=bool)
+    sure, is_right = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
     if not is_right.any():
         return None
-    return float(average_precision_score(is_right, np.asarray(confidence, dtype=np.float64)))
+    order = np.argsort(-sure, kind="stable")
+    # Equal confidences are one threshold: the last of them counts.
+    ends = np.append(np.flatnonzero(np.diff(sure[order])), len(sure) - 1)
+    found = np.cumsum(is_right[order])[ends]
+    recall = np.diff(found, prepend=0) / found[-1]
+    return float((recall * found / (ends + 1)).sum())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

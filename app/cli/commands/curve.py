@@ -86,7 +86,7 @@ def curve(
     judgments are judged first, by a running service or with --judge.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
-    _check(alphas, delta, label_noise, plot, split=split)
+    _check(alphas, delta, label_noise, plot)
     shared = delta_for or 1
     from app.evaluation.curve.labelled_scores import labelled_scores_of
     from app.evaluation.curve.labels import coverage_with_more_labels
@@ -127,15 +127,11 @@ def _judged(files: list[Path], judging: Judging, rows: "CheckedRows[FilePair]") 
     return judged_by_service(files, judging, rows)
 
 
-def _check(
-    alphas: tuple[float, ...], delta: float, label_noise: float, plot: Path | None, *, split: bool
-) -> None:
+def _check(alphas: tuple[float, ...], delta: float, label_noise: float, plot: Path | None) -> None:
     for level in alphas:
         check_share("alpha", level)
     check_share("delta", delta)
     check_label_noise(label_noise)
-    if split and find_spec("sklearn") is None:
-        raise CommandError("--split needs scikit-learn: pip install scope-judge[evaluation]")
     if plot is None:
         return
     if plot.suffix.lower() not in _PLOT_ENDINGS:

@@ -217,7 +217,7 @@ def divided_delta(delta: float, delta_for: int | None) -> float:
 
 
 # Extra of this package -> a module of each library in it.
-_EXTRAS = {"evaluation": ("sklearn", "matplotlib", "jinja2"), "ratings": ("evalica", "jinja2")}
+_EXTRAS = {"evaluation": ("matplotlib", "jinja2"), "ratings": ("evalica", "jinja2")}
 
 
 def check_extra(extra: Literal["evaluation", "ratings"]) -> None:
