@@ -239,8 +239,16 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
         of("curve", world.judged),
     ],
     "evaluate": lambda world: [
-        of("evaluate", "--from", world.judged, "--out", world.folder / f"e{EVIL_FILE}"),
-        of("evaluate", "--from", world.strange, "--out", world.folder / "e2"),
+        of(
+            "evaluate",
+            "--from",
+            world.judged,
+            "--splits",
+            "5",
+            "--out",
+            world.folder / f"e{EVIL_FILE}",
+        ),
+        of("evaluate", "--from", world.strange, "--splits", "5", "--out", world.folder / "e2"),
     ],
     "leaderboard": lambda world: [
         of(
