@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import betaincinv
-
 from app.core.comparison import Label
 from app.core.noise import LabelNoiseBounds
+from app.core.shares import clopper_pearson
 
 # The probability with which the interval holds.
 _LEVEL = 0.95
@@ -50,7 +49,8 @@ class Agreement:
         differing = sum(one != other for one, other in labels)
         kappa, interval = None, None
         if chance := _chance_of_disagreement(labels):
-            low, high = _share_interval(differing, len(labels))
+            ends = clopper_pearson(differing, len(labels), tail=(1.0 - _LEVEL) / 2.0)
+            low, high = (float(end) for end in ends)
             kappa = 1.0 - differing / len(labels) / chance
             interval = (max(-1.0, 1.0 - high / chance), 1.0 - low / chance)
         return cls(
@@ -69,11 +69,3 @@ def _chance_of_disagreement(labels: Sequence[tuple[Label, Label]]) -> float:
     ones, others = Counter(one for one, _ in labels), Counter(other for _, other in labels)
     equal = sum(ones[label] * others[label] for label in ones)
     return 1.0 - equal / len(labels) ** 2
-
-
-def _share_interval(count: int, total: int) -> tuple[float, float]:
-    """The interval of Clopper and Pearson for a share."""
-    tail = (1.0 - _LEVEL) / 2.0
-    low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 1.0 - tail)) if count < total else 1.0
-    return low, high

@@ -360,12 +360,13 @@ def monitor(
     if not (0.0 < alpha < 1.0 and 0.0 < false_alarms < 1.0):
         raise ValueError(f"alpha and false_alarms must be in (0, 1): {alpha}, {false_alarms}")
     wrong = np.asarray(errors, dtype=bool)
-    nothing = np.zeros_like(wrong)
-    is_closed = nothing if closed is None else np.asarray(closed, dtype=bool)
-    is_expired = nothing if expired is None else np.asarray(expired, dtype=bool)
+    is_closed, is_expired = (
+        np.zeros_like(wrong) if flags is None else np.asarray(flags, dtype=bool)
+        for flags in (closed, expired)
+    )
     numbers = np.arange(wrong.size) if questions is None else np.asarray(questions)
     if wrong.ndim != 1 or not wrong.shape == is_closed.shape == is_expired.shape == numbers.shape:
-        raise ValueError(f"errors {wrong.shape} and what else is known need one shape (n,)")
+        raise ValueError(f"errors {wrong.shape}, questions, closed and expired need one shape (n,)")
     missing, in_time = is_closed | is_expired, ~is_expired
     fewest, most = _means(wrong & ~missing, numbers), _means(wrong | missing, numbers)
     in_time_most = _means((wrong | is_closed)[in_time], numbers[in_time])

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv
 
 from app.core.preference import FloatArray, preference_from_gaps
 from app.core.score import Score
+from app.core.shares import clopper_pearson
 
 # More pairs than this share that change are worth a warning.
 MOST_FLIPS = 0.01
@@ -160,10 +160,8 @@ class LabelNoiseBounds:
             pairs: Pairs that both labelled.
             level: Probability with which each bound holds, in (0, 1).
         """
-        agreements = pairs - disagreements
-        assert disagreements >= 0 <= agreements, "no more disagreements than pairs"
-        low = betaincinv(disagreements, agreements + 1, 1.0 - level) if disagreements else 0.0
-        high = betaincinv(disagreements + 1, agreements, level) if agreements else 1.0
+        assert 0 <= disagreements <= pairs, "no more disagreements than pairs"
+        low, high = clopper_pearson(disagreements, pairs, tail=1.0 - level)
         return cls(low=_flipped(float(low)), high=_flipped(float(high)))
 
 

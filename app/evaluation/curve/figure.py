@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from app.core.assessment import AlphaRow, Assessment, recommendation, share_interval
 from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
 from app.core.preference import FloatArray
+from app.core.shares import clopper_pearson
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.labels import LabelsRow, coverage_by_labels
@@ -180,10 +180,7 @@ def error_interval(
     accepted: NDArray[np.int64], errors: NDArray[np.int64]
 ) -> tuple[FloatArray, FloatArray]:
     """The 95% interval of each error rate by Clopper and Pearson (1934), shape (m,) each."""
-    right = accepted - errors
-    low = np.where(errors > 0, betaincinv(np.maximum(errors, 1), right + 1, 0.025), 0.0)
-    high = np.where(right > 0, betaincinv(errors + 1, np.maximum(right, 1), 0.975), 1.0)
-    return low, high
+    return clopper_pearson(errors, accepted, tail=0.025)
 
 
 def _draw_points(

@@ -67,7 +67,7 @@ def test_judges_are_compared_on_their_common_pairs(folders: list[Path]) -> None:
 def test_the_page_shows_every_judge_and_escapes_its_name(folders: list[Path]) -> None:
     page = render_comparison(compare(folders, DESIGN, at_most=2000), DESIGN, alpha=0.1)
     assert "weak &lt;b&gt;" in page
-    assert "<b>" not in page.replace("<b>", "", 0).split("<main>")[1].split("<svg")[0]
+    assert "weak <b>" not in page
     assert page.count("<svg") == 2
     assert "judge 2" in page
     assert "<script" not in page
