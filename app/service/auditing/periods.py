@@ -11,8 +11,14 @@ MOST_PERIODS = 48
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 # Lengths that people know, in seconds.
 _LENGTHS = (
-    *(_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 4 * _HOUR, _DAY, 7 * _DAY),
-    *(28 * _DAY * 2**power for power in range(12)),
+    _MINUTE,
+    5 * _MINUTE,
+    15 * _MINUTE,
+    _HOUR,
+    4 * _HOUR,
+    _DAY,
+    7 * _DAY,
+    *[28 * _DAY * 2**power for power in range(12)],
 )
 
 
@@ -21,7 +27,7 @@ class Period:
     """The drawn judgments of one period.
 
     Args:
-        since: Its begin in seconds since 1970.
+        since: Its start in seconds since 1970.
         until: Its end.
         accepted: Number of verdicts.
         abstentions: Number of abstentions.
