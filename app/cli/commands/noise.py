@@ -160,9 +160,9 @@ def _draw(
 
 
 def _second_labels(answers: Answers, first: Mapping[str, FilePair]) -> "SecondLabels":
-    """Asks for the labels that are missing, and counts those that differ from the first.
+    """Asks for the labels that are missing, and counts those that name the other side.
 
-    A second label that is a tie differs.
+    A tie is not among them: a label noise above the real one would break the promise.
     """
     from app.cli.labelling.screen import PairScreen
     from app.core.noise import SecondLabels
@@ -186,7 +186,9 @@ def _second_labels(answers: Answers, first: Mapping[str, FilePair]) -> "SecondLa
         raise typer.Exit(0)
     return SecondLabels(
         pairs=len(drawn_pairs),
-        disagreements=sum(answers.label(pair) != first[pair.key].label for pair in drawn_pairs),
+        disagreements=sum(
+            answers.label(pair) not in (first[pair.key].label, "tie") for pair in drawn_pairs
+        ),
     )
 
 
@@ -200,7 +202,11 @@ def _set(
 
     bounds = LabelNoiseBounds.of(found.disagreements, found.pairs)
     say(
-        (f"The two labels differ on {found.disagreements} of {found.pairs} pairs.", "bold"),
+        (
+            f"The two people prefer different sides on {found.disagreements} of "
+            f"{found.pairs} pairs.",
+            "bold",
+        ),
         f" At least {bounds.low:.1%} and at most {bounds.high:.1%} of the labels of sure pairs are "
         "wrong (95% each). The lower one is safe: with a label noise above the real one, more "
         "verdicts than alpha are wrong.",

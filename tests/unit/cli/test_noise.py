@@ -57,6 +57,18 @@ def trail(url: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_a_second_label_that_is_a_tie_is_no_disagreement(url: str, file: Path) -> None:
+    with started(file, url, "--yes") as terminal:
+        assert terminal.pair() is not None
+        terminal.press("t")
+        answer(terminal, wrong=1)
+        told = terminal.end()
+        assert terminal.process.returncode == 0, told
+    # It would raise the lower bound of the noise, and a noise above the real one is unsafe.
+    (change, _) = trail(url)
+    assert (change["second_labels"], change["disagreements"]) == (PAIRS, 1)
+
+
 def test_sure_pairs_are_asked_once_and_the_set_gets_the_lower_bound(url: str, file: Path) -> None:
     with started(file, url, "--yes") as terminal:
         asked = answer(terminal, wrong=4)
@@ -67,7 +79,7 @@ def test_sure_pairs_are_asked_once_and_the_set_gets_the_lower_bound(url: str, fi
     surest = sorted(range(80), key=lambda number: -certainty[number])[:20]
     assert set(asked) <= set(surest)
     low = LabelNoiseBounds.of(4, PAIRS).low
-    assert f"The two labels differ on 4 of {PAIRS} pairs." in told
+    assert f"The two people prefer different sides on 4 of {PAIRS} pairs." in told
     assert f"label noise {low:.4f}" in told
     (change, _) = trail(url)
     assert (change["action"], change["second_labels"], change["disagreements"]) == (
