@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs" / "measured"
-# The page of promises, which holds the tables of faults, attacks and the soak.
-RELIABILITY = ROOT / "docs" / "guides" / "reliability.md"
+# The page with the tables of faults, attacks and the soak.
+DRILLS = MEASURED / "drills.md"
 
 
 class Bar(Progress):

@@ -9,7 +9,7 @@ from tests.drills.attacks.attack import Attack
 from tests.drills.attacks.scene import ROOT, running
 from tests.drills.attacks.watch import Seen, watching
 
-# The promises of docs/guides/reliability.md, "Attacks on the service".
+# The targets of docs/measured/drills.md, "Attacks on the service".
 MOST_MEMORY_GROWTH = 0.10
 MOST_HEALTHZ_P99_S = 0.25
 

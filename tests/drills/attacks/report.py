@@ -1,4 +1,4 @@
-"""The table of attacks, in the terminal and in docs/guides/reliability.md, and its JSON."""
+"""The table of attacks, in the terminal and in docs/measured/drills.md, and its JSON."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tests.drills.attacks.catalogue import ATTACKS
 from tests.drills.attacks.outcome import Outcome
-from tests.drills.running import MEASURED, RELIABILITY, write_json
+from tests.drills.running import MEASURED, DRILLS, write_json
 from tests.markdown import put_between_markers, table
 
 Column = Literal["before", "after"]
@@ -27,7 +27,7 @@ def keep(outcomes: Mapping[str, Outcome], column: Column) -> None:
     columns = kept()
     columns[column] |= {name: outcome.as_json() for name, outcome in outcomes.items()}
     write_json("drills", columns)
-    put_between_markers("drills", markdown(columns), RELIABILITY)
+    put_between_markers("drills", markdown(columns), DRILLS)
 
 
 def markdown(columns: Mapping[str, Mapping[str, Any]]) -> str:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from tests.drills.faults.catalogue import FAULTS
 from tests.drills.faults.experiment import FaultReport
 from tests.drills.faults.report import faults_json, markdown, print_outcomes
-from tests.drills.running import RELIABILITY, add_only, one_by_one, write_json
+from tests.drills.running import DRILLS, add_only, one_by_one, write_json
 from tests.markdown import put_between_markers
 
 
@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(outcomes) == len(FAULTS):
         # An incomplete run is not written: the document keeps the last complete one.
         file = write_json("faults", faults_json([*outcomes.values()]))
-        put_between_markers("faults", markdown([*outcomes.values()]), RELIABILITY)
-        print(f"written to {file} and {RELIABILITY}")
+        put_between_markers("faults", markdown([*outcomes.values()]), DRILLS)
+        print(f"written to {file} and {DRILLS}")
     sys.exit(1 if any(outcome.wrong for outcome in outcomes.values()) else 0)
 
 

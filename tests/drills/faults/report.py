@@ -1,4 +1,4 @@
-"""The table of faults, in the terminal and in docs/guides/reliability.md, and its JSON."""
+"""The table of faults, in the terminal and in docs/measured/drills.md, and its JSON."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -31,7 +31,7 @@ from tests.drills.faults.soak_load import Keys, Load, Log, write_steadily
 from tests.drills.faults.soak_report import progress_line, summary_of
 from tests.drills.faults.store_faults import REDIS_FAULTS, bring_back
 from tests.drills.faults.traffic import Judging
-from tests.drills.running import RELIABILITY, Bar, write_json
+from tests.drills.running import DRILLS, Bar, write_json
 from tests.markdown import put_between_markers
 
 _AT_ONCE, _EACH_S = 4, 0.02
@@ -272,8 +272,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"logs in {folder}")
     if given.write:
         lines = "\n".join(f"- {line}" for line in summary["lines"])
-        put_between_markers("soak", lines, RELIABILITY)
-        print(f"written to {write_json('soak', summary)} and {RELIABILITY}")
+        put_between_markers("soak", lines, DRILLS)
+        print(f"written to {write_json('soak', summary)} and {DRILLS}")
     sys.exit(1 if summary["wrong"] else 0)
 
 
@@ -285,7 +285,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="write docs/measured/soak.json and docs/guides/reliability.md",
+        help="write docs/measured/soak.json and docs/measured/drills.md",
     )
     return parser.parse_args(arguments)
 
