@@ -7,8 +7,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from app.ratings.battles import Battles
-from app.ratings.bradley_terry import Floats, sums
-from app.ratings.columns import Bools
+from app.ratings.bradley_terry import Bools, Floats, sums
 from app.ratings.outcomes import preferred
 from app.ratings.results import Agreement, Favour
 

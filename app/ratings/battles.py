@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from app.ratings.bradley_terry import Floats, Ints
-from app.ratings.columns import Bools
+from app.ratings.bradley_terry import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """From the battles of a judge to its board: all views with intervals, ranks and robustness."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -30,6 +28,7 @@ from app.ratings.results import (
     Rating,
     RatingSettings,
     StyleEffect,
+    Unbounded,
     View,
     ViewName,
 )
@@ -125,7 +124,7 @@ def _point(
 ) -> _Point:
     games = games_of(battles, outcomes)
     cells = cells_of(games)
-    structure = structure_of(cells.whole)
+    structure = structure_of(cells.whole, _reference(battles, settings))
     prior_sd = settings.prior_sd / settings.points
     if settings.control is None:
         features = Features((), np.zeros((len(games.first), 0)))
@@ -148,6 +147,10 @@ def _point(
         features=features,
         solution=solution,
     )
+
+
+def _reference(battles: Battles, settings: RatingSettings) -> int | None:
+    return None if settings.reference is None else battles.models.index(settings.reference)
 
 
 def _rounds(points: list[_Point], settings: RatingSettings) -> list[Floats]:
@@ -177,7 +180,7 @@ def _rounds(points: list[_Point], settings: RatingSettings) -> list[Floats]:
 
 def _view(battles: Battles, point: _Point, drawn: Floats, settings: RatingSettings) -> View:
     m, component = len(battles.models), point.structure.component
-    reference = None if settings.reference is None else battles.models.index(settings.reference)
+    reference = _reference(battles, settings)
     theta = centred(point.solution[:m], point.structure, reference)
     rounds = centred(drawn[:, :m], point.structure, reference)
     prior_sd = settings.prior_sd / settings.points
@@ -243,10 +246,17 @@ def _ratings(
                 rank_low=int(ranks.low[i]) if rated else None,
                 rank_high=int(ranks.high[i]) if rated else None,
                 component=number + 1 if rated else None,
-                unbounded=_UNBOUNDED.get(int(point.structure.unbounded[i])) if rated else None,
+                unbounded=_unbounded(point.structure, i) if rated else None,
             )
         )
     return tuple(rows)
+
+
+def _unbounded(structure: Structure, model: int) -> Unbounded | None:
+    above, below = bool(structure.no_ceiling[model]), bool(structure.no_floor[model])
+    if above and below:
+        return "both"
+    return "above" if above else "below" if below else None
 
 
 def _score(theta: float, settings: RatingSettings) -> float | None:
@@ -291,6 +301,3 @@ def _effects(
         StyleEffect(feature=name, effect=effect, low=effect - width, high=effect + width)
         for name, effect, width in zip(features.names, points.tolist(), reach.tolist(), strict=True)
     )
-
-
-_UNBOUNDED: Mapping[int, Literal["above", "below"]] = {1: "above", -1: "below"}

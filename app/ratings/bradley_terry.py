@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.special import expit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 _MOST_STEPS = 100
 _TOLERANCE = 1e-9
@@ -67,15 +68,25 @@ class Tally:
 class Structure:
     """The models that met, and those whose maximum-likelihood rating is infinite.
 
+    The models of a component that exchanged points, directly or in a circle, have finite distances
+    to each other. The ratings of all others are infinite, seen from these.
+
     Args:
         component: Shape (models,). Number of the component from 0, largest first; -1 for a model
             without battles.
-        unbounded: Shape (models,). 1 if no other model of the component ever took a point from the
-            model or from the group that it belongs to, -1 if they gave up none, else 0.
+        no_floor: Shape (models,). Whether the data have no bound below the rating: the model took
+            no point from those with finite ratings, not even through others.
+        no_ceiling: Shape (models,). The same above the rating: the model gave up no point.
     """
 
     component: Ints
-    unbounded: Ints
+    no_floor: Bools
+    no_ceiling: Bools
+
+    @property
+    def unbounded(self) -> Bools:
+        """Shape (models,). Whether a rating has no bound on one side, or on both."""
+        return self.no_floor | self.no_ceiling
 
     @property
     def is_bounded(self) -> bool:
@@ -83,28 +94,54 @@ class Structure:
         return not self.unbounded.any()
 
 
-def structure_of(tally: Tally) -> Structure:
-    """Finds the components, and the groups of models that won or lost everything outside."""
+def structure_of(tally: Tally, reference: int | None = None) -> Structure:
+    """Finds the components, and the models that won or lost everything against the others.
+
+    Args:
+        tally: One problem.
+        reference: Index of the model from which its component is seen; None to see it from the
+            group of models with the most battles.
+    """
     played = tally.weight > 0
     first, second = tally.first[played], tally.second[played]
     points, weight = tally.points[played], tally.weight[played]
     component = _components(tally.models, first, second)
-    shape = (tally.models, tally.models)
     winners = np.concatenate([first[points > 0], second[points < weight]])
     losers = np.concatenate([second[points > 0], first[points < weight]])
-    wins = coo_array((np.ones(len(winners)), (winners, losers)), shape=shape)
-    _, strong = connected_components(wins, connection="strong")
-    outward = strong[winners] != strong[losers]
-    lost = np.isin(strong, strong[losers[outward]])
-    won = np.isin(strong, strong[winners[outward]])
-    meets_others = won | lost
-    unbounded = np.where(meets_others & ~lost, 1, np.where(meets_others & ~won, -1, 0))
+    wins = _graph(winners, losers, tally.models)
+    _, group = connected_components(wins, connection="strong")
     # Real outcomes can also push a single model's sum to the end of its range or beyond.
     total = sums(first, points, tally.models) + sums(second, weight - points, tally.models)
     most = sums(first, weight, tally.models) + sums(second, weight, tally.models)
-    unbounded = np.where((total >= most) & (most > 0), 1, unbounded)
-    unbounded = np.where((total <= 0) & (most > 0), -1, unbounded)
-    return Structure(component, unbounded.astype(np.int64))
+    all_won, all_lost = (total >= most) & (most > 0), (total <= 0) & (most > 0)
+    battles_of = sums(group, most, tally.models)
+    no_floor, no_ceiling = np.zeros_like(all_won), np.zeros_like(all_won)
+    for number in range(component.max(initial=-1) + 1):
+        inside = component == number
+        seen_from = int(np.argmax(np.where(inside, battles_of[group], -1.0)))
+        if reference is not None and inside[reference]:
+            seen_from = reference
+            if all_won[reference] or all_lost[reference]:
+                # Then all distances to it are infinite, however the others met.
+                no_floor |= inside & all_won[reference]
+                no_ceiling |= inside & all_lost[reference]
+                no_floor[reference] = no_ceiling[reference] = False
+                continue
+        above, below = _reached(wins.T, seen_from), _reached(wins, seen_from)
+        no_ceiling |= inside & (all_won | ~below)
+        no_floor |= inside & (all_lost | ~above)
+    return Structure(component, no_floor, no_ceiling)
+
+
+def _graph(begins: Ints, ends: Ints, models: int) -> csr_array:
+    return coo_array((np.ones(len(begins)), (begins, ends)), shape=(models, models)).tocsr()
+
+
+def _reached(graph: csr_array, begin: int) -> Bools:
+    """Shape (models,). The models that paths from a model reach, itself included."""
+    reached = np.zeros(graph.shape[0], dtype=bool)
+    reached[breadth_first_order(graph, begin, return_predecessors=False)] = True
+    return reached
 
 
 def _components(models: int, first: Ints, second: Ints) -> Ints:
@@ -256,7 +293,7 @@ def centred(theta: Floats, structure: Structure, reference: int | None = None) -
     component = structure.component
     for number in range(component.max(initial=-1) + 1):
         inside = component == number
-        bounded = inside & (structure.unbounded == 0)
+        bounded = inside & ~structure.unbounded
         at_zero = bounded if bounded.any() else inside
         if reference is not None and inside[reference]:
             at_zero = np.arange(len(component)) == reference

@@ -7,14 +7,11 @@ from typing import NoReturn
 import numpy as np
 import pyarrow
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequestError
 from app.files.reading import files_of
 from app.files.table import read_table
-from app.ratings.bradley_terry import Floats, Ints
-
-Bools = NDArray[np.bool_]
+from app.ratings.bradley_terry import Bools, Floats, Ints
 
 FEATURES = ("length", "headers", "bold", "lists")
 _TEXTS = ("model_a", "model_b", "winner", "reason", "error", "guarantee", "judge", "signature")

@@ -45,10 +45,10 @@ def intervals_of(
         level: In (0, 1).
     """
     spread = replicates.std(axis=0)
-    spread = np.where(structure.unbounded != 0, np.maximum(spread, implied), spread)
+    spread = np.where(structure.unbounded, np.maximum(spread, implied), spread)
     reach = ndtri(0.5 + level / 2.0) * spread
-    low = np.where(structure.unbounded < 0, -np.inf, theta - reach)
-    high = np.where(structure.unbounded > 0, np.inf, theta + reach)
+    low = np.where(structure.no_floor, -np.inf, theta - reach)
+    high = np.where(structure.no_ceiling, np.inf, theta + reach)
     return Intervals(low=low, high=high)
 
 
@@ -73,7 +73,7 @@ def rank_sets(
     high = np.zeros(len(theta), dtype=np.int64)
     for number in range(structure.component.max(initial=-1) + 1):
         inside = np.flatnonzero(structure.component == number)
-        extreme = structure.unbounded[inside] != 0
+        extreme = structure.unbounded[inside]
         deviation = _deviations(replicates[:, inside], covariance[np.ix_(inside, inside)], extreme)
         ratio = _largest_ratios(replicates[:, inside], deviation)
         width = deviation * np.quantile(ratio, level)

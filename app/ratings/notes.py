@@ -1,8 +1,8 @@
 """Sentences that belong to a leaderboard: where its numbers do not say what they seem to say."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from app.ratings.results import Board, RatingSettings, View
+from app.ratings.results import Board, RatingSettings, Unbounded, View
 
 NO_PROMISE = (
     "A rating has no promise. Alpha bounds the share of wrong verdicts among the accepted ones of "
@@ -13,6 +13,14 @@ NO_PROMISE = (
 _FEW_UNITS = 30
 _FEW_LABELS = 100
 _NAMED = 5
+_UNBOUNDED: Mapping[Unbounded, str] = {
+    "above": "gave up no point to the other models, or the corrected outcomes say so: nothing "
+    "bounds the score above",
+    "below": "took no point from the other models, or the corrected outcomes say so: nothing "
+    "bounds the score below",
+    "both": "met the other models only through a third that lost to both, or won against both: "
+    "nothing bounds the score",
+}
 
 
 def notes_of(board: Board, settings: RatingSettings) -> tuple[str, ...]:
@@ -68,13 +76,12 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
             f"The models form {view.components} groups that never met each other. Scores and ranks "
             "compare only inside a group."
         )
-    for side, word in (("above", "won"), ("below", "lost")):
+    for side, reason in _UNBOUNDED.items():
         models = [rating.model for rating in view.ratings if rating.unbounded == side]
         if models:
             yield (
-                f"{_listed(models)} {word} every battle against the rest, or the corrected "
-                "outcomes say so: the data have no bound on that side. The score comes from a "
-                f"prior with a standard deviation of {settings.prior_sd:g} points."
+                f"{_listed(models)} {reason}. The score comes from a prior with a standard "
+                f"deviation of {settings.prior_sd:g} points."
             )
     missing = [rating.model for rating in view.ratings if rating.score is None]
     if missing:

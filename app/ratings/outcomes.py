@@ -12,8 +12,7 @@ import numpy as np
 
 from app.ratings.battles import Battles
 from app.ratings.bootstrap import Games
-from app.ratings.bradley_terry import Floats
-from app.ratings.columns import Bools
+from app.ratings.bradley_terry import Bools, Floats
 from app.ratings.results import VIEWS, ViewName
 
 

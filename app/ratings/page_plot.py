@@ -127,8 +127,8 @@ def _strip(
 
 def interval_text(rating: Rating) -> str:
     """The interval of a rating in words; an end that nothing bounds is left open."""
-    low = None if rating.unbounded == "below" else rating.low
-    high = None if rating.unbounded == "above" else rating.high
+    low = None if rating.unbounded in ("below", "both") else rating.low
+    high = None if rating.unbounded in ("above", "both") else rating.high
     if low is None and high is None:
         return "no interval"
     if low is None:
@@ -142,9 +142,9 @@ def _ends(rating: Rating, axis: _Axis) -> tuple[float, float]:
     low = rating.score if rating.low is None else rating.low
     high = rating.score if rating.high is None else rating.high
     beyond = axis.high - axis.low
-    if rating.unbounded == "below":
+    if rating.unbounded in ("below", "both"):
         low = axis.low - beyond
-    if rating.unbounded == "above":
+    if rating.unbounded in ("above", "both"):
         high = axis.high + beyond
     return low, high
 

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 FORMAT = 1
 
+Unbounded = Literal["above", "below", "both"]
 ViewName = Literal["accepted", "soft", "abstain_as_tie", "debiased", "always", "people"]
 # In the order in which they are shown.
 VIEWS: tuple[ViewName, ...] = get_args(ViewName)
@@ -25,8 +26,10 @@ class Rating:
             component hold together.
         component: Models that met, directly or through others, share a component, numbered from 1.
             Scores compare only inside a component.
-        unbounded: "above" if the model won all its battles and "below" if it lost all. The score is
-            then a product of the prior, and its interval has no end on that side.
+        unbounded: The side on which the data have no bound: "above" if the model gave up no point
+            to the models with finite ratings, "below" if it took none, "both" if it met them only
+            through a third, and both were better than it, or both worse. The score is then a
+            product of the prior, and its interval has no end on that side.
     """
 
     model: str
@@ -38,7 +41,7 @@ class Rating:
     rank_low: int | None
     rank_high: int | None
     component: int | None
-    unbounded: Literal["above", "below"] | None
+    unbounded: Unbounded | None
 
 
 @dataclass(frozen=True, kw_only=True)

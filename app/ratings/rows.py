@@ -9,8 +9,8 @@ import numpy as np
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.files.labels import is_empty, label_of
 from app.ratings.battles import Battles
-from app.ratings.bradley_terry import Floats, Ints
-from app.ratings.columns import FEATURES, Bools, Columns
+from app.ratings.bradley_terry import Bools, Floats, Ints
+from app.ratings.columns import FEATURES, Columns
 
 _ABSTAIN = "abstain"
 _OUTCOMES = {"A": 1.0, "B": 0.0, "tie": 0.5}

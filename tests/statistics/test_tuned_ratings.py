@@ -8,8 +8,7 @@ import pytest
 
 from app.ratings.battles import Battles
 from app.ratings.bootstrap import cells_of, replicates
-from app.ratings.bradley_terry import Floats, centred, ratings, structure_of
-from app.ratings.columns import Bools
+from app.ratings.bradley_terry import Bools, Floats, centred, ratings, structure_of
 from app.ratings.intervals import intervals_of
 from app.ratings.outcomes import Outcomes, debiased, games_of, views_of
 from app.ratings.results import RatingSettings

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from app.core.errors import InvalidRequestError
 from app.ratings.board import board_of
@@ -60,6 +61,55 @@ def test_the_mean_of_the_scores_is_the_centre_unless_there_is_a_reference(
     before, after = by_model(small, "soft"), by_model(anchored, "soft")
     gaps = {round((after[model].score or 0) - (before[model].score or 0), 6) for model in before}
     assert len(gaps) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_board_of_one_group_is_the_exact_fit(seed: int, tmp_path: Path) -> None:
+    """An independent fit: the likelihood of each row as it is in the file, maximised by BFGS."""
+    rows = simulated(battles=400, models=5, seed=seed).rows(labelled=0.5, seed=seed)
+    views = board_of(read_battles([write(tmp_path / "rows.jsonl", rows)])[0], FEW).views
+    names = sorted({row["model_a"] for row in rows})
+    sides = [[names.index(row[side]) for row in rows] for side in ("model_a", "model_b")]
+    won = {"model_a": 1.0, "model_b": 0.0, "abstain": 0.5, None: np.nan}
+    outcomes = {
+        "soft": [row["p_bar"] for row in rows],
+        "abstain_as_tie": [won[row["winner"]] for row in rows],
+        "people": [won[row["human"]] for row in rows],
+    }
+    for name, outcome in outcomes.items():
+        y = np.array(outcome)
+        counts = ~np.isnan(y)
+
+        def loss(theta: np.ndarray, y: np.ndarray = y, counts: np.ndarray = counts) -> float:
+            gap = (theta[sides[0]] - theta[sides[1]])[counts]
+            said = y[counts] * np.log1p(np.exp(-gap)) + (1 - y[counts]) * np.log1p(np.exp(gap))
+            return float(said.sum())
+
+        fit = minimize(loss, np.zeros(5), method="BFGS", options={"gtol": 1e-7}).x
+        view = {rating.model: rating for rating in views[name].ratings}
+        scores = np.array([view[model].score for model in names])
+        expected = 400.0 / np.log(10.0) * (fit - fit.mean())
+        np.testing.assert_allclose(scores - scores.mean(), expected, atol=0.01)
+        assert {rating.unbounded for rating in view.values()} == {None}
+
+
+@pytest.mark.parametrize("reference", [None, "model-01", "rookie"])
+def test_the_rookie_that_lost_its_only_battle_is_the_one_without_a_bound(
+    reference: str | None, tmp_path: Path
+) -> None:
+    arena = simulated(battles=600)
+    rows = arena.rows()
+    lost = {"id": "new", "model_a": "rookie", "winner": "model_b", "p_bar": 0.1}
+    path = write(tmp_path / "rows.jsonl", [*rows, rows[0] | lost | {"accepted": True}])
+    board = board_of(read_battles([path])[0], replace(FEW, reference=reference))
+    found = {model: each.unbounded for model, each in by_model(board, "accepted").items()}
+    others = "above" if reference == "rookie" else None
+    anchor = None if reference == "rookie" else "below"
+    assert found == dict.fromkeys(arena_models(), others) | {"rookie": anchor}
+
+
+def arena_models() -> list[str]:
+    return [f"model-{number:02d}" for number in range(6)]
 
 
 def test_an_unknown_reference_is_refused(tmp_path: Path) -> None:

@@ -43,6 +43,12 @@ def of_pairs(*pairs: tuple[int, int, float], models: int) -> Games:
     )
 
 
+def sides(structure: Structure) -> str:
+    """One sign for each model: ^ without a bound above, v below, ? on both sides, else a point."""
+    both = zip(structure.no_ceiling.tolist(), structure.no_floor.tolist(), strict=True)
+    return "".join({(0, 0): ".", (1, 0): "^", (0, 1): "v", (1, 1): "?"}[each] for each in both)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_solver_agrees_with_evalica_on_whole_outcomes(seed: int) -> None:
     tally = cells_of(games(np.random.default_rng(seed))).whole
@@ -75,13 +81,13 @@ def test_debiased_points_beyond_all_battles_give_a_rating_within_the_prior() -> 
     tally = cells_of(Games(**{**vars(some), "outcome": outcome})).whole
     structure = structure_of(tally)
     # The opponent in that battle has fewer points than none.
-    assert sorted(structure.unbounded.tolist()) == [-1, 0, 0, 0, 0, 0, 0, 1]
+    assert sorted(sides(structure)) == sorted("^......v")
     found = ratings(tally, structure, prior_sd=5.76)
     assert 2.0 < found[0] < 7.0
     assert -7.0 < found.min() < -2.0
     within = cells_of(some).whole
     before = ratings(within, structure_of(within), prior_sd=5.76)
-    others = structure.unbounded == 0
+    others = ~structure.unbounded
     assert np.abs(found[others]).max() < 3.0
     assert np.corrcoef(found[others], before[others])[0, 1] > 0.7
 
@@ -127,24 +133,49 @@ def test_many_problems_are_solved_as_one_by_one() -> None:
     ("pairs", "component", "unbounded"),
     [
         # A wins against B, B against C, C against A.
-        ([(0, 1, 1), (1, 2, 1), (2, 0, 1)], [0, 0, 0], [0, 0, 0]),
-        ([(0, 1, 1), (1, 2, 1), (2, 1, 1)], [0, 0, 0], [1, -1, -1]),
+        ([(0, 1, 1), (1, 2, 1), (2, 0, 1)], [0, 0, 0], "..."),
+        ([(0, 1, 1), (1, 2, 1), (2, 1, 1)], [0, 0, 0], "^.."),
         # Two that exchange wins, and both beat the third.
-        ([(0, 1, 1), (1, 0, 1), (0, 2, 1), (2, 1, 0)], [0, 0, 0], [1, 1, -1]),
+        ([(0, 1, 1), (1, 0, 1), (0, 2, 1), (2, 1, 0)], [0, 0, 0], "..v"),
+        # The same, and the third beats a fourth.
+        ([(0, 1, 1), (1, 0, 1), (0, 2, 1), (2, 3, 1)], [0, 0, 0, 0], "..vv"),
+        # Both the group and the fourth beat the third: nothing compares the fourth with the group.
+        ([(0, 1, 1), (1, 0, 1), (0, 2, 1), (3, 2, 1)], [0, 0, 0, 0], "..v?"),
         # A tie is a point for both.
-        ([(0, 1, 0.5)], [0, 0, -1], [0, 0, 0]),
-        ([(0, 1, 1)], [0, 0, -1], [1, -1, 0]),
-        ([(0, 1, 1), (1, 0, 1), (2, 3, 1), (3, 2, 1), (4, 2, 0.5)], [1, 1, 0, 0, 0], [0] * 5),
+        ([(0, 1, 0.5)], [0, 0, -1], "..."),
+        ([(0, 1, 1)], [0, 0, -1], "^v."),
+        ([(0, 1, 1), (1, 0, 1), (2, 3, 1), (3, 2, 1), (4, 2, 0.5)], [1, 1, 0, 0, 0], "....."),
         # Debiased outcomes can push a model's sum beyond its end.
-        ([(0, 1, 2.7), (1, 0, 1), (1, 2, 0.5), (2, 0, 0.1)], [0, 0, 0], [1, -1, 0]),
+        ([(0, 1, 2.7), (1, 0, 1), (1, 2, 0.5), (2, 0, 0.1)], [0, 0, 0], "^v."),
     ],
 )
 def test_a_rating_is_infinite_only_where_somebody_won_or_lost_everything(
-    pairs: list[tuple[int, int, float]], component: list[int], unbounded: list[int]
+    pairs: list[tuple[int, int, float]], component: list[int], unbounded: str
 ) -> None:
     found = structure_of(cells_of(of_pairs(*pairs, models=len(component))).whole)
     assert found.component.tolist() == component
-    assert found.unbounded.tolist() == unbounded
+    assert sides(found) == unbounded
+
+
+ESTABLISHED = [(0, 1, 1), (1, 2, 1), (2, 0, 1)] * 40
+
+
+@pytest.mark.parametrize(
+    ("rookie", "reference", "unbounded"),
+    [
+        ((0, 3, 1), None, "...v"),
+        ((0, 3, 0), None, "...^"),
+        ((0, 3, 1), 1, "...v"),
+        # Seen from the rookie, all others are above, however far.
+        ((0, 3, 1), 3, "^^^."),
+        ((0, 3, 2.5), 3, "^^^."),
+    ],
+)
+def test_one_battle_of_a_rookie_unbinds_the_rookie_and_not_the_established_models(
+    rookie: tuple[int, int, float], reference: int | None, unbounded: str
+) -> None:
+    tally = cells_of(of_pairs(*ESTABLISHED, rookie, models=4)).whole
+    assert sides(structure_of(tally, reference)) == unbounded
 
 
 def test_a_model_that_won_everything_gets_a_finite_rating_from_the_prior() -> None:
@@ -156,7 +187,7 @@ def test_a_model_that_won_everything_gets_a_finite_rating_from_the_prior() -> No
 
 def test_ratings_are_less_the_reference_in_its_component_only() -> None:
     theta = np.array([1.0, 3.0, 10.0, 20.0, 99.0, 7.0])
-    structure = Structure(np.array([0, 0, 1, 1, 1, -1]), np.array([0, 0, 0, 0, 1, 0]))
+    structure = Structure(np.array([0, 0, 1, 1, 1, -1]), np.zeros(6, dtype=bool), np.arange(6) == 4)
     found = centred(theta, structure, reference=1)
     np.testing.assert_array_equal(found, [-2.0, 0.0, -5.0, 5.0, 84.0, np.nan])
 
