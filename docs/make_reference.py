@@ -4,13 +4,16 @@ Usage: python docs/make_reference.py. tests/unit/docs/test_reference.py compares
 """
 
 import inspect
+import re
 import sys
 import textwrap
-import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
@@ -26,12 +29,16 @@ from app.service.services import Services
 from app.settings import Settings
 from app.wire.problems import STATUS
 from app.wire.requests import NOT_BLANK
+from docs.http_examples import Example, examples, pretty
 
 FOLDER = Path(__file__).with_name("reference")
-# Meanings of fields that the OpenAPI document does not describe.
-FIELDS: dict[str, dict[str, str]] = tomllib.loads(
-    Path(__file__).with_name("http_fields.toml").read_text(encoding="utf-8")
-)
+# Title and code of a problem in the description of a response.
+_PROBLEM = re.compile(r"(?:^|; )([^;]+?) \((`\w+`)\)")
+# The top of the page has the fields and problems of so many routes.
+_SHARED_BY = 4
+# Name, whether it is required, values and meaning of a field.
+Row = tuple[str, str, str, str]
+T = TypeVar("T")
 
 # The setting that begins a group -> the group's heading.
 SETTING_GROUPS = {
@@ -113,103 +120,178 @@ def document() -> dict[str, Any]:
 
 
 def http_page() -> str:
-    """Every route and every object of the HTTP API."""
-    found = document()
+    """Every route of the HTTP API with the fields of its request and an example."""
+    openapi = document()
     routes = [
-        (method, path, operation)
-        for path, methods in found["paths"].items()
+        Route(method=method.upper(), path=path, operation=operation)
+        for path, methods in openapi["paths"].items()
         for method, operation in methods.items()
     ]
     introduction = """
-Requests and answers are JSON. A running service has the same reference at `/docs` and
-`/openapi.json`. Send a key as `Authorization: Bearer KEY` where the service has a
-[key file](../guides/keys.md). An error is an
-[RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem with a stable
-[`code`](errors.md).
+Requests and answers are JSON. `/docs` of a running service explains every field of every answer
+and sends requests for you; `/openapi.json` is the same for programs. Send a key as
+`Authorization: Bearer KEY` where the service has a [key file](../guides/keys.md). An error is an
+[RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem with a stable [`code`](errors.md).
+
+In the examples, a scripted judge answers, and `...` stands for further items of a list.
 """
-    schemas = found["components"]["schemas"]
-    return page(
+    common = _common(route.problems for route in routes)
+    titles = {code: title for route in routes for code, title in route.problems.items()}
+    schemas = openapi["components"]["schemas"]
+    rows = {route.name: _rows(route, schemas) for route in routes}
+    repeated = _common(rows.values())
+    shown, told = examples(), set[str]()
+    sections = []
+    for route in routes:
+        fields = [row for row in rows[route.name] if row not in repeated]
+        parts = [
+            f"## {route.name}\n",
+            route.operation["description"] + "\n",
+            *_objects(fields, [row[0] for row in rows[route.name] if row in repeated]),
+            *_nested(route, schemas, told),
+        ]
+        if route.name in shown:
+            parts.append(_shown(route, shown[route.name]))
+        own = sorted(set(route.problems) - common)
+        if own:
+            listed = ", ".join(f"{status} {code}" for status, code in own)
+            parts.append(_paragraph(f"Problems of its own: {listed}."))
+        sections.append("\n".join(parts))
+    bodies = {body: anchor(route.name) for route in routes if (body := _body(route))}
+    every = [row for row in dict.fromkeys(chain(*rows.values())) if row in repeated]
+    text = page(
         "HTTP API",
         introduction,
         "## Routes\n\n" + table(("route", "key", "what it does"), map(_route_row, routes)),
-        *(_route(*each) for each in routes),
-        "## Objects\n",
-        *(_object(name, schemas) for name in schemas if name != "Problem"),
-        _object("Problem", schemas),
+        "## Common fields\n\nSections below only name the ones that their route takes.\n",
+        _field_table(every),
+        "## Common problems\n\nNearly every route may answer these.\n",
+        table(("status", "code", "title"), [(*code, titles[code]) for code in sorted(common)]),
+        *sections,
     )
+    for body, section in bodies.items():
+        text = text.replace(f"[{body}](#{body.lower()})", f"[{body}](#{section})")
+    return text
 
 
-def _route_row(route: tuple[str, str, dict[str, Any]]) -> tuple[str, str, str]:
-    method, path, operation = route
-    need = NEEDS[method.upper(), path]
-    first = one_line(operation["description"].split("\n\n")[0])
-    return f"`{method.upper()} {path}`", KEY_NEEDED.get(need, f"role `{need}`"), first
+def _common(of_routes: Iterable[Iterable[T]]) -> set[T]:
+    """Returns what several routes share, and the page says only once."""
+    counted = Counter(chain(*of_routes))
+    return {each for each, number in counted.items() if number >= _SHARED_BY}
 
 
-def _route(method: str, path: str, operation: dict[str, Any]) -> str:
-    """The section of one route."""
-    parts = [f"### {method.upper()} {path}\n", operation["description"] + "\n"]
-    if "parameters" in operation:
-        rows = [
-            (f"`{each['name']}`", each["in"], kind(each["schema"]), _described("parameters", each))
-            for each in operation["parameters"]
-        ]
-        parts.append(table(("parameter", "in", "values", "meaning"), rows))
-    if "requestBody" in operation:
-        parts.append(f"Request: {_content(operation['requestBody'])}.\n")
-    problems = []
-    for status, response in operation["responses"].items():
-        if int(status) >= 400:
-            problems.append((status, one_line(response["description"])))
-            continue
-        parts.append(f"Answer {status}: {_content(response)}.\n")
-        headers = response.get("headers", {})
-        parts += [
-            textwrap.fill(f"Header `{name}`: {about['description']}", 100) + "\n"
-            for name, about in headers.items()
-        ]
-    parts.append(table(("problem", "title (code)"), sorted(problems)))
-    return "\n".join(parts)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Route:
+    """One operation of the OpenAPI document."""
+
+    method: str
+    path: str
+    operation: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Method and path."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def problems(self) -> dict[tuple[str, str], str]:
+        """Status and code in backquotes -> title."""
+        return {
+            (status, code): title
+            for status, response in self.operation["responses"].items()
+            if int(status) >= 400
+            for title, code in _PROBLEM.findall(response["description"])
+        }
 
 
-def _content(holder: dict[str, Any]) -> str:
-    contents = holder.get("content", {})
-    if not contents:
-        return "no content"
-    media, content = next(iter(contents.items()))
-    return kind(content["schema"]) if media == "application/json" else f"`{media}`"
+def _route_row(route: Route) -> tuple[str, str, str]:
+    need = NEEDS[route.method, route.path]
+    first = one_line(route.operation["description"].split("\n\n")[0])
+    return f"[`{route.name}`](#{anchor(route.name)})", KEY_NEEDED.get(need, f"role `{need}`"), first
 
 
-def _described(where: str, about: dict[str, Any], name: str | None = None) -> str:
-    """The description that the document has, else that of http_fields.toml."""
-    field = name or about["name"]
-    if "description" in about:
-        return one_line(about["description"])
-    for group in (where, "any"):
-        if field in FIELDS.get(group, {}):
-            return FIELDS[group][field]
-    raise KeyError(f"describe {field} of {where} in docs/http_fields.toml")
+def anchor(heading: str) -> str:
+    """The anchor that the site gives to a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-def _object(name: str, schemas: dict[str, Any]) -> str:
-    """The section of one object."""
-    schema = schemas[name]
+def _rows(route: Route, schemas: dict[str, Any]) -> list[Row]:
+    """The parameters of the query and the fields of the body."""
+    rows = [
+        _row(each["name"], each["required"], each["schema"], each["description"])
+        for each in route.operation.get("parameters", ())
+        if each["in"] == "query"
+    ]
+    body = _body(route)
+    # Some routes take the same options in the query and in the body.
+    return list(dict.fromkeys(rows + ([] if body is None else _fields(schemas[body]))))
+
+
+def _body(route: Route) -> str | None:
+    """Name of the schema of the request's JSON body; None without one."""
+    content = route.operation.get("requestBody", {}).get("content", {})
+    schema = content.get("application/json", {}).get("schema")
+    if schema is None:
+        return None
+    name: str = schema["$ref"].rpartition("/")[2] if "$ref" in schema else schema["title"]
+    return name
+
+
+def _objects(rows: Sequence[Row], repeated: Sequence[str]) -> Iterator[str]:
+    if rows:
+        yield _field_table(rows)
+    if repeated:
+        yield _paragraph(f"{'Also' if rows else 'Fields'}: {', '.join(repeated)}.")
+
+
+def _nested(route: Route, schemas: dict[str, Any], told: set[str]) -> Iterator[str]:
+    """Yields a section for each object in the request that no earlier route has."""
+    body = _body(route)
+    if body is None:
+        return
+    told.add(body)
+    for name in [*_new_objects(schemas[body], schemas, told)]:
+        yield f"### {name}\n\n{schemas[name]['description']}\n"
+        yield _field_table(_fields(schemas[name]))
+
+
+def _field_table(rows: Iterable[Row]) -> str:
+    return table(("field", "required", "values", "meaning"), rows)
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def _shown(route: Route, example: Example) -> str:
+    request = f"{route.method} {example.target}"
+    if example.body is not None:
+        request += "\n" + pretty(example.body)
+    answer = "" if example.answer is None else pretty(example.answer)
+    return f"```text\n{request}\n```\n\n```json\n{answer}\n```\n"
+
+
+def _fields(schema: dict[str, Any]) -> list[Row]:
     required = schema.get("required", [])
-    # Every field of an answer is there; "needed" is about requests.
-    asked = name.endswith("In")
-    rows = []
-    base = FIELDS["extends"].get(name)
-    told = schemas[base]["properties"] if base else {}
-    for field, about in schema["properties"].items():
-        if about == told.get(field):
-            continue
-        default = f", default `{about['default']}`" if "default" in about else ""
-        needed = ("yes" if field in required else "no",) if asked else ()
-        row = (f"`{field}`", *needed, kind(about) + default)
-        rows.append((*row, _described(name, about, field)))
-    headings = ("field", *(("required",) if asked else ()), "values", "meaning")
-    also = f"It has the fields of {_linked(base)}, and these:\n\n" if base else ""
-    return f"### {name}\n\n{schema['description']}\n\n{also}{table(headings, rows)}"
+    return [
+        _row(field, field in required, about, about["description"])
+        for field, about in schema["properties"].items()
+    ]
+
+
+def _row(name: str, is_required: bool, schema: dict[str, Any], meaning: str) -> Row:
+    default = f", default `{schema['default']}`" if schema.get("default") is not None else ""
+    return f"`{name}`", "yes" if is_required else "no", kind(schema) + default, one_line(meaning)
+
+
+def _new_objects(schema: dict[str, Any], schemas: dict[str, Any], told: set[str]) -> Iterator[str]:
+    """Yields the objects inside a request that no earlier section has shown."""
+    # Some are references, and some are written out under their title.
+    for name in re.findall(r"'(?:#/components/schemas/)?(\w+)'", str(schema["properties"])):
+        if name in schemas and name not in told:
+            told.add(name)
+            yield name
+            yield from _new_objects(schemas[name], schemas, told)
 
 
 def kind(schema: dict[str, Any]) -> str:

@@ -140,20 +140,15 @@ Clusters = Annotated[
         "value stays."
     ),
 ]
-Alpha = Annotated[
-    Probability | None,
-    Field(
-        description="Largest share of wrong verdicts among the accepted ones; null accepts every "
-        "verdict and guarantees nothing."
-    ),
-]
+_ALPHA = Field(
+    description="Largest share of wrong verdicts among the accepted ones; `null` accepts every "
+    "verdict and guarantees nothing."
+)
+Alpha = Annotated[Probability | None, _ALPHA]
 AlphaInUrl = Annotated[
     Probability | None,
     BeforeValidator(lambda value: None if value == "null" else value),
-    Field(
-        description="Largest share of wrong verdicts among the accepted ones; `null` accepts "
-        "every verdict and guarantees nothing."
-    ),
+    _ALPHA,
 ]
 DeltaFor = Annotated[
     Annotated[int, Field(ge=1, le=1000)] | None,

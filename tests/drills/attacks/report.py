@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tests.drills.attacks.catalogue import ATTACKS
 from tests.drills.attacks.outcome import Outcome
-from tests.drills.running import MEASURED, DRILLS, write_json
+from tests.drills.running import DRILLS, MEASURED, write_json
 from tests.markdown import put_between_markers, table
 
 Column = Literal["before", "after"]

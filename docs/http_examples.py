@@ -1,0 +1,288 @@
+"""Real requests to a service with a scripted judge, and its answers, for docs/reference."""
+
+import asyncio
+import functools
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+
+from app import __version__
+from app.api.auth.keys import Keys
+from app.engines.scripted import ScriptedEngine, logits_of_gap
+from app.ports import LabelLogits, Prompt
+from app.service.auditing.drift import Drift
+from app.wiring import services as wiring
+from tests.serving import client_of
+from tests.unit.api.keyring import entry, header_of, write_keys
+
+# Width of a line of JSON.
+_WIDTH = 96
+_MORE = "..."
+# Texts are cut after this many characters.
+_LONGEST = 70
+# Values that differ from run to run or from release to release -> what the page shows.
+_FIXED = {
+    "token": "scope_link.eyJjYWxpYnJhdGlvbiI6...",
+    "commit": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+    "release": __version__,
+}
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_DIGITS = re.compile(r"\b[0-9a-f]{32,}\b")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """One request with its answer.
+
+    Args:
+        target: Path with its query.
+        body: The request's body; None without one.
+        status: Status of the answer.
+        answer: Body of the answer; None without one.
+    """
+
+    target: str
+    body: Any
+    status: int
+    answer: Any
+
+
+def examples() -> dict[str, Example]:
+    """Sends a request to every route that answers with JSON; route -> example.
+
+    Times, digests and ids are replaced by fixed ones, so each call returns the same examples.
+    """
+    return asyncio.run(_examples())
+
+
+async def _examples() -> dict[str, Example]:
+    given = {"audit_rate": 1.0, "audit_texts": True, "groups": "arithmetic,code"}
+    with TemporaryDirectory() as folder:
+        roles = ["judge", "calibrate", "label", "admin"]
+        keys = Keys(write_keys(Path(folder) / "keys.json", entry("analyst", roles)))
+        # The random sides of the queue and the ties of the drift are the same in each run.
+        with (
+            patch.object(secrets, "token_bytes", bytes),
+            patch.object(wiring, "Drift", functools.partial(Drift, seed=1)),
+        ):
+            return await _sent(keys, **given)
+
+
+async def _sent(keys: Keys, **given: Any) -> dict[str, Example]:
+    async with client_of(ScriptedEngine(_adds), keys=keys, **given) as client:
+        client.headers.update(header_of("analyst"))
+        recorder = _Recorder(client)
+        await _judge(recorder)
+        await _label(recorder)
+        await _change(recorder)
+        return recorder.examples
+
+
+class _Recorder:
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+        self._names: dict[str, str] = {}
+        self.examples: dict[str, Example] = {}
+
+    async def send(self, method: str, path: str, body: Any = None, *, query: str = "") -> Any:
+        """Sends a request, keeps it as the example of its route, and returns the answer."""
+        target = path.replace("{name}", "default") + query
+        response = await self._client.request(method, target, json=body)
+        answer = response.json() if response.content else None
+        if response.is_error:
+            raise RuntimeError(f"{method} {target}: {answer}")
+        self.examples[f"{method} {path}"] = Example(
+            target=target,
+            body=self._steady(body),
+            status=response.status_code,
+            answer=self._steady(answer),
+        )
+        return answer
+
+    def _steady(self, value: Any) -> Any:
+        """The value with fixed times, digests and ids, short numbers and short lists."""
+        match value:
+            case dict():
+                return {key: _FIXED.get(key, self._steady(item)) for key, item in value.items()}
+            case list():
+                kept = [self._steady(item) for item in value[: _shown_items(value)]]
+                return kept + [_MORE] * (len(value) > len(kept))
+            case float():
+                return float(f"{value:.5g}")
+            case str():
+                text = _DIGITS.sub(self._named, _TIME.sub("2026-11-23T09:00:00Z", value))
+                return text if len(text) <= _LONGEST else text[:_LONGEST] + _MORE
+            case _:
+                return value
+
+    def _named(self, match: re.Match[str]) -> str:
+        digits = match[0]
+        number = len(self._names)
+        name = hashlib.sha512(str(number).encode()).hexdigest()[: len(digits)]
+        return self._names.setdefault(digits, name)
+
+
+def _shown_items(values: list[Any]) -> int:
+    """Number of items of a list that the page shows."""
+    is_short = not isinstance(values[0], dict | list) and len(str(values[0])) < 30 if values else 0
+    return 4 if is_short else 1
+
+
+def _adds(prompt: Prompt) -> LabelLogits:
+    """Prefers the right sum, surer of some sums than of others."""
+    sums = re.findall(r"(\d+) \+ (\d+)", prompt.user)
+    if not sums:
+        # The test pair of the readiness.
+        return logits_of_gap(1.0)
+    first, second = sums[-1]
+    shown_a, _ = re.findall(r"\d+", prompt.user)[-2:]
+    gap = 0.5 + int(hashlib.sha256(first.encode()).hexdigest()[:4], 16) / 2**14
+    return logits_of_gap(gap if int(shown_a) == int(first) + int(second) else -gap)
+
+
+def _pair(number: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "question": f"What is {number} + 27?",
+        "response_a": str(number + 27),
+        "response_b": str(number + 28),
+        **fields,
+    }
+
+
+async def _judge(recorder: _Recorder) -> None:
+    labelled = [_pair(number, label="A") for number in range(100, 160)]
+    await recorder.send("POST", "/calibrate", {"examples": labelled})
+    await recorder.send("POST", "/calibrate/scores", {"examples": labelled[:2]})
+    await recorder.send("POST", "/judge", _pair(48, alpha=0.1))
+    batch = {"comparisons": [_pair(49), _pair(50)]}
+    await recorder.send("POST", "/judge/batch", batch)
+    group = {"question": "What is 51 + 27?", "responses": ["78", "79"]}
+    await recorder.send("POST", "/rewards/group", group)
+    await recorder.send("POST", "/rewards/groups", {"groups": [group, group]})
+    await recorder.send("POST", "/rewards/reference", {**group, "reference": "80"})
+    samples = {"query": ["What is 52 + 27?79"], "prompts": ["What is 52 + 27?"], "labels": ["80"]}
+    await recorder.send("POST", "/rewards/openrlhf", samples)
+    sample = {"prompt": "What is 53 + 27?", "response": "80", "label": "81"}
+    await recorder.send("POST", "/rewards/slime", sample)
+    said = [
+        {"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]}
+        for text in ("81", "82")
+    ]
+    rollout = {
+        "responses_create_params": {"input": "What is 54 + 27?"},
+        "response": said[0],
+        "ground_truth": "82",
+    }
+    await recorder.send("POST", "/rewards/nemo-gym/verify", rollout)
+    turns = [{"role": "user", "content": "What is 54 + 27?"}]
+    compared = {"conversation_history": turns, "response_objs": said}
+    await recorder.send("POST", "/rewards/nemo-gym/compare", compared)
+    texts = {"a": "82", "b": "83"}
+    question: dict[str, Any] = {
+        "type": "choice",
+        "instructions": "Choose the sum.",
+        "criteria": texts,
+    }
+    asked: dict[str, Any] = {"state": "What is 55 + 27?", "questions": {"sum": question}}
+    await recorder.send("POST", "/v1/systemone", asked)
+    choices: list[Any] = [{"value": "a", "description": "82"}, {"value": "b", "description": "83"}]
+    listed: dict[str, Any] = {
+        "type": "choice",
+        "name": "sum",
+        "instructions": "Choose the sum.",
+        "choices": choices,
+    }
+    asked = {"input": "What is 55 + 27?", "questions": [listed]}
+    await recorder.send("POST", "/v1/decisions", asked)
+    for path in ("/info", "/usage", "/readyz", "/healthz"):
+        await recorder.send("GET", path)
+
+
+async def _label(recorder: _Recorder) -> None:
+    queue = "/calibrations/{name}/queue"
+    pairs = await recorder.send("POST", queue, {"take": 3, "reviewer": "anna"})
+    tickets = [pair["ticket"] for pair in pairs["pairs"]]
+    answers = {"reviewer": "anna", "answers": [{"ticket": tickets[0], "choice": "left"}]}
+    await recorder.send("POST", f"{queue}/answers", answers)
+    release = {"reviewer": "anna", "tickets": tickets[1:2]}
+    await recorder.send("POST", f"{queue}/release", release)
+    await recorder.send("GET", f"{queue}/textless")
+    await recorder.send("GET", "/calibrations/{name}/disagreements")
+    link = {"reviewer": "anna", "hours": 72}
+    await recorder.send("POST", "/calibrations/{name}/label-links", link)
+    audits = await recorder.send("GET", "/audits", query="?status=open")
+    await recorder.send("GET", "/audits/texts")
+    labels = [{"id": audit["id"], "label": "A"} for audit in audits["audits"]]
+    await recorder.send("POST", "/audits/labels", {"labels": labels})
+    await recorder.send("GET", "/calibrations/{name}/monitor")
+    await recorder.send("GET", "/calibrations/{name}/audit-trail")
+    await recorder.send("GET", "/calibrations/{name}/folded-audits")
+    await recorder.send("POST", "/calibrations/{name}/resume", {"reason": "checked by hand"})
+    absorb = {"all": True, "unlabelled": "leave_out", "dry_run": True}
+    await recorder.send("POST", "/calibrations/{name}/absorb", absorb)
+
+
+async def _change(recorder: _Recorder) -> None:
+    await recorder.send("GET", "/calibrations")
+    await recorder.send("GET", "/calibrations/{name}")
+    page = await recorder.send("GET", "/calibrations/{name}/examples", query="?limit=2")
+    scored = {"fingerprint": page["fingerprint"], "examples": page["examples"]}
+    await recorder.send("POST", "/calibrations/{name}/examples", scored)
+    pool = {"comparisons": [_pair(number) for number in range(300, 400)]}
+    await recorder.send("POST", "/calibrations/{name}/pool", pool)
+    await recorder.send("GET", "/calibrations/{name}/next")
+    await recorder.send("GET", "/calibrations/{name}/versions")
+    rollback = {"version": 1, "dry_run": True}
+    await recorder.send("POST", "/calibrations/{name}/rollback", rollback)
+    await recorder.send("DELETE", "/calibrations/{name}", query="?dry_run=true")
+
+
+def pretty(value: Any, indent: int = 0, *, before: int = 0) -> str:
+    """JSON with several fields in a line.
+
+    Args:
+        value: The value.
+        indent: Indentation of its lines.
+        before: Number of characters before it in its first line.
+    """
+    flat = _unquoted(json.dumps(value, ensure_ascii=False))
+    if len(flat) + indent + before <= _WIDTH or not isinstance(value, dict | list):
+        return flat
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    lines = _filled([*_parts(value, indent + 2)], indent + 2)
+    return "\n".join([opening, *lines, " " * indent + closing])
+
+
+def _parts(value: Any, indent: int) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield f"{json.dumps(key)}: {pretty(item, indent, before=len(key) + 4)}"
+    else:
+        for item in value:
+            yield pretty(item, indent)
+
+
+def _filled(parts: list[str], indent: int) -> list[str]:
+    """Puts as many parts into a line as fit; a part of several lines shares none."""
+    lines: list[str] = []
+    for number, part in enumerate(parts):
+        text = part + "," * (number < len(parts) - 1)
+        last = lines[-1] if lines else ""
+        if lines and "\n" not in text + last and len(last) + len(text) < _WIDTH:
+            lines[-1] = f"{last} {text}"
+        else:
+            lines.append(" " * indent + text)
+    return lines
+
+
+def _unquoted(text: str) -> str:
+    return text.replace(f'"{_MORE}"', _MORE)
